@@ -1,0 +1,296 @@
+r"""From a privacy budget to the noise that meets it.
+
+Calibration sees no data: a :class:`Calibration` is a function of (ε, δ), the sketch size and the chosen analysis.
+Every search ends on a value that was itself checked, so that accounting for the result never exceeds the budget.
+
+>>> c = calibrate(1.0, 1e-6, sketch_size=250)
+>>> round(c.gamma, 2), c.epsilon_spent <= 1.0, c.delta_spent <= 1e-6
+(52.83, True, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import optimize, stats
+
+from gaussmix import _validation as check
+from gaussmix import accounting
+from gaussmix.accounting import GAMMA_MAX, RELATIONS, Relation, smallest_safe
+from gaussmix.divergence import ChiSquareLoss, composite_rule, hockey_stick
+from gaussmix.private_scale import private_scale_delta, private_scale_terms
+
+__all__ = ["Calibration", "calibrate"]
+
+ScaleBound = Literal["none", "private"]
+CalibrationAnalysis = Literal["exact", "renyi", "paper"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Parameters of the mechanism that meet a budget, and what they spend of it.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget asked for.
+    sketch_size : int
+        Rows k of the sketch.
+    gamma : float
+        Target for (σ² + λ)/C²: with no scale bound σ² = γC².
+    scale : {"none", "private"}
+        Whether the noise is lowered by a private bound on the smallest eigenvalue.
+    analysis : {"exact", "renyi", "paper"}
+        What the calibration rests on.
+    relation : {"zero-out", "replace-one"}
+        The neighbouring relation that the budget is for.
+    eta, tau : float or None
+        Noise scale and safety margin of the private λ_min/C²; None without one.
+    epsilon_spent, delta_spent : float
+        ε at the budget's δ, and δ at the budget's ε, by the same analysis, rounded up.
+    delta_split : tuple of (str, float)
+        What δ is spent on, by name.
+    """
+
+    epsilon: float
+    delta: float
+    sketch_size: int
+    gamma: float
+    scale: ScaleBound
+    analysis: CalibrationAnalysis
+    relation: Relation
+    eta: float | None
+    tau: float | None
+    epsilon_spent: float
+    delta_spent: float
+    delta_split: tuple[tuple[str, float], ...]
+
+
+def calibrate(
+    epsilon: float,
+    delta: float,
+    *,
+    sketch_size: int,
+    scale: ScaleBound = "none",
+    analysis: CalibrationAnalysis = "exact",
+    relation: Relation = "zero-out",
+) -> Calibration:
+    """Least noise for an (ε, δ) budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite and above 0.
+    delta : float
+        In (0, 1).
+    sketch_size : int
+        Rows k of the sketch.
+    scale : {"none", "private"}
+        ``"none"``: noise of variance γC², for every table. ``"private"``: λ_min is released with noise and lowers the
+        noise of the sketch; γ, η and τ are chosen together for the least γ + ητ. It pays only for tables whose
+        smallest eigenvalue is far above ητC².
+    analysis : {"exact", "renyi", "paper"}
+        ``"exact"``: the exact curve, or the joint account of :mod:`gaussmix.private_scale`. ``"renyi"``: Lemma 1 and
+        Proposition 1 of arXiv:2505.24603v2. ``"paper"``: Theorem 1 with η = γ/√k, which is always ``"private"``.
+    relation : {"zero-out", "replace-one"}
+        Replace-one needs ``scale="none"`` and ``analysis="exact"``.
+
+    Returns
+    -------
+    Calibration
+        Accounting for it gives back at most the budget.
+
+    Examples
+    --------
+    >>> private = calibrate(1.0, 1e-6, sketch_size=250, scale="private")
+    >>> private.gamma + private.eta * private.tau < 82.6
+    True
+    >>> paper = calibrate(1.0, 1e-6, sketch_size=250, scale="private", analysis="paper")
+    >>> round(paper.gamma, 2), round(paper.gamma + paper.eta * paper.tau, 1)
+    (144.95, 195.0)
+    """
+    epsilon = check.positive(finite=True, epsilon=epsilon)
+    delta = check.in_interval(0, 1, delta=delta)
+    k = check.positive_integer(sketch_size=sketch_size)
+    check.choice(("none", "private"), scale=scale)
+    check.choice(("exact", "renyi", "paper"), analysis=analysis)
+    check.choice(RELATIONS, relation=relation)
+    if relation != "zero-out" and (scale, analysis) != ("none", "exact"):
+        raise ValueError("relation='replace-one' needs scale='none' and analysis='exact'.")
+    methods: dict[tuple[str, str], Callable[[], Calibration]] = {
+        ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", relation),
+        ("none", "renyi"): lambda: _noise_alone(epsilon, delta, k, "renyi", relation),
+        ("private", "exact"): lambda: _private_scale(epsilon, delta, k),
+        ("private", "paper"): lambda: _theorem1(epsilon, delta, k),
+    }
+    if (scale, analysis) not in methods:
+        raise ValueError(
+            f"analysis={analysis!r} is not offered with scale={scale!r}: 'renyi' needs scale='none', "
+            "'paper' needs scale='private', 'exact' takes both."
+        )
+    return methods[scale, analysis]()
+
+
+def _noise_alone(
+    epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], relation: Relation
+) -> Calibration:
+    def excess(gamma: float) -> float:
+        if analysis == "renyi":
+            return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
+        return _log_excess(accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation), delta)
+
+    low = 1e-6 if analysis == "exact" else 1 + 1e-9
+    gamma = _least(excess, low, 2.0, epsilon, delta, k)
+    spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis)
+    return Calibration(
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=k,
+        gamma=gamma,
+        scale="none",
+        analysis=analysis,
+        relation=relation,
+        eta=None,
+        tau=None,
+        epsilon_spent=accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis),
+        delta_spent=spent,
+        delta_split=(("sketch", spent),),
+    )
+
+
+def _theorem1(epsilon: float, delta: float, k: int) -> Calibration:
+    """Line 1 of Algorithm 2: the smallest γ > 5/2 whose ε̃ with η = γ/√k is within the budget, τ = √(2 log(3/δ))."""
+
+    def spent(gamma: float) -> float:
+        return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=gamma / np.sqrt(k))
+
+    gamma = _least(lambda g: spent(g) - epsilon, np.nextafter(2.5, 3), 5.0, epsilon, delta, k)
+    return Calibration(
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=k,
+        gamma=gamma,
+        scale="private",
+        analysis="paper",
+        relation="zero-out",
+        eta=gamma / float(np.sqrt(k)),
+        tau=float(np.sqrt(2 * np.log(3 / delta))),
+        epsilon_spent=spent(gamma),
+        delta_spent=delta,
+        delta_split=(("eigenvalue", delta / 3), ("sketch", delta / 3), ("eigenvalue exceeded", delta / 3)),
+    )
+
+
+def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
+    """Least γ + ητ under the joint account: a draft of the account steers the search, the account itself ends it."""
+    draft_gamma, eta, tau = _draft_private_scale(epsilon, delta, k)
+
+    def spent(gamma: float) -> float:
+        return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau)
+
+    gamma = _least(
+        lambda g: _log_excess(spent(g), delta),
+        max(draft_gamma * (1 - 1e-4), 1 + 1e-9),
+        draft_gamma * (1 + 1e-4),
+        epsilon,
+        delta,
+        k,
+        rtol=1e-9,
+    )
+    terms = max(private_scale_terms(epsilon, k, gamma, eta, tau), key=lambda pair: sum(float(t.upper) for t in pair))
+    names = ("sketch and eigenvalue", "eigenvalue exceeded")
+    split = tuple((name, float(term.upper)) for name, term in zip(names, terms, strict=True))
+    return Calibration(
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=k,
+        gamma=gamma,
+        scale="private",
+        analysis="exact",
+        relation="zero-out",
+        eta=eta,
+        tau=tau,
+        epsilon_spent=epsilon,
+        delta_spent=sum(part for _, part in split),
+        delta_split=split,
+    )
+
+
+def _draft_private_scale(epsilon: float, delta: float, k: int) -> tuple[float, float, float]:
+    """γ, η, τ near the optimum, from a light rule for the remove direction. Nothing here needs to be safe."""
+    alone = _least(
+        lambda g: _log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
+        1 + 1e-9,
+        3.0,
+        epsilon,
+        delta,
+        k,
+        rtol=1e-3,
+    )
+    top = float(stats.norm.isf(1e-4 * delta))
+    bulk, bulk_weights = composite_rule(np.linspace(-4, top, 20), 6)
+
+    def log_room(parameters: np.ndarray) -> float:
+        gamma, eta, tau = 1 + np.exp(parameters[0]), np.exp(parameters[1]), parameters[2]
+        reach = min(max(top, tau + 1), tau + 0.999 * (gamma - 1) / eta)
+        tail, tail_weights = composite_rule(np.linspace(tau, reach, 14), 6)
+        odds = 1 / (gamma - 1 - np.concatenate([np.zeros_like(bulk), eta * (tail - tau)]))
+        z, weights = np.concatenate([bulk, tail]), np.concatenate([bulk_weights, tail_weights])
+        curve = hockey_stick(epsilon - 1 / (2 * eta**2) - z / eta, ChiSquareLoss.removal(k, odds=odds))
+        spent = (weights * stats.norm.pdf(z)) @ curve + stats.norm.sf(reach)
+        return -_log_excess(float(spent), delta)
+
+    # Starting point: η/γ fell like k^-0.28 over k from 5 to 10⁴ and hardly moved with ε.
+    start = np.array([np.log(alone * (1 + 3 * k**-0.35)), np.log(0.8 * alone * k**-0.28), 0.05])
+    found = optimize.minimize(
+        lambda p: (1 + np.exp(p[0]) + np.exp(p[1]) * p[2]) / alone,
+        start,
+        method="SLSQP",
+        bounds=[(start[0] - 5, start[0] + 5), (start[1] - 5, start[1] + 5), (0.0, 6.0)],
+        constraints=[{"type": "ineq", "fun": log_room}],
+        options={"ftol": 1e-6, "maxiter": 30},
+    )
+    return float(1 + np.exp(found.x[0])), float(np.exp(found.x[1])), float(found.x[2])
+
+
+def _least(
+    excess: Callable[[float], float],
+    low: float,
+    high: float,
+    epsilon: float,
+    delta: float,
+    k: int,
+    *,
+    rtol: float = 1e-13,
+) -> float:
+    """Smallest safe γ from ``low`` on; says what budget could be met if there is none."""
+    try:
+        return smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=rtol)
+    except ValueError:
+        least_epsilon = accounting.epsilon(delta, sketch_size=k, gamma=GAMMA_MAX)
+        raise ValueError(
+            f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with "
+            f"sketch_size={k}. With this delta and sketch_size the least epsilon is {least_epsilon:.3g}; "
+            f"{_largest_sketch(epsilon, delta)}"
+        ) from None
+
+
+def _largest_sketch(epsilon: float, delta: float) -> str:
+    if accounting.delta(epsilon, sketch_size=1, gamma=GAMMA_MAX) > delta:
+        return "no sketch_size meets this epsilon and delta."
+    low, high = 1, 2
+    while accounting.delta(epsilon, sketch_size=high, gamma=GAMMA_MAX) <= delta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (
+            (middle, high) if accounting.delta(epsilon, sketch_size=middle, gamma=GAMMA_MAX) <= delta else (low, middle)
+        )
+    return f"with this epsilon and delta the largest sketch_size is {low}."
+
+
+def _log_excess(spent: float, allowed: float) -> float:
+    return float(np.log(max(spent, 1e-320) / allowed))

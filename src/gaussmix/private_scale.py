@@ -1,0 +1,172 @@
+r"""The joint account of a sketch whose noise is lowered by a private bound on the smallest eigenvalue.
+
+Pure functions of public parameters: nothing in this module sees data.
+
+In units of the row bound, C = 1, the mechanism releases v = λ_min - η(τ - z), z ~ N(0, 1), and then a sketch with
+noise variance σ² = max(γ - max(v, 0), 0). The eigenvalue has sensitivity exactly 1. The release is
+(ε, δ)-differentially private with δ(ε) the larger of
+
+.. math::
+    \text{remove: } & \mathrm{E}\bigl[\delta_{rem}(\varepsilon - \tfrac1{2\eta^2} - \tfrac z\eta;\ \tfrac1\gamma)\bigr]
+        + \mathrm{E}\bigl[1_{z>\tau}\,\delta_{rem}(\varepsilon - \tfrac1{2\eta^2} - \tfrac z\eta;\
+        \tfrac1{\gamma - \eta(z-\tau)})\bigr] \\
+    \text{add: } & \mathrm{E}\bigl[\delta_{add}(\varepsilon - \tfrac1{2\eta^2} - \tfrac z\eta;\ \tfrac1{1+\gamma})\bigr]
+        + \mathrm{E}\bigl[1_{z>\tau}\,\delta_{add}(\varepsilon - \max(0, \tfrac1{2\eta^2} - \tfrac z\eta);\
+        \tfrac1{1 + \gamma - \eta(z-\tau)})\bigr]
+
+where each δ is 1 once its leverage reaches 1. The first terms are a Gaussian release beside a sketch; the second are
+what happens when v exceeds λ_min, which is not catastrophic: the leverage grows only by what v is too large. Proof in
+docs/privacy.md.
+
+>>> f"{private_scale_delta(1.0, sketch_size=250, gamma=82.5, eta=8.0, tau=0.0):.1e}"
+'8.0e-07'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from gaussmix import _validation as check
+from gaussmix.divergence import (
+    Bounded,
+    ChiSquareLoss,
+    composite_rule,
+    hockey_stick,
+    hockey_stick_composed,
+)
+
+__all__ = ["private_scale_delta", "private_scale_terms"]
+
+Floats = NDArray[np.float64]
+
+_NEGLIGIBLE = 1e-13  # of the first term: the tail of z that is charged instead of integrated
+_ORDER, _CHECK_ORDER = 16, 12
+_ROUNDING = 1e-10
+
+
+def private_scale_delta(epsilon: float, *, sketch_size: int, gamma: float, eta: float, tau: float) -> float:
+    """δ at ε of a sketch with a private scale bound, numerical error included.
+
+    Parameters
+    ----------
+    epsilon : float
+        Any real number.
+    sketch_size : int
+        Rows of the sketch.
+    gamma : float
+        Target for (σ² + λ_min)/C², above 1.
+    eta : float
+        Standard deviation of the noise on λ_min/C².
+    tau : float
+        Safety margin on λ_min/C² in standard deviations, at least 0.
+    """
+    epsilon = check.real(epsilon=epsilon)
+    k = check.positive_integer(sketch_size=sketch_size)
+    gamma, eta = check.positive(finite=True, gamma=gamma), check.positive(finite=True, eta=eta)
+    if gamma <= 1:
+        raise ValueError(f"gamma must be > 1 with a private scale bound, got {gamma!r}.")
+    if check.real(tau=tau) < 0 or np.isinf(tau):
+        raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}.")
+    if np.isposinf(epsilon):
+        return 0.0
+    totals = [sum(float(term.upper) for term in terms) for terms in private_scale_terms(epsilon, k, gamma, eta, tau)]
+    return min(max(totals), 1.0)
+
+
+def private_scale_terms(
+    epsilon: float, k: int, gamma: float, eta: float, tau: float
+) -> tuple[tuple[Bounded, Bounded], tuple[Bounded, Bounded]]:
+    """Both terms of both directions: ((remove, its remainder), (add, its remainder))."""
+    remove = hockey_stick_composed(epsilon, (ChiSquareLoss.removal(k, odds=1 / (gamma - 1)),), mu=1 / eta)
+    add = hockey_stick_composed(epsilon, (ChiSquareLoss.addition(k, odds=1 / gamma),), mu=1 / eta)
+
+    def shifted_remove(z: Floats) -> Floats:
+        return epsilon - 1 / (2 * eta**2) - z / eta
+
+    def shifted_add(z: Floats) -> Floats:
+        return epsilon - np.maximum(0.0, 1 / (2 * eta**2) - z / eta)
+
+    remove_rest = _remainder(
+        shifted_remove,
+        lambda z: ChiSquareLoss.removal(k, odds=1 / (gamma - 1 - eta * (z - tau))),
+        tau,
+        until=tau + (gamma - 1) / eta,
+        tolerance=_NEGLIGIBLE * float(remove.value),
+        kinks=(),
+    )
+    add_rest = _remainder(
+        shifted_add,
+        lambda z: ChiSquareLoss.addition(k, odds=1 / (gamma - eta * (z - tau))),
+        tau,
+        until=tau + gamma / eta,
+        tolerance=_NEGLIGIBLE * float(add.value),
+        kinks=(1 / (2 * eta),),
+    )
+    return (remove, remove_rest), (add, add_rest)
+
+
+def _remainder(
+    epsilon_left: Callable[[Floats], Floats],
+    loss: Callable[[Floats], ChiSquareLoss],
+    tau: float,
+    *,
+    until: float,
+    tolerance: float,
+    kinks: tuple[float, ...],
+) -> Bounded:
+    """E[1{z > τ} δ(ε(z); loss(z))] with δ := 1 from ``until`` on, where the leverage reaches 1."""
+    # δ is taken to be 1 a little earlier, where the leverage is still below 1: on the private side.
+    last = tau + (until - tau) * (1 - 1e-6)
+    cut = float(stats.norm.isf(max(tolerance, 1e-300)))
+    end = min(last, max(cut, tau))
+    charged = float(stats.norm.sf(end))
+    if end <= tau:
+        return Bounded(np.asarray(charged), np.asarray(_ROUNDING * charged))
+
+    def edge(z: Floats) -> Floats:  # 0 where s₀ = 0: a kink like a power k/2 + 1
+        at = loss(z)
+        return epsilon_left(z) - at.mean + at.slope * at.k
+
+    def turn(
+        z: Floats,
+    ) -> Floats:  # 0 where ε is the mean loss: the curve falls within one standard deviation
+        return epsilon_left(z) - loss(z).mean
+
+    graded = [(point, 0.0) for point in kinks]
+    graded += [(point, 0.0) for point in _roots(edge, tau, end)]
+    graded += [(point, _width(turn, loss, point)) for point in _roots(turn, tau, end)]
+    if end == last:
+        graded.append((until, 0.0))
+    ends = [np.arange(tau, end, 0.5), np.array([end])]
+    for point, finest in graded:
+        steps = (end - tau) * 0.25 ** np.arange(1, 12)
+        steps = steps[steps > finest / 4]
+        ends += [np.array([point]), point - steps, point + steps]
+    mesh = np.unique(np.clip(np.concatenate(ends), tau, end))
+
+    def integral(order: int) -> float:
+        z, weights = composite_rule(mesh, order)
+        return float((weights * stats.norm.pdf(z)) @ hockey_stick(epsilon_left(z), loss(z)))
+
+    value = integral(_ORDER)
+    error = abs(value - integral(_CHECK_ORDER)) + _ROUNDING * (value + charged)
+    return Bounded(np.asarray(value + charged), np.asarray(error))
+
+
+def _width(turn: Callable[[Floats], Floats], loss: Callable[[Floats], ChiSquareLoss], point: float) -> float:
+    """Distance in z over which ε moves by one standard deviation of the loss."""
+    at, h = loss(np.asarray(point)), 1e-6
+    speed = abs(float(turn(np.asarray(point + h)) - turn(np.asarray(point - h)))) / (2 * h)
+    return float(np.abs(at.slope) * np.sqrt(2 * at.k)) / max(speed, 1e-300)
+
+
+def _roots(function: Callable[[Floats], Floats], low: float, high: float) -> list[float]:
+    """Sign changes of a function of z, found on a grid and refined."""
+    grid = np.linspace(low, high, 129)
+    signs = np.sign(function(grid))
+    brackets = [(grid[i], grid[i + 1]) for i in np.flatnonzero(signs[:-1] * signs[1:] < 0)]
+    return [float(optimize.brentq(lambda z: float(function(np.asarray(z))), *bracket)) for bracket in brackets]
