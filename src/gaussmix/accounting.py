@@ -21,6 +21,7 @@ arXiv:2505.24603v2; see docs/notation.md. The exact curve is proved in docs/priv
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,6 +47,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
+    "log_excess",
     "privacy_loss_distribution",
     "rdp",
     "smallest_safe",
@@ -113,9 +115,9 @@ def delta(
     Examples
     --------
     >>> f"{delta(1.0, sketch_size=250, gamma=52.84):.3g}"
-    '9.99e-07'
+    '9.96e-07'
     >>> f"{delta(1.0, sketch_size=250, gamma=52.84, relation='replace-one'):.3g}"
-    '3.33e-05'
+    '5.34e-05'
     """
     check.choice(("exact", "renyi"), analysis=analysis)
     _check_model(scale, relation, mu, analysis)
@@ -225,7 +227,7 @@ def epsilon(
 def _exact_epsilon(target: float, k: int, gamma: float, scale: Scale, relation: Relation, mu: float) -> float:
     def excess(eps: float) -> float:
         spent = delta(eps, sketch_size=k, gamma=gamma, scale=scale, relation=relation, mu=mu)
-        return _log_ratio(spent, target)
+        return log_excess(spent, target)
 
     return smallest_safe(excess, 0.0, 1.0, limit=EPSILON_MAX)
 
@@ -251,7 +253,7 @@ def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> Any:
     orders, k, g = check.broadcastable(
         order=orders, sketch_size=_sketch_size(sketch_size), gamma=_gamma(gamma, "larger", "renyi")
     )
-    return _shaped(_phi(orders - 1, k, g), orders.shape)
+    return _shaped(np.where(orders < g, _phi(orders - 1, k, g), np.inf), orders.shape)
 
 
 def _phi(order_minus_1: ArrayLike, k: ArrayLike, gamma: ArrayLike) -> NDArray[np.float64]:
@@ -362,19 +364,19 @@ def gaussian_epsilon(delta: float, *, mu: float) -> float:
         return 0.0
     if delta == 0:
         return np.inf
-    return smallest_safe(lambda e: _log_ratio(gaussian_delta(e, mu=mu), delta), 0.0, 1.0, limit=EPSILON_MAX)
+    return smallest_safe(lambda e: log_excess(gaussian_delta(e, mu=mu), delta), 0.0, 1.0, limit=EPSILON_MAX)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest μ = sensitivity / noise that is (ε, δ)-differentially private, rounded down.
 
     >>> round(gaussian_mu(1.0, 1e-6), 4)
-    0.2349
+    0.2367
     """
     epsilon = check.positive(finite=True, epsilon=epsilon)
     delta = check.in_interval(0, 1, delta=delta)
     noise = smallest_safe(
-        lambda s: _log_ratio(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
+        lambda s: log_excess(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
     )
     return 1 / noise
 
@@ -414,9 +416,10 @@ def smallest_safe(
     return root
 
 
-def _log_ratio(spent: float, allowed: float) -> float:
-    """log(spent / allowed), finite."""
-    return float(np.log(max(spent, 1e-320)) - np.log(max(allowed, 1e-320)))
+def log_excess(spent: float, allowed: float) -> float:
+    """log(spent / allowed), finite, and positive whenever more is spent than allowed, be it by the last digit."""
+    ratio = float(np.log(max(spent, 1e-320)) - np.log(max(allowed, 1e-320)))
+    return max(ratio, 1e-300) if spent > allowed else min(ratio, 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -458,26 +461,27 @@ def privacy_loss_distribution(
     _check_model(scale, relation, mu, "exact")
     interval, tail = check.positive(finite=True, interval=interval), check.in_interval(0, 0.5, tail=tail)
 
-    def pmf(losses: Direction) -> Any:
-        low, high = _loss_range(losses, mu, tail)
+    def pmf(loss: ChiSquareLoss) -> Any:
+        low, high = _loss_range(loss, tail)
         first, last = int(np.floor(low / interval)), int(np.ceil(high / interval))
-        grid = np.arange(first, last + 1) * interval
-        # Rounded up, and made non-increasing where rounding of the last digits broke the order.
-        deltas = np.maximum.accumulate(hockey_stick_composed(grid, losses, mu=mu).upper[::-1])[::-1]
+        deltas = hockey_stick_composed(np.arange(first, last + 1) * interval, (loss,)).upper
+        deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # the last digits may be out of order
         return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas)
 
-    pmfs = [pmf(losses) for losses in directions(k, g, scale, relation)]
-    return pld.PrivacyLossDistribution(*pmfs)
+    pmfs = []
+    for losses in directions(k, g, scale, relation):
+        parts = [pmf(loss) for loss in losses]
+        pmfs.append(functools.reduce(lambda a, b: a.compose(b), parts))
+    ours = pld.PrivacyLossDistribution(*pmfs)
+    if mu == 0:
+        return ours
+    return ours.compose(pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval))
 
 
-def _loss_range(losses: Direction, mu: float, tail: float) -> tuple[float, float]:
-    """An interval that each summand of the loss, and so nearly all of their sum, stays in."""
-    gauss = stats.norm.isf(tail) * mu
-    low, high = mu**2 / 2 - gauss, mu**2 / 2 + gauss
-    for loss in losses:
-        ends = stats.chi2.ppf(tail, loss.k), stats.chi2.isf(tail, loss.k)
-        at = sorted(float(loss.mean + loss.slope * (s - loss.k)) for s in ends)
-        low, high = low + at[0], high + at[1]
+def _loss_range(loss: ChiSquareLoss, tail: float) -> tuple[float, float]:
+    """An interval that a loss leaves on either side with probability ``tail``."""
+    ends = stats.chi2.ppf(tail, loss.k), stats.chi2.isf(tail, loss.k)
+    low, high = sorted(float(loss.mean + loss.slope * (s - loss.k)) for s in ends)
     return low, high
 
 

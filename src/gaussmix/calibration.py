@@ -19,7 +19,7 @@ from scipy import optimize, stats
 
 from gaussmix import _validation as check
 from gaussmix import accounting
-from gaussmix.accounting import GAMMA_MAX, RELATIONS, Relation, smallest_safe
+from gaussmix.accounting import GAMMA_MAX, RELATIONS, Relation, log_excess, smallest_safe
 from gaussmix.divergence import ChiSquareLoss, composite_rule, hockey_stick
 from gaussmix.private_scale import private_scale_delta, private_scale_terms
 
@@ -140,7 +140,7 @@ def _noise_alone(
     def excess(gamma: float) -> float:
         if analysis == "renyi":
             return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
-        return _log_excess(accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation), delta)
+        return log_excess(accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation), delta)
 
     low = 1e-6 if analysis == "exact" else 1 + 1e-9
     gamma = _least(excess, low, 2.0, epsilon, delta, k)
@@ -192,7 +192,7 @@ def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
         return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau)
 
     gamma = _least(
-        lambda g: _log_excess(spent(g), delta),
+        lambda g: log_excess(spent(g), delta),
         max(draft_gamma * (1 - 1e-4), 1 + 1e-9),
         draft_gamma * (1 + 1e-4),
         epsilon,
@@ -222,7 +222,7 @@ def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
 def _draft_private_scale(epsilon: float, delta: float, k: int) -> tuple[float, float, float]:
     """γ, η, τ near the optimum, from a light rule for the remove direction. Nothing here needs to be safe."""
     alone = _least(
-        lambda g: _log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
+        lambda g: log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
         1 + 1e-9,
         3.0,
         epsilon,
@@ -241,7 +241,7 @@ def _draft_private_scale(epsilon: float, delta: float, k: int) -> tuple[float, f
         z, weights = np.concatenate([bulk, tail]), np.concatenate([bulk_weights, tail_weights])
         curve = hockey_stick(epsilon - 1 / (2 * eta**2) - z / eta, ChiSquareLoss.removal(k, odds=odds))
         spent = (weights * stats.norm.pdf(z)) @ curve + stats.norm.sf(reach)
-        return -_log_excess(float(spent), delta)
+        return -log_excess(float(spent), delta)
 
     # Starting point: η/γ fell like k^-0.28 over k from 5 to 10⁴ and hardly moved with ε.
     start = np.array([np.log(alone * (1 + 3 * k**-0.35)), np.log(0.8 * alone * k**-0.28), 0.05])
@@ -290,7 +290,3 @@ def _largest_sketch(epsilon: float, delta: float) -> str:
             (middle, high) if accounting.delta(epsilon, sketch_size=middle, gamma=GAMMA_MAX) <= delta else (low, middle)
         )
     return f"with this epsilon and delta the largest sketch_size is {low}."
-
-
-def _log_excess(spent: float, allowed: float) -> float:
-    return float(np.log(max(spent, 1e-320) / allowed))

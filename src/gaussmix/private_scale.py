@@ -18,8 +18,8 @@ where each δ is 1 once its leverage reaches 1. The first terms are a Gaussian r
 what happens when v exceeds λ_min, which is not catastrophic: the leverage grows only by what v is too large. Proof in
 docs/privacy.md.
 
->>> f"{private_scale_delta(1.0, sketch_size=250, gamma=82.5, eta=8.0, tau=0.0):.1e}"
-'8.0e-07'
+>>> f"{private_scale_delta(1.0, sketch_size=250, gamma=82.5, eta=8.78, tau=0.0):.3g}"
+'9.96e-07'
 """
 
 from __future__ import annotations
