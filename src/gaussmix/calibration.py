@@ -28,6 +28,8 @@ __all__ = ["Calibration", "calibrate"]
 ScaleBound = Literal["none", "private"]
 CalibrationAnalysis = Literal["exact", "renyi", "paper"]
 
+_MARGIN = 1e-10  # of δ, left over so that inverting the account, rounded up, still gives at most ε
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -140,7 +142,8 @@ def _noise_alone(
     def excess(gamma: float) -> float:
         if analysis == "renyi":
             return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
-        return log_excess(accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation), delta)
+        spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation)
+        return log_excess(spent, delta * (1 - _MARGIN))
 
     low = 1e-6 if analysis == "exact" else 1 + 1e-9
     gamma = _least(excess, low, 2.0, epsilon, delta, k)
@@ -192,7 +195,7 @@ def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
         return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau)
 
     gamma = _least(
-        lambda g: log_excess(spent(g), delta),
+        lambda g: log_excess(spent(g), delta * (1 - _MARGIN)),
         max(draft_gamma * (1 - 1e-4), 1 + 1e-9),
         draft_gamma * (1 + 1e-4),
         epsilon,

@@ -1,0 +1,116 @@
+"""Calibration meets its budget from below, with the noise that was promised."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaussmix import accounting
+from gaussmix.calibration import calibrate
+from gaussmix.private_scale import private_scale_delta
+
+budgets = {"epsilon": st.floats(0.02, 30), "log_delta": st.floats(-25, -1), "k": st.integers(1, 5000)}
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(**budgets)
+def test_noise_alone_meets_the_budget_and_no_less_would(epsilon, log_delta, k):
+    delta = math.exp(log_delta)
+    found = calibrate(epsilon, delta, sketch_size=k)
+    assert accounting.delta(epsilon, sketch_size=k, gamma=found.gamma) <= delta
+    assert accounting.epsilon(delta, sketch_size=k, gamma=found.gamma) <= epsilon
+    assert found.epsilon_spent <= epsilon
+    assert found.delta_spent <= delta
+    if found.gamma > 1e-5:
+        assert accounting.delta(epsilon, sketch_size=k, gamma=found.gamma * (1 - 1e-6)) > delta
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(**budgets)
+def test_renyi_and_paper_meet_the_budget(epsilon, log_delta, k):
+    delta = math.exp(log_delta)
+    renyi = calibrate(epsilon, delta, sketch_size=k, analysis="renyi")
+    assert accounting.epsilon(delta, sketch_size=k, gamma=renyi.gamma, analysis="renyi") <= epsilon
+    assert accounting.delta(epsilon, sketch_size=k, gamma=renyi.gamma, scale="larger") <= delta
+    paper = calibrate(epsilon, delta, sketch_size=k, scale="private", analysis="paper")
+    assert paper.eta == paper.gamma / math.sqrt(k)
+    assert paper.tau == math.sqrt(2 * math.log(3 / delta))
+    assert paper.gamma > 2.5
+    assert accounting.theorem1_epsilon(delta, sketch_size=k, gamma=paper.gamma, eta=paper.eta) <= epsilon
+    # the sharper account agrees that Theorem 1, as corrected, is private
+    assert private_scale_delta(epsilon, sketch_size=k, gamma=paper.gamma, eta=paper.eta, tau=paper.tau) <= delta
+
+
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(**budgets)
+def test_private_scale_meets_the_budget(epsilon, log_delta, k):
+    delta = math.exp(log_delta)
+    found = calibrate(epsilon, delta, sketch_size=k, scale="private")
+    spent = private_scale_delta(epsilon, sketch_size=k, gamma=found.gamma, eta=found.eta, tau=found.tau)
+    assert spent <= delta
+    assert found.delta_spent <= delta
+    assert sum(part for _, part in found.delta_split) == pytest.approx(found.delta_spent)
+
+
+@pytest.mark.parametrize(
+    ("k", "epsilon", "reach"),  # least γ + ητ on a coarse grid at δ = 1e-6
+    [(57, 0.3, 163.0), (57, 1.0, 55.1), (57, 5.0, 13.8), (250, 0.3, 246.7), (250, 1.0, 82.6), (1280, 1.0, 145.4)],
+)
+def test_private_scale_is_as_good_as_a_grid_search(k, epsilon, reach):
+    found = calibrate(epsilon, 1e-6, sketch_size=k, scale="private")
+    assert found.gamma + found.eta * found.tau <= reach * 1.001
+
+
+def test_published_noise_levels():
+    k, budget = 250, (1.0, 1e-6)
+    none = calibrate(*budget, sketch_size=k)
+    assert none.gamma == pytest.approx(52.83, abs=0.005)
+    assert calibrate(*budget, sketch_size=k, analysis="renyi").gamma == pytest.approx(58.58, abs=0.005)
+    paper = calibrate(*budget, sketch_size=k, scale="private", analysis="paper")
+    assert paper.gamma == pytest.approx(144.95, abs=0.005)
+    assert paper.gamma + paper.eta * paper.tau == pytest.approx(195.0, abs=0.05)
+    replaced = calibrate(*budget, sketch_size=k, relation="replace-one")
+    assert 1.27 <= replaced.gamma / none.gamma <= 1.29
+    assert replaced.relation == "replace-one"
+
+
+def test_calibration_is_frozen_and_carries_its_relation():
+    found = calibrate(1.0, 1e-6, sketch_size=10)
+    assert (found.relation, found.scale, found.eta, found.tau) == ("zero-out", "none", None, None)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.gamma = 1.0
+
+
+def test_a_budget_that_cannot_be_met_says_what_can():
+    with pytest.raises(ValueError, match=r"the least epsilon is 1\.85e-09; .* the largest sketch_size is 6595"):
+        calibrate(1e-10, 1e-12, sketch_size=10**6)
+    with pytest.raises(ValueError, match="no sketch_size meets"):
+        calibrate(1e-14, 1e-30, sketch_size=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"epsilon": 0.0}, ValueError, "epsilon must be a finite number > 0, got 0.0"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must be a finite number > 0, got inf"),
+        ({"epsilon": math.nan}, ValueError, "epsilon must be a real number, got nan"),
+        ({"epsilon": "1"}, TypeError, "epsilon must be a real number, got '1' of type str"),
+        ({"epsilon": [1.0]}, TypeError, "epsilon must be a real number"),
+        ({"delta": 0.0}, ValueError, r"delta must lie in \(0, 1\), got 0.0"),
+        ({"delta": 1.0}, ValueError, r"delta must lie in \(0, 1\), got 1.0"),
+        ({"sketch_size": 0}, ValueError, "sketch_size must be an integer ≥ 1, got 0"),
+        ({"sketch_size": 2.0}, TypeError, "sketch_size must be an integer ≥ 1, got 2.0 of type float"),
+        ({"scale": "public"}, ValueError, "scale must be one of 'none', 'private'"),
+        ({"analysis": "tcdp"}, ValueError, "analysis must be one of 'exact', 'renyi', 'paper'"),
+        ({"analysis": "paper"}, ValueError, "'paper' needs scale='private'"),
+        ({"relation": "replace-one", "scale": "private"}, ValueError, "needs scale='none'"),
+    ],
+)
+def test_bad_input(arguments, error, words):
+    good = {"epsilon": 1.0, "delta": 1e-6, "sketch_size": 10}
+    with pytest.raises(error, match=words):
+        calibrate(**{**good, **arguments})

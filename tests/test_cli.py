@@ -1,0 +1,75 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from gaussmix import __version__, accounting
+from gaussmix.cli import main
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_version_and_help():
+    assert __version__ in run("--version")
+    assert "account" in run("--help")
+    assert "--sketch-size" in run("account", "-h")
+
+
+def test_account_prints_every_analysis():
+    text = run("account", "--sketch-size", "150", "--gamma", "100", "--delta", "1e-8")
+    for number in ("0.51457", "0.55739", "1.9378"):
+        assert number in text
+
+
+def test_account_calibrates():
+    text = run("account", "--sketch-size", "250", "--epsilon", "1", "--delta", "1e-6")
+    for number in ("52.827", "58.579", "67.392", "82.47", "195.02"):
+        assert number in text
+
+
+def test_json_is_for_machines():
+    rows = json.loads(run("account", "-k", "150", "-g", "100", "-d", "1e-8", "--scale", "none", "--json"))
+    assert rows["exact"]["epsilon"] == accounting.epsilon(1e-8, sketch_size=150, gamma=100.0)
+    rows = json.loads(run("account", "-k", "150", "-e", "1", "-d", "1e-8", "--json"))
+    assert rows["private"]["delta_spent"] <= 1e-8
+
+
+def test_an_analysis_that_does_not_apply_says_so():
+    rows = json.loads(run("account", "-k", "150", "-g", "2", "-d", "1e-8", "--json"))
+    assert "does not apply" in rows["tcdp"]["error"]
+    assert "not applicable" in run("account", "-k", "150", "-g", "2", "-d", "1e-8")
+    rows = json.loads(run("account", "-k", "150", "-g", "0.9", "-d", "1e-8", "--scale", "none", "--json"))
+    assert "epsilon" in rows["exact"]
+    assert "gamma must be > 1" in rows["renyi"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-k", "5", "-d", "1e-6"), "Give either --gamma"),
+        (("-k", "5", "-d", "1e-6", "-g", "3", "-e", "1"), "Give either --gamma"),
+        (("-k", "0", "-d", "1e-6", "-g", "3"), "sketch_size must be an integer ≥ 1"),
+        (("-k", "5", "-d", "2", "-g", "3"), "delta must lie in [0, 1]"),
+        (("-k", "5", "-d", "1e-6", "-e", "-1"), "epsilon must be a finite number > 0"),
+        (("-k", "5", "-d", "1e-6", "-g", "0.5"), "gamma must be > 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
+    text = run("account", *arguments, code=2)
+    assert words in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_plot_is_written(tmp_path, suffix):
+    path = tmp_path / f"figure1.{suffix}"
+    run("account", "-k", "150", "-g", "100", "-d", "1e-8", "--plot", str(path))
+    assert path.stat().st_size > 10_000
