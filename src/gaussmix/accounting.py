@@ -131,10 +131,9 @@ def delta(
     if relation == "zero-out" and mu == 0:
         with np.errstate(divide="ignore"):
             odds = _odds(np.where(np.isinf(g), 1.0, g), scale)
-        larger = np.maximum(
-            hockey_stick(finite_eps, ChiSquareLoss.removal(k, odds=odds)),
-            hockey_stick(finite_eps, ChiSquareLoss.addition(k, odds=odds)),
-        )
+        remove, add = ChiSquareLoss.removal(k, odds=odds), ChiSquareLoss.addition(k, odds=odds)
+        both = ChiSquareLoss(k, np.stack([remove.slope, add.slope]), np.stack([remove.mean, add.mean]))
+        larger = np.max(hockey_stick(finite_eps, both), axis=0)
         nothing = 0.0 - np.expm1(np.minimum(eps, 0))
         exact = np.where(np.isinf(g), nothing, np.minimum(larger * (1 + ROUNDING), 1.0))
         return _shaped(np.where(np.isposinf(eps), 0.0, exact), eps.shape)
