@@ -149,6 +149,7 @@ def test_remainder_is_at_most_the_probability_of_the_event():
         ({"gamma": 1.0}, "gamma must be > 1"),
         ({"eta": 0.0}, "eta must be a finite number > 0"),
         ({"tau": -0.1}, "tau must be a finite number ≥ 0"),
+        ({"sensitivity": 0.9}, "sensitivity must be a finite number ≥ 1"),
         ({"sketch_size": 0}, "sketch_size must be an integer ≥ 1"),
     ],
 )
@@ -160,3 +161,14 @@ def test_bad_input(arguments, words):
 
 def test_infinite_epsilon_costs_nothing():
     assert private_scale_delta(math.inf, sketch_size=5, gamma=10.0, eta=2.0, tau=1.0) == 0.0
+
+
+def test_a_larger_sensitivity_costs_more():
+    more = [
+        private_scale_delta(1.0, sketch_size=57, gamma=40, eta=5.0, tau=3.0, sensitivity=x) for x in (1.0, 1.05, 1.5)
+    ]
+    assert more == sorted(more)
+    found = calibrate(1.0, 1e-6, sketch_size=57, scale="private", eigenvalue_error=0.1)
+    spent = private_scale_delta(1.0, sketch_size=57, gamma=found.gamma, eta=found.eta, tau=found.tau, sensitivity=1.2)
+    assert spent <= 1e-6
+    assert found.gamma > calibrate(1.0, 1e-6, sketch_size=57, scale="private").gamma

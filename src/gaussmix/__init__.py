@@ -7,10 +7,24 @@
 52.83
 """
 
-from gaussmix import accounting
+from gaussmix import accounting, baselines
+from gaussmix._version import __version__
 from gaussmix.calibration import Calibration, calibrate
+from gaussmix.estimators import LinearMixing, LogisticMixing
+from gaussmix.moments import Moments
 from gaussmix.private_scale import private_scale_delta
+from gaussmix.releases import Certificate, Release
 
-__all__ = ["Calibration", "__version__", "accounting", "calibrate", "private_scale_delta"]
-
-__version__ = "0.1.0"
+__all__ = [
+    "Calibration",
+    "Certificate",
+    "LinearMixing",
+    "LogisticMixing",
+    "Moments",
+    "Release",
+    "__version__",
+    "accounting",
+    "baselines",
+    "calibrate",
+    "private_scale_delta",
+]

@@ -10,6 +10,7 @@ Every search ends on a value that was itself checked, so that accounting for the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +24,7 @@ from gaussmix.accounting import GAMMA_MAX, RELATIONS, Relation, log_excess, smal
 from gaussmix.divergence import ChiSquareLoss, composite_rule, hockey_stick
 from gaussmix.private_scale import private_scale_delta, private_scale_terms
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["Calibration", "calibrate", "eigenvalue_error_bound"]
 
 ScaleBound = Literal["none", "private"]
 CalibrationAnalysis = Literal["exact", "renyi", "paper"]
@@ -51,6 +52,8 @@ class Calibration:
         The neighbouring relation that the budget is for.
     eta, tau : float or None
         Noise scale and safety margin of the private λ_min/C²; None without one.
+    eigenvalue_error : float
+        Public bound, in units of C², on the numerical error of λ_min, charged to its sensitivity.
     epsilon_spent, delta_spent : float
         ε at the budget's δ, and δ at the budget's ε, by the same analysis, rounded up.
     delta_split : tuple of (str, float)
@@ -66,6 +69,7 @@ class Calibration:
     relation: Relation
     eta: float | None
     tau: float | None
+    eigenvalue_error: float
     epsilon_spent: float
     delta_spent: float
     delta_split: tuple[tuple[str, float], ...]
@@ -79,6 +83,7 @@ def calibrate(
     scale: ScaleBound = "none",
     analysis: CalibrationAnalysis = "exact",
     relation: Relation = "zero-out",
+    eigenvalue_error: float = 0.0,
 ) -> Calibration:
     """Least noise for an (ε, δ) budget.
 
@@ -99,6 +104,9 @@ def calibrate(
         Proposition 1 of arXiv:2505.24603v2. ``"paper"``: Theorem 1 with η = γ/√k, which is always ``"private"``.
     relation : {"zero-out", "replace-one"}
         Replace-one needs ``scale="none"`` and ``analysis="exact"``.
+    eigenvalue_error : float
+        With ``scale="private"``: bound e on the numerical error of λ_min/C² (:func:`eigenvalue_error_bound`). One row
+        moves the computed value by at most 1 + 2e.
 
     Returns
     -------
@@ -120,13 +128,14 @@ def calibrate(
     check.choice(("none", "private"), scale=scale)
     check.choice(("exact", "renyi", "paper"), analysis=analysis)
     check.choice(RELATIONS, relation=relation)
+    error = check.in_interval(0, np.finfo(float).max, closed=True, eigenvalue_error=eigenvalue_error)
     if relation != "zero-out" and (scale, analysis) != ("none", "exact"):
         raise ValueError("relation='replace-one' needs scale='none' and analysis='exact'.")
     methods: dict[tuple[str, str], Callable[[], Calibration]] = {
         ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", relation),
         ("none", "renyi"): lambda: _noise_alone(epsilon, delta, k, "renyi", relation),
-        ("private", "exact"): lambda: _private_scale(epsilon, delta, k),
-        ("private", "paper"): lambda: _theorem1(epsilon, delta, k),
+        ("private", "exact"): lambda: _private_scale(epsilon, delta, k, error),
+        ("private", "paper"): lambda: _theorem1(epsilon, delta, k, error),
     }
     if (scale, analysis) not in methods:
         raise ValueError(
@@ -136,6 +145,16 @@ def calibrate(
     return methods[scale, analysis]()
 
 
+def eigenvalue_error_bound(columns: int, *, n_max: int = 2**40) -> float:
+    """Bound e on the error of a symmetric solver's λ_min of a Gram matrix of up to ``n_max`` rows, in units of C².
+
+    Ten times columns · u · n_max, u = 2⁻⁵³: the norm of the matrix is at most n_max C², and backward stable solvers err
+    by a small multiple of u times it.
+    """
+    return 10 * check.positive_integer(columns=columns) * 2.0**-53 * check.positive_integer(n_max=n_max)
+
+
+@functools.lru_cache(maxsize=1024)
 def _noise_alone(
     epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], relation: Relation
 ) -> Calibration:
@@ -158,14 +177,18 @@ def _noise_alone(
         relation=relation,
         eta=None,
         tau=None,
+        eigenvalue_error=0.0,
         epsilon_spent=accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis),
         delta_spent=spent,
         delta_split=(("sketch", spent),),
     )
 
 
-def _theorem1(epsilon: float, delta: float, k: int) -> Calibration:
-    """Line 1 of Algorithm 2: the smallest γ > 5/2 whose ε̃ with η = γ/√k is within the budget, τ = √(2 log(3/δ))."""
+def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration:
+    """Line 1 of Algorithm 2: the smallest γ > 5/2 whose ε̃ with η = γ/√k is within the budget, τ = √(2 log(3/δ)).
+
+    The noise on λ_min is raised by 1 + 2e, so that its ratio to the sensitivity of the computed λ_min is Theorem 1's.
+    """
 
     def spent(gamma: float) -> float:
         return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=gamma / np.sqrt(k))
@@ -179,20 +202,22 @@ def _theorem1(epsilon: float, delta: float, k: int) -> Calibration:
         scale="private",
         analysis="paper",
         relation="zero-out",
-        eta=gamma / float(np.sqrt(k)),
+        eta=gamma / float(np.sqrt(k)) * (1 + 2 * error),
         tau=float(np.sqrt(2 * np.log(3 / delta))),
+        eigenvalue_error=error,
         epsilon_spent=spent(gamma),
         delta_spent=delta,
         delta_split=(("eigenvalue", delta / 3), ("sketch", delta / 3), ("eigenvalue exceeded", delta / 3)),
     )
 
 
-def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
+def _private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibration:
     """Least γ + ητ under the joint account: a draft of the account steers the search, the account itself ends it."""
-    draft_gamma, eta, tau = _draft_private_scale(epsilon, delta, k)
+    sensitivity = 1 + 2 * error
+    draft_gamma, eta, tau = _draft_private_scale(epsilon, delta, k, sensitivity)
 
     def spent(gamma: float) -> float:
-        return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau)
+        return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau, sensitivity=sensitivity)
 
     gamma = _least(
         lambda g: log_excess(spent(g), delta * (1 - _MARGIN)),
@@ -203,7 +228,8 @@ def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
         k,
         rtol=1e-9,
     )
-    terms = max(private_scale_terms(epsilon, k, gamma, eta, tau), key=lambda pair: sum(float(t.upper) for t in pair))
+    pairs = private_scale_terms(epsilon, k, gamma, eta, tau, sensitivity)
+    terms = max(pairs, key=lambda pair: sum(float(t.upper) for t in pair))
     names = ("sketch and eigenvalue", "eigenvalue exceeded")
     split = tuple((name, float(term.upper)) for name, term in zip(names, terms, strict=True))
     return Calibration(
@@ -216,13 +242,14 @@ def _private_scale(epsilon: float, delta: float, k: int) -> Calibration:
         relation="zero-out",
         eta=eta,
         tau=tau,
+        eigenvalue_error=error,
         epsilon_spent=epsilon,
         delta_spent=sum(part for _, part in split),
         delta_split=split,
     )
 
 
-def _draft_private_scale(epsilon: float, delta: float, k: int) -> tuple[float, float, float]:
+def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: float) -> tuple[float, float, float]:
     """γ, η, τ near the optimum, from a light rule for the remove direction. Nothing here needs to be safe."""
     alone = _least(
         lambda g: log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
@@ -242,7 +269,8 @@ def _draft_private_scale(epsilon: float, delta: float, k: int) -> tuple[float, f
         tail, tail_weights = composite_rule(np.linspace(tau, reach, 14), 6)
         odds = 1 / (gamma - 1 - np.concatenate([np.zeros_like(bulk), eta * (tail - tau)]))
         z, weights = np.concatenate([bulk, tail]), np.concatenate([bulk_weights, tail_weights])
-        curve = hockey_stick(epsilon - 1 / (2 * eta**2) - z / eta, ChiSquareLoss.removal(k, odds=odds))
+        mu = sensitivity / eta
+        curve = hockey_stick(epsilon - mu**2 / 2 - mu * z, ChiSquareLoss.removal(k, odds=odds))
         spent = (weights * stats.norm.pdf(z)) @ curve + stats.norm.sf(reach)
         return -log_excess(float(spent), delta)
 

@@ -48,7 +48,9 @@ _ORDER, _CHECK_ORDER = 16, 12
 _ROUNDING = 1e-10
 
 
-def private_scale_delta(epsilon: float, *, sketch_size: int, gamma: float, eta: float, tau: float) -> float:
+def private_scale_delta(
+    epsilon: float, *, sketch_size: int, gamma: float, eta: float, tau: float, sensitivity: float = 1.0
+) -> float:
     """δ at ε of a sketch with a private scale bound, numerical error included.
 
     Parameters
@@ -63,6 +65,8 @@ def private_scale_delta(epsilon: float, *, sketch_size: int, gamma: float, eta: 
         Standard deviation of the noise on λ_min/C².
     tau : float
         Safety margin on λ_min/C² in standard deviations, at least 0.
+    sensitivity : float
+        How far one row can move the *computed* λ_min/C²: 1, plus twice the bound on its numerical error.
     """
     epsilon = check.real(epsilon=epsilon)
     k = check.positive_integer(sketch_size=sketch_size)
@@ -71,24 +75,29 @@ def private_scale_delta(epsilon: float, *, sketch_size: int, gamma: float, eta: 
         raise ValueError(f"gamma must be > 1 with a private scale bound, got {gamma!r}.")
     if check.real(tau=tau) < 0 or np.isinf(tau):
         raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}.")
+    if not check.positive(finite=True, sensitivity=sensitivity) >= 1:
+        raise ValueError(f"sensitivity must be a finite number ≥ 1, got {sensitivity!r}.")
     if np.isposinf(epsilon):
         return 0.0
-    totals = [sum(float(term.upper) for term in terms) for terms in private_scale_terms(epsilon, k, gamma, eta, tau)]
-    return min(max(totals), 1.0)
+    pairs = private_scale_terms(epsilon, k, gamma, eta, tau, sensitivity)
+    return min(max(sum(float(term.upper) for term in pair) for pair in pairs), 1.0)
 
 
 def private_scale_terms(
-    epsilon: float, k: int, gamma: float, eta: float, tau: float
+    epsilon: float, k: int, gamma: float, eta: float, tau: float, sensitivity: float = 1.0
 ) -> tuple[tuple[Bounded, Bounded], tuple[Bounded, Bounded]]:
     """Both terms of both directions: ((remove, its remainder), (add, its remainder))."""
-    remove = hockey_stick_composed(epsilon, (ChiSquareLoss.removal(k, odds=1 / (gamma - 1)),), mu=1 / eta)
-    add = hockey_stick_composed(epsilon, (ChiSquareLoss.addition(k, odds=1 / gamma),), mu=1 / eta)
+    mu = sensitivity / eta
+    remove = hockey_stick_composed(epsilon, (ChiSquareLoss.removal(k, odds=1 / (gamma - 1)),), mu=mu)
+    add = hockey_stick_composed(epsilon, (ChiSquareLoss.addition(k, odds=1 / gamma),), mu=mu)
 
     def shifted_remove(z: Floats) -> Floats:
-        return epsilon - 1 / (2 * eta**2) - z / eta
+        return epsilon - mu**2 / 2 - mu * z
+
+    backwards = (sensitivity - 1) / eta  # rounding may also lower the computed eigenvalue of the larger table
 
     def shifted_add(z: Floats) -> Floats:
-        return epsilon - np.maximum(0.0, 1 / (2 * eta**2) - z / eta)
+        return epsilon - np.maximum(backwards**2 / 2 + backwards * z, mu**2 / 2 - mu * z)
 
     remove_rest = _remainder(
         shifted_remove,
@@ -104,7 +113,7 @@ def private_scale_terms(
         tau,
         until=tau + gamma / eta,
         tolerance=_NEGLIGIBLE * float(add.value),
-        kinks=(1 / (2 * eta),),
+        kinks=((mu - backwards) / 2,),
     )
     return (remove, remove_rest), (add, add_rest)
 

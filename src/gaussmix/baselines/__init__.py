@@ -1,0 +1,13 @@
+"""Published methods to compare with, behind the same interface and with the same certificate.
+
+:class:`AdaSSP`, :class:`SheffetMixing` (linear), :class:`ObjectivePerturbation` (logistic), and, not private,
+:class:`Ridge`. :class:`Constant` predicts one number: a table of results without it says little.
+"""
+
+from gaussmix.baselines.adassp import AdaSSP
+from gaussmix.baselines.constant import Constant
+from gaussmix.baselines.objective_perturbation import ObjectivePerturbation
+from gaussmix.baselines.ridge import Ridge
+from gaussmix.baselines.sheffet import SheffetMixing
+
+__all__ = ["AdaSSP", "Constant", "ObjectivePerturbation", "Ridge", "SheffetMixing"]

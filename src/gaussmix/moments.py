@@ -1,0 +1,279 @@
+"""Exact sums over encoded rows: the only thing that is kept of a table.
+
+**Sensitive**: what this module computes is as sensitive as the rows, and only `mechanism.py` reads it.
+
+Encoded rows (:mod:`gaussmix.encoding`) have norm at most 1 and entries that are multiples of 2⁻²⁰. The Gram matrix
+G = Σ r rᵀ is then an exact integer in units of 2⁻⁴⁰:
+
+- In a block of 2¹² rows, ``sum |r_i r_j| <= 2**12``, that is 2⁵² units. Every partial sum of every order of summation,
+  fused or not, is an integer below 2⁵³, which float64 represents: BLAS makes no rounding error.
+- Blocks are added in two 64-bit integers, ``high * 2**40 + low`` with ``0 <= low < 2**40``: a unique form, good for
+  2⁶² rows.
+
+So block size, memory order, number of threads, order of merging and processor leave no trace in the bits, and removing
+a row changes G by exactly r rᵀ.
+
+>>> encoder = RowEncoder(2, data_norm=5.0, intercept=0.5, target_bounds=((-1.0, 1.0),), target_weights=(0.5,))
+>>> X, y = np.array([[3.0, 4.0], [0.3, -0.4]]), np.array([0.5, -1.0])
+>>> left, right = (accumulate([(X[i : i + 1], y[i : i + 1])], encoder) for i in range(2))
+>>> left + right
+Moments(4 columns, 2 parts, sensitive: no numbers shown)
+>>> bool(np.all((left + right).gram() == accumulate([(X, y)], encoder).gram()))
+True
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg.blas import dsyrk
+from threadpoolctl import ThreadpoolController
+
+from gaussmix.encoding import (
+    EXACT_ROWS,
+    FRACTION_BITS,
+    BlockEncoder,
+    RowEncoder,
+    checked_block,
+    pieces,
+    row_major,
+)
+
+__all__ = ["Moments", "accumulate"]
+
+_LIMB_BITS = 2 * FRACTION_BITS
+_FLUSHES_PER_CARRY = 2**10  # 2**10 sums below 2**52 stay below 2**63
+
+_Floats = NDArray[np.float64]
+_Rows = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Moments:
+    """Exact Gram matrix of encoded rows. **Sensitive**: only `mechanism.py` reads it.
+
+    Build with `accumulate` and merge with ``+``, which is associative and commutative bit for bit; its zero
+    is `Moments.empty`. Parts are never subtracted.
+
+    Attributes
+    ----------
+    encoder : RowEncoder
+        How the rows were encoded (a `RowEncoder`, the fingerprint of a schema): equal in all parts of a
+        merge.
+    parts : frozenset of str
+        Random ids of the builds that were merged; the same id is never merged twice.
+    """
+
+    _high: NDArray[np.int64]  # floor of G, shape (m, m)
+    _low: NDArray[np.int64]  # the rest in units of 2**-40, from 0 to 2**40 - 1
+    _n: int  # rows read; never shown
+    encoder: RowEncoder
+    parts: frozenset[str]
+
+    @classmethod
+    def empty(cls, encoder: RowEncoder) -> Moments:
+        """The moments of no rows."""
+        zero = np.zeros((encoder.n_columns, encoder.n_columns), dtype=np.int64)
+        return cls(zero, zero.copy(), 0, encoder, frozenset())
+
+    @property
+    def n_columns(self) -> int:
+        """Columns m of the encoded rows."""
+        return len(self._high)
+
+    def gram(self) -> _Floats:
+        """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
+        return self._high.astype(np.float64) + np.ldexp(self._low.astype(np.float64), -_LIMB_BITS)
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        if self.encoder != other.encoder:
+            raise ValueError(
+                "Moments of differently encoded rows cannot be merged. "
+                "Build every part with the same columns, bounds, weights and intercept."
+            )
+        if self.parts & other.parts:
+            raise ValueError(
+                "The same part would be merged twice. A row counted twice has half the protection that the "
+                "release promises: merge each part once, and rebuild a part rather than reuse it."
+            )
+        high, low = _carried(self._high + other._high, self._low + other._low)
+        return Moments(high, low, self._n + other._n, self.encoder, self.parts | other.parts)
+
+    def __repr__(self) -> str:
+        return f"Moments({self.n_columns} columns, {len(self.parts)} parts, sensitive: no numbers shown)"
+
+
+def accumulate(
+    blocks: Iterable[tuple[ArrayLike, ArrayLike | None]],
+    encoder: RowEncoder,
+    *,
+    threads: int | None = None,
+) -> Moments:
+    """Sum over blocks of rows, in one pass and O(m²) memory beyond a cache-sized buffer per thread.
+
+    Parameters
+    ----------
+    blocks : iterable of (X, Y)
+        ``X`` of shape (rows, n_features) and ``Y`` of shape (rows,) or (rows, n_targets), or None without
+        targets. Any number of rows, any real dtype and memory order: none of these changes the result by a
+        bit. A block may be overwritten once the next one is asked for.
+    encoder : RowEncoder
+    threads : int, optional
+        Default: as many as BLAS would use.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite. For the curator: whoever sees whether it occurred learns about single
+        rows.
+    """
+    with _Team(encoder, threads) as team:
+        for X, Y in blocks:
+            team.add(*checked_block(encoder, X, Y))
+        return team.moments(encoder)
+
+
+def _carried(high: NDArray[np.int64], low: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The unique form of ``high * 2**40 + low`` with 0 <= low < 2**40."""
+    return high + (low >> _LIMB_BITS), low & (2**_LIMB_BITS - 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Summing
+class _Team:
+    """Workers that share the blocks of one pass. Threads start with the first block that is worth it."""
+
+    def __init__(self, encoder: RowEncoder, threads: int | None) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads!r}.")
+        self.plan = BlockEncoder(encoder)
+        self.threads = threads
+        self.workers = [_Worker(self.plan)]
+        self.pool: ThreadPoolExecutor | None = None
+        self.stack = ExitStack()
+
+    def __enter__(self) -> _Team:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stack.close()
+
+    def add(self, X: _Rows, Y: _Rows) -> None:
+        waiting: queue.SimpleQueue[slice | None] = queue.SimpleQueue()
+        cuts = pieces(len(X), EXACT_ROWS)
+        if len(cuts) >= 4 and self.pool is None:
+            self._start()
+        for piece in cuts + [None] * len(self.workers):
+            waiting.put(piece)
+        if self.pool is None or len(cuts) < 4:
+            self.workers[0].drain(waiting, X, Y)
+        else:
+            for done in [self.pool.submit(worker.drain, waiting, X, Y) for worker in self.workers]:
+                done.result()
+
+    def moments(self, encoder: RowEncoder) -> Moments:
+        limbs = np.sum([worker.limbs() for worker in self.workers], axis=0)
+        high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in _carried(*limbs))
+        n = sum(worker.rows for worker in self.workers)
+        return Moments(high, low, n, encoder, frozenset([os.urandom(16).hex()]))
+
+    def _start(self) -> None:
+        """One worker per BLAS thread, and one BLAS thread per worker: encoding then runs in parallel too."""
+        threads = _blas_threads() if self.threads is None else self.threads
+        if threads == 1:
+            return
+        self.stack.enter_context(_blas().limit(limits=1, user_api="blas"))
+        self.pool = self.stack.enter_context(ThreadPoolExecutor(threads))
+        self.workers += [_Worker(self.plan) for _ in range(threads - 1)]
+        for worker in self.workers:
+            worker.alone = False
+
+
+class _Worker:
+    """One thread's sums: floats for up to EXACT_ROWS rows, then integers. Only the upper triangle counts."""
+
+    def __init__(self, plan: BlockEncoder) -> None:
+        d, m, rows = plan.d, plan.m, plan.block_rows
+        self.plan = plan
+        self.alone = True
+        self.rows = 0
+        self.features, self.others = np.empty(rows * d), np.empty((m - d, EXACT_ROWS))
+        self.pending_rows = 0
+        self.left, self.right = (
+            np.zeros((d, d), order="F"),
+            np.zeros((m, m - d), order="F"),
+        )  # columns of the Gram matrix
+        self.product = np.empty((d, d), order="F")
+        self.flushes = 0
+        self.high, self.low = (np.zeros((m, m), dtype=np.int64, order="F") for _ in range(2))
+
+    def drain(self, waiting: queue.SimpleQueue[slice | None], X: _Rows, Y: _Rows) -> None:
+        """Add the rows of one piece after the other until the queue says None."""
+        with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
+            while (piece := waiting.get()) is not None:
+                self._add(X[piece], Y[piece])
+
+    def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        self._flush()
+        return _carried(self.high, self.low)
+
+    def _add(self, X: _Rows, Y: _Rows) -> None:
+        """Add up to EXACT_ROWS rows."""
+        if self.pending_rows + len(X) > EXACT_ROWS:
+            self._flush()
+        others = self.others[:, : len(X)]
+        self.plan.map_others(Y, others)
+        for piece in pieces(len(X), self.plan.block_rows):
+            self._add_block(X[piece], others[:, piece])
+        self.pending_rows += len(X)
+        self.rows += len(X)
+
+    def _add_block(self, X: _Rows, others: _Floats) -> None:
+        n, d = X.shape
+        features = self.features[: n * d].reshape((n, d), order="C" if row_major(X) else "F")
+        self.plan.encode(X, features, others)
+        self._add_left(features)
+        self.right[:d] += features.T @ others.T
+        self.right[d:] += others @ others.T
+
+    def _add_left(self, features: _Floats) -> None:
+        """Add featuresᵀ features to ``left``; dsyrk is faster, but holds Python's lock: for one thread only."""
+        if not self.alone:
+            self.left += np.matmul(features.T, features, out=self.product)
+        elif features.flags.c_contiguous:
+            self.left = dsyrk(1.0, features.T, beta=1.0, c=self.left, overwrite_c=1)
+        else:
+            self.left = dsyrk(1.0, features, trans=1, beta=1.0, c=self.left, overwrite_c=1)
+
+    def _flush(self) -> None:
+        d = self.plan.d
+        self.low[:d, :d] += self.left.astype(np.int64)
+        self.low[:, d:] += self.right.astype(np.int64)
+        self.left.fill(0)
+        self.right.fill(0)
+        self.pending_rows = 0
+        self.flushes += 1
+        if self.flushes % _FLUSHES_PER_CARRY == 0:
+            self.high, self.low = _carried(self.high, self.low)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()  # looks up the loaded libraries: a few milliseconds, once
+
+
+def _blas_threads() -> int:
+    """Threads that BLAS would use now, under the limits that the user has set."""
+    counts = [library["num_threads"] for library in _blas().info() if library["user_api"] == "blas"]
+    return max(counts, default=1)
