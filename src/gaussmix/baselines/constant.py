@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
-
-from gaussmix.estimators import read_table
 
 __all__ = ["Constant"]
 
@@ -28,7 +27,7 @@ class Constant(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Constant:
         """Learn the shapes of X and y, and nothing else."""
-        _, targets = read_table(self, X, y)
+        _, targets = validate_data(self, X, y, multi_output=True, y_numeric=True)
         self.shape_ = () if targets.ndim == 1 else (targets.shape[1],)
         return self
 
@@ -37,3 +36,8 @@ class Constant(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         rows: NDArray[Any] = validate_data(self, X, reset=False)
         return np.full((len(rows), *self.shape_), float(self.value))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # by design
+        return tags
