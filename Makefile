@@ -7,6 +7,7 @@ BIN := .venv/bin
 .PHONY: demo test format bench clean
 
 demo: .venv/core
+	$(BIN)/gaussmix demo
 	$(BIN)/gaussmix account --sketch-size 250 --epsilon 1 --delta 1e-6
 
 test: .venv/test
@@ -21,6 +22,7 @@ format: .venv/test
 
 bench: .venv/test
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf .venv

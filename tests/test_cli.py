@@ -73,3 +73,13 @@ def test_plot_is_written(tmp_path, suffix):
     path = tmp_path / f"figure1.{suffix}"
     run("account", "-k", "150", "-g", "100", "-d", "1e-8", "--plot", str(path))
     assert path.stat().st_size > 10_000
+
+
+def test_demo_is_close_to_the_truth():
+    text = run("demo")
+    rows = {line.split("│")[1].strip(): line.split("│")[2:5] for line in text.splitlines() if line.startswith("│")}
+    truth, plain, private = (float(cell) for cell in rows["smoker"])
+    assert truth == 4.0
+    assert abs(plain - truth) < 0.1
+    assert abs(private - truth) < 1.5
+    assert "(1, 1e-06)-differentially private" in text

@@ -25,6 +25,7 @@ ORDER = [
     "surrogates",
     "estimators",
     "baselines",
+    "demo",
     "plots",
     "cli",
 ]
