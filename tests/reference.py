@@ -132,3 +132,22 @@ def renyi_epsilon(delta: float, k: int, gamma: float) -> mp.mpf:
             left, right = high - ratio * (high - low), low + ratio * (high - low)
             low, high = (low, right) if objective(left) < objective(right) else (left, high)
         return max(objective((low + high) / 2), mp.mpf(0))
+
+
+def renyi_delta(epsilon: float, k: int, gamma: float) -> float:
+    """Proposition 1 solved for δ, minimised over orders at 60 digits."""
+    with mp.workdps(DIGITS):
+        g, e = mp.mpf(gamma), mp.mpf(epsilon)
+
+        def log_delta(x: mp.mpf) -> mp.mpf:
+            a = 1 + (g - 1) / (1 + mp.exp(-x))
+            phi = mp.mpf(k) / (2 * (a - 1)) * (a * mp.log(1 - 1 / g) - mp.log(1 - a / g))
+            return (a - 1) * (phi - e + mp.log(1 - 1 / a)) - mp.log(a)
+
+        best = min((mp.mpf(x) / 4 for x in range(-180, 100)), key=log_delta)
+        low, high = best - mp.mpf(1) / 4, best + mp.mpf(1) / 4
+        ratio = (mp.sqrt(5) - 1) / 2
+        for _ in range(90):
+            left, right = high - ratio * (high - low), low + ratio * (high - low)
+            low, high = (low, right) if log_delta(left) < log_delta(right) else (left, high)
+        return float(mp.exp(min(log_delta((low + high) / 2), mp.mpf(0))))

@@ -99,7 +99,34 @@ def test_theorem_1_is_charged_exactly_where_its_gaussian_bound_fails():
     assert exact + sketch == pytest.approx(32.7, abs=0.1)
 
 
+@pytest.mark.parametrize(("k", "gamma"), [(1, 1.05), (250, 1.001), (10_000, 2.0)])
+def test_sheffets_formula_is_not_believed_where_it_fails(k, gamma):
+    formula = 2 / gamma * (math.sqrt(2 * k * math.log(4e6)) + math.log(4e6))
+    exact = accounting.epsilon(1e-6, sketch_size=k, gamma=gamma, scale="larger")
+    assert formula < exact
+    assert accounting.epsilon(1e-6, sketch_size=k, gamma=gamma, analysis="sheffet") == exact
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "k", "gamma"),
+    [(5.436850302254053e-10, 13, 931968327011.3672), (9.768321675511929e-11, 22, 719739888172.6578), (0.3, 57, 60.0)],
+)
+def test_renyi_delta_is_rounded_up(epsilon, k, gamma):
+    """The minimiser must not profit from rounding: never below the minimum over orders at 60 digits."""
+    found = accounting.delta(epsilon, sketch_size=k, gamma=gamma, analysis="renyi")
+    exact = reference.renyi_delta(epsilon, k, gamma)
+    assert exact <= found <= exact * (1 + 1e-6)
+
+
 # -------------------------------------------------------------------------------------------------- composition
+def test_wide_gaussians_are_resolved_where_they_turn():
+    """μ = 1000 beside a strong sketch: the curve turns at ε = μ²/2 over a width of μ."""
+    found = accounting.delta(851880.3492356576, sketch_size=50, gamma=1e-4, mu=1000.0)
+    assert found == pytest.approx(0.0300209, rel=1e-5)  # mpmath
+    curve = accounting.delta(np.linspace(8.3e5, 9e5, 100), sketch_size=50, gamma=1e-4, mu=1000.0)
+    assert np.all(np.diff(curve) < 0)
+
+
 def test_two_sketches_are_one_of_twice_the_rows():
     """The loss of two independent releases is the sum of theirs: degrees of freedom add."""
     rng = np.random.default_rng(0)
@@ -166,12 +193,28 @@ def test_privacy_loss_distribution_is_pessimistic_and_composes_with_dp_sgd():
     assert max(exact, sgd) < together < exact + sgd
 
 
+def test_the_edge_of_a_bracket_and_of_the_curve_are_found():
+    for k in (1, 5, 1000):
+        delta = accounting.delta(1.0, sketch_size=k, gamma=8.0)
+        found = accounting.smallest_safe(
+            lambda g, k=k, d=delta: accounting.log_excess(accounting.delta(1.0, sketch_size=k, gamma=g), d),
+            1.0,
+            2.0,
+            limit=1e6,
+            log=True,
+        )
+        assert found == pytest.approx(8.0, rel=1e-12)
+    almost = accounting.delta(0.0, sketch_size=1, gamma=50.0) * (1 - 1e-15)
+    assert 0 < accounting.epsilon(almost, sketch_size=1, gamma=50.0) < 1e-14
+
+
+@pytest.mark.parametrize("interval", [1e-3, 2e-2])
 @pytest.mark.parametrize("extra", [{"mu": 0.3}, {"relation": "replace-one"}, {"scale": "larger"}])
-def test_privacy_loss_distribution_of_other_accounts(extra):
+def test_privacy_loss_distribution_of_other_accounts(extra, interval):
     pytest.importorskip("dp_accounting")
-    ours = accounting.privacy_loss_distribution(sketch_size=60, gamma=30, interval=1e-3, **extra)
+    ours = accounting.privacy_loss_distribution(sketch_size=60, gamma=30, interval=interval, **extra)
     exact = accounting.epsilon(1e-6, sketch_size=60, gamma=30, **extra)
-    assert exact <= ours.get_epsilon_for_delta(1e-6) <= exact + 1e-3
+    assert exact <= ours.get_epsilon_for_delta(1e-6) <= exact + interval
 
 
 # --------------------------------------------------------------------------------------------------- simulation
@@ -255,6 +298,11 @@ def test_limits():
     assert accounting.gaussian_epsilon(0.0, mu=1.0) == inf
     assert accounting.gaussian_epsilon(0.5, mu=0.0) == 0.0
     assert accounting.theorem1_epsilon(0.5, sketch_size=5, gamma=inf, eta=inf) == 0.0
+    assert accounting.epsilon(1e-5, sketch_size=10**9, gamma=1e-6) == inf  # above 1e9
+    assert accounting.delta(1.0, sketch_size=5, gamma=1e-50) == 1.0
+    assert accounting.delta([], sketch_size=[], gamma=2.0).shape == (0,)
+    assert accounting.delta(0.0, sketch_size=5, gamma=2.0, mu=1e-310) >= accounting.delta(0.0, sketch_size=5, gamma=2.0)
+    assert 0 < accounting.gaussian_delta(194.07578687296456, mu=4.998329637486598) < 1e-280
     for analysis in ("renyi", "tcdp", "sheffet"):
         assert accounting.epsilon(0.0, sketch_size=5, gamma=3, analysis=analysis) == inf
         assert accounting.epsilon(1e-6, sketch_size=5, gamma=inf, analysis=analysis) == 0.0
@@ -298,6 +346,12 @@ BAD = [
     (lambda: accounting.rdp(1.0, sketch_size=5, gamma=3), ValueError, "order must be a number > 1"),
     (lambda: accounting.gaussian_delta(1.0, mu=-1.0), ValueError, "mu must be a finite number ≥ 0"),
     (lambda: accounting.gaussian_mu(0.0, 1e-6), ValueError, "epsilon must be a finite number > 0"),
+    (lambda: accounting.gaussian_mu(1e-12, 1e-300), ValueError, "ask for a larger epsilon or delta"),
+    (
+        lambda: accounting.privacy_loss_distribution(sketch_size=5, gamma=1e-6, interval=1e-9),
+        ValueError,
+        "choose a larger one",
+    ),
     (lambda: accounting.gaussian_mu(1.0, 1.0), ValueError, r"delta must lie in \(0, 1\)"),
     (lambda: accounting.theorem1_epsilon(0.1, sketch_size=5, gamma=3, eta=0.0), ValueError, "eta must be a number > 0"),
     (lambda: accounting.smallest_safe(lambda x: 1.0, 0.1, 1.0, limit=10.0), ValueError, "no value up to 10"),

@@ -90,6 +90,10 @@ def test_a_budget_that_cannot_be_met_says_what_can():
         calibrate(1e-10, 1e-12, sketch_size=10**6)
     with pytest.raises(ValueError, match="no sketch_size meets"):
         calibrate(1e-14, 1e-30, sketch_size=3)
+    with pytest.raises(ValueError, match=r"the least epsilon is 5\.5e-12; no sketch_size meets"):
+        calibrate(1e-12, 1e-6, sketch_size=1, scale="private", analysis="paper")
+    with pytest.raises(ValueError, match="delta must be at least 1e-140"):
+        calibrate(0.1, 1e-200, sketch_size=10, scale="private")
 
 
 @pytest.mark.parametrize(

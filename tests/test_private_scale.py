@@ -159,6 +159,14 @@ def test_bad_input(arguments, words):
         private_scale_delta(1.0, **{**good, **arguments})
 
 
+def test_extremes_are_answered():
+    assert private_scale_delta(-math.inf, sketch_size=5, gamma=10.0, eta=2.0, tau=1.0) == 1.0
+    assert private_scale_delta(1.0, sketch_size=5, gamma=1 + 1e-15, eta=2.0, tau=1.0) == 1.0
+    assert private_scale_delta(1.0, sketch_size=10, gamma=20.0, eta=1e14, tau=1.0) == pytest.approx(stats.norm.sf(1.0))
+    deep = private_scale_delta(831186.4406779661, sketch_size=50, gamma=1 + 1e-4, eta=1e-3, tau=6.0)
+    assert deep == pytest.approx(0.061304, rel=1e-4)
+
+
 def test_infinite_epsilon_costs_nothing():
     assert private_scale_delta(math.inf, sketch_size=5, gamma=10.0, eta=2.0, tau=1.0) == 0.0
 

@@ -81,7 +81,7 @@ def numbers(*, whole: bool = False, **named: Any) -> NDArray[np.float64]:
     name, value = _named(named)
     array = np.asarray(value)
     kinds = "iu" if whole else "iuf"
-    if array.dtype.kind not in kinds:
+    if array.dtype.kind not in kinds and array.size:
         wanted = "an integer or an array of integers" if whole else "a real number or an array of them"
         raise TypeError(f"{name} must be {wanted}, got {type(value).__name__} of dtype {array.dtype}.")
     array = array.astype(float)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
+    "NothingSafeError",
     "delta",
     "epsilon",
     "gaussian_delta",
@@ -63,7 +64,9 @@ SCALES: tuple[Scale, ...] = ("none", "larger")
 RELATIONS: tuple[Relation, ...] = ("zero-out", "replace-one")
 ANALYSES: tuple[Analysis, ...] = ("exact", "renyi", "tcdp", "sheffet")
 ROUNDING = 1e-10  # charged on top of every exact δ; measured errors are below 1e-11 (tests/test_divergence.py)
-EPSILON_MAX = 1e9
+EPSILON_MAX = 1e9  # a larger ε is answered by ∞
+_ODDS_MAX = 1e12  # a leverage this close to 1 hides nothing: δ is taken to be 1
+_GRID_MAX = 20_000_000
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -111,6 +114,7 @@ def delta(
     -------
     float or array
         Of the common shape of the arguments. At most 2e-10 (relative) above the true value when ``mu`` is 0.
+        Milliseconds a value; seconds with both ``mu`` and replace-one.
 
     Examples
     --------
@@ -131,9 +135,10 @@ def delta(
     if relation == "zero-out" and mu == 0:
         with np.errstate(divide="ignore"):
             odds = _odds(np.where(np.isinf(g), 1.0, g), scale)
-        remove, add = ChiSquareLoss.removal(k, odds=odds), ChiSquareLoss.addition(k, odds=odds)
+        computed = np.minimum(odds, _ODDS_MAX)
+        remove, add = ChiSquareLoss.removal(k, odds=computed), ChiSquareLoss.addition(k, odds=computed)
         both = ChiSquareLoss(k, np.stack([remove.slope, add.slope]), np.stack([remove.mean, add.mean]))
-        larger = np.max(hockey_stick(finite_eps, both), axis=0)
+        larger = np.where(odds > _ODDS_MAX, 1.0, np.max(hockey_stick(finite_eps, both), axis=0))
         nothing = 0.0 - np.expm1(np.minimum(eps, 0))
         exact = np.where(np.isinf(g), nothing, np.minimum(larger * (1 + ROUNDING), 1.0))
         return _shaped(np.where(np.isposinf(eps), 0.0, exact), eps.shape)
@@ -192,7 +197,8 @@ def epsilon(
       :math:`\min_\alpha \varphi(\alpha) + \log(1 - 1/\alpha) - \log(\alpha\delta)/(\alpha - 1)`, not below 0;
     - ``"tcdp"``: Corollary 1, (k/2γ², 2γ/5)-tCDP, by Proposition 2; infinite for γ ≤ 5/2, where it says nothing;
     - ``"sheffet"``: Theorem 2 of Sheffet (2019),
-      :math:`\tfrac2\gamma(\sqrt{2k\log(4/\delta)} + \log(4/\delta))`.
+      :math:`\tfrac2\gamma(\sqrt{2k\log(4/\delta)} + \log(4/\delta))`, or the exact value where that is larger: the
+      formula fails for large ε.
 
     Parameters are those of :func:`delta`; δ = 0 gives ∞, δ = 1 and γ = ∞ give 0.
 
@@ -228,7 +234,15 @@ def _exact_epsilon(target: float, k: int, gamma: float, scale: Scale, relation: 
         spent = delta(eps, sketch_size=k, gamma=gamma, scale=scale, relation=relation, mu=mu)
         return log_excess(spent, target)
 
-    return smallest_safe(excess, 0.0, 1.0, limit=EPSILON_MAX)
+    return _or_infinity(excess)
+
+
+def _or_infinity(excess: Callable[[float], float]) -> float:
+    """Smallest safe ε, or ∞ if it is above :data:`EPSILON_MAX`."""
+    try:
+        return smallest_safe(excess, 0.0, 1.0, limit=EPSILON_MAX)
+    except NothingSafeError:
+        return np.inf
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -252,7 +266,8 @@ def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> Any:
     orders, k, g = check.broadcastable(
         order=orders, sketch_size=_sketch_size(sketch_size), gamma=_gamma(gamma, "larger", "renyi")
     )
-    return _shaped(np.where(orders < g, _phi(orders - 1, k, g), np.inf), orders.shape)
+    with np.errstate(invalid="ignore"):
+        return _shaped(np.where(orders < g, _phi(orders - 1, k, g), np.inf), orders.shape)
 
 
 def _phi(order_minus_1: ArrayLike, k: ArrayLike, gamma: ArrayLike) -> NDArray[np.float64]:
@@ -285,7 +300,8 @@ def _renyi_epsilon(delta: float, k: float, gamma: float) -> float:
     """Lemma 1 with Proposition 1; the minimum may be negative for large γ and is then 0."""
 
     def objective(a: Any) -> Any:
-        return _phi(a, k, gamma) + np.log(a) - np.log1p(a) - (np.log1p(a) + np.log(delta)) / a
+        gain, loss = np.log1p(1 / a) + np.log1p(a) / a, _phi(a, k, gamma) - np.log(delta) / a
+        return loss - gain + ROUNDING * (loss + gain)
 
     return max(_minimise_over_orders(objective, gamma), 0.0)
 
@@ -296,7 +312,11 @@ def _renyi_delta(epsilon: float, k: float, gamma: float) -> float:
         return float(0.0 - np.expm1(min(epsilon, 0.0)))
 
     def objective(a: Any) -> Any:
-        return a * (_phi(a, k, gamma) - epsilon + np.log(a) - np.log1p(a)) - np.log1p(a)
+        gain, loss = (
+            a * (max(epsilon, 0.0) + np.log1p(1 / a)) + np.log1p(a),
+            a * (_phi(a, k, gamma) + max(-epsilon, 0.0)),
+        )
+        return loss - gain + ROUNDING * (loss + gain)
 
     return float(np.exp(min(_minimise_over_orders(objective, gamma), 0.0)))
 
@@ -312,9 +332,10 @@ def _tcdp_epsilon(delta: float, k: float, gamma: float) -> float:
 
 
 def _sheffet_epsilon(delta: float, k: float, gamma: float) -> float:
-    """Theorem 2 of Sheffet (2019), as section 3 of arXiv:2505.24603v2 quotes it."""
+    """Theorem 2 of Sheffet (2019), as section 3 of arXiv:2505.24603v2 quotes it, but never below the exact value."""
     log_delta = np.log(4 / delta)
-    return float(2 / gamma * (np.sqrt(2 * k * log_delta) + log_delta))
+    formula = float(2 / gamma * (np.sqrt(2 * k * log_delta) + log_delta))
+    return max(formula, _exact_epsilon(delta, int(k), gamma, "larger", "zero-out", 0.0))
 
 
 def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float) -> float:
@@ -363,7 +384,7 @@ def gaussian_epsilon(delta: float, *, mu: float) -> float:
         return 0.0
     if delta == 0:
         return np.inf
-    return smallest_safe(lambda e: log_excess(gaussian_delta(e, mu=mu), delta), 0.0, 1.0, limit=EPSILON_MAX)
+    return _or_infinity(lambda e: log_excess(gaussian_delta(e, mu=mu), delta))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -374,15 +395,25 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check.positive(finite=True, epsilon=epsilon)
     delta = check.in_interval(0, 1, delta=delta)
-    noise = smallest_safe(
-        lambda s: log_excess(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
-    )
+    try:
+        noise = smallest_safe(
+            lambda s: log_excess(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
+        )
+    except NothingSafeError:
+        raise NothingSafeError(
+            f"No noise up to {GAMMA_MAX:g} times the sensitivity meets epsilon={epsilon!r}, delta={delta!r}; "
+            "ask for a larger epsilon or delta."
+        ) from None
     return 1 / noise
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Searches that end on the private side
 GAMMA_MAX = 1e12
+
+
+class NothingSafeError(ValueError):
+    """No value within the limits of a search is private."""
 
 
 def smallest_safe(
@@ -398,18 +429,24 @@ def smallest_safe(
 
     Raises
     ------
-    ValueError
+    NothingSafeError
         If there is none up to ``limit``.
     """
     if excess(low) <= 0:
         return low
     while excess(high) > 0:
         if high >= limit:
-            raise ValueError(f"no value up to {limit:g} is private")
+            raise NothingSafeError(f"no value up to {limit:g} is private")
         low, high = high, min(high * 4, limit)
-    to, back = (np.log, np.exp) if log else (lambda x: x, lambda x: x)
-    root = float(back(optimize.brentq(lambda x: excess(float(back(x))), to(low), to(high), xtol=1e-300, rtol=rtol)))
-    step = rtol * abs(root)
+    to, back = (np.log, np.exp) if log else (float, float)
+
+    ends = {to(low): low, to(high): high}  # exp(log(x)) may be another number than x
+
+    def inside(x: float) -> float:
+        return ends.get(x, min(max(float(back(x)), low), high))
+
+    root = inside(optimize.brentq(lambda x: excess(inside(x)), to(low), to(high), xtol=1e-18, rtol=rtol, maxiter=1000))
+    step = max(rtol * abs(root), 1e-18)
     while excess(root) > 0:
         root, step = min(root + step, high), 2 * step
     return root
@@ -460,21 +497,25 @@ def privacy_loss_distribution(
     _check_model(scale, relation, mu, "exact")
     interval, tail = check.positive(finite=True, interval=interval), check.in_interval(0, 0.5, tail=tail)
 
-    def pmf(loss: ChiSquareLoss) -> Any:
-        low, high = _loss_range(loss, tail)
+    def pmf(curve: Callable[[Any], Any], low: float, high: float) -> Any:
         first, last = int(np.floor(low / interval)), int(np.ceil(high / interval))
-        deltas = hockey_stick_composed(np.arange(first, last + 1) * interval, (loss,)).upper
+        if last - first > _GRID_MAX:
+            raise ValueError(
+                f"interval={interval!r} needs a grid of {last - first} losses, and {_GRID_MAX} is the most: "
+                "choose a larger one."
+            )
+        deltas = np.minimum(curve(np.arange(first, last + 1) * interval) * (1 + ROUNDING), 1.0)
         deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # the last digits may be out of order
-        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas)
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()
 
     pmfs = []
     for losses in directions(k, g, scale, relation):
-        parts = [pmf(loss) for loss in losses]
+        parts = [pmf(functools.partial(hockey_stick, loss=loss), *_loss_range(loss, tail)) for loss in losses]
+        if mu > 0:
+            reach = stats.norm.isf(tail) * mu
+            parts.append(pmf(lambda e: gaussian_hockey_stick(e, mu), mu**2 / 2 - reach, mu**2 / 2 + reach))
         pmfs.append(functools.reduce(lambda a, b: a.compose(b), parts))
-    ours = pld.PrivacyLossDistribution(*pmfs)
-    if mu == 0:
-        return ours
-    return ours.compose(pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval))
+    return pld.PrivacyLossDistribution(*pmfs)
 
 
 def _loss_range(loss: ChiSquareLoss, tail: float) -> tuple[float, float]:
@@ -506,7 +547,7 @@ def _sketch_size(sketch_size: ArrayLike) -> NDArray[np.float64]:
 
 def _gamma(gamma: ArrayLike, scale: Scale, analysis: str) -> NDArray[np.float64]:
     g = check.numbers(gamma=gamma)
-    if analysis in ("renyi", "tcdp") or scale == "larger":
+    if analysis in ("renyi", "tcdp", "sheffet") or scale == "larger":
         if np.any(g <= 1):
             raise ValueError(
                 "gamma must be > 1 where its leverage is 1/gamma (scale='larger', or the published analyses); "

@@ -20,7 +20,7 @@ from scipy import optimize, stats
 
 from gaussmix import _validation as check
 from gaussmix import accounting
-from gaussmix.accounting import GAMMA_MAX, RELATIONS, Relation, log_excess, smallest_safe
+from gaussmix.accounting import GAMMA_MAX, RELATIONS, NothingSafeError, Relation, log_excess, smallest_safe
 from gaussmix.divergence import ChiSquareLoss, composite_rule, hockey_stick
 from gaussmix.private_scale import private_scale_delta, private_scale_terms
 
@@ -29,6 +29,7 @@ __all__ = ["Calibration", "calibrate", "eigenvalue_error_bound"]
 ScaleBound = Literal["none", "private"]
 CalibrationAnalysis = Literal["exact", "renyi", "paper"]
 
+_LEAST_COMPOSED_DELTA = 1e-140
 _MARGIN = 1e-10  # of δ, left over so that inverting the account, rounded up, still gives at most ε
 
 
@@ -131,6 +132,15 @@ def calibrate(
     error = check.in_interval(0, np.finfo(float).max, closed=True, eigenvalue_error=eigenvalue_error)
     if relation != "zero-out" and (scale, analysis) != ("none", "exact"):
         raise ValueError("relation='replace-one' needs scale='none' and analysis='exact'.")
+    if delta < _LEAST_COMPOSED_DELTA and (scale, analysis, relation) not in (
+        ("none", "exact", "zero-out"),
+        ("none", "renyi", "zero-out"),
+        ("private", "paper", "zero-out"),
+    ):
+        raise ValueError(
+            f"delta must be at least {_LEAST_COMPOSED_DELTA:g} for scale='private' and relation='replace-one', whose "
+            f"quadratures are not exact below, got {delta!r}."
+        )
     methods: dict[tuple[str, str], Callable[[], Calibration]] = {
         ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", relation),
         ("none", "renyi"): lambda: _noise_alone(epsilon, delta, k, "renyi", relation),
@@ -159,13 +169,19 @@ def _noise_alone(
     epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], relation: Relation
 ) -> Calibration:
     def excess(gamma: float) -> float:
-        if analysis == "renyi":
-            return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
+        if analysis == "renyi":  # both ways round, so that rounding in one of them is not an excess in the other
+            over = float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
+            spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, analysis="renyi")
+            return over if over > 0 else max(over, log_excess(spent, delta))
         spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation)
         return log_excess(spent, delta * (1 - _MARGIN))
 
     low = 1e-6 if analysis == "exact" else 1 + 1e-9
-    gamma = _least(excess, low, 2.0, epsilon, delta, k)
+
+    def reached(rows: int) -> float:
+        return float(accounting.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, relation=relation, analysis=analysis))
+
+    gamma = _least(excess, low, 2.0, lambda: _unmet(epsilon, delta, k, reached))
     spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis)
     return Calibration(
         epsilon=epsilon,
@@ -193,7 +209,8 @@ def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration
     def spent(gamma: float) -> float:
         return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=gamma / np.sqrt(k))
 
-    gamma = _least(lambda g: spent(g) - epsilon, np.nextafter(2.5, 3), 5.0, epsilon, delta, k)
+    unmet = functools.partial(_unmet, epsilon, delta, k, functools.partial(_theorem1_reaches, delta))
+    gamma = _least(lambda g: spent(g) - epsilon, float(np.nextafter(2.5, 3)), 5.0, unmet)
     return Calibration(
         epsilon=epsilon,
         delta=delta,
@@ -211,6 +228,11 @@ def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration
     )
 
 
+def _theorem1_reaches(delta: float, k: int) -> float:
+    """ε of Theorem 1 at the largest γ, which the joint account improves on."""
+    return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=GAMMA_MAX, eta=GAMMA_MAX / np.sqrt(k))
+
+
 def _private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibration:
     """Least γ + ητ under the joint account: a draft of the account steers the search, the account itself ends it."""
     sensitivity = 1 + 2 * error
@@ -223,9 +245,7 @@ def _private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibr
         lambda g: log_excess(spent(g), delta * (1 - _MARGIN)),
         max(draft_gamma * (1 - 1e-4), 1 + 1e-9),
         draft_gamma * (1 + 1e-4),
-        epsilon,
-        delta,
-        k,
+        functools.partial(_unmet, epsilon, delta, k, functools.partial(_theorem1_reaches, delta)),
         rtol=1e-9,
     )
     pairs = private_scale_terms(epsilon, k, gamma, eta, tau, sensitivity)
@@ -255,9 +275,7 @@ def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: floa
         lambda g: log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
         1 + 1e-9,
         3.0,
-        epsilon,
-        delta,
-        k,
+        functools.partial(_unmet, epsilon, delta, k, functools.partial(_theorem1_reaches, delta)),
         rtol=1e-3,
     )
     top = float(stats.norm.isf(1e-4 * delta))
@@ -291,33 +309,27 @@ def _least(
     excess: Callable[[float], float],
     low: float,
     high: float,
-    epsilon: float,
-    delta: float,
-    k: int,
+    unmet: Callable[[], str],
     *,
     rtol: float = 1e-13,
 ) -> float:
-    """Smallest safe γ from ``low`` on; says what budget could be met if there is none."""
+    """Smallest safe γ from ``low`` on; ``unmet`` says what budget could be met if there is none."""
     try:
-        return smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=rtol)
-    except ValueError:
-        least_epsilon = accounting.epsilon(delta, sketch_size=k, gamma=GAMMA_MAX)
-        raise ValueError(
-            f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with "
-            f"sketch_size={k}. With this delta and sketch_size the least epsilon is {least_epsilon:.3g}; "
-            f"{_largest_sketch(epsilon, delta)}"
-        ) from None
+        return float(smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=rtol))
+    except NothingSafeError:
+        raise NothingSafeError(unmet()) from None
 
 
-def _largest_sketch(epsilon: float, delta: float) -> str:
-    if accounting.delta(epsilon, sketch_size=1, gamma=GAMMA_MAX) > delta:
-        return "no sketch_size meets this epsilon and delta."
-    low, high = 1, 2
-    while accounting.delta(epsilon, sketch_size=high, gamma=GAMMA_MAX) <= delta:
-        low, high = high, 2 * high
+def _unmet(epsilon: float, delta: float, k: int, reached: Callable[[int], float]) -> str:
+    """The message for a budget out of reach; ``reached(k)`` is the ε of a sketch of k rows at the largest γ."""
+    message = (
+        f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with sketch_size={k}. "
+        f"With this delta and sketch_size the least epsilon is {reached(k):.3g}; "
+    )
+    if reached(1) > epsilon:
+        return message + "no sketch_size meets this epsilon and delta."
+    low, high = 1, k
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (
-            (middle, high) if accounting.delta(epsilon, sketch_size=middle, gamma=GAMMA_MAX) <= delta else (low, middle)
-        )
-    return f"with this epsilon and delta the largest sketch_size is {low}."
+        low, high = (middle, high) if reached(middle) <= epsilon else (low, middle)
+    return message + f"with this epsilon and delta the largest sketch_size is {low}."

@@ -51,6 +51,7 @@ _EVERYTHING = (-19.0, 27.0)  # beyond them it is below e^-360 of its mode
 _LEFT_OUT = 1e-150  # so that this bounds the mass beyond them
 _PLAIN_ORDER = 12  # Gauss points a panel for one loss, whose integrand is known in advance
 _ORDER, _CHECK_ORDER = 16, 12  # the rule, and the coarser one whose distance from it bounds its error
+_SMALLEST_MU = 1e-12  # a smaller μ is taken to be this one, which costs more
 _ROUNDING = 1e-10  # relative error of one expectation in double precision, generously
 _ROWS_AT_A_TIME = 2048  # of curves evaluated together: bounds the memory, not the result
 _EXPECTATIONS_AT_A_TIME = 64
@@ -125,20 +126,20 @@ def gaussian_hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
         low, high = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         # e^ε φ(high) = φ(low): with Mills' ratio R the difference is φ(low)(R(low) - R(high)), and for small mu,
         # where that cancels, φ(low) ∫ (1 - x R(x)) dx over [low, high], since R' = x R - 1.
-        # Beyond _FAR one of the two events is certain to 16 digits.
-        x = np.clip(low, -_FAR, _FAR)
+        # Beyond these limits one of the two events is certain to 16 digits.
+        x = np.clip(low, _FAR_BELOW, _FAR_ABOVE)
         density = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
         difference = _mills(x) - _mills(x + mu)
         if np.any(mu < 0.5):
             nodes, weights = _legendre(8)
             at = x[..., None] + mu[..., None] * nodes
             difference = np.where(mu < 0.5, mu * ((1 - at * _mills(at)) @ weights), difference)
-        delta = np.where(low <= -_FAR, -np.expm1(epsilon + special.log_ndtr(-high)), density * difference)
-    delta = np.where(low >= _FAR, 0.0, np.clip(delta, nothing, 1.0))
+        delta = np.where(low <= _FAR_BELOW, -np.expm1(epsilon + special.log_ndtr(-high)), density * difference)
+    delta = np.where(low >= _FAR_ABOVE, 0.0, np.clip(delta, nothing, 1.0))
     return np.where(mu == 0, nothing, delta)
 
 
-_FAR = 36.0
+_FAR_BELOW, _FAR_ABOVE = -36.0, 38.0  # erfcx overflows below the one, the density underflows above the other
 
 
 def _mills(x: Floats) -> Floats:
@@ -208,16 +209,17 @@ def hockey_stick_composed(epsilon: ArrayLike, losses: tuple[ChiSquareLoss, ...],
     if not others and mu == 0:
         value = hockey_stick(epsilon, first)
         return Bounded(value, _ROUNDING * value)
+    mu = max(mu, _SMALLEST_MU) if mu else 0.0
+    # Where the curve of what is left turns, and over what distance: a Gaussian's at 0 if it is narrow, else at μ²/2.
+    gaussian_turns = ((0.0, min(mu, 1.0)), (mu**2 / 2, max(mu, 1.0)))
     if not others:
-        return _expectation(lambda left: _exactly(gaussian_hockey_stick(left, mu)), epsilon, first, smooth_over=mu)
+        return _expectation(lambda left: _exactly(gaussian_hockey_stick(left, mu)), epsilon, first, gaussian_turns)
     (second,) = others
     if mu == 0:
         # The curve of the second loss has its kink where its own s₀ is 0.
         kink = float(second.mean - second.slope * second.k)
-        return _expectation(
-            lambda left: _exactly(hockey_stick(left, second)), epsilon, first, smooth_over=1.0, centre=kink
-        )
-    return _expectation(lambda left: hockey_stick_composed(left, (second,), mu=mu), epsilon, first, smooth_over=mu)
+        return _expectation(lambda left: _exactly(hockey_stick(left, second)), epsilon, first, ((kink, 1.0),))
+    return _expectation(lambda left: hockey_stick_composed(left, (second,), mu=mu), epsilon, first, gaussian_turns)
 
 
 def _exactly(value: Floats) -> Bounded:
@@ -228,18 +230,15 @@ def _expectation(
     curve: Callable[[Floats], Bounded],
     epsilon: Floats,
     loss: ChiSquareLoss,
-    *,
-    smooth_over: float,
-    centre: float = 0.0,
+    turns: tuple[tuple[float, float], ...],
 ) -> Bounded:
     """E[curve(ε - L)] over one scalar chi-square loss L, for each ε.
 
-    ``curve(e)`` changes over distances of ``smooth_over`` (or 1) around e = ``centre``; panels shrink towards it.
+    ``turns`` are pairs (centre, width): ``curve(e)`` changes over distances of width around e = centre, and panels
+    shrink towards it.
     """
-    rows = [
-        _expectation_rows(curve, part, loss, smooth_over=min(smooth_over, 1.0), centre=centre)
-        for part in np.array_split(epsilon.ravel(), max(1, epsilon.size // _EXPECTATIONS_AT_A_TIME))
-    ]
+    parts = np.array_split(epsilon.ravel(), max(1, epsilon.size // _EXPECTATIONS_AT_A_TIME))
+    rows = [_expectation_rows(curve, part, loss, turns) for part in parts]
     value, error = (np.concatenate(part).reshape(epsilon.shape) for part in zip(*rows, strict=True))
     return Bounded(value, error)
 
@@ -248,36 +247,40 @@ def _expectation_rows(
     curve: Callable[[Floats], Bounded],
     epsilon: Floats,
     loss: ChiSquareLoss,
-    *,
-    smooth_over: float,
-    centre: float,
+    turns: tuple[tuple[float, float], ...],
 ) -> Bounded:
-    k, slope, mean = (float(a) for a in (loss.k, loss.slope, loss.mean))
-    mode = np.sqrt(k - 1)
+    mode = float(np.sqrt(loss.k - 1))
     low, high = max(_EVERYTHING[0], -mode), _EVERYTHING[1]
-    excess = (epsilon - centre - mean) / slope + 1
-    s0 = np.maximum(excess + (k - 1), 0.0)
-    middle = np.where(s0 > 0, excess / np.maximum(mode + np.sqrt(s0), 1e-300), -mode)[:, None]
-    width = smooth_over / abs(slope)
-    scale = np.minimum(1.0, width / (np.sqrt(s0 + width) + np.sqrt(s0)))[:, None]
-    doublings = max(int(np.ceil(np.log2(1 / scale.min()))), 0) + 1
-    steps = scale * np.concatenate(
-        [0.25 ** np.arange(15, 0, -1), np.arange(1, 41, 2), 40 * 2.0 ** np.arange(doublings)]
-    )
-    evenly = np.broadcast_to(np.arange(low, high, 1.0), (epsilon.size, int(np.ceil(high - low))))
-    ends = np.concatenate([evenly, np.full_like(middle, high), middle, middle - steps, middle + steps], axis=1)
-    ends = np.sort(np.clip(ends, low, high), axis=1)
+    evenly = np.append(np.arange(low, high, 1.0), high)
+    meshes = [np.broadcast_to(evenly, (epsilon.size, evenly.size))]
+    meshes += [_graded_mesh(epsilon - centre, loss, width) for centre, width in turns]
+    ends = np.sort(np.clip(np.concatenate(meshes, axis=1), low, high), axis=1)
     ends = ends[:, np.concatenate([[True], np.any(np.diff(ends, axis=1) > 0, axis=0)])]
 
     def integral(order: int) -> tuple[Floats, Floats]:
         offset, weights = composite_rule(ends, order)
-        mass = weights * _chi_density(offset, k)
+        mass = weights * _chi_density(offset, loss.k)
         value, error = curve(epsilon[:, None] - loss.at_offset(offset))
         return np.einsum("ij,ij->i", mass, value), np.einsum("ij,ij->i", mass, error)
 
     value, inherited = integral(_ORDER)
     coarse, _ = integral(_CHECK_ORDER)
     return Bounded(value, np.abs(value - coarse) + inherited + _LEFT_OUT + _ROUNDING * value)
+
+
+def _graded_mesh(losses: Floats, loss: ChiSquareLoss, width: float) -> Floats:
+    """Offsets that crowd around where L takes the given values, within where L changes by ``width``."""
+    k, slope, mean = (float(a) for a in (loss.k, loss.slope, loss.mean))
+    mode, reach = np.sqrt(k - 1), width / abs(slope)
+    excess = (losses - mean) / slope + 1
+    s0 = np.maximum(excess + (k - 1), 0.0)
+    middle = np.where(s0 > 0, excess / np.maximum(mode + np.sqrt(s0), 1e-300), -mode)[:, None]
+    scale = np.minimum(1.0, reach / (np.sqrt(s0 + reach) + np.sqrt(s0)))[:, None]
+    doublings = max(int(np.ceil(np.log2(1 / scale.min()))), 0) + 1
+    steps = scale * np.concatenate(
+        [0.25 ** np.arange(15, 0, -1), np.arange(1, 41, 2), 40 * 2.0 ** np.arange(doublings)]
+    )
+    return np.concatenate([middle, middle - steps, middle + steps], axis=1)
 
 
 def _chi_density(offset: Floats, k: ArrayLike) -> Floats:

@@ -46,6 +46,7 @@ Floats = NDArray[np.float64]
 _NEGLIGIBLE = 1e-13  # of the first term: the tail of z that is charged instead of integrated
 _ORDER, _CHECK_ORDER = 16, 12
 _ROUNDING = 1e-10
+_LEAST_EXCESS = 1e-9  # a γ this close to 1 hides nothing: δ is taken to be 1
 
 
 def private_scale_delta(
@@ -77,8 +78,10 @@ def private_scale_delta(
         raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}.")
     if not check.positive(finite=True, sensitivity=sensitivity) >= 1:
         raise ValueError(f"sensitivity must be a finite number ≥ 1, got {sensitivity!r}.")
-    if np.isposinf(epsilon):
-        return 0.0
+    if np.isinf(epsilon):
+        return 0.0 if epsilon > 0 else 1.0
+    if gamma - 1 < _LEAST_EXCESS:
+        return 1.0
     pairs = private_scale_terms(epsilon, k, gamma, eta, tau, sensitivity)
     return min(max(sum(float(term.upper) for term in pair) for pair in pairs), 1.0)
 
@@ -91,29 +94,29 @@ def private_scale_terms(
     remove = hockey_stick_composed(epsilon, (ChiSquareLoss.removal(k, odds=1 / (gamma - 1)),), mu=mu)
     add = hockey_stick_composed(epsilon, (ChiSquareLoss.addition(k, odds=1 / gamma),), mu=mu)
 
-    def shifted_remove(z: Floats) -> Floats:
-        return epsilon - mu**2 / 2 - mu * z
+    def shifted_remove(q: Floats) -> Floats:
+        return epsilon - mu**2 / 2 - mu * (tau + q)
 
     backwards = (sensitivity - 1) / eta  # rounding may also lower the computed eigenvalue of the larger table
 
-    def shifted_add(z: Floats) -> Floats:
-        return epsilon - np.maximum(backwards**2 / 2 + backwards * z, mu**2 / 2 - mu * z)
+    def shifted_add(q: Floats) -> Floats:
+        return epsilon - np.maximum(backwards**2 / 2 + backwards * (tau + q), mu**2 / 2 - mu * (tau + q))
 
     remove_rest = _remainder(
         shifted_remove,
-        lambda z: ChiSquareLoss.removal(k, odds=1 / (gamma - 1 - eta * (z - tau))),
+        lambda q: ChiSquareLoss.removal(k, odds=1 / (gamma - 1 - eta * q)),
         tau,
-        until=tau + (gamma - 1) / eta,
+        until=(gamma - 1) / eta,
         tolerance=_NEGLIGIBLE * float(remove.value),
         kinks=(),
     )
     add_rest = _remainder(
         shifted_add,
-        lambda z: ChiSquareLoss.addition(k, odds=1 / (gamma - eta * (z - tau))),
+        lambda q: ChiSquareLoss.addition(k, odds=1 / (gamma - eta * q)),
         tau,
-        until=tau + gamma / eta,
+        until=gamma / eta,
         tolerance=_NEGLIGIBLE * float(add.value),
-        kinks=((mu - backwards) / 2,),
+        kinks=((mu - backwards) / 2 - tau,),
     )
     return (remove, remove_rest), (add, add_rest)
 
@@ -127,55 +130,55 @@ def _remainder(
     tolerance: float,
     kinks: tuple[float, ...],
 ) -> Bounded:
-    """E[1{z > τ} δ(ε(z); loss(z))] with δ := 1 from ``until`` on, where the leverage reaches 1."""
+    """E[1{q > 0} δ(ε(q); loss(q))], q = z - τ, with δ := 1 from ``until`` on, where the leverage reaches 1."""
     # δ is taken to be 1 a little earlier, where the leverage is still below 1: on the private side.
-    last = tau + (until - tau) * (1 - 1e-6)
-    cut = float(stats.norm.isf(max(tolerance, 1e-300)))
-    end = min(last, max(cut, tau))
-    charged = float(stats.norm.sf(end))
-    if end <= tau:
+    last = until * (1 - 1e-6)
+    cut = float(stats.norm.isf(max(tolerance, 1e-300))) - tau
+    end = min(last, max(cut, 0.0))
+    charged = float(stats.norm.sf(tau + end))
+    if end <= 0:
         return Bounded(np.asarray(charged), np.asarray(_ROUNDING * charged))
 
-    def edge(z: Floats) -> Floats:  # 0 where s₀ = 0: a kink like a power k/2 + 1
-        at = loss(z)
-        return epsilon_left(z) - at.mean + at.slope * at.k
+    def edge(q: Floats) -> Floats:  # 0 where s₀ = 0: a kink like a power k/2 + 1
+        at = loss(q)
+        return epsilon_left(q) - at.mean + at.slope * at.k
 
-    def turn(
-        z: Floats,
-    ) -> Floats:  # 0 where ε is the mean loss: the curve falls within one standard deviation
-        return epsilon_left(z) - loss(z).mean
+    def turn(q: Floats) -> Floats:  # 0 where ε is the mean loss: the curve falls within one standard deviation
+        return epsilon_left(q) - loss(q).mean
 
     graded = [(point, 0.0) for point in kinks]
-    graded += [(point, 0.0) for point in _roots(edge, tau, end)]
-    graded += [(point, _width(turn, loss, point)) for point in _roots(turn, tau, end)]
+    graded += [(point, 0.0) for point in _roots(edge, end)]
+    graded += [(point, _width(turn, loss, point, end)) for point in _roots(turn, end)]
     if end == last:
         graded.append((until, 0.0))
-    ends = [np.arange(tau, end, 0.5), np.array([end])]
+    ends: list[Floats] = [np.linspace(0, end, max(2, int(np.ceil(2 * end)) + 1))]
     for point, finest in graded:
-        steps = (end - tau) * 0.25 ** np.arange(1, 12)
+        steps = np.asarray(end * 0.25 ** np.arange(1, 12), float)
         steps = steps[steps > finest / 4]
         ends += [np.array([point]), point - steps, point + steps]
-    mesh = np.unique(np.clip(np.concatenate(ends), tau, end))
+    mesh = np.unique(np.clip(np.concatenate(ends), 0, end))
 
     def integral(order: int) -> float:
-        z, weights = composite_rule(mesh, order)
-        return float((weights * stats.norm.pdf(z)) @ hockey_stick(epsilon_left(z), loss(z)))
+        q, weights = composite_rule(mesh, order)
+        return float((weights * stats.norm.pdf(tau + q)) @ hockey_stick(epsilon_left(q), loss(q)))
 
     value = integral(_ORDER)
     error = abs(value - integral(_CHECK_ORDER)) + _ROUNDING * (value + charged)
     return Bounded(np.asarray(value + charged), np.asarray(error))
 
 
-def _width(turn: Callable[[Floats], Floats], loss: Callable[[Floats], ChiSquareLoss], point: float) -> float:
-    """Distance in z over which ε moves by one standard deviation of the loss."""
-    at, h = loss(np.asarray(point)), 1e-6
-    speed = abs(float(turn(np.asarray(point + h)) - turn(np.asarray(point - h)))) / (2 * h)
+def _width(
+    turn: Callable[[Floats], Floats], loss: Callable[[Floats], ChiSquareLoss], point: float, end: float
+) -> float:
+    """Distance in q over which ε moves by one standard deviation of the loss."""
+    at, left, right = loss(np.asarray(point)), max(point - 1e-6 * end, 0.0), min(point + 1e-6 * end, end)
+    speed = abs(float(turn(np.asarray(right)) - turn(np.asarray(left)))) / (right - left)
     return float(np.abs(at.slope) * np.sqrt(2 * at.k)) / max(speed, 1e-300)
 
 
-def _roots(function: Callable[[Floats], Floats], low: float, high: float) -> list[float]:
-    """Sign changes of a function of z, found on a grid and refined."""
-    grid = np.linspace(low, high, 129)
+def _roots(function: Callable[[Floats], Floats], end: float) -> list[float]:
+    """Sign changes of a function of q on [0, end], found on a grid and refined."""
+    grid = np.linspace(0, end, 129)
     signs = np.sign(function(grid))
     brackets = [(grid[i], grid[i + 1]) for i in np.flatnonzero(signs[:-1] * signs[1:] < 0)]
-    return [float(optimize.brentq(lambda z: float(function(np.asarray(z))), *bracket)) for bracket in brackets]
+    return [float(optimize.brentq(lambda q: float(function(np.asarray(q))), *bracket)) for bracket in brackets]
