@@ -7,8 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from gaussmix import __version__, accounting
+from gaussmix import __version__, accounting, load
 from gaussmix.cli import main
+from tables import SCHEMA, patients
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -83,3 +84,76 @@ def test_demo_is_close_to_the_truth():
     assert abs(plain - truth) < 0.1
     assert abs(private - truth) < 1.5
     assert "(1, 1e-06)-differentially private" in text
+
+
+@pytest.fixture
+def files(tmp_path):
+    table = patients(4000)
+    table.iloc[:2000].to_parquet(tmp_path / "a.parquet")
+    table.iloc[2000:].to_csv(tmp_path / "b.csv", index=False)
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    return tmp_path
+
+
+def test_schema_template_has_names_and_types_and_no_value(files):
+    template = json.loads(run("schema", str(files / "a.parquet")))
+    assert template["columns"]["age"] == {"type": "numeric", "lower": None, "upper": None}
+    assert template["columns"]["sex"] == {"type": "categorical", "levels": None}
+    run("schema", str(files / "a.parquet"), "-o", str(files / "template.json"))
+    text = run("release", str(files / "a.parquet"), "-s", str(files / "template.json"), "-e", "1", "-d", "1e-6",
+               "-o", str(files / "x.parquet"), code=2)  # fmt: skip
+    assert "Column" in text
+    assert not (files / "x.parquet").exists()
+
+
+def test_table_to_release_to_models(files):
+    out = str(files / "r.parquet")
+    text = run(
+        "release", str(files / "a.parquet"), "-s", str(files / "schema.json"), "-e", "5", "-d", "1e-5", "-o", out
+    )
+    assert "(5, 1e-05)-differentially private" in text
+    assert "2000" not in text
+    model = json.loads(run("regress", out, "cost", "--on", "age", "--on", "smoker", "--json"))
+    assert model["coef"] == load(out).regress("cost", on=["age", "smoker"]).coef
+    assert "smoker" in run("regress", out, "cost")
+    assert "log odds" in run("classify", out, "smoker", "--on", "cost")
+    assert "is not in the release" in run("regress", out, "weight", code=2)
+
+
+def test_two_sites_and_one_curator(files):
+    schema = str(files / "schema.json")
+    run("moments", str(files / "a.parquet"), "-s", schema, "-o", str(files / "a.moments"))
+    run("moments", str(files / "b.csv"), "-s", schema, "-o", str(files / "b.moments"))
+    both = [str(files / "a.moments"), str(files / "b.moments")]
+    run("release", *both, "-e", "5", "-d", "1e-5", "-o", str(files / "joint.parquet"))
+    assert load(files / "joint.parquet").certificate.epsilon == 5
+    twice = run("release", both[0], both[0], "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2)
+    assert "named twice" in twice
+    (files / "copy.moments").write_bytes((files / "a.moments").read_bytes())
+    again = run(
+        "release", both[0], str(files / "copy.moments"), "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2
+    )
+    assert "merged twice" in again
+    assert not (files / "x.parquet").exists()
+
+
+def test_release_says_what_is_missing(files):
+    table = str(files / "a.parquet")
+    assert "--schema" in run("release", table, "-e", "1", "-d", "1e-6", "-o", str(files / "x.parquet"), code=2)
+    assert "epsilon and delta" in run(
+        "release", table, "-s", str(files / "schema.json"), "-o", str(files / "x.parquet"), code=2
+    )
+    nowhere = run(
+        "release",
+        table,
+        "-s",
+        str(files / "schema.json"),
+        "-e",
+        "1",
+        "-d",
+        "1e-6",
+        "-o",
+        str(files / "no" / "x"),
+        code=2,
+    )
+    assert "Nothing was spent" in nowhere

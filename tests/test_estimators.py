@@ -181,6 +181,22 @@ def test_certificate_says_what_was_asked_for_and_where_the_noise_came_from(model
     assert secure.generator == "chacha20-os"
     assert secure.is_private
     assert secure.version == gm.__version__
+    if hasattr(model, "n_rows"):
+        declared = clone(model).set_params(n_rows=200, epsilon=50.0).fit(X, y).privacy_
+        assert any("number of rows was declared" in words for words in declared.conditions)
+
+
+@pytest.mark.parametrize("model", PRIVATE, ids=name)
+def test_private_methods_stay_private_at_large_epsilon(model):
+    """Where a published formula fails, its noise is raised: the sketch's own share of the budget holds exactly."""
+    X, y, _ = linear_table(200)
+    y = y > 5 if model in LOGISTIC else y
+    parameters = clone(model).set_params(epsilon=500.0).fit(X, y).privacy_.parameters
+    if isinstance(model, baselines.SheffetMixing):
+        k, gamma = parameters["sketch_size"], parameters["gamma"]
+        assert gm.accounting.delta(250.0, sketch_size=k, gamma=gamma, scale="larger") <= 0.5e-6
+    if isinstance(model, baselines.AdaSSP):
+        assert gm.accounting.gaussian_delta(500.0, mu=math.sqrt(3) / parameters["noise"]) <= 1e-6
 
 
 @pytest.mark.parametrize("model", PRIVATE, ids=name)
@@ -284,12 +300,25 @@ def test_missing_values_are_an_error_without_a_number_in_it(where, value):
     assert "17" not in str(caught.value)
 
 
+def test_many_targets_raise_the_automatic_sketch_size():
+    rng = np.random.default_rng(0)
+    X, Y = rng.uniform(-1, 1, (200, 3)), rng.uniform(-1, 1, (200, 100))
+    for model in (gm.LinearMixing(variant="paper", bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=50.0, random_state=0),
+                  baselines.SheffetMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0)):  # fmt: skip
+        assert model.fit(X, Y).coef_.shape == (100, 3)
+
+
 def test_too_few_rows_and_unknown_labels():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="fewer rows than features"):
         gm.LinearMixing(**GOOD).fit(rng.uniform(size=(3, 5)), rng.uniform(size=3))
     with pytest.raises(ValueError, match="not in the declared classes"):
         gm.LogisticMixing(bounds_X=(0, 1), classes=(0, 1)).fit(rng.uniform(size=(9, 2)), [0, 1, 2] * 3)
+    for classes in ((1, 1), [[0, 1], [2, 3]], (0, 1, 2)):
+        with pytest.raises(ValueError, match="two different labels"):
+            gm.LogisticMixing(bounds_X=(0, 1), classes=classes).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
+    with pytest.raises(ValueError, match="epsilon must be at least 1e-05"):
+        baselines.ObjectivePerturbation(bounds_X=(0, 1), epsilon=1e-8).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
 
 
 def test_user_units_undo_the_encoding():

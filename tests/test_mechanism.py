@@ -49,7 +49,7 @@ def encoded_gram(X, y):
 def test_release_has_covariance_gram_plus_noise_in_encoded_units(seed):
     X, y = table()
     calibration = calibrate(1.0, 1e-6, sketch_size=4000)
-    release = draw_release(moments_of(X, y), calibration, np.random.default_rng(seed), generator=SEEDED)
+    release = draw_release(moments_of(X, y), calibration, np.random.default_rng(seed))
     assert release.noise_variance == pytest.approx(calibration.gamma * ENCODER.row_norm**2)
     u = np.random.default_rng(seed + 100).standard_normal(3)
     variance = u @ encoded_gram(X, y) @ u + release.noise_variance * u @ u
@@ -70,7 +70,7 @@ def test_everything_that_leaves_lies_on_the_public_grid():
         calibrate(5.0, 1e-3, sketch_size=50, scale="private", eigenvalue_error=error),
         calibrate(5.0, 1e-3, sketch_size=50, scale="private", analysis="paper", eigenvalue_error=error),
     ):
-        release = draw_release(moments, calibration, rng, generator=SEEDED)
+        release = draw_release(moments, calibration, rng)
         grid = public_grid(ENCODER.row_norm * math.sqrt(calibration.gamma))
         assert np.all(release.factor / grid == np.round(release.factor / grid))
         if "eigenvalue_bound" in release.certificate.parameters:
@@ -125,7 +125,7 @@ def test_private_eigenvalue_has_its_law_and_sets_the_noise(seed):
     rng = np.random.default_rng(seed)
     draws = []
     for _ in range(200):
-        release = draw_release(moments, calibration, rng, generator=SEEDED, n_max=8000)
+        release = draw_release(moments, calibration, rng, n_rows=8000)
         draws.append(release.certificate.parameters["eigenvalue_bound"])
         assert release.noise_variance == 0.0
     z = (np.array(draws) - lambda_min) / calibration.eta + calibration.tau
@@ -142,10 +142,7 @@ def test_noise_is_full_where_the_smallest_eigenvalue_is_zero():
     for analysis in ("exact", "paper"):
         calibration = calibrate(1.0, 1e-6, sketch_size=60, scale="private", analysis=analysis, eigenvalue_error=error)
         rng = np.random.default_rng(0)
-        variances = [
-            draw_release(moments_of(X, y), calibration, rng, generator=SEEDED, n_max=300).noise_variance
-            for _ in range(50)
-        ]
+        variances = [draw_release(moments_of(X, y), calibration, rng, n_rows=300).noise_variance for _ in range(50)]
         full = calibration.gamma * ENCODER.row_norm**2
         assert max(variances) == pytest.approx(full)
         if analysis == "paper":  # τ is large: λ̃ > 0 happens with probability δ/3
@@ -163,21 +160,19 @@ def test_units_of_algorithm_1_are_corrected():
     lambda_min = np.linalg.eigvalsh(moments.gram())[0] * encoder.row_norm**2
     rng = np.random.default_rng(1)
     for _ in range(300):
-        release = draw_release(moments, calibration, rng, generator=SEEDED, n_max=240)
+        release = draw_release(moments, calibration, rng, n_rows=240)
         assert lambda_min + release.noise_variance >= calibration.gamma * encoder.row_norm**2 * (1 - 1e-9)
 
 
 def test_a_calibration_that_ignores_rounding_of_the_eigenvalue_is_refused():
     calibration = calibrate(1.0, 1e-6, sketch_size=60, scale="private")
     with pytest.raises(ValueError, match=r"calibrate\(\.\.\., eigenvalue_error="):
-        draw_release(moments_of(*table()), calibration, np.random.default_rng(0), generator=SEEDED)
+        draw_release(moments_of(*table()), calibration, np.random.default_rng(0))
 
 
 def test_sketches_with_fewer_rows_than_columns_are_refused():
     with pytest.raises(ValueError, match="at least the number of encoded columns, 3, got 2"):
-        draw_release(
-            moments_of(*table()), calibrate(1.0, 1e-6, sketch_size=2), np.random.default_rng(0), generator=SEEDED
-        )
+        draw_release(moments_of(*table()), calibrate(1.0, 1e-6, sketch_size=2), np.random.default_rng(0))
 
 
 def test_noisy_blocks_have_their_noise_and_half_the_variance_off_the_diagonal():
@@ -261,10 +256,39 @@ def test_end_to_end_law_matches_the_certificate_by_simulation():
     log_det = [np.linalg.slogdet(c)[1] for c in covariance]
     losses = np.empty(draws)
     for i in range(draws):
-        R = draw_release(with_row, calibration, rng, generator=SEEDED).factor / ENCODER.row_norm
+        R = draw_release(with_row, calibration, rng).factor / ENCODER.row_norm
         W = R.T @ R
         losses[i] = 0.5 * (np.sum((inverse[1] - inverse[0]) * W) + 6 * (log_det[1] - log_det[0]))
     hits = np.maximum(-np.expm1(1.0 - losses), 0)
     error = hits.std() / math.sqrt(draws)
     assert abs(hits.mean() - 0.02) < 5.5 * error
     assert abs(hits.mean() - accounting.delta(1.0, sketch_size=6, gamma=1.25 * calibration.gamma)) > 5.5 * error
+
+
+def test_the_margin_of_sheffets_test_grows_with_its_noise(monkeypatch):
+    """λ_min just below γ: noise is left out with probability at most δ/2, whatever the solver's error bound is."""
+    monkeypatch.setattr("gaussmix.mechanism.eigenvalue_error_bound", lambda columns, n_max: 0.5)
+    moments = moments_of(np.tile(np.array([[2.0, 0.0], [0.0, 2.0]]), (100, 1)), np.tile([1.0, 1.0, -1.0, -1.0], 50))
+    delta, epsilon, draws = 0.1, 2.0, 4000
+    certificate = certify(
+        ENCODER,
+        mechanism="test",
+        epsilon=epsilon,
+        delta=delta,
+        relation="zero-out",
+        analysis="sheffet",
+        generator=SEEDED,
+        parameters={},
+    )
+    arguments = {
+        "gamma": np.linalg.eigvalsh(moments.gram())[0] - 0.5,
+        "margin": 4 * math.log(1 / delta) / epsilon,
+        "laplace_scale": 4 / epsilon,
+        "sketch_size": 5,
+        "rng": np.random.default_rng(0),
+        "certificate": certificate,
+    }
+    free = sum(draw_tested_release(moments, **arguments).noise_variance == 0 for _ in range(draws))
+    assert stats.binomtest(free, draws, delta / 2, alternative="greater").pvalue > FALSE_ALARM
+    without = int(draws * 0.5 * delta ** (1 / 2))  # what a margin that does not grow would give
+    assert stats.binomtest(without, draws, delta / 2, alternative="greater").pvalue < FALSE_ALARM

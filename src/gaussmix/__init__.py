@@ -10,21 +10,33 @@
 from gaussmix import accounting, baselines
 from gaussmix._version import __version__
 from gaussmix.calibration import Calibration, calibrate
+from gaussmix.curation import release
 from gaussmix.estimators import LinearMixing, LogisticMixing
+from gaussmix.ledger import BudgetExceeded, Ledger, LedgerError
 from gaussmix.moments import Moments
 from gaussmix.private_scale import private_scale_delta
-from gaussmix.releases import Certificate, Release
+from gaussmix.releases import Certificate, Release, load
+from gaussmix.schema import Boolean, Categorical, Numeric, Schema
 
 __all__ = [
+    "Boolean",
+    "BudgetExceeded",
     "Calibration",
+    "Categorical",
     "Certificate",
+    "Ledger",
+    "LedgerError",
     "LinearMixing",
     "LogisticMixing",
     "Moments",
+    "Numeric",
     "Release",
+    "Schema",
     "__version__",
     "accounting",
     "baselines",
     "calibrate",
+    "load",
     "private_scale_delta",
+    "release",
 ]

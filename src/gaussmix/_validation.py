@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["broadcastable", "choice", "in_interval", "numbers", "positive", "positive_integer", "real"]
+__all__ = ["broadcastable", "choice", "in_interval", "nonnegative", "numbers", "positive", "positive_integer", "real"]
 
 
 def _named(named: dict[str, Any]) -> tuple[str, Any]:
@@ -43,6 +43,15 @@ def positive(*, finite: bool = False, **named: Any) -> float:
     if not number > 0 or (finite and math.isinf(number)):
         rule = "a finite number > 0" if finite else "a number > 0"
         raise ValueError(f"{name} must be {rule}, got {value!r}.")
+    return number
+
+
+def nonnegative(**named: Any) -> float:
+    """A finite number ≥ 0."""
+    name, value = _named(named)
+    number = real(**named)
+    if number < 0 or math.isinf(number):
+        raise ValueError(f"{name} must be a finite number ≥ 0, got {value!r}.")
     return number
 
 

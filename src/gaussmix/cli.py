@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -13,8 +15,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gaussmix import __version__, accounting
+from gaussmix import accounting
+from gaussmix._files import write_whole
+from gaussmix._version import __version__
 from gaussmix.calibration import calibrate
+from gaussmix.ledger import LedgerError
 
 __all__ = ["main"]
 
@@ -39,7 +44,7 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (ValueError, TypeError, ImportError) as error:
+        except (ValueError, TypeError, ImportError, FileNotFoundError, LedgerError) as error:
             raise click.UsageError(str(error)) from error
 
 
@@ -100,6 +105,156 @@ def account(
 
         compare_analyses(plot, sketch_size=sketch_size, delta=delta)
         click.echo(f"wrote {plot}", err=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# From a table to a release
+_SCHEMA_OPTION = click.option(
+    "--schema", "-s", "schema_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML or JSON."
+)
+_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@main.command()
+@click.argument("source")
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="JSON file; default: print.")
+def schema(source: str, out: Path | None) -> None:
+    """Write a template of a schema for SOURCE (Parquet, CSV, a folder or a glob).
+
+    It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
+    about the columns without looking at the rows.
+    """
+    from gaussmix.schema import describe_columns
+    from gaussmix.sources import source_schema
+
+    text = json.dumps(describe_columns(source_schema(source)), indent=2, ensure_ascii=False)
+    if out is None:
+        click.echo(text)
+    else:
+        write_whole(out, (text + "\n").encode())
+        click.echo(f"wrote {out}: fill in bounds and levels, delete the columns that you do not want", err=True)
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True)
+@_SCHEMA_OPTION
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True)
+def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> None:
+    """Sum up the rows of SOURCES into one file of moments, which is **as sensitive as the rows**.
+
+    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once.
+    """
+    from gaussmix.moments import Moments
+
+    if schema_file is None:
+        raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
+    _merged([Moments.from_(source, schema_file, progress=True) for source in _once(sources)]).save(out)
+    click.echo(f"wrote {out} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True)
+@_SCHEMA_OPTION
+@click.option("--epsilon", "-e", type=float, help="ε of the budget.")
+@click.option("--delta", "-d", type=float, help="δ of the budget.")
+@click.option("--sketch-size", "-k", type=int, help="Rows of the sketch; default: 10⁶ or 500 per column.")
+@click.option("--relation", type=click.Choice(accounting.RELATIONS), default="zero-out", show_default=True)
+@click.option("--ledger", "ledger_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--note", default="", help="Kept in the ledger.")
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True)
+def release(
+    sources: tuple[str, ...],
+    schema_file: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    sketch_size: int | None,
+    relation: accounting.Relation,
+    ledger_file: Path | None,
+    note: str,
+    out: Path,
+) -> None:
+    r"""Release one private sketch of SOURCES: tables, or files of moments.
+
+    \b
+    gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
+    gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
+    """
+    from gaussmix.curation import release as make
+    from gaussmix.ledger import Ledger
+    from gaussmix.moments import Moments
+
+    if not out.parent.is_dir():
+        raise click.UsageError(f"The folder {out.parent} does not exist: make it first. Nothing was spent.")
+    parts = []
+    for source in _once(sources):
+        if source.endswith(".moments"):
+            parts.append(Moments.load(source))
+        elif schema_file is None:
+            raise click.UsageError(
+                "Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template."
+            )
+        else:
+            parts.append(Moments.from_(source, schema_file, progress=True))
+    private = make(
+        _merged(parts),
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size="auto" if sketch_size is None else sketch_size,
+        relation=relation,
+        ledger=None if ledger_file is None else Ledger.open(ledger_file),
+        note=note,
+    )
+    private.save(out)
+    click.echo(str(private.certificate))
+    click.echo(f"wrote {out}", err=True)
+
+
+def _once(sources: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(sources)) < len(sources):
+        raise click.UsageError("A source is named twice: its rows would be counted twice, and protected half as well.")
+    return sources
+
+
+def _merged(parts: list[Any]) -> Any:
+    return functools.reduce(operator.add, parts)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("target")
+@click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
+@_JSON_OPTION
+def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool) -> None:
+    """Explain the column TARGET of a release by others: free, as often as you like."""
+    from gaussmix.releases import load
+
+    model = load(file).regress(target, list(on) or None)
+    _print_model(f"{target}: linear model", model.coef, model.intercept, as_json)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("target")
+@click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
+@_JSON_OPTION
+def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool) -> None:
+    """Log odds of the column TARGET of a release, boolean or with two levels."""
+    from gaussmix.releases import load
+
+    model = load(file).classify(target, list(on) or None)
+    _print_model(f"{target} = {model.classes[1]}: log odds", model.coef, model.intercept, as_json)
+
+
+def _print_model(title: str, coef: dict[str, float], intercept: float, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"coef": coef, "intercept": intercept}, indent=2, ensure_ascii=False))
+        return
+    table = Table(title=title, title_justify="left")
+    table.add_column("column")
+    table.add_column("coefficient", justify="right")
+    for name, value in {"(intercept)": intercept, **coef}.items():
+        table.add_row(name, f"{value:.5g}")
+    Console(file=sys.stdout).print(table)
 
 
 @main.command()

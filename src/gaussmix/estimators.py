@@ -28,8 +28,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gaussmix import _validation as check
 from gaussmix.calibration import Calibration, calibrate, eigenvalue_error_bound
+from gaussmix.curation import automatic_sketch_size
 from gaussmix.encoding import RowEncoder
-from gaussmix.mechanism import draw_release, open_release
+from gaussmix.inference import Problem, Summary, Target, summarise
+from gaussmix.ledger import Ledger
+from gaussmix.mechanism import draw_release, largest_table, open_release
 from gaussmix.moments import Moments, accumulate
 from gaussmix.releases import Release
 from gaussmix.sampling import generator
@@ -41,7 +44,7 @@ __all__ = [
     "LogisticMixing",
     "declare_encoder",
     "in_user_units",
-    "largest_table",
+    "papers_sketch_size",
     "read_classes",
     "read_table",
     "table_moments",
@@ -51,8 +54,7 @@ Floats = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]
 Variant = Literal["exact", "paper"]
 
-LARGE_SKETCH = 10**6
-"""Rows of the default sketch. Noise per entry, γ/√k, is within 0.2 % of its limit; the cost does not depend on k."""
+LABELS_PUBLIC = "the two labels were taken from the table and are taken to be public."
 
 INTERCEPT_OF_NORM = 0.5
 """Value of the constant column, in units of ``data_norm``, where features are bounded by norm alone."""
@@ -167,6 +169,8 @@ def read_classes(
     )
     check_classification_targets(labels)
     classes = np.unique(labels) if declared is None else np.asarray(declared)
+    if declared is not None and (classes.shape != (2,) or classes[0] == classes[1]):
+        raise ValueError("classes must be two different labels.")
     if len(classes) > 2:
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {type_of_target(labels)}."
@@ -188,11 +192,6 @@ def table_moments(X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder, *, n_ro
     if len(X) < X.shape[1]:
         raise ValueError("There are fewer rows than features: no regression is identified. Declare fewer features.")
     return accumulate([(X, y)], encoder)
-
-
-def largest_table(n_rows: int | None) -> int:
-    """A public bound on the number of rows: what is declared, or more than anybody has."""
-    return 2**40 if n_rows is None else check.positive_integer(n_rows=n_rows)
 
 
 def warn_if_hopeless(encoder: RowEncoder, calibration: Calibration, n_rows: int | None) -> None:
@@ -228,24 +227,38 @@ def mix(
     n_rows: int | None,
     random_state: Any,
     mechanism: str,
+    ledger: Ledger | None = None,
+    conditions: tuple[str, ...] = (),
 ) -> Release:
     """The release behind both estimators."""
     check.choice(("exact", "paper"), variant=variant)
-    if check.positive(epsilon=epsilon) == math.inf:
+    if ledger is not None and variant == "paper":
+        raise ValueError("A ledger needs variant='exact': its noise is fixed when it is opened.")
+    if ledger is None and check.positive(epsilon=epsilon) == math.inf:
         return open_release(table_moments(X, y, encoder, n_rows=n_rows))
     k = _sketch_size(sketch_size, variant, encoder)
-    n_max = largest_table(n_rows)
-    if variant == "paper":
-        error = eigenvalue_error_bound(encoder.n_columns, n_max=n_max)
+    if ledger is not None:
+        k = k if sketch_size != "auto" else max(min(k, ledger.remaining().sketch_rows), encoder.n_columns)
+        calibration = ledger.calibration(k)
+    elif variant == "paper":
+        error = eigenvalue_error_bound(encoder.n_columns, n_max=largest_table(n_rows))
         calibration = calibrate(
             epsilon, delta, sketch_size=k, scale="private", analysis="paper", eigenvalue_error=error
         )
     else:
         calibration = calibrate(epsilon, delta, sketch_size=k)
     warn_if_hopeless(encoder, calibration, n_rows)
-    rng, source = generator(random_state)
+    rng, _ = generator(random_state)
     moments = table_moments(X, y, encoder, n_rows=n_rows)
-    return draw_release(moments, calibration, rng, generator=source, mechanism=mechanism, n_max=n_max)
+    if ledger is not None:
+        ledger.spend_calibration(calibration, note=mechanism)  # recorded first: a crash loses budget, not privacy
+    return draw_release(moments, calibration, rng, mechanism=mechanism, n_rows=n_rows, conditions=conditions)
+
+
+def papers_sketch_size(encoder: RowEncoder) -> int:
+    """2.5 max(d, log 10¹⁰) as in the paper's experiments, but not less than the number of columns."""
+    features = encoder.n_columns - encoder.n_targets
+    return max(math.ceil(2.5 * max(features, math.log(1e10))), encoder.n_columns)
 
 
 def _sketch_size(sketch_size: int | Literal["auto"], variant: Variant, encoder: RowEncoder) -> int:
@@ -254,8 +267,8 @@ def _sketch_size(sketch_size: int | Literal["auto"], variant: Variant, encoder: 
     if isinstance(sketch_size, str):
         check.choice(("auto",), sketch_size=sketch_size)
         if variant == "exact":
-            return max(LARGE_SKETCH, 500 * m)
-        return math.ceil(2.5 * max(m - encoder.n_targets, math.log(1e10)))  # the paper's experiments
+            return automatic_sketch_size(m)
+        return papers_sketch_size(encoder)
     k = check.positive_integer(sketch_size=sketch_size)
     if k < m:
         raise ValueError(
@@ -269,13 +282,48 @@ def solve(release: Release, variant: Variant) -> Floats:
     """θ of every target on features and intercept, in encoded units: from the release alone."""
     p = release.encoder.n_columns - release.encoder.n_targets
     if math.isinf(release.certificate.epsilon):
-        M = release.second_moment
+        M = release.second_moment()
         return least_squares(M[:p, :p], M[:p, p:])
     if variant == "paper":
         W = release.noisy_second_moment
         return as_published(W[:p, :p], W[:p, p:])
-    M = release.second_moment
+    M = release.second_moment()
     return cleaned_ridge(M[:p, :p], M[:p, p:], entry_noise=release.entry_noise)
+
+
+def regression_problem(release: Release, names: list[str], output: int) -> Problem:
+    """One target of a release of (x, intercept, y) as an inference problem, the intercept first."""
+    encoder = release.encoder
+    d, p = encoder.n_features, encoder.n_columns - encoder.n_targets
+    rows = np.array([d, *range(d)] if encoder.intercept else range(d))
+    y = p + output
+    W, noise = release.noisy_second_moment, release.noise_variance
+    centre, scale = encoder.feature_map
+    target_centre, target_scale = (float(a[output]) for a in encoder.target_map)
+    slopes = target_scale / scale
+    total = float(W[y, y] - noise)
+    if not encoder.intercept:
+        to_user, offset = np.diag(slopes), np.zeros(d)
+    else:
+        constant = encoder.encoded_intercept * encoder.row_norm
+        to_user = np.diag([target_scale * constant, *slopes])
+        to_user[0, 1:] = -slopes * centre
+        offset = np.array([target_centre, *np.zeros(d)])
+        total -= float(W[d, y]) ** 2 / max(float(W[d, d]) - noise, 1e-300)
+    return Problem(
+        W_xx=W[np.ix_(rows, rows)],
+        w_xy=W[rows, y],
+        w_yy=float(W[y, y]),
+        response_noise=noise,
+        noise_variance=noise,
+        sketch_size=release.sketch_size if noise else 0,
+        names=("(intercept)", *names) if encoder.intercept else tuple(names),
+        to_user=to_user,
+        offset=offset,
+        groups={},
+        total=total,
+        response_name="y",
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -305,6 +353,9 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
     n_rows : int, optional
         The number of rows, if it is public. It sharpens the bound on rounding errors and allows a warning, before
         anything is spent, if the budget is hopeless.
+    ledger : Ledger, optional
+        Where the release is recorded before its noise is drawn. Its budget, which covers all of its releases together,
+        takes the place of ``epsilon`` and ``delta``.
     random_state : int or numpy Generator, optional
         None is the secure generator. A seed is for tests: whoever knows it can remove the noise.
 
@@ -332,6 +383,7 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
         sketch_size: int | Literal["auto"] = "auto",
         variant: Variant = "exact",
         n_rows: int | None = None,
+        ledger: Ledger | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -343,6 +395,7 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.sketch_size = sketch_size
         self.variant = variant
         self.n_rows = n_rows
+        self.ledger = ledger
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> LinearMixing:
@@ -372,6 +425,7 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
             sketch_size=self.sketch_size,
             variant=self.variant,
             n_rows=self.n_rows,
+            ledger=self.ledger,
             random_state=self.random_state,
             mechanism="LinearMixing",
         )
@@ -385,6 +439,23 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.release_ = release
         self.privacy_ = release.certificate
         return self
+
+    def summary(self, *, target: Target = "table", output: int = 0) -> Summary:
+        """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.inference`).
+
+        The coefficients in it are estimated without the ridge that makes :attr:`coef_` predict well.
+
+        Parameters
+        ----------
+        target : {"ridge", "table", "population"}
+            ``"population"`` needs ``n_rows``.
+        output : int
+            Which target column, of several.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        problem = regression_problem(self.release_, [str(name) for name in names], output)
+        return summarise(problem, target=target, n=self.n_rows if target == "population" else None)
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predicted targets, shape (rows,) or (rows, targets)."""
@@ -403,7 +474,7 @@ class LogisticMixing(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, variant, n_rows, random_state
+    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, variant, n_rows, ledger, random_state
         As in :class:`LinearMixing`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
@@ -435,6 +506,7 @@ class LogisticMixing(ClassifierMixin, BaseEstimator):
         sketch_size: int | Literal["auto"] = "auto",
         variant: Variant = "exact",
         n_rows: int | None = None,
+        ledger: Ledger | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -447,6 +519,7 @@ class LogisticMixing(ClassifierMixin, BaseEstimator):
         self.sketch_size = sketch_size
         self.variant = variant
         self.n_rows = n_rows
+        self.ledger = ledger
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticMixing:
@@ -478,11 +551,11 @@ class LogisticMixing(ClassifierMixin, BaseEstimator):
             sketch_size=self.sketch_size,
             variant=self.variant,
             n_rows=self.n_rows,
+            ledger=self.ledger,
             random_state=self.random_state,
             mechanism="LogisticMixing",
+            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
         )
-        if self.classes is None:
-            release = release.on_condition("the two labels were taken from the table and are taken to be public.")
         # The response is ±1 in the sketch, so that C_Y = 1, and the solution is scaled afterwards.
         coef, intercept = in_user_units(scale * solve(release, self.variant), encoder)
         self.coef_, self.intercept_ = coef, intercept

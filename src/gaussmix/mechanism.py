@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from gaussmix import _validation as check
 from gaussmix._version import __version__
 from gaussmix.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.encoding import RowEncoder
 from gaussmix.moments import Moments
 from gaussmix.releases import Certificate, Release
-from gaussmix.sampling import SECURE, factor, wishart_factor
+from gaussmix.sampling import SECURE, describe, factor, wishart_factor
+from gaussmix.schema import Schema
 
 __all__ = [
     "certify",
@@ -32,6 +35,7 @@ __all__ = [
     "draw_release",
     "draw_smallest_eigenvalue",
     "draw_tested_release",
+    "largest_table",
     "open_release",
     "public_grid",
 ]
@@ -48,26 +52,28 @@ def draw_release(
     calibration: Calibration,
     rng: np.random.Generator,
     *,
-    generator: str,
     mechanism: str = "GaussMix",
-    n_max: int = 2**40,
+    n_rows: int | None = None,
+    conditions: tuple[str, ...] = (),
 ) -> Release:
     """GaussMix, or ModifiedGaussMix if the calibration has a private scale bound.
 
     M = SA + σΞ is drawn through its Gram matrix, Wishart(k, G + σ²I). Without a scale bound σ² = γ. With one
     (Algorithm 1 of arXiv:2505.24603v2, its units corrected), v = λ̂ - η(τ - z) is part of the release and
-    σ² = max(γ - max(v, 0), 0); as in Algorithm 1, Theorem 1's variant leaves v out where γ ≤ τ. ``n_max`` is a public
-    bound on the number of rows, for the error of the eigenvalue solver.
+    σ² = max(γ - max(v, 0), 0); as in Algorithm 1, Theorem 1's variant leaves v out where γ ≤ τ. ``n_rows`` is the
+    number of rows, if it is public, for the error of the eigenvalue solver.
     """
+    _check_sketch_size(moments, calibration.sketch_size)
     parameters: dict[str, Any] = {}
     sigma2 = calibration.gamma
     if calibration.eta is not None and not _leaves_eigenvalue_out(calibration):
-        v = _private_eigenvalue(moments, calibration, rng, n_max)
+        v = _private_eigenvalue(moments, calibration, rng, largest_table(n_rows))
         sigma2 = max(calibration.gamma - max(v, 0.0), 0.0)
         parameters["eigenvalue_bound"] = v
     parameters |= {
         name: value for name, value in asdict(calibration).items() if name not in ("epsilon", "delta", "relation")
     }
+    parameters["delta_split"] = dict(calibration.delta_split)
     certificate = certify(
         moments.encoder,
         mechanism=mechanism,
@@ -75,8 +81,11 @@ def draw_release(
         delta=calibration.delta,
         relation=calibration.relation,
         analysis=calibration.analysis,
-        generator=generator,
+        generator=describe(rng),
         parameters=parameters,
+        schema=moments.schema,
+        n_rows=n_rows,
+        conditions=conditions,
     )
     return _sketch(moments, sigma2, calibration.gamma, calibration.sketch_size, rng, certificate)
 
@@ -105,12 +114,7 @@ def _sketch(
     moments: Moments, sigma2: float, gamma: float, k: int, rng: np.random.Generator, certificate: Certificate
 ) -> Release:
     """The factor of a sketch with noise variance σ², back in the units of encoded rows and on the grid."""
-    if k < moments.n_columns:
-        raise ValueError(
-            f"sketch_size must be at least the number of encoded columns, {moments.n_columns}, got {k}: "
-            "fewer rows cannot identify a regression."
-        )
-    C = moments.encoder.row_norm
+    C = moments.row_norm
     R = wishart_factor(factor(moments.gram(), sigma2), k, rng)
     grid = public_grid(C * math.sqrt(gamma))
     return Release(
@@ -119,7 +123,17 @@ def _sketch(
         noise_variance=sigma2 * C**2,
         encoder=moments.encoder,
         certificate=certificate,
+        schema=moments.schema,
     )
+
+
+def _check_sketch_size(moments: Moments, k: int) -> None:
+    """Before anything is drawn."""
+    if k < moments.n_columns:
+        raise ValueError(
+            f"sketch_size must be at least the number of encoded columns, {moments.n_columns}, got {k}: "
+            "fewer rows cannot identify a regression."
+        )
 
 
 def open_release(moments: Moments) -> Release:
@@ -134,9 +148,12 @@ def open_release(moments: Moments) -> Release:
         analysis="none",
         generator=SECURE,
         parameters={},
+        schema=moments.schema,
     )
-    R = encoder.row_norm * factor(moments.gram(), 0.0).T
-    return Release(factor=R, sketch_size=1, noise_variance=0.0, encoder=encoder, certificate=certificate)
+    R = moments.row_norm * factor(moments.gram(), 0.0).T
+    return Release(
+        R, sketch_size=1, noise_variance=0.0, encoder=encoder, certificate=certificate, schema=moments.schema
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -154,12 +171,14 @@ def draw_tested_release(
 ) -> Release:
     """Sheffet's algorithm: no noise if a noisy test finds λ_min > γ + margin, else noise of variance γ (C = 1).
 
-    The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e.
+    The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
+    multiple of that noise, so it grows with it.
     """
+    _check_sketch_size(moments, sketch_size)
     error = eigenvalue_error_bound(moments.n_columns, n_max=n_max)
     lower = max(_smallest_eigenvalue(moments.gram()) - error, 0.0)
     z = rng.laplace(scale=laplace_scale * (1 + 2 * error))
-    sigma2 = 0.0 if lower > gamma + z + margin else gamma
+    sigma2 = 0.0 if lower > gamma + z + margin * (1 + 2 * error) else gamma
     return _sketch(moments, sigma2, gamma, sketch_size, rng, certificate)
 
 
@@ -221,28 +240,37 @@ def certify(
     analysis: str,
     generator: str,
     parameters: dict[str, Any],
+    schema: Schema | None = None,
+    n_rows: int | None = None,
+    conditions: tuple[str, ...] = (),
 ) -> Certificate:
-    """A certificate, with what voids the guarantee spelled out."""
-    conditions = []
+    """A certificate, with what voids or conditions the guarantee spelled out."""
+    found = [f"condition: {words}" for words in conditions]
+    if n_rows is not None:
+        found.append("condition: the number of rows was declared to be public; its being changed is not covered.")
     if math.isinf(epsilon):
-        conditions.append("void: epsilon is infinite, nothing is protected.")
+        found.append("void: epsilon is infinite, nothing is protected.")
     if generator != SECURE:
-        conditions.append(
-            "void: the noise came from a seed or a generator of the caller's; whoever knows it can remove it."
-        )
+        found.append("void: the noise came from a seed or a generator of the caller's; whoever knows it can remove it.")
     return Certificate(
         mechanism=mechanism,
         epsilon=epsilon,
         delta=delta,
         relation=relation,
         analysis=analysis,
-        row_norm=encoder.row_norm,
-        bounds=encoder.declared(),
+        row_norm=encoder.row_norm if schema is None else schema.norm,
+        bounds=encoder.declared() if schema is None else schema.to_dict(),
         generator=generator,
-        conditions=tuple(conditions),
+        conditions=tuple(found),
         parameters=parameters,
         version=__version__,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def largest_table(n_rows: int | None) -> int:
+    """A public bound on the number of rows: what is declared, or more than anybody has."""
+    return 2**40 if n_rows is None else check.positive_integer(n_rows=n_rows)
 
 
 def public_grid(scale: float) -> float:
@@ -251,7 +279,7 @@ def public_grid(scale: float) -> float:
 
 
 def _to_grid(values: Floats, grid: float) -> Floats:
-    return np.asarray(np.round(values / grid) * grid)
+    return np.asarray(np.round(values / grid) * grid + 0.0)  # + 0.0: no negative zero
 
 
 def _down_to_grid(value: float, grid: float) -> float:

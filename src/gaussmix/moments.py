@@ -24,6 +24,8 @@ True
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import queue
 from collections.abc import Iterable
@@ -31,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg.blas import dsyrk
 from threadpoolctl import ThreadpoolController
 
+from gaussmix._files import write_whole
 from gaussmix.encoding import (
     EXACT_ROWS,
     FRACTION_BITS,
@@ -47,9 +51,13 @@ from gaussmix.encoding import (
     pieces,
     row_major,
 )
+from gaussmix.schema import Schema
+from gaussmix.sources import batches, known_rows, with_progress
 
 __all__ = ["Moments", "accumulate"]
 
+_MAGIC = b"gaussmix moments\n"
+_FORMAT = 1
 _LIMB_BITS = 2 * FRACTION_BITS
 _FLUSHES_PER_CARRY = 2**10  # 2**10 sums below 2**52 stay below 2**63
 
@@ -69,6 +77,8 @@ class Moments:
     encoder : RowEncoder
         How the rows were encoded (a `RowEncoder`, the fingerprint of a schema): equal in all parts of a
         merge.
+    schema : Schema or None
+        The columns that were encoded, for tables: equal in all parts of a merge.
     parts : frozenset of str
         Random ids of the builds that were merged; the same id is never merged twice.
     """
@@ -78,17 +88,23 @@ class Moments:
     _n: int  # rows read; never shown
     encoder: RowEncoder
     parts: frozenset[str]
+    schema: Schema | None = None
 
     @classmethod
-    def empty(cls, encoder: RowEncoder) -> Moments:
+    def empty(cls, encoder: RowEncoder, schema: Schema | None = None) -> Moments:
         """The moments of no rows."""
         zero = np.zeros((encoder.n_columns, encoder.n_columns), dtype=np.int64)
-        return cls(zero, zero.copy(), 0, encoder, frozenset())
+        return cls(zero, zero.copy(), 0, encoder, frozenset(), schema)
 
     @property
     def n_columns(self) -> int:
         """Columns m of the encoded rows."""
         return len(self._high)
+
+    @property
+    def row_norm(self) -> float:
+        """C, by which encoded rows were divided."""
+        return self.encoder.row_norm if self.schema is None else self.schema.norm
 
     def gram(self) -> _Floats:
         """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
@@ -97,7 +113,7 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        if self.encoder != other.encoder:
+        if self.encoder != other.encoder or self.schema != other.schema:
             raise ValueError(
                 "Moments of differently encoded rows cannot be merged. "
                 "Build every part with the same columns, bounds, weights and intercept."
@@ -108,7 +124,77 @@ class Moments:
                 "release promises: merge each part once, and rebuild a part rather than reuse it."
             )
         high, low = _carried(self._high + other._high, self._low + other._low)
-        return Moments(high, low, self._n + other._n, self.encoder, self.parts | other.parts)
+        return Moments(high, low, self._n + other._n, self.encoder, self.parts | other.parts, self.schema)
+
+    # -- tables and files -------------------------------------------------------------------------------------------
+    @classmethod
+    def from_(cls, data: Any, schema: Schema | dict[str, Any] | str | Path, *, progress: bool = False) -> Moments:
+        """Moments of a table: anything that :func:`gaussmix.sources.batches` reads, in one pass.
+
+        Parameters
+        ----------
+        data : table, path, glob, query or iterable of batches
+        schema : Schema, dict or path of a TOML or JSON file
+        progress : bool
+            Show a progress bar on a terminal. It shows row counts, which are for the curator.
+        """
+        declared = Schema.from_(schema)
+        stream = batches(data, list(declared.columns), types=declared.text_types)
+        if progress:
+            stream = with_progress(stream, known_rows(data))
+        return accumulate(declared.blocks(stream), declared.row_encoder, schema=declared)
+
+    def to_bytes(self) -> bytes:
+        """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
+        if self.schema is None:
+            raise ValueError("Only moments of tables with a schema can be saved: build them with Moments.from_.")
+        header = {
+            "format": _FORMAT,
+            "warning": "sensitive: as sensitive as the rows themselves",
+            "schema": self.schema.to_dict(),
+            "fingerprint": self.schema.fingerprint,
+            "parts": sorted(self.parts),
+            "n": self._n,
+        }
+        text = json.dumps(header).encode()
+        upper = np.triu_indices(self.n_columns)
+        body = np.stack([self._high[upper], self._low[upper]]).astype("<i8").tobytes()
+        content = len(text).to_bytes(8, "little") + text + body
+        return _MAGIC + hashlib.sha256(content).digest() + content
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, name: str = "This") -> Moments:
+        """What :meth:`to_bytes` wrote, checked."""
+        damaged = ValueError(f"{name} is not a file of moments, or it is damaged: build it again.")
+        if content[: len(_MAGIC)] != _MAGIC:
+            raise damaged
+        digest, content = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
+        if hashlib.sha256(content).digest() != digest:
+            raise damaged
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + length])
+        if header["format"] > _FORMAT:
+            raise ValueError(f"{name} was written by a newer version of gaussmix: update gaussmix.")
+        schema = Schema.from_(header["schema"])
+        m = schema.n_columns
+        limbs = np.frombuffer(content[8 + length :], dtype="<i8").reshape(2, -1).astype(np.int64)
+        upper = np.triu_indices(m)
+        full = np.zeros((2, m, m), dtype=np.int64)
+        full[:, upper[0], upper[1]] = limbs
+        full[:, upper[1], upper[0]] = limbs
+        return cls(full[0], full[1], header["n"], schema.row_encoder, frozenset(header["parts"]), schema)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**."""
+        write_whole(path, self.to_bytes(), mode=0o600)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Moments:
+        """Read a file that :meth:`save` wrote."""
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}.")
+        return cls.from_bytes(path.read_bytes(), name=str(path))
 
     def __repr__(self) -> str:
         return f"Moments({self.n_columns} columns, {len(self.parts)} parts, sensitive: no numbers shown)"
@@ -118,6 +204,7 @@ def accumulate(
     blocks: Iterable[tuple[ArrayLike, ArrayLike | None]],
     encoder: RowEncoder,
     *,
+    schema: Schema | None = None,
     threads: int | None = None,
 ) -> Moments:
     """Sum over blocks of rows, in one pass and O(m²) memory beyond a cache-sized buffer per thread.
@@ -129,6 +216,8 @@ def accumulate(
         targets. Any number of rows, any real dtype and memory order: none of these changes the result by a
         bit. A block may be overwritten once the next one is asked for.
     encoder : RowEncoder
+    schema : Schema, optional
+        What the encoder is made from, kept in the result.
     threads : int, optional
         Default: as many as BLAS would use.
 
@@ -141,7 +230,7 @@ def accumulate(
     with _Team(encoder, threads) as team:
         for X, Y in blocks:
             team.add(*checked_block(encoder, X, Y))
-        return team.moments(encoder)
+        return team.moments(encoder, schema)
 
 
 def _carried(high: NDArray[np.int64], low: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -182,11 +271,11 @@ class _Team:
             for done in [self.pool.submit(worker.drain, waiting, X, Y) for worker in self.workers]:
                 done.result()
 
-    def moments(self, encoder: RowEncoder) -> Moments:
+    def moments(self, encoder: RowEncoder, schema: Schema | None) -> Moments:
         limbs = np.sum([worker.limbs() for worker in self.workers], axis=0)
         high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in _carried(*limbs))
         n = sum(worker.rows for worker in self.workers)
-        return Moments(high, low, n, encoder, frozenset([os.urandom(16).hex()]))
+        return Moments(high, low, n, encoder, frozenset([os.urandom(16).hex()]), schema)
 
     def _start(self) -> None:
         """One worker per BLAS thread, and one BLAS thread per worker: encoding then runs in parallel too."""

@@ -6,16 +6,37 @@ compute from it alone.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+import hashlib
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from gaussmix._files import write_whole
 from gaussmix.encoding import RowEncoder
+from gaussmix.models import (
+    ClassificationModel,
+    Method,
+    RegressionModel,
+    SecondMoment,
+    fit_classification,
+    fit_regression,
+)
 from gaussmix.sampling import generator, rows_from_factor
+from gaussmix.schema import Schema
 
-__all__ = ["Certificate", "Release"]
+__all__ = ["Certificate", "Release", "load"]
+
+FORMAT = 1
+METADATA_KEY = b"gaussmix"
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +72,8 @@ class Certificate:
         Public parameters of the mechanism: sketch size, γ, noise variance and the like.
     version : str
         Version of the library.
+    time : str
+        When it was made, UTC.
     """
 
     mechanism: str
@@ -64,6 +87,7 @@ class Certificate:
     conditions: tuple[str, ...]
     parameters: dict[str, Any]
     version: str = field(default="")
+    time: str = field(default="")
 
     @property
     def is_private(self) -> bool:
@@ -97,6 +121,8 @@ class Release:
         σ² of the noise in M: RᵀR / k estimates G + σ²I.
     encoder : RowEncoder
         How rows were encoded: declared.
+    schema : Schema or None
+        The columns, for releases of tables; None inside the scikit-learn estimators.
     certificate : Certificate
         What was spent.
     """
@@ -106,13 +132,13 @@ class Release:
     noise_variance: float
     encoder: RowEncoder
     certificate: Certificate
+    schema: Schema | None = None
 
     @property
     def noisy_second_moment(self) -> Floats:
         """RᵀR / k, an unbiased estimate of G + σ²I."""
         return np.asarray(self.factor.T @ self.factor / self.sketch_size)
 
-    @property
     def second_moment(self) -> Floats:
         """RᵀR / k - σ²I, an unbiased estimate of the Gram matrix; it need not be positive."""
         return np.asarray(self.noisy_second_moment - self.noise_variance * np.eye(len(self.factor)))
@@ -126,11 +152,174 @@ class Release:
         """Sketch rows with the law of M given R, shape (k, m): post-processing, for bootstraps and the like."""
         return rows_from_factor(self.factor, self.sketch_size, generator(random_state)[0])
 
-    def on_condition(self, condition: str) -> Release:
-        """The same release, its certificate with one condition more."""
-        conditions = (*self.certificate.conditions, f"condition: {condition}")
-        return replace(self, certificate=replace(self.certificate, conditions=conditions))
+    # -- models ----------------------------------------------------------------------------------------------------
+    @overload
+    def regress(
+        self, target: str, on: Sequence[str] | None = None, *, method: Method = "cleaned"
+    ) -> RegressionModel: ...
 
+    @overload
+    def regress(
+        self, target: list[str], on: Sequence[str] | None = None, *, method: Method = "cleaned"
+    ) -> dict[str, RegressionModel]: ...
+
+    def regress(
+        self, target: str | list[str], on: Sequence[str] | None = None, *, method: Method = "cleaned"
+    ) -> RegressionModel | dict[str, RegressionModel]:
+        """A linear model of one column on others; of several columns, a dictionary of models.
+
+        Parameters
+        ----------
+        target : str or list of str
+            Numeric or boolean columns.
+        on : list of str, optional
+            Columns of the table; default: all others (but for the other targets).
+        method : {"cleaned", "published"}
+            The cleaned ridge (:func:`gaussmix.solvers.cleaned_ridge`), or least squares on the sketch as it is.
+        """
+        if isinstance(target, str):
+            return fit_regression(self._moment(), target, on, method)
+        others = on if on is not None else [name for name in self._moment().schema.columns if name not in target]
+        return {name: fit_regression(self._moment(), name, others, method) for name in target}
+
+    def classify(
+        self,
+        target: str,
+        on: Sequence[str] | None = None,
+        *,
+        method: Method = "cleaned",
+        surrogate_radius: float = 6.0,
+    ) -> ClassificationModel:
+        """A logistic model of a boolean column, or of one with two levels, on others.
+
+        Parameters
+        ----------
+        target, on, method
+            As in :meth:`regress`.
+        surrogate_radius : float
+            As in :class:`gaussmix.LogisticMixing`.
+        """
+        return fit_classification(self._moment(), target, on, method, surrogate_radius)
+
+    def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
+        """Principal components of encoded columns, about their means if the release has an intercept.
+
+        Returns
+        -------
+        variances : array (p,)
+            Sums of squares along the components, largest first; noise may leave the last ones negative.
+        components : array (p, p)
+            One a row.
+        names : tuple of str
+            Of the encoded columns.
+        """
+        schema = self._moment().schema
+        chosen = list(schema.columns) if on is None else list(on)
+        unknown = [name for name in chosen if name not in schema.columns]
+        if unknown:
+            raise ValueError(f"Column {unknown[0]!r} is not in the release; it has {', '.join(schema.columns)}.")
+        rows = np.array([index for name in chosen for index in schema.groups[name]])
+        M = self.second_moment()
+        block = M[np.ix_(rows, rows)]
+        if schema.intercept and M[-1, -1] > 0:
+            block = block - np.outer(M[rows, -1], M[rows, -1]) / M[-1, -1]
+        variances, vectors = np.linalg.eigh(block)
+        return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
+
+    def _moment(self) -> SecondMoment:
+        if self.schema is None:
+            raise ValueError("This release has no named columns: make it with gaussmix.release(data, schema=...).")
+        return SecondMoment(self.noisy_second_moment, self.noise_variance, self.sketch_size, self.schema)
+
+    # -- the file ---------------------------------------------------------------------------------------------------
+    def save(self, path: str | Path) -> None:
+        """Write one small Parquet file, whole or not at all.
+
+        Its m rows are those of the factor and its columns the encoded columns: ordinary least squares on it, in any
+        tool, gives the coefficients as published, in encoded units. Everything else is JSON under the key ``gaussmix``
+        of the file's metadata.
+        """
+        names = self._moment().schema.names
+        columns = [pa.array(column) for column in self.factor.T]
+        metadata = self._metadata()
+        table = pa.Table.from_arrays(columns, names=list(names)).replace_schema_metadata(
+            {METADATA_KEY: json.dumps(metadata, ensure_ascii=False).encode()}
+        )
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        write_whole(path, buffer.getvalue())
+
+    def _metadata(self) -> dict[str, Any]:
+        content = {
+            "format": FORMAT,
+            "sketch_size": self.sketch_size,
+            "noise_variance": self.noise_variance,
+            "schema": self._moment().schema.to_dict(),
+            "certificate": self.certificate.as_dict(),
+        }
+        return {**content, "sha256": _digest(content, self.factor)}
+
+    # -- small things -----------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
         m, k = len(self.factor), self.sketch_size
         return f"Release({m} columns, sketch_size={k}, epsilon={self.certificate.epsilon:g})"
+
+
+def _digest(content: dict[str, Any], factor: Floats) -> str:
+    """Finds damage and edits by hand; it is no signature."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode() + np.ascontiguousarray(factor).tobytes()).hexdigest()
+
+
+def load(path: str | Path) -> Release:
+    """Read a release and check all of it.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a release, is damaged or edited, or is of a newer format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    try:
+        table = pq.read_table(pa.BufferReader(path.read_bytes()))
+        stored = json.loads((table.schema.metadata or {})[METADATA_KEY])
+    except (pa.ArrowException, KeyError, UnicodeDecodeError, json.JSONDecodeError):
+        raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.") from None
+    if not isinstance(stored, dict) or not isinstance(stored.get("format"), int):
+        raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.")
+    if stored["format"] > FORMAT:
+        raise ValueError(
+            f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT}: update gaussmix."
+        )
+    try:
+        factor = np.column_stack([column.to_numpy() for column in table.columns]).astype(float, copy=False)
+        digest = stored.pop("sha256")
+        if digest != _digest(stored, factor):
+            raise ValueError("its checksum does not fit")
+        schema = Schema.from_(stored["schema"])
+        known = {f.name for f in fields(Certificate)}
+        certificate = Certificate(**{key: value for key, value in stored["certificate"].items() if key in known})
+        certificate = replace(certificate, conditions=tuple(certificate.conditions))
+        sketch_size, variance = int(stored["sketch_size"]), float(stored["noise_variance"])
+        m = schema.n_columns
+        if (
+            tuple(table.column_names) != schema.names
+            or factor.shape != (m, m)
+            or not np.isfinite(factor).all()
+            or np.any(np.tril(factor, -1) != 0)
+            or sketch_size < 1
+            or not (math.isfinite(variance) and variance >= 0)
+        ):
+            raise ValueError("its parts do not fit each other")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} was edited or is damaged: {error}. Ask for the file again.") from None
+    return Release(
+        factor=factor,
+        sketch_size=sketch_size,
+        noise_variance=variance,
+        encoder=schema.row_encoder,
+        certificate=certificate,
+        schema=schema,
+    )

@@ -29,6 +29,7 @@ from randomgen import ChaCha
 __all__ = [
     "SECURE",
     "SEEDED",
+    "describe",
     "explicit_sketch",
     "factor",
     "generator",
@@ -80,6 +81,11 @@ def generator(random_state: int | np.random.Generator | None = None) -> tuple[np
         "random_state must be None (secure), an integer >= 0 or a numpy.random.Generator, "
         f"got {type(random_state).__name__}. Use None for anything that is released."
     )
+
+
+def describe(rng: np.random.Generator) -> str:
+    """What a certificate says of a generator: `SECURE` for one that `secure_generator` made, else `SEEDED`."""
+    return SECURE if isinstance(rng, _SecureGenerator) else SEEDED
 
 
 def _refuse(self: object, *_: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Published methods to compare with, behind the same interface and with the same certificate.
+"""Published methods to compare with, behind the same interface; private ones carry the same certificate.
 
 :class:`AdaSSP`, :class:`SheffetMixing` (linear), :class:`ObjectivePerturbation` (logistic), and, not private,
 :class:`Ridge`. :class:`Constant` predicts one number: a table of results without it says little.

@@ -22,8 +22,14 @@ from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix.baselines._regressor import LinearBaseline
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import largest_table, table_moments
-from gaussmix.mechanism import certify, draw_noisy_blocks, draw_smallest_eigenvalue, open_release
+from gaussmix.estimators import table_moments
+from gaussmix.mechanism import (
+    certify,
+    draw_noisy_blocks,
+    draw_smallest_eigenvalue,
+    largest_table,
+    open_release,
+)
 from gaussmix.releases import Certificate
 from gaussmix.sampling import generator
 from gaussmix.solvers import least_squares
@@ -78,7 +84,7 @@ class AdaSSP(LinearBaseline):
         p = encoder.n_columns - encoder.n_targets
         if check.positive(epsilon=self.epsilon) == math.inf:
             release = open_release(table_moments(X, y, encoder, n_rows=self.n_rows))
-            G = release.second_moment
+            G = release.second_moment()
             return least_squares(G[:p, :p], G[:p, p:]), release.certificate
         log_term = math.log(6 / check.in_interval(0, 1, delta=self.delta))
         # In units of its own sensitivity each release has noise s: together they are one Gaussian of μ = √3/s.
@@ -115,6 +121,7 @@ class AdaSSP(LinearBaseline):
             analysis="joint Gaussian" if self.accounting == "exact" else "printed constants, checked jointly",
             generator=source,
             parameters={"noise": s, "ridge": ridge * C**2, "rho": self.rho},
+            n_rows=self.n_rows,
         )
         return _solve(XX + ridge * np.eye(p), XY), certificate
 

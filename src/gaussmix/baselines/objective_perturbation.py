@@ -26,7 +26,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gaussmix import _validation as check
-from gaussmix.estimators import declare_encoder, in_user_units, read_classes
+from gaussmix.estimators import LABELS_PUBLIC, declare_encoder, in_user_units, read_classes
 from gaussmix.mechanism import certify, public_grid
 from gaussmix.sampling import SECURE, generator
 
@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 
 GRADIENT_NORM = 1e-8
 MAX_STEPS = 200
+LEAST_EPSILON = 1e-5
 
 
 class ObjectivePerturbation(ClassifierMixin, BaseEstimator):
@@ -79,6 +80,11 @@ class ObjectivePerturbation(ClassifierMixin, BaseEstimator):
             weight="paper",
         )
         epsilon = check.positive(epsilon=self.epsilon)
+        if epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon must be at least {LEAST_EPSILON:g} for objective perturbation, got {epsilon!r}: below, "
+                "rounding keeps the minimum from being reached."
+            )
         delta = check.in_interval(0, 1, delta=self.delta)
         features = encoder.encode(rows, signs)[:, :-1] * encoder.row_norm  # shorter rows count for less, label included
         x_norm = math.sqrt(encoder.x_norm**2 + encoder.intercept**2)
@@ -107,6 +113,7 @@ class ObjectivePerturbation(ClassifierMixin, BaseEstimator):
             analysis="Kifer, Smith and Thakurta 2012",
             generator=source,
             parameters={"penalty": penalty, "gradient_norm": GRADIENT_NORM * x_norm},
+            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
         )
         return self
 

@@ -48,6 +48,6 @@ class Ridge(LinearBaseline):
         ridge = check.positive(finite=True, ridge=self.ridge)
         release = open_release(table_moments(X, y, encoder, n_rows=None))
         p = encoder.n_columns - encoder.n_targets
-        G = release.second_moment
+        G = release.second_moment()
         theta = scipy.linalg.solve(G[:p, :p] + ridge * np.eye(p), G[:p, p:], assume_a="sym")
         return np.asarray(theta), release.certificate

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaussmix import _validation as check
+from gaussmix import accounting
 from gaussmix.baselines._regressor import LinearBaseline
 from gaussmix.calibration import calibrate
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import largest_table, table_moments
-from gaussmix.mechanism import certify, draw_tested_release, open_release
+from gaussmix.estimators import papers_sketch_size, table_moments
+from gaussmix.mechanism import certify, draw_tested_release, largest_table, open_release
 from gaussmix.releases import Certificate
 from gaussmix.sampling import generator
 from gaussmix.solvers import as_published, least_squares
@@ -39,8 +40,8 @@ class SheffetMixing(LinearBaseline):
     epsilon, delta, data_norm, bounds_X, bounds_y, fit_intercept, n_rows, random_state
         As in :class:`gaussmix.LinearMixing`.
     analysis : {"sheffet", "renyi"}
-        ``"sheffet"``: γ = (4/ε)(√(2k log(8/δ)) + 2 log(8/δ)). ``"renyi"``: the least γ whose Lemma 1 and Proposition 1
-        give ε/2 at δ/2.
+        ``"sheffet"``: γ = (4/ε)(√(2k log(8/δ)) + 2 log(8/δ)), raised where that is not private (large ε).
+        ``"renyi"``: the least γ whose Lemma 1 and Proposition 1 give ε/2 at δ/2.
     sketch_size : int or "auto"
         ``"auto"`` is 2.5 max(d, log 10¹⁰), as in the paper's experiments.
     """
@@ -75,16 +76,17 @@ class SheffetMixing(LinearBaseline):
         p = encoder.n_columns - encoder.n_targets
         if check.positive(epsilon=self.epsilon) == math.inf:
             release = open_release(table_moments(X, y, encoder, n_rows=self.n_rows))
-            G = release.second_moment
+            G = release.second_moment()
             return least_squares(G[:p, :p], G[:p, p:]), release.certificate
         delta = check.in_interval(0, 1, delta=self.delta)
         if self.sketch_size == "auto":
-            k = math.ceil(2.5 * max(p, math.log(1e10)))
+            k = papers_sketch_size(encoder)
         else:
             k = check.positive_integer(sketch_size=self.sketch_size)
         if self.analysis == "sheffet":
             log_term = math.log(8 / delta)
             gamma = 4 / self.epsilon * (math.sqrt(2 * k * log_term) + 2 * log_term)
+            gamma = max(gamma, _least_gamma(self.epsilon / 2, delta / 2, k))
         else:
             gamma = calibrate(self.epsilon / 2, delta / 2, sketch_size=k, analysis="renyi").gamma
         rng, source = generator(self.random_state)
@@ -98,6 +100,7 @@ class SheffetMixing(LinearBaseline):
             analysis=self.analysis,
             generator=source,
             parameters={"sketch_size": k, "gamma": gamma},
+            n_rows=self.n_rows,
         )
         release = draw_tested_release(
             moments,
@@ -111,3 +114,14 @@ class SheffetMixing(LinearBaseline):
         )
         W = release.noisy_second_moment
         return as_published(W[:p, :p], W[:p, p:]), certificate
+
+
+def _least_gamma(epsilon: float, delta: float, k: int) -> float:
+    """Least γ at which a sketch with leverage 1/γ meets its share of the budget by the exact curve."""
+    return accounting.smallest_safe(
+        lambda g: accounting.log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
+        1 + 1e-9,
+        3.0,
+        limit=accounting.GAMMA_MAX,
+        log=True,
+    )

@@ -1,0 +1,535 @@
+"""Sources: the same rows from everything that holds a table; only the columns asked for; errors without values."""
+
+import gzip
+import io
+import subprocess
+import sys
+import warnings
+
+import duckdb
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from gaussmix.moments import accumulate
+from gaussmix.schema import Schema
+from gaussmix.sources import DuckDBQuery, batches, known_rows, source_schema, with_progress
+
+SECRET = "secret"  # no message may hold it
+COLUMNS = ["b", "s", "a"]
+N = 1000
+
+
+def make_table(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "a": rng.uniform(-1, 1, n),
+            "unused": [SECRET] * n,
+            "b": rng.integers(0, 10, n),
+            "s": [("x", "y", "z")[i] for i in rng.integers(0, 3, n)],
+        }
+    )
+
+
+TABLE = make_table()
+SCHEMA = Schema.from_({"b": [0, 10], "s": {"levels": ["x", "y", "z"]}, "a": [-1, 1]})
+
+
+class OnlyStream:
+    """An object that nothing is known of but Arrow's protocol."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self):
+        return self.table.schema.__arrow_c_schema__()
+
+
+def structured():
+    columns = {name: TABLE[name].to_numpy() for name in ("a", "b")} | {"s": np.array(TABLE["s"].to_pylist(), "U1")}
+    array = np.empty(N, dtype=[(name, values.dtype) for name, values in columns.items()])
+    for name, values in columns.items():
+        array[name] = values
+    return array
+
+
+def duckdb_file(folder):
+    path = folder / "table.duckdb"
+    if not path.exists():
+        with duckdb.connect(str(path)) as connection:
+            connection.register("source", TABLE)
+            connection.execute("create table people as select * from source")
+    return path
+
+
+def parquet_file(folder):
+    pq.write_table(TABLE, folder / "t.parquet", row_group_size=300)
+    return folder / "t.parquet"
+
+
+def csv_file(folder, name="t.csv"):
+    pa.csv.write_csv(TABLE, folder / name)
+    return folder / name
+
+
+def gzipped(folder):
+    with gzip.open(folder / "t.csv.gz", "wb") as file:
+        pa.csv.write_csv(TABLE, file)
+    return folder / "t.csv.gz"
+
+
+def tab_separated(folder):
+    pa.csv.write_csv(TABLE, folder / "t.tsv", pa.csv.WriteOptions(delimiter="\t"))
+    return folder / "t.tsv"
+
+
+def several(folder, write, suffix):
+    """Three parts, whose sorted order is that of the rows."""
+    (folder / "parts" / "deep").mkdir(parents=True)
+    for name, start, stop in (("p1", 500, N), ("p0", 100, 500), ("deep/p2", 0, 100)):
+        write(TABLE.slice(start, stop - start), folder / "parts" / f"{name}{suffix}")
+    (folder / "parts" / "_SUCCESS").write_text("")
+    (folder / "parts" / ".hidden.parquet").write_text(SECRET)
+    return folder / "parts"
+
+
+SOURCES = {
+    "dictionary of arrays": lambda _: {name: TABLE[name].to_numpy(zero_copy_only=False) for name in TABLE.column_names},
+    "dictionary of lists": lambda _: TABLE.to_pydict(),
+    "structured array": lambda _: structured(),
+    "object array": lambda _: (
+        np.column_stack([np.array(TABLE[name].to_pylist(), object) for name in COLUMNS]),
+        COLUMNS,
+    ),
+    "pandas": lambda _: TABLE.to_pandas(),
+    "pandas, index": lambda _: TABLE.to_pandas().set_index(np.arange(N)[::-1] * 3),
+    "pandas, categories": lambda _: TABLE.to_pandas().astype({"s": "category"}),
+    "pandas, objects": lambda _: TABLE.to_pandas().astype({"s": object}),
+    "polars": lambda _: pl.from_arrow(TABLE),
+    "polars, categories": lambda _: pl.from_arrow(TABLE).with_columns(pl.col("s").cast(pl.Categorical)),
+    "polars, lazy": lambda _: pl.from_arrow(TABLE).lazy(),
+    "polars, lazy file": lambda folder: pl.scan_parquet(parquet_file(folder)),
+    "narwhals": lambda _: nw.from_native(pl.from_arrow(TABLE)),
+    "narwhals, lazy": lambda _: nw.from_native(pl.from_arrow(TABLE).lazy()),
+    "Arrow table": lambda _: TABLE,
+    "Arrow table, chunks": lambda _: pa.concat_tables([TABLE.slice(0, 17), TABLE.slice(17)]),
+    "Arrow table, dictionary": lambda _: TABLE.set_column(3, "s", TABLE["s"].dictionary_encode()),
+    "Arrow batch": lambda _: TABLE.combine_chunks().to_batches()[0],
+    "Arrow reader": lambda _: TABLE.to_reader(max_chunksize=333),
+    "Arrow dataset": lambda folder: ds.dataset(parquet_file(folder)),
+    "Arrow dataset, memory": lambda _: ds.dataset(TABLE),
+    "Arrow stream": lambda _: OnlyStream(TABLE),
+    "list of frames": lambda _: [TABLE.slice(0, 10), TABLE.slice(10, 90).to_pandas(), pl.from_arrow(TABLE.slice(100))],
+    "generator": lambda _: iter(TABLE.to_batches(max_chunksize=7)),
+    "Parquet": parquet_file,
+    "Parquet, str": lambda folder: str(parquet_file(folder)),
+    "Parquet directory": lambda folder: several(folder, pq.write_table, ".parquet"),
+    "Parquet glob": lambda folder: f"{several(folder, pq.write_table, '.parquet')}/**/*p[012].parquet",
+    "list of paths": lambda folder: sorted(several(folder, pq.write_table, ".pq").rglob("*p?.pq")),
+    "CSV": csv_file,
+    "CSV, compressed": gzipped,
+    "TSV": tab_separated,
+    "CSV directory": lambda folder: several(folder, pa.csv.write_csv, ".csv"),
+    "DuckDB relation": lambda _: duckdb.from_arrow(TABLE),
+    "narwhals, DuckDB": lambda _: nw.from_native(duckdb.from_arrow(TABLE)),
+    "DuckDB query": lambda folder: DuckDBQuery(duckdb_file(folder), "select * from people"),
+    "DuckDB pair": lambda folder: (str(duckdb_file(folder)), "from people"),
+}
+every_source = pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
+
+
+def plain(found):
+    """The rows of all batches as Python values."""
+    return [row for batch in found for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+EXPECTED = list(zip(*(TABLE[name].to_pylist() for name in COLUMNS), strict=True))
+
+
+# -- the same rows ----------------------------------------------------------------------------------------------
+@every_source
+@pytest.mark.parametrize("batch_rows", [64, 2**16])
+def test_every_source_has_the_same_rows(make, batch_rows, tmp_path):
+    found = list(batches(make(tmp_path), COLUMNS, batch_rows=batch_rows))
+    assert all(isinstance(batch, pa.RecordBatch) for batch in found)
+    assert all(batch.schema.names == COLUMNS for batch in found)
+    assert all(0 < batch.num_rows <= batch_rows for batch in found)
+    assert plain(found) == EXPECTED
+
+
+@every_source
+def test_every_source_gives_the_same_bits(make, tmp_path):
+    def gram(data, **options):
+        found = batches(data, list(SCHEMA.columns), types=SCHEMA.text_types, **options)
+        return accumulate(SCHEMA.blocks(found), SCHEMA.row_encoder).gram()
+
+    np.testing.assert_array_equal(gram(make(tmp_path), batch_rows=99), gram(TABLE))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_named_arrays(order):
+    array = np.array(np.arange(6.0).reshape(3, 2), order=order)
+    assert plain(batches((array, ["a", "b"]), ["b", "a"], batch_rows=2)) == [(1, 0), (3, 2), (5, 4)]
+
+
+@every_source
+def test_schema_without_rows(make, tmp_path):
+    data = make(tmp_path)
+    if isinstance(data, list) or type(data).__name__ == "list_iterator":
+        with pytest.raises(TypeError, match="cannot be known without reading rows"):
+            source_schema(data)
+        return
+    found = source_schema(data)
+    assert set(COLUMNS) <= set(found.names)
+    assert pa.types.is_floating(found.field("a").type) or isinstance(data, tuple)
+
+
+# -- only what is needed ----------------------------------------------------------------------------------------
+def test_columns_not_asked_for_are_not_read(tmp_path):
+    """A file whose other column is destroyed can still be read."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE.select(["a", "unused"]), path, compression="none", use_dictionary=False)
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    damage(path, chunk.data_page_offset, chunk.total_compressed_size)
+    assert len(plain(batches(path, ["a"]))) == N
+    with pytest.raises(ValueError, match=r"Column 'unused' of .*t.parquet cannot be read: the file is corrupt"):
+        list(batches(path, ["a", "unused"]))
+
+
+def test_lazy_frames_see_the_projection():
+    def fail(frame):
+        raise AssertionError("read a column that was not asked for")
+
+    spoilt = pl.col("other").map_batches(fail, return_dtype=pl.Float64)
+    frame = pl.LazyFrame({"a": [1.0], "other": [2.0]}).with_columns(spoilt)
+    assert plain(batches(frame, ["a"])) == [(1.0,)]
+
+
+def test_iterables_are_read_one_part_at_a_time():
+    read = []
+
+    def parts():
+        for i in range(4):
+            read.append(i)
+            yield TABLE.slice(i, 1)
+
+    found = batches(parts(), COLUMNS)
+    next(found)
+    assert read == [0]
+
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pandas", "polars", "duckdb", "dask"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import numpy as np, pyarrow as pa
+from gaussmix.sources import DuckDBQuery, batches
+assert len(list(batches({"a": np.zeros(3)}, ["a"]))) == len(list(batches(pa.table({"a": [1]}), ["a"]))) == 1
+try:
+    list(batches(DuckDBQuery("x.duckdb", "select 1"), ["a"]))
+except ImportError as error:
+    assert 'pip install "gaussmix[duckdb]"' in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_optional_libraries_need_not_be_there():
+    subprocess.run([sys.executable, "-c", WITHOUT], check=True)
+
+
+MEMORY = """
+import resource, sys
+from gaussmix.sources import batches
+for batch in batches(sys.argv[1], ["a", "b"]):
+    pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """One row group of 128 MB, most of which must never be in memory at once."""
+    rng = np.random.default_rng(0)
+
+    def peak(n, name):
+        table = pa.table({"a": rng.standard_normal(n), "b": rng.standard_normal(n)})
+        pq.write_table(table, tmp_path / name, row_group_size=n)
+        command = [sys.executable, "-c", MEMORY, str(tmp_path / name)]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1024
+
+    assert peak(8 * 2**20, "large.parquet") - peak(2**10, "small.parquet") < 64
+
+
+# -- bad input --------------------------------------------------------------------------------------------------
+def damage(path, start, length):
+    content = bytearray(path.read_bytes())
+    content[start : start + length] = b"\xff" * length
+    path.write_bytes(content)
+
+
+def fails(error, message, data, columns=("a",), **options):
+    """Fails with these words, before or while it is read; no value and no error of a library is shown."""
+    with pytest.raises(error, match=message) as caught:
+        list(batches(data, list(columns), **options))
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@every_source
+def test_missing_columns(make, tmp_path):
+    fails(ValueError, "Column 'absent' is not in ", make(tmp_path), ["a", "absent"])
+
+
+@pytest.mark.parametrize("columns", [[], ["a", "a"]])
+def test_columns_asked_for(columns):
+    fails(ValueError, "columns must name at least one column, and each column once", TABLE, columns)
+
+
+def test_batch_rows():
+    fails(ValueError, "batch_rows must be an integer ≥ 1, got 0", TABLE, batch_rows=0)
+
+
+def test_not_a_table():
+    fails(TypeError, "data must be a NumPy array with names, .*; got int", 3)
+    fails(TypeError, "A NumPy array has no column names", np.zeros((2, 2)))
+    fails(ValueError, r"\(array, names\) must be a 2-D array and one name", (np.zeros((2, 2)), ["a"]))
+    fails(ValueError, "must have one length", {"a": np.zeros(2), "b": np.zeros(3)})
+    fails(ValueError, "Column 'a' of a dictionary must be a one-dimensional array", {"a": np.zeros((2, 2))})
+    with pytest.raises(TypeError, match="The columns of int cannot be known"):
+        source_schema(3)
+
+
+TWICE = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0]), pa.array([3.0])], names=["a", "a", "b"])
+
+
+def twice_parquet(folder):
+    pq.write_table(TWICE, folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def twice_csv(folder):
+    (folder / "t.csv").write_text("a,a,b\n1,2,3\n")
+    return folder / "t.csv"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: TWICE,
+        lambda _: TWICE.to_reader(),
+        lambda _: (np.zeros((1, 3)), ["a", "a", "b"]),
+        lambda _: pd.DataFrame(np.zeros((1, 3)), columns=["a", "a", "b"]),
+        twice_parquet,
+        twice_csv,
+    ],
+    ids=["table", "reader", "array", "pandas", "parquet", "csv"],
+)
+def test_duplicate_names(make, tmp_path):
+    fails(ValueError, "Column 'a' occurs twice in", make(tmp_path))
+    with pytest.raises(ValueError, match="Column 'a' occurs twice in"):
+        source_schema(make(tmp_path))
+
+
+@pytest.mark.parametrize("keep", [1, 4, 200, -1, -9])
+def test_truncated_parquet(tmp_path, keep):
+    path = parquet_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:keep])
+    fails(ValueError, r"t.parquet cannot be read: it is truncated, corrupt or of another format", path)
+    with pytest.raises(ValueError, match=r"t.parquet cannot be read"):
+        source_schema(path)
+    assert known_rows(path) is None
+
+
+def test_damaged_page_is_found_by_its_checksum(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE, path, write_page_checksum=True, use_dictionary=False, compression="none")
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    damage(path, chunk.data_page_offset + chunk.total_compressed_size - 64, 8)
+    fails(ValueError, r"Column 'a' of .*t.parquet cannot be read: the file is corrupt", path, ["b", "a"])
+
+
+def test_types_that_change_among_files(tmp_path):
+    pq.write_table(pa.table({"a": [1.0]}), tmp_path / "p0.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "p1.parquet")  # still numbers
+    assert plain(batches(tmp_path, ["a"])) == [(1.0,), (1,)]
+    pq.write_table(pa.table({"a": pa.nulls(1)}), tmp_path / "p2.parquet")  # nothing at all
+    pq.write_table(pa.table({"a": [SECRET]}), tmp_path / "p3.parquet")
+    fails(TypeError, r"Column 'a' changes its type from numbers to text in .*p3.parquet", tmp_path)
+    fails(TypeError, "Column 'a' changes its type from text to bool", [pa.table({"a": [v]}) for v in (SECRET, True)])
+
+
+def test_a_column_that_appears_late_in_the_files(tmp_path):
+    pq.write_table(pa.table({"a": [1.0]}), tmp_path / "p0.parquet")
+    pq.write_table(pa.table({"b": [1.0]}), tmp_path / "p1.parquet")
+    fails(ValueError, r"Column 'a' is not in .*p1.parquet", tmp_path)
+
+
+@pytest.mark.parametrize("types", [None, {"a": pa.float64()}])
+def test_csv_type_that_changes_in_mid_file(tmp_path, types):
+    path = tmp_path / "t.csv"
+    path.write_text("b,a\n" + "0,1.5\n" * 1_000_000 + f"0,{SECRET}\n")
+    fails(ValueError, r"Column 'a' of .*t.csv has a field that is not of the type double", path, types=types)
+
+
+def test_csv_declared_types(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('code,flag,n\n007,1,1\n,true,\n"a\nb",false,2.5\n')
+    types = {"code": pa.string(), "flag": pa.bool_(), "n": pa.float64(), "not asked for": pa.string()}
+    assert plain(batches(path, ["code", "flag", "n"], types=types)) == [
+        ("007", True, 1.0),
+        (None, True, None),
+        ("a\nb", False, 2.5),
+    ]
+
+
+@pytest.mark.parametrize("line", [SECRET, f"1,2,{SECRET}"], ids=["short", "long"])
+@pytest.mark.parametrize("before", [1, 2_000_000])
+def test_ragged_csv(tmp_path, line, before):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "1,2\n" * before + line + "\n")
+    fails(ValueError, r"t.csv has lines with too many or too few fields", path)
+
+
+def test_truncated_csv(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"a,b,c\n1,2,3\n1,{SECRET}")
+    fails(ValueError, r"t.csv has lines with too many or too few", path, ["a", "b"])
+    whole = gzipped(tmp_path)
+    whole.write_bytes(whole.read_bytes()[:-500])
+    fails(ValueError, r"t.csv.gz cannot be read: it is truncated", whole)
+
+
+def test_csv_that_is_not_text(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a,s\n1,\xff\xfe\n")
+    fails(ValueError, r"Column 's' of .*t.csv has a field that is not of the type string", tmp_path / "t.csv", ["s"],
+          types={"s": pa.string()})  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_empty_file(tmp_path, name):
+    (tmp_path / name).write_bytes(b"")
+    fails(ValueError, f"{name} is empty", tmp_path / name)
+    with pytest.raises(ValueError, match="is empty"):
+        source_schema(tmp_path / name)
+
+
+@pytest.mark.parametrize("make", [lambda _: TABLE.slice(0, 0), lambda _: [], lambda _: TABLE.slice(0, 0).to_pandas()])
+def test_no_rows(make, tmp_path):
+    fails(ValueError, "The table has no rows", make(tmp_path))
+
+
+def test_files_without_rows(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n")
+    fails(ValueError, "The table has no rows", tmp_path / "t.csv")
+    (tmp_path / "u.csv").write_text("a,b\n1,2\n")  # one part may be empty
+    assert plain(batches(tmp_path, ["a"])) == [(1,)]
+
+
+def test_no_matching_files(tmp_path):
+    fails(ValueError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
+    fails(ValueError, "holds no Parquet or CSV file", tmp_path)
+    fails(FileNotFoundError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
+    (tmp_path / "t.xlsx").write_text("")
+    fails(ValueError, r"t.xlsx must end in one of .parquet, .pq, .csv, .tsv", tmp_path / "t.xlsx")
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a\xff,b\n1,2\n")
+    fails(ValueError, r"t.csv has a column name that is not valid UTF-8", tmp_path / "t.csv", ["b"])
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"né": [1.0], "a": [1.0]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace("né".encode(), b"n\xff\xfe"))
+    fails(ValueError, r"t.parquet has a column name that is not valid UTF-8", path)
+    with pytest.raises(ValueError, match="not valid UTF-8"):
+        source_schema(path)
+
+
+def test_mixed_python_objects():
+    mixed = pd.DataFrame({"b": [1.0, 2.0], "a": [1, SECRET]})
+    fails(TypeError, "Column 'a' of the DataFrame mixes types", mixed, ["b", "a"])
+    fails(TypeError, "Column 'a' of the arrays mixes types", {"a": np.array([1, SECRET], object)})
+
+
+def test_engines_that_fail_on_the_way():
+    lazy = pl.LazyFrame({"a": ["1", SECRET]}).with_columns(pl.col("a").cast(pl.Float64))
+    fails(ValueError, "the LazyFrame failed while it ran. Run it on its own", lazy)
+    relation = duckdb.sql(f"select case when i < 9000 then '1' else '{SECRET}' end::double as a from range(9999) t(i)")
+    fails(ValueError, "the DuckDBPyRelation failed while it ran", relation, batch_rows=100)
+
+
+def test_duckdb(tmp_path):
+    path = duckdb_file(tmp_path)
+    fails(ValueError, r"The query on .*table.duckdb is not valid", DuckDBQuery(path, "select nothing from people"))
+    fails(ValueError, "is not valid", DuckDBQuery(path, "selec"))
+    fails(ValueError, "failed while it ran", DuckDBQuery(path, "select unused::double as a from people"), batch_rows=10)
+    fails(FileNotFoundError, "There is no file", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
+    (tmp_path / "bad.duckdb").write_text(SECRET * 1000)
+    fails(ValueError, "cannot be opened as a DuckDB file", DuckDBQuery(tmp_path / "bad.duckdb", "select 1"))
+    assert plain(batches((path, 'select 1 as "q""uoted name"'), ['q"uoted name'])) == [(1,)]
+    before = path.read_bytes()
+    fails(ValueError, "failed while it ran", DuckDBQuery(path, "drop table people"))
+    assert path.read_bytes() == before
+
+
+# -- rows known in advance, progress ----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "rows"),
+    [
+        (parquet_file, N),
+        (lambda _: TABLE, N),
+        (lambda _: TABLE.to_pandas(), N),
+        (lambda _: pl.from_arrow(TABLE), N),
+        (lambda _: (np.zeros((5, 1)), ["a"]), 5),
+        (lambda _: np.zeros(5, dtype=[("a", float)]), 5),
+        (csv_file, None),
+        (lambda _: iter([]), None),
+        (lambda folder: folder / "absent.parquet", None),
+        (lambda _: pl.from_arrow(TABLE).lazy(), None),
+    ],
+)
+def test_known_rows(make, rows, tmp_path):
+    assert known_rows(make(tmp_path)) == rows
+
+
+@pytest.mark.parametrize("total", [None, N])
+def test_progress_on_a_terminal(total):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    found = list(with_progress(batches(TABLE, COLUMNS, batch_rows=100), total, console=console))
+    assert plain(found) == EXPECTED
+    assert "Reading" in screen.getvalue()
+    assert "rows" in screen.getvalue()
+
+
+def test_progress_is_silent_elsewhere(capfd):
+    screen = io.StringIO()
+    assert plain(with_progress(batches(TABLE, COLUMNS), N, console=Console(file=screen))) == EXPECTED
+    assert screen.getvalue() == ""
+    list(with_progress(batches(TABLE, COLUMNS)))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_abandoned_read_leaves_nothing_behind(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for make in (parquet_file, csv_file, lambda folder: DuckDBQuery(duckdb_file(folder), "from people")):
+            found = batches(make(tmp_path), COLUMNS, batch_rows=10)
+            next(found)
+            del found
+        with duckdb.connect(str(duckdb_file(tmp_path))):  # no lock is left
+            pass
