@@ -7,8 +7,7 @@ BIN := .venv/bin
 .PHONY: demo test format bench clean
 
 demo: .venv/core
-	$(BIN)/gaussmix demo
-	$(BIN)/gaussmix account --sketch-size 250 --epsilon 1 --delta 1e-6
+	$(BIN)/gaussmix demo --out demo
 
 test: .venv/test
 	$(BIN)/ruff format --check .
@@ -32,7 +31,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/core: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plots]'
 	touch $@
 
 .venv/test: .venv/bin/python pyproject.toml

@@ -76,14 +76,16 @@ def test_plot_is_written(tmp_path, suffix):
     assert path.stat().st_size > 10_000
 
 
-def test_demo_is_close_to_the_truth():
-    text = run("demo")
+def test_demo_shows_the_truth_beside_private_estimates(tmp_path):
+    text = run("demo", "-o", str(tmp_path))
     rows = {line.split("│")[1].strip(): line.split("│")[2:5] for line in text.splitlines() if line.startswith("│")}
-    truth, plain, private = (float(cell) for cell in rows["smoker"])
-    assert truth == 4.0
-    assert abs(plain - truth) < 0.1
-    assert abs(private - truth) < 1.5
+    truth, private, interval = (cell.strip() for cell in rows["income"])
+    assert truth == "-0.01"
+    low, high = (float(end) for end in interval.split(" to "))
+    assert low < float(private) < high
     assert "(1, 1e-06)-differentially private" in text
+    assert load(tmp_path / "demo.release.parquet").certificate.epsilon == 1
+    assert (tmp_path / "demo.report.html").stat().st_size > 10_000
 
 
 @pytest.fixture
@@ -114,9 +116,14 @@ def test_table_to_release_to_models(files):
     assert "(5, 1e-05)-differentially private" in text
     assert "2000" not in text
     model = json.loads(run("regress", out, "cost", "--on", "age", "--on", "smoker", "--json"))
-    assert model["coef"] == load(out).regress("cost", on=["age", "smoker"]).coef
-    assert "smoker" in run("regress", out, "cost")
-    assert "log odds" in run("classify", out, "smoker", "--on", "cost")
+    assert model["predictor"]["coef"] == load(out).regress("cost", on=["age", "smoker"]).coef
+    low, high = model["coefficients"]["smoker"]["interval"]
+    assert low < model["coefficients"]["smoker"]["coef"] < high
+    assert "privacy noise" in run("regress", out, "cost")
+    assert "exact t" in run("regress", out, "cost", "--intervals", "ridge")
+    assert "population" in run("regress", out, "cost", "--intervals", "population", "--rows", "2000")
+    assert "needs n=" in run("regress", out, "cost", "--intervals", "population", code=2)
+    assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
     assert "is not in the release" in run("regress", out, "weight", code=2)
 
 
@@ -157,3 +164,13 @@ def test_release_says_what_is_missing(files):
         code=2,
     )
     assert "Nothing was spent" in nowhere
+
+
+def test_plan_from_public_quantities(tmp_path):
+    arguments = ("plan", "--rows", "100000", "--features", "20", "--epsilon", "1", "--delta", "1e-6")
+    assert "R² lost to noise, of 0.4" in run(*arguments)
+    plan = json.loads(run(*arguments, "--r2", "0.2", "--json"))
+    assert plan["useful"] is (plan["least_useful_epsilon"] <= 1)
+    run(*arguments, "--plot", str(tmp_path / "plan.png"))
+    assert (tmp_path / "plan.png").stat().st_size > 5_000
+    assert "rows must be" in run("plan", "--rows", "0", "--features", "20", "--epsilon", "1", "--delta", "1e-6", code=2)

@@ -31,6 +31,7 @@ ORDER = [
     "releases",
     "mechanism",
     "curation",
+    "planning",
     "estimators",
     "baselines",
     "demo",

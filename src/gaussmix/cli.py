@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -112,6 +113,15 @@ def account(
 _SCHEMA_OPTION = click.option(
     "--schema", "-s", "schema_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML or JSON."
 )
+_TARGET_OPTION = click.option(
+    "--intervals",
+    "kind",
+    type=click.Choice(["table", "ridge", "population"]),
+    default="table",
+    show_default=True,
+    help="Which coefficients the intervals are for.",
+)
+_ROWS_OPTION = click.option("--rows", type=int, help="Rows of the table, if public: for --intervals population.")
 _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -224,12 +234,14 @@ def _merged(parts: list[Any]) -> Any:
 @click.argument("target")
 @click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
 @_JSON_OPTION
-def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool) -> None:
+@_TARGET_OPTION
+@_ROWS_OPTION
+def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, kind: Any, rows: int | None) -> None:
     """Explain the column TARGET of a release by others: free, as often as you like."""
     from gaussmix.releases import load
 
     model = load(file).regress(target, list(on) or None)
-    _print_model(f"{target}: linear model", model.coef, model.intercept, as_json)
+    _print_model(model.summary(target=kind, n=rows), model.coef, model.intercept, as_json)
 
 
 @main.command()
@@ -237,55 +249,114 @@ def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool) -> None
 @click.argument("target")
 @click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
 @_JSON_OPTION
-def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool) -> None:
-    """Log odds of the column TARGET of a release, boolean or with two levels."""
+@_TARGET_OPTION
+@_ROWS_OPTION
+def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool, kind: Any, rows: int | None) -> None:
+    """Log odds of the column TARGET of a release, boolean or with two levels, by the quadratic surrogate."""
     from gaussmix.releases import load
 
     model = load(file).classify(target, list(on) or None)
-    _print_model(f"{target} = {model.classes[1]}: log odds", model.coef, model.intercept, as_json)
+    _print_model(model.summary(target=kind, n=rows), model.coef, model.intercept, as_json)
 
 
-def _print_model(title: str, coef: dict[str, float], intercept: float, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"coef": coef, "intercept": intercept}, indent=2, ensure_ascii=False))
+def _print_model(summary: Any, coef: dict[str, float], intercept: float, as_json: bool) -> None:
+    """The summary as a table; as JSON also the coefficients that predict best."""
+    if not as_json:
+        click.echo(str(summary))
         return
-    table = Table(title=title, title_justify="left")
-    table.add_column("column")
-    table.add_column("coefficient", justify="right")
-    for name, value in {"(intercept)": intercept, **coef}.items():
-        table.add_row(name, f"{value:.5g}")
-    Console(file=sys.stdout).print(table)
+    intervals = [[low, high] if low > -math.inf else None for low, high in summary.conf_int().tolist()]
+    columns = {"coef": summary.params, "std_err": summary.bse, "p": summary.pvalues}
+    rows = {
+        name: {**{key: float(values[i]) for key, values in columns.items()}, "interval": intervals[i]}
+        for i, name in enumerate(summary.names)
+    }
+    content = {"target": summary.target, "coefficients": rows, "predictor": {"coef": coef, "intercept": intercept}}
+    click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+@main.command()
+@click.option("--rows", "-n", type=int, required=True, help="Rows of the table.")
+@click.option("--features", "-p", type=int, required=True, help="Features of the model.")
+@click.option("--epsilon", "-e", type=float, required=True, help="ε of the budget.")
+@click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
+@click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
+@_JSON_OPTION
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw R² lost against ε to a file.")
+def plan(rows: int, features: int, epsilon: float, delta: float, r2: float, as_json: bool, plot: Path | None) -> None:
+    """What to expect of a release, before any data is touched."""
+    from gaussmix.planning import expect, least_useful_epsilon
+
+    found = expect(rows=rows, features=features, epsilon=epsilon, delta=delta, r2=r2)
+    least = least_useful_epsilon(rows=rows, features=features, delta=delta, r2=r2)
+    if as_json:
+        content = {**asdict(found), "least_useful_epsilon": least if least < math.inf else None}
+        click.echo(json.dumps(content, indent=2))
+    else:
+        table = Table(title=f"{rows:,} rows, {features} features, ε = {epsilon:g}, δ = {delta:g}", title_justify="left")
+        table.add_column("expected")
+        table.add_column("", justify="right")
+        lines = {
+            "γ, noise variance in units of C²": f"{found.gamma:.4g}",
+            "noise in one entry of the second moment": f"{found.noise_per_entry:.4g}",
+            "standard error of a coefficient: noise": f"{found.standard_error:.2g}",
+            "standard error of a coefficient: sampling": f"{found.sampling_error:.2g}",
+            "half width of a 95 % interval": f"{found.interval:.2g}",
+            f"R² lost to noise, of {r2:g}": f"{found.lost_r2:.2g}",
+            "ε at which noise costs a tenth of R²": f"{least:.2g}",
+        }
+        for name, value in lines.items():
+            table.add_row(name, value)
+        Console(file=sys.stdout).print(table)
+        click.echo(
+            "Coefficients are in units of the target's range over the feature's range, for features that spread evenly "
+            "over their bounds and are unrelated. Real tables have weaker directions and larger errors."
+        )
+    if plot is not None:
+        from gaussmix.plots import lost_r2
+
+        lost_r2(plot, rows=rows, features=features, delta=delta, r2=r2, chosen=epsilon)
+        click.echo(f"wrote {plot}", err=True)
 
 
 @main.command()
 @click.option("--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, default=1e-6, show_default=True, help="δ of the budget.")
-def demo(epsilon: float, delta: float) -> None:
-    """A private regression on 100,000 synthetic patients whose true coefficients are known."""
-    from sklearn.linear_model import LinearRegression
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder for release and report.",
+)
+def demo(epsilon: float, delta: float, out: Path) -> None:
+    """One private release of 100,000 synthetic patients, and three models from it beside the truth."""
+    from gaussmix import demo as hospital
+    from gaussmix.report import write as write_report
 
-    from gaussmix import demo as patients
+    console = Console(file=sys.stdout)
+    with Console(stderr=True).status("making 100,000 patients and one private release of them"):
+        private = hospital.private_patients(hospital.make_patients(), epsilon=epsilon, delta=delta)
+    click.echo(str(private.certificate))
+    for target, truth in hospital.LINEAR_TRUTHS.items():
+        on = [name for name in private.certificate.bounds["columns"] if any(key.split("=")[0] == name for key in truth)]
+        console.print(_beside_truth(f"{target}, linear", private.regress(target, on=on).summary(), truth))
+    readmission = private.classify("readmitted", on=["age", "smoker"])
+    console.print(_beside_truth("readmitted, log odds by surrogate", readmission.summary(), hospital.LOGISTIC_TRUTH))
+    out.mkdir(parents=True, exist_ok=True)
+    private.save(out / "demo.release.parquet")
+    write_report(private, out / "demo.report.html")
+    click.echo(f"wrote {out / 'demo.release.parquet'} and {out / 'demo.report.html'}", err=True)
 
-    table = patients.make_patients()
-    plain = LinearRegression().fit(table.features, table.cost)
-    private = patients.private_cost_model(table, epsilon=epsilon, delta=delta)
-    shown = Table(title="Yearly cost of 100,000 synthetic patients", title_justify="left")
-    for heading in ("coefficient", "truth", "least squares", "private"):
-        shown.add_column(heading, justify="left" if heading == "coefficient" else "right")
-    names = ("(intercept)", *patients.FEATURES)
-    columns = (
-        (patients.TRUE_INTERCEPT, *patients.TRUE_COEFFICIENTS),
-        (plain.intercept_, *plain.coef_),
-        (private.intercept_, *private.coef_),
-    )
-    for name, *values in zip(names, *columns, strict=True):
-        shown.add_row(name, *(f"{value:.3f}" for value in values))
-    Console(file=sys.stdout).print(shown)
-    click.echo(
-        f"R²: least squares {plain.score(table.features, table.cost):.3f}, "
-        f"private {private.score(table.features, table.cost):.3f}"
-    )
-    click.echo(str(private.privacy_))
+
+def _beside_truth(title: str, summary: Any, truth: Mapping[str, float]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for heading in ("coefficient", "truth", "private", "95 % interval"):
+        table.add_column(heading, justify="left" if heading == "coefficient" else "right")
+    for name, value, (low, high) in zip(summary.names, summary.params, summary.conf_int(), strict=True):
+        known = math.isfinite(low)
+        interval = f"{low:.3g} to {high:.3g}" if known else "not identified at this budget"
+        table.add_row(name, f"{truth[name]:g}", f"{value:.3g}" if known else "", interval)
+    return table
 
 
 def _try_each(names: Mapping[str, str], row: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:

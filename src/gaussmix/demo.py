@@ -1,44 +1,71 @@
-"""A synthetic table of patients with known coefficients, and a private regression of it."""
+"""A synthetic hospital table with known coefficients, one private release of it, and three models from that release."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from gaussmix.estimators import LinearMixing
+from gaussmix.curation import release
+from gaussmix.releases import Release
 
-__all__ = ["Patients", "make_patients", "private_cost_model"]
+__all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "SCHEMA", "make_patients", "private_patients"]
 
-FEATURES = ("age", "bmi", "smoker", "income")
-LOWER, UPPER = (18.0, 15.0, 0.0, 0.0), (95.0, 45.0, 1.0, 200.0)
-COST_BOUNDS = (0.0, 30.0)
-TRUE_COEFFICIENTS = (0.08, 0.15, 4.0, -0.01)
-TRUE_INTERCEPT = 1.5
+REGIONS = ("north", "south", "west")
+SCHEMA = {
+    "age": [18, 95],
+    "bmi": [15, 45],
+    "smoker": "boolean",
+    "region": {"levels": list(REGIONS)},
+    "income": [0, 200],
+    "pressure": [80, 200],
+    "cost": [0, 30],
+    "readmitted": "boolean",
+}
+"""What is known about the columns without looking at a row."""
+
+LINEAR_TRUTHS = {
+    "cost": {
+        "(intercept)": 1.5,
+        "age": 0.08,
+        "bmi": 0.15,
+        "smoker": 4.0,
+        "region=south": 0.0,
+        "region=west": 1.0,
+        "income": -0.01,
+    },
+    "pressure": {"(intercept)": 70.0, "age": 0.45, "bmi": 1.1, "smoker": 6.0},
+}
+"""Coefficients that made the table, by target."""
+
+LOGISTIC_TRUTH = {"(intercept)": -4.0, "age": 0.04, "smoker": 1.0}
+"""Of the log odds of readmission."""
 
 
-@dataclass(frozen=True)
-class Patients:
-    """Features (age, body mass index, smoker, income in thousands) and yearly cost in thousands."""
-
-    features: NDArray[np.float64]
-    cost: NDArray[np.float64]
-
-
-def make_patients(n: int = 100_000, seed: int = 0) -> Patients:
-    """A table with skewed and binary features whose cost is linear in them, but for bounded noise."""
+def make_patients(n: int = 100_000, seed: int = 0) -> pa.Table:
+    """Numbers, skewed ones among them, categories and booleans; two targets linear in them, one logistic."""
     rng = np.random.default_rng(seed)
-    age = np.clip(rng.normal(52, 18, n), LOWER[0], UPPER[0])
-    bmi = np.clip(rng.gamma(25, 1.05, n), LOWER[1], UPPER[1])
-    smoker = (rng.random(n) < 0.2).astype(float)
-    income = np.clip(rng.lognormal(3.6, 0.6, n), LOWER[3], UPPER[3])
-    features = np.column_stack([age, bmi, smoker, income])
-    cost = TRUE_INTERCEPT + features @ TRUE_COEFFICIENTS + rng.triangular(-4, -1, 5, n)
-    return Patients(features, cost)
+    age = np.clip(rng.normal(52, 18, n), 18, 95)
+    bmi = np.clip(rng.gamma(25, 1.05, n), 15, 45)
+    smoker = rng.random(n) < 0.2
+    region = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    income = np.clip(rng.lognormal(3.6, 0.6, n), 0, 200)
+    cost = 1.5 + 0.08 * age + 0.15 * bmi + 4 * smoker + (region == 2) - 0.01 * income + rng.triangular(-4, -1, 5, n)
+    pressure = 70 + 0.45 * age + 1.1 * bmi + 6 * smoker + rng.normal(0, 8, n)
+    readmitted = rng.random(n) < 1 / (1 + np.exp(4 - 0.04 * age - smoker))
+    return pa.table(
+        {
+            "age": age,
+            "bmi": bmi,
+            "smoker": smoker,
+            "region": np.array(REGIONS)[region],
+            "income": income,
+            "pressure": pressure,
+            "cost": cost,
+            "readmitted": readmitted,
+        }
+    )
 
 
-def private_cost_model(patients: Patients, *, epsilon: float, delta: float) -> LinearMixing:
-    """Cost on everything else, with bounds that were declared beforehand."""
-    model = LinearMixing(epsilon=epsilon, delta=delta, bounds_X=(LOWER, UPPER), bounds_y=COST_BOUNDS)
-    return model.fit(patients.features, patients.cost)
+def private_patients(table: pa.Table, *, epsilon: float, delta: float) -> Release:
+    """One private release of all columns."""
+    return release(table, schema=SCHEMA, epsilon=epsilon, delta=delta)

@@ -28,7 +28,8 @@ import hashlib
 import json
 import os
 import queue
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ class Moments:
         stream = batches(data, list(declared.columns), types=declared.text_types)
         if progress:
             stream = with_progress(stream, known_rows(data))
-        return accumulate(declared.blocks(stream), declared.row_encoder, schema=declared)
+        return _accumulate_batches(stream, declared)
 
     def to_bytes(self) -> bytes:
         """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
@@ -233,6 +234,48 @@ def accumulate(
         return team.moments(encoder, schema)
 
 
+def _accumulate_batches(stream: Iterator[Any], schema: Schema) -> Moments:
+    """Sum over the batches of a table, every thread encoding and adding up whole batches of its own."""
+    encoder = schema.row_encoder
+    with _Team(encoder, None) as team:
+        team.start()
+        shared = _Shared(stream)
+
+        def add_up(worker: _Worker) -> None:
+            try:
+                for X, Y in schema.blocks(shared):
+                    worker.add(*checked_block(encoder, X, Y))
+            except BaseException:
+                shared.close()  # the others have no reason to go on
+                raise
+
+        if team.pool is None:
+            add_up(team.workers[0])
+        else:
+            for done in [team.pool.submit(add_up, worker) for worker in team.workers]:
+                done.result()
+        return team.moments(encoder, schema)
+
+
+class _Shared:
+    """An iterator that several threads draw from."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items, self._lock, self._open = items, threading.Lock(), True
+
+    def __iter__(self) -> _Shared:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            if not self._open:
+                raise StopIteration
+            return next(self._items)
+
+    def close(self) -> None:
+        self._open = False
+
+
 def _carried(high: NDArray[np.int64], low: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The unique form of ``high * 2**40 + low`` with 0 <= low < 2**40."""
     return high + (low >> _LIMB_BITS), low & (2**_LIMB_BITS - 1)
@@ -262,7 +305,7 @@ class _Team:
         waiting: queue.SimpleQueue[slice | None] = queue.SimpleQueue()
         cuts = pieces(len(X), EXACT_ROWS)
         if len(cuts) >= 4 and self.pool is None:
-            self._start()
+            self.start()
         for piece in cuts + [None] * len(self.workers):
             waiting.put(piece)
         if self.pool is None or len(cuts) < 4:
@@ -277,7 +320,7 @@ class _Team:
         n = sum(worker.rows for worker in self.workers)
         return Moments(high, low, n, encoder, frozenset([os.urandom(16).hex()]), schema)
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """One worker per BLAS thread, and one BLAS thread per worker: encoding then runs in parallel too."""
         threads = _blas_threads() if self.threads is None else self.threads
         if threads == 1:
@@ -316,6 +359,12 @@ class _Worker:
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         self._flush()
         return _carried(self.high, self.low)
+
+    def add(self, X: _Rows, Y: _Rows) -> None:
+        """Add any number of rows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for piece in pieces(len(X), EXACT_ROWS):
+                self._add(X[piece], Y[piece])
 
     def _add(self, X: _Rows, Y: _Rows) -> None:
         """Add up to EXACT_ROWS rows."""

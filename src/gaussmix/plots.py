@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gaussmix import accounting
 from gaussmix.accounting import Analysis
+from gaussmix.planning import expect
 
-__all__ = ["compare_analyses"]
+__all__ = ["compare_analyses", "lost_r2"]
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, with a line style each for print.
 _STYLES: dict[Analysis, tuple[str, str, str]] = {
@@ -25,16 +27,12 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
 
     Left: the ε that each analysis proves for γ = (λ + σ²)/C², at leverage 1/γ. Right: each of them over the exact one.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'gaussmix[plots]'.") from error
     gammas = np.geomspace((4 / 3) ** 2, 1e4, 60)
     curves = {
         name: accounting.epsilon(delta, sketch_size=sketch_size, gamma=gammas, scale="larger", analysis=name)
         for name in _STYLES
     }
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    figure = _figure(10, 4.2)
     left, right = figure.subplots(1, 2)
     for name, (label, colour, line) in _STYLES.items():
         left.loglog(gammas, curves[name], line, color=colour, label=label)
@@ -46,3 +44,27 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
         axes.grid(visible=True, alpha=0.3)
     left.legend()
     figure.savefig(Path(path), dpi=150)
+
+
+def lost_r2(path: str | Path, *, rows: int, features: int, delta: float, r2: float, chosen: float) -> None:
+    """Draw the R² that noise is expected to cost against ε (:func:`gaussmix.planning.expect`)."""
+    epsilons = np.geomspace(min(0.03, chosen / 2), max(10.0, chosen * 2), 40)
+    lost = [expect(rows=rows, features=features, epsilon=float(e), delta=delta, r2=r2).lost_r2 for e in epsilons]
+    here = expect(rows=rows, features=features, epsilon=chosen, delta=delta, r2=r2).lost_r2
+    figure = _figure(6, 4)
+    axes = figure.subplots()
+    axes.loglog(epsilons, lost, color="#0072B2")
+    axes.loglog([chosen], [here], "o", color="#D55E00", label=f"ε = {chosen:g}")
+    axes.axhline(0.1 * r2, color="grey", linestyle=":", label="a tenth of R²")
+    axes.set(xlabel="ε", ylabel="R² lost to noise", title=f"{rows:,} rows, {features} features, δ = {delta:g}")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    figure.savefig(Path(path), dpi=150)
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Plots need matplotlib: pip install 'gaussmix[plots]'.") from error
+    return Figure(figsize=(width, height), layout="constrained")
