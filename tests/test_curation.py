@@ -118,3 +118,19 @@ def test_estimators_spend_from_a_ledger(tmp_path):
     assert [entry.note for entry in ledger.entries()] == ["LinearMixing", "LogisticMixing"]
     with pytest.raises(ValueError, match="variant='exact'"):
         gm.LinearMixing(**{**declared, "variant": "paper"}).fit(X, y)
+
+
+@pytest.mark.parametrize("row_norm", [None, 1.2])
+def test_batches_encoded_in_place_have_the_moments_of_their_rows(row_norm):
+    """Against the rows themselves, shortened one by one and neither rounded nor summed up by the library."""
+    table = patients(5000)
+    schema = gm.Schema.from_({"columns": SCHEMA, "row_norm": row_norm})
+    import pyarrow as pa
+
+    rows = schema.encode(pa.Table.from_pandas(table))
+    lengths = np.linalg.norm(rows, axis=1)
+    rows = rows * np.minimum(1, schema.norm / lengths)[:, None] / schema.norm
+    found = gm.Moments.from_(table, schema).gram()
+    assert np.abs(found - rows.T @ rows).max() < 1e-5 * np.abs(found).max()
+    one = gm.Moments.from_(table.iloc[:1], schema).gram()
+    assert np.trace(one) <= 1  # the norm of one row, exactly

@@ -131,6 +131,12 @@ class RowEncoder:
         return centre, half_range / np.array(self.target_weights, dtype=float)
 
     @property
+    def units_per_one(self) -> float:
+        """What 1 is in units of 2⁻²⁰ of the bound, for features bounded by ``data_norm`` alone."""
+        assert self.data_norm is not None
+        return _UNIT / self.row_norm / self.data_norm
+
+    @property
     def encoded_intercept(self) -> float:
         """Value of the constant column in an encoded row: w₀ / C rounded down to a multiple of 2⁻²⁰."""
         return self._in_units(self.intercept) / _UNIT
@@ -250,6 +256,13 @@ class BlockEncoder:
             if not (squares <= self.norm_limit).all():  # also with NaN
                 self._shorten(X, features, others, squares)
         np.trunc(others, out=others)
+
+    def round_in_place(self, features: _Floats) -> None:
+        """What `encode` does after mapping, for features that are in units of 2⁻²⁰ already and finite."""
+        np.trunc(features, out=features)
+        squares = _squared_norms(features)
+        if not (squares <= self.norm_limit).all():
+            self._shorten(features, features, np.empty((0, len(features))), squares)
 
     def map_others(self, Y: _Rows, out: _Floats) -> None:
         """Write the intercept and the clipped, scaled targets into ``out``, not yet rounded."""

@@ -243,8 +243,8 @@ def _accumulate_batches(stream: Iterator[Any], schema: Schema) -> Moments:
 
         def add_up(worker: _Worker) -> None:
             try:
-                for X, Y in schema.blocks(shared):
-                    worker.add(*checked_block(encoder, X, Y))
+                for block, _ in schema.blocks(shared, unit=encoder.units_per_one):
+                    worker.add_in_place(block)
             except BaseException:
                 shared.close()  # the others have no reason to go on
                 raise
@@ -360,11 +360,16 @@ class _Worker:
         self._flush()
         return _carried(self.high, self.low)
 
-    def add(self, X: _Rows, Y: _Rows) -> None:
-        """Add any number of rows."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            for piece in pieces(len(X), EXACT_ROWS):
-                self._add(X[piece], Y[piece])
+    def add_in_place(self, block: _Floats) -> None:
+        """Add any number of rows without targets that are in units of 2⁻²⁰ already; they are rounded where they are."""
+        for piece in pieces(len(block), EXACT_ROWS):
+            rows = block[piece]
+            if self.pending_rows + len(rows) > EXACT_ROWS:
+                self._flush()
+            self.plan.round_in_place(rows)
+            self.left += np.matmul(rows.T, rows, out=self.product)
+            self.pending_rows += len(rows)
+            self.rows += len(rows)
 
     def _add(self, X: _Rows, Y: _Rows) -> None:
         """Add up to EXACT_ROWS rows."""

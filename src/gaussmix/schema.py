@@ -444,7 +444,7 @@ class Schema:
             }
         )
 
-    def encode(self, batch: pa.RecordBatch | pa.Table, *, out: _Floats | None = None) -> _Floats:
+    def encode(self, batch: pa.RecordBatch | pa.Table, *, out: _Floats | None = None, unit: float = 1.0) -> _Floats:
         """Clip and encode rows. The result is **sensitive**.
 
         Parameters
@@ -453,6 +453,8 @@ class Schema:
             With the schema's columns, in any order; others are not looked at.
         out : array of shape (at least rows, n_columns), optional
             Where to write, best in Fortran order; a part of it is returned.
+        unit : float
+            What 1 is written as.
 
         Returns
         -------
@@ -479,14 +481,16 @@ class Schema:
                 indices = self.groups[name]
                 part = block[:, indices[0] : indices[-1] + 1]
                 if isinstance(column, Categorical):
-                    _write_levels(part, name, column, arrays[name])
+                    _write_levels(part, name, column, arrays[name], unit)
                 else:
-                    _write_numbers(part[:, 0], name, column, arrays[name])
+                    _write_numbers(part[:, 0], name, column, arrays[name], unit)
         if self.intercept:
-            block[:, -1] = self.intercept
+            block[:, -1] = self.intercept * unit
         return block
 
-    def blocks(self, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[tuple[_Floats, None]]:
+    def blocks(
+        self, batches: Iterable[pa.RecordBatch | pa.Table], *, unit: float = 1.0
+    ) -> Iterator[tuple[_Floats, None]]:
         """Encode one batch after the other, for `moments.accumulate`. A block is overwritten by the next one.
 
         One buffer serves all batches: fresh memory for each would cost more than the arithmetic. Its size is
@@ -498,7 +502,7 @@ class Schema:
             if len(buffer) < min(rows, batch.num_rows):
                 buffer = np.empty((min(rows, batch.num_rows), self.n_columns), order="F")
             for start in range(0, batch.num_rows, rows):
-                yield self.encode(batch.slice(start, rows), out=buffer), None
+                yield self.encode(batch.slice(start, rows), out=buffer, unit=unit), None
 
 
 def _interval(column: Numeric | Boolean) -> tuple[float, float]:
@@ -579,10 +583,10 @@ def _floating(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind))
 
 
-def _write_numbers(out: _Floats, name: str, column: Numeric | Boolean, array: pa.Array) -> None:
+def _write_numbers(out: _Floats, name: str, column: Numeric | Boolean, array: pa.Array, unit: float) -> None:
     """Clip and map one column."""
     values = _numbers(name, column, array)
-    w = column.weight
+    w = column.weight * unit
     centre, half_range = _interval(column)
     np.subtract(values, centre, out=out, dtype=np.float64)
     # A sum is finite only if every term is: one pass, and nothing is written. It may overflow, hence the second look.
@@ -631,7 +635,7 @@ def _missing(name: str, rules: str) -> ValueError:
     )
 
 
-def _write_levels(out: _Floats, name: str, column: Categorical, array: pa.Array) -> None:
+def _write_levels(out: _Floats, name: str, column: Categorical, array: pa.Array, unit: float) -> None:
     """One entry w in each row, at the value's level; none for an unknown value with ``unknown="zero"``."""
     codes, absent = _codes(name, column, array)
     missing_at = len(column.levels)
@@ -651,8 +655,8 @@ def _write_levels(out: _Floats, name: str, column: Categorical, array: pa.Array)
         codes[strange] = other_at
     for level in range(out.shape[1]):
         np.copyto(out[:, level], codes == level)
-    if column.weight != 1:
-        np.multiply(out, column.weight, out=out)
+    if column.weight * unit != 1:
+        np.multiply(out, column.weight * unit, out=out)
 
 
 def _codes(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
