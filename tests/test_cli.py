@@ -125,6 +125,8 @@ def test_table_to_release_to_models(files):
     assert "needs n=" in run("regress", out, "cost", "--intervals", "population", code=2)
     assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
     assert "is not in the release" in run("regress", out, "weight", code=2)
+    run("report", out, "-o", str(files / "report.html"), "--target", "cost")
+    assert "<html" in (files / "report.html").read_text()
 
 
 def test_two_sites_and_one_curator(files):

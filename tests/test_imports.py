@@ -36,6 +36,7 @@ ORDER = [
     "baselines",
     "demo",
     "plots",
+    "report",
     "cli",
 ]
 PACKAGE = Path(gaussmix.__file__).parent

@@ -187,6 +187,20 @@ def test_no_effect_is_rejected_as_often_as_said():
     assert binomial_in(rejected, trials, 0.04, 0.06)
 
 
+@pytest.mark.parametrize("epsilon", [math.inf, 3.0])
+def test_prediction_intervals_hold_new_rows(table, epsilon):
+    release = gm.release(table, schema=SCHEMA, epsilon=epsilon, delta=1e-6, random_state=0)
+    fresh = patients(5000, seed=1)
+    low, high = release.regress("cost").prediction_interval(fresh, 0.1).T
+    inside = np.mean((low <= fresh["cost"]) & (fresh["cost"] <= high))
+    assert inside > 0.85  # residuals are uniform here, not normal
+    if epsilon == math.inf:
+        assert inside < 0.95
+    bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6).regress("cost")
+    with pytest.raises(ValueError, match="needs a release with an intercept"):
+        bare.prediction_interval(fresh)
+
+
 def test_tables_in_three_formats(table):
     release = gm.release(table, schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=0)
     summary = release.regress("cost", on=["age", "region"]).summary()

@@ -171,6 +171,7 @@ def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> No
 @click.option("--relation", type=click.Choice(accounting.RELATIONS), default="zero-out", show_default=True)
 @click.option("--ledger", "ledger_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--note", default="", help="Kept in the ledger.")
+@_JSON_OPTION
 @click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True)
 def release(
     sources: tuple[str, ...],
@@ -181,6 +182,7 @@ def release(
     relation: accounting.Relation,
     ledger_file: Path | None,
     note: str,
+    as_json: bool,
     out: Path,
 ) -> None:
     r"""Release one private sketch of SOURCES: tables, or files of moments.
@@ -215,7 +217,7 @@ def release(
         note=note,
     )
     private.save(out)
-    click.echo(str(private.certificate))
+    click.echo(json.dumps(private.certificate.as_dict(), indent=2) if as_json else str(private.certificate))
     click.echo(f"wrote {out}", err=True)
 
 
@@ -316,6 +318,27 @@ def plan(rows: int, features: int, epsilon: float, delta: float, r2: float, as_j
 
         lost_r2(plot, rows=rows, features=features, delta=delta, r2=r2, chosen=epsilon)
         click.echo(f"wrote {plot}", err=True)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True, help="HTML file.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
+@click.option("--target", "targets", multiple=True, help="A column to explain; repeat. Default: all that can be.")
+def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...]) -> None:
+    r"""Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
+
+    The page loads nothing from elsewhere, holds nothing but what the release says, and costs no privacy.
+
+    \b
+    gaussmix report patients.release.parquet -o report.html
+    """
+    from gaussmix.releases import load
+    from gaussmix.report import write
+
+    with Console(stderr=True).status("computing intervals"):
+        write(load(file), out, alpha=alpha, targets=list(targets) or None)
+    click.echo(f"wrote {out}", err=True)
 
 
 @main.command()

@@ -98,6 +98,10 @@ class Problem:
         values, vectors = scipy.linalg.eigh(self.debiased)
         return np.asarray((vectors * np.maximum(values, 1e-6 * max(values[-1], 1e-300))) @ vectors.T)
 
+    def to_theta(self, coefficients: Floats) -> Floats:
+        """Coefficients in the user's units back in encoded units."""
+        return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
+
     def omega(self, theta: Floats) -> float:
         """ω(θ): the residual of the sketch, squared, a row."""
         return float(self.w_yy - 2 * theta @ self.w_xy + theta @ self.W_xx @ theta)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from gaussmix import _validation as check
 from gaussmix.inference import Problem, Summary, Target, summarise
@@ -91,6 +91,26 @@ class RegressionModel:
         response = _unit(len(self.schema.names), {index: 1.0})
         problem = _problem(self, response, column.centre, column.scale, self.target)
         return summarise(problem, target=target, n=n)
+
+    def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
+        """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
+
+        Errors are taken to be normal, with the residual variance that the release shows; the number of rows in it is
+        the release's own noisy one, from its intercept column. The coefficients' own uncertainty, small beside the
+        residuals wherever a model is worth using, is left out.
+        """
+        alpha = check.in_interval(0, 1, alpha=alpha)
+        if not self.schema.intercept:
+            raise ValueError("prediction_interval needs a release with an intercept column, which holds the row count.")
+        (index,) = self.schema.groups[self.target]
+        column = self.schema.encoded[index]
+        problem = _problem(self, _unit(len(self.schema.names), {index: 1.0}), column.centre, column.scale, self.target)
+        theta = problem.to_theta(np.array([_in_reference_coding(self, name) for name in problem.names]))
+        rows = max((problem.W_xx[0, 0] - problem.noise_variance) / self.schema.intercept**2, 1.0)
+        deviation = column.scale * float(np.sqrt(max(problem.residual(theta), 0.0) / rows))
+        middle = self.predict(data)
+        half = float(stats.norm.isf(alpha / 2)) * deviation
+        return np.column_stack([middle - half, middle + half])
 
     def predict(self, data: Any) -> Floats:
         """Predictions for a table with the model's columns; values are clipped as when the release was made."""
@@ -177,6 +197,21 @@ def fit_classification(
     theta = response_scale(radius) * moment.solve(features, response, method)
     coef, intercept = _user_units(schema, features, theta)
     return ClassificationModel(target, classes, coef, intercept, method, schema, radius, response, moment)
+
+
+def _in_reference_coding(model: RegressionModel, name: str) -> float:
+    """A coefficient measured from the first level of its category, and the intercept with these levels in it."""
+    schema = model.schema
+    first = {
+        source: schema.names[indices[0]]
+        for source, indices in schema.groups.items()
+        if len(indices) > 1 and schema.names[indices[0]] in model.coef
+    }
+    if name == INTERCEPT:
+        return model.intercept + sum(model.coef[level] for level in first.values())
+    source = next(column.source for column in schema.encoded if column.name == name)
+    base = model.coef[first[source]] if source in first else 0.0
+    return model.coef[name] - base
 
 
 def _problem(

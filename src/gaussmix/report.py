@@ -343,7 +343,7 @@ def privacy_curve(
     --------
     >>> curve = privacy_curve([1e-8, 1e-6], epsilon=1.0, sketch_size=250, gamma=52.84)
     >>> curve.epsilon.round(3).tolist()
-    [1.248, 1.0]
+    [1.254, 1.0]
     """
     asked = check.numbers(deltas=deltas)
     largest = accounting.epsilon(_DELTA_MIN, sketch_size=sketch_size, gamma=gamma, relation=relation)
@@ -473,7 +473,8 @@ def _model(summary: Summary, release: Release, alpha: float) -> dict[str, Any]:
     if math.isfinite(summary.r_squared) and not missing:
         words.append(f"R² is about {min(max(summary.r_squared, 0.0), 1.0):.3f}.")
     if math.isfinite(summary.strength):
-        words.append(f"The weakest direction is {summary.strength:.1f} standard deviations above the noise.")
+        side = "above" if summary.strength >= 0 else "below"
+        words.append(f"The weakest direction is {abs(summary.strength):.1f} standard deviations {side} the noise.")
     return {"target": summary.response_name, "rows": rows, "words": " ".join(words)}
 
 
@@ -492,18 +493,24 @@ def _coefficient(
         "high": high,
         "estimate_text": f"{estimate:.4g}",
         "interval_text": f"{low:.4g} to {high:.4g}",
-        "range_text": "" if span is None else f"{estimate * span:.4g} ({low * span:.4g} to {high * span:.4g})",
+        "range_text": _across(span, estimate, low, high),
     }
+
+
+def _across(span: float | None, estimate: float, low: float, high: float) -> str:
+    if span is None or span == 1:
+        return "" if span is None else "the same"
+    return f"{estimate * span:.4g} ({low * span:.4g} to {high * span:.4g})"
 
 
 def _meaning(schema: Schema, column: EncodedColumn) -> tuple[str, float | None]:
     """What a coefficient is for, and the declared range of its column; no range for the intercept."""
     if column.source is None:
-        return "where all else is 0 or at its first level", None
+        return "where all else is 0, or at its first level", None
     declared = schema.columns[column.source]
     if isinstance(declared, Numeric):
         span = declared.upper - declared.lower
-        return f"per unit; declared range {_number(declared.lower)} to {_number(declared.upper)}", span
+        return f"per unit, {_number(declared.lower)} to {_number(declared.upper)}", span
     if isinstance(declared, Boolean):
         return "true against false", 1.0
     first = schema.encoded[schema.groups[column.source][0]].name
