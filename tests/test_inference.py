@@ -195,7 +195,7 @@ def test_prediction_intervals_hold_new_rows(table, epsilon):
     inside = np.mean((low <= fresh["cost"]) & (fresh["cost"] <= high))
     assert inside > 0.85  # residuals are uniform here, not normal
     if epsilon == math.inf:
-        assert inside < 0.95
+        assert inside < 0.97
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6).regress("cost")
     with pytest.raises(ValueError, match="needs a release with an intercept"):
         bare.prediction_interval(fresh)
