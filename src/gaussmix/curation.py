@@ -20,7 +20,7 @@ from gaussmix.accounting import Relation
 from gaussmix.calibration import calibrate
 from gaussmix.cluster import is_clustered, moments_on_cluster
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism import draw_release, open_release
+from gaussmix.mechanism import check_sketch_size, draw_release, open_release
 from gaussmix.moments import Moments
 from gaussmix.releases import Release
 from gaussmix.sampling import generator
@@ -115,10 +115,4 @@ def _sketch_size(sketch_size: int | Literal["auto"], schema: Schema, ledger: Led
         check.choice(("auto",), sketch_size=sketch_size)
         k = automatic_sketch_size(m)
         return k if ledger is None else max(min(k, ledger.remaining().sketch_rows), 1)
-    k = check.positive_integer(sketch_size=sketch_size)
-    if k < m:
-        raise ValueError(
-            f"sketch_size must be at least the number of encoded columns, {m}, got {k}: "
-            "fewer rows cannot identify a regression."
-        )
-    return k
+    return check_sketch_size(check.positive_integer(sketch_size=sketch_size), m)

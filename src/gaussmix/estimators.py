@@ -32,7 +32,7 @@ from gaussmix.curation import automatic_sketch_size
 from gaussmix.encoding import RowEncoder
 from gaussmix.inference import Problem, Summary, Target, summarise
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism import draw_release, largest_table, open_release
+from gaussmix.mechanism import check_sketch_size, draw_release, largest_table, open_release
 from gaussmix.moments import Moments, accumulate
 from gaussmix.releases import Release
 from gaussmix.sampling import generator
@@ -41,6 +41,7 @@ from gaussmix.surrogates import response_scale
 
 __all__ = [
     "LinearMixing",
+    "LogOdds",
     "LogisticMixing",
     "declare_encoder",
     "in_user_units",
@@ -269,13 +270,7 @@ def _sketch_size(sketch_size: int | Literal["auto"], variant: Variant, encoder: 
         if variant == "exact":
             return automatic_sketch_size(m)
         return papers_sketch_size(encoder)
-    k = check.positive_integer(sketch_size=sketch_size)
-    if k < m:
-        raise ValueError(
-            f"sketch_size must be at least the number of encoded columns, {m}, got {k}: "
-            "fewer rows cannot identify a regression."
-        )
-    return k
+    return check_sketch_size(check.positive_integer(sketch_size=sketch_size), m)
 
 
 def solve(release: Release, variant: Variant) -> Floats:
@@ -469,7 +464,37 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return tags
 
 
-class LogisticMixing(ClassifierMixin, BaseEstimator):
+class LogOdds(ClassifierMixin, BaseEstimator):
+    """What classifiers with linear log odds share, once they have ``coef_``, ``intercept_`` and ``classes_``."""
+
+    coef_: Floats
+    intercept_: Floats
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Log odds of the second class."""
+        check_is_fitted(self)
+        rows: Floats = validate_data(self, X, reset=False)
+        return np.asarray(rows @ self.coef_[0] + self.intercept_[0])
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Probabilities of both classes, shape (rows, 2)."""
+        second = special.expit(self.decision_function(X))
+        return np.column_stack([1 - second, second])
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted labels."""
+        log_odds = self.decision_function(X)
+        return np.asarray(self.classes_[(log_odds > 0).astype(int)])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # on tables as small as scikit-learn's checks, noise exceeds the signal
+        return tags
+
+
+class LogisticMixing(LogOdds):
     """Private logistic regression through a quadratic surrogate, from one Gaussian sketch of the table.
 
     Parameters
@@ -561,25 +586,3 @@ class LogisticMixing(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = coef, intercept
         self.release_, self.privacy_ = release, release.certificate
         return self
-
-    def decision_function(self, X: ArrayLike) -> Floats:
-        """Log odds of the second class."""
-        check_is_fitted(self)
-        rows: Floats = validate_data(self, X, reset=False)
-        return np.asarray(rows @ self.coef_[0] + self.intercept_[0])
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Probabilities of both classes, shape (rows, 2)."""
-        second = special.expit(self.decision_function(X))
-        return np.column_stack([1 - second, second])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted labels."""
-        log_odds = self.decision_function(X)
-        return np.asarray(self.classes_[(log_odds > 0).astype(int)])
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # on tables as small as scikit-learn's checks, noise exceeds the signal
-        return tags

@@ -31,6 +31,7 @@ from gaussmix.schema import Schema
 
 __all__ = [
     "certify",
+    "check_sketch_size",
     "draw_noisy_blocks",
     "draw_release",
     "draw_smallest_eigenvalue",
@@ -63,7 +64,7 @@ def draw_release(
     σ² = max(γ - max(v, 0), 0); as in Algorithm 1, Theorem 1's variant leaves v out where γ ≤ τ. ``n_rows`` is the
     number of rows, if it is public, for the error of the eigenvalue solver.
     """
-    _check_sketch_size(moments, calibration.sketch_size)
+    check_sketch_size(calibration.sketch_size, moments.n_columns)
     parameters: dict[str, Any] = {}
     sigma2 = calibration.gamma
     if calibration.eta is not None and not _leaves_eigenvalue_out(calibration):
@@ -127,13 +128,14 @@ def _sketch(
     )
 
 
-def _check_sketch_size(moments: Moments, k: int) -> None:
-    """Before anything is drawn."""
-    if k < moments.n_columns:
+def check_sketch_size(k: int, columns: int) -> int:
+    """At least as many rows as encoded columns; to be checked before anything is drawn."""
+    if k < columns:
         raise ValueError(
-            f"sketch_size must be at least the number of encoded columns, {moments.n_columns}, got {k}: "
+            f"sketch_size must be at least the number of encoded columns, {columns}, got {k}: "
             "fewer rows cannot identify a regression."
         )
+    return k
 
 
 def open_release(moments: Moments) -> Release:
@@ -174,7 +176,7 @@ def draw_tested_release(
     The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
     multiple of that noise, so it grows with it.
     """
-    _check_sketch_size(moments, sketch_size)
+    check_sketch_size(sketch_size, moments.n_columns)
     error = eigenvalue_error_bound(moments.n_columns, n_max=n_max)
     lower = max(_smallest_eigenvalue(moments.gram()) - error, 0.0)
     z = rng.laplace(scale=laplace_scale * (1 + 2 * error))

@@ -21,12 +21,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gaussmix import _validation as check
-from gaussmix.estimators import LABELS_PUBLIC, declare_encoder, in_user_units, read_classes
+from gaussmix.estimators import LABELS_PUBLIC, LogOdds, declare_encoder, in_user_units, read_classes
 from gaussmix.mechanism import certify, public_grid
 from gaussmix.sampling import SECURE, generator
 
@@ -39,7 +36,7 @@ MAX_STEPS = 200
 LEAST_EPSILON = 1e-5
 
 
-class ObjectivePerturbation(ClassifierMixin, BaseEstimator):
+class ObjectivePerturbation(LogOdds):
     """Private logistic regression by a random linear term in the objective.
 
     Parameters
@@ -116,28 +113,6 @@ class ObjectivePerturbation(ClassifierMixin, BaseEstimator):
             conditions=() if self.classes is not None else (LABELS_PUBLIC,),
         )
         return self
-
-    def decision_function(self, X: ArrayLike) -> Floats:
-        """Log odds of the second class."""
-        check_is_fitted(self)
-        rows: Floats = validate_data(self, X, reset=False)
-        return np.asarray(rows @ self.coef_[0] + self.intercept_[0])
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Probabilities of both classes, shape (rows, 2)."""
-        second = special.expit(self.decision_function(X))
-        return np.column_stack([1 - second, second])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted labels."""
-        log_odds = self.decision_function(X)
-        return np.asarray(self.classes_[(log_odds > 0).astype(int)])
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # on tables as small as scikit-learn's checks, noise exceeds the signal
-        return tags
 
 
 def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: float) -> Floats:
