@@ -137,7 +137,26 @@ def test_two_sites_and_one_curator(files):
     run("release", *both, "-e", "5", "-d", "1e-5", "-o", str(files / "joint.parquet"))
     assert load(files / "joint.parquet").certificate.epsilon == 5
     twice = run("release", both[0], both[0], "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2)
-    assert "named twice" in twice
+    assert "merged twice" in twice
+    table = str(files / "a.parquet")
+    same = run(
+        "release",
+        table,
+        str(files / "*a.parquet"),
+        "-s",
+        schema,
+        "-e",
+        "5",
+        "-d",
+        "1e-5",
+        "-o",
+        str(files / "x.parquet"),
+        code=2,
+    )
+    assert "counted twice" in same
+    assert "protects nothing" in run(
+        "release", table, "-s", schema, "-e", "inf", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2
+    )
     (files / "copy.moments").write_bytes((files / "a.moments").read_bytes())
     again = run(
         "release", both[0], str(files / "copy.moments"), "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2

@@ -134,3 +134,109 @@ def test_batches_encoded_in_place_have_the_moments_of_their_rows(row_norm):
     assert np.abs(found - rows.T @ rows).max() < 1e-5 * np.abs(found).max()
     one = gm.Moments.from_(table.iloc[:1], schema).gram()
     assert np.trace(one) <= 1  # the norm of one row, exactly
+
+
+# ------------------------------------------------------------------------------- rows counted once, each by itself
+def test_no_file_is_counted_twice_under_any_name(tmp_path, monkeypatch):
+    folder = tmp_path / "x" / "y"
+    folder.mkdir(parents=True)
+    table = patients(300)
+    table.to_parquet(folder / "a.parquet")
+    once = gm.Moments.from_(folder / "a.parquet", SCHEMA).gram()
+    assert np.array_equal(gm.Moments.from_(str(tmp_path / "**" / "**" / "*.parquet"), SCHEMA).gram(), once)
+    monkeypatch.chdir(folder)
+    for twice in (
+        ["a.parquet", "./a.parquet"],
+        ["a.parquet", "a.parquet"],
+        ["a.parquet", "*.parquet"],
+        ["a.parquet", "."],
+    ):
+        with pytest.raises(ValueError, match="counted twice"):
+            gm.Moments.from_(twice, SCHEMA)
+    (folder / "b.parquet").symlink_to(folder / "a.parquet")
+    with pytest.raises(ValueError, match="same file as"):
+        gm.Moments.from_(folder, SCHEMA)
+    with pytest.raises(ValueError, match="in the list twice"):
+        gm.Moments.from_([table, table], SCHEMA)
+
+
+def test_a_generator_may_reuse_its_buffer():
+    schema = {name: [0, 1] for name in "abcd"}
+
+    def batches():
+        buffer = {name: np.zeros(65536) for name in "abcd"}
+        for i in range(20):
+            for values in buffer.values():
+                values.fill(i / 20)
+            yield dict(buffer)
+
+    whole = {name: np.repeat(np.arange(20) / 20, 65536) for name in "abcd"}
+    assert np.array_equal(gm.Moments.from_(batches(), schema).gram(), gm.Moments.from_(whole, schema).gram())
+
+
+def test_the_scale_of_one_decimal_does_not_change_another():
+    from decimal import Decimal
+
+    schema = {"columns": {"a": [-1, 1]}, "intercept": 0}
+    value, n = Decimal("0.99999904632568359375"), 3000
+    with_row = gm.Moments.from_({"a": [value] * n + [Decimal(1).scaleb(-21)]}, schema).gram()
+    without = gm.Moments.from_({"a": [value] * n}, schema).gram()
+    assert abs(with_row - without).max() < 1e-11
+
+
+def forged(path, **changes):
+    """A file of moments with other numbers and a checksum that fits."""
+    import hashlib
+    import json
+
+    from gaussmix.moments import _MAGIC
+
+    content = path.read_bytes()[len(_MAGIC) + 32 :]
+    length = int.from_bytes(content[:8], "little")
+    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
+    body = changes.pop("body", lambda b: b)(body)
+    text = json.dumps({**header, **changes}).encode()
+    content = len(text).to_bytes(8, "little") + text + body
+    path.write_bytes(_MAGIC + hashlib.sha256(content).digest() + content)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parts": []},
+        {"parts": "abc"},
+        {"n": -5},
+        {"n": 1},
+        {"fingerprint": "0"},
+        {"schema": "schema.json"},
+        {"body": lambda b: b[:-8]},
+        {"body": lambda b: (-np.frombuffer(b, "<i8")).tobytes()},
+    ],
+    ids=["no id", "a word", "negative", "too few", "fingerprint", "a path", "short", "negative sums"],
+)
+def test_forged_moments_are_refused(tmp_path, changes):
+    path = tmp_path / "site.moments"
+    gm.Moments.from_(patients(100), SCHEMA).save(path)
+    forged(path, **changes)
+    with pytest.raises(ValueError, match="damaged"):
+        gm.Moments.load(path)
+
+
+def test_moments_of_a_newer_format_say_so(tmp_path):
+    path = tmp_path / "site.moments"
+    gm.Moments.from_(patients(100), SCHEMA).save(path)
+    forged(path, format=99)
+    with pytest.raises(ValueError, match="newer version"):
+        gm.Moments.load(path)
+
+
+def test_a_ledger_decides_the_relation_and_small_rests_are_not_burnt(tmp_path):
+    table = patients(500)
+    ledger = gm.Ledger(tmp_path / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=502)
+    with pytest.raises(ValueError, match="leave relation out"):
+        gm.release(table, schema=SCHEMA, ledger=ledger, relation="replace-one")
+    first = gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=500)
+    assert any("all of its releases together" in words for words in first.certificate.conditions)
+    with pytest.raises(ValueError, match="does not fit"):
+        gm.release(table, schema=SCHEMA, ledger=ledger)  # two rows are left, and the table has ten columns
+    assert len(ledger.entries()) == 1

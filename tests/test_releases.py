@@ -159,6 +159,43 @@ def test_a_file_edited_by_hand_is_refused(private, tmp_path, change, words):
         gm.load(path)
 
 
+def forged(path, change):
+    """The file with other metadata and a checksum that fits."""
+    from gaussmix.releases import _digest
+
+    table = pq.read_table(path)
+    metadata = json.loads(table.schema.metadata[METADATA_KEY])
+    metadata.pop("sha256")
+    change(metadata)
+    factor = np.column_stack([column.to_numpy() for column in table.columns])
+    metadata["sha256"] = _digest(metadata, factor)
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()}), path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["certificate"].update(epsilon=math.nan),
+        lambda m: m["certificate"].update(epsilon=-5),
+        lambda m: m["certificate"].update(relation="friends"),
+        lambda m: m["certificate"].update(parameters=[]),
+        lambda m: m["certificate"].update(conditions="void: x"),
+        lambda m: m["certificate"].update(row_norm=1e-3),
+        lambda m: m.update(certificate=[]),
+        lambda m: m.update(sketch_size=math.inf),
+        lambda m: m.update(sketch_size=1),
+        lambda m: m.update(sketch_size="7"),
+        lambda m: m.update(schema="schema.json"),
+    ],
+)
+def test_a_forged_file_is_refused(private, tmp_path, change):
+    path = tmp_path / "x.parquet"
+    private.save(path)
+    forged(path, change)
+    with pytest.raises(ValueError, match="was edited or is damaged"):
+        gm.load(path)
+
+
 def test_other_files_are_refused(private, tmp_path):
     path = tmp_path / "x.parquet"
     with pytest.raises(FileNotFoundError, match="There is no file"):
@@ -209,6 +246,19 @@ def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
 def test_bad_questions(private, call, words):
     with pytest.raises(ValueError, match=words):
         call(private)
+
+
+def test_an_open_release_is_for_its_owner_only(open_table, tmp_path):
+    open_table.save(tmp_path / "open.parquet")
+    assert stat.S_IMODE((tmp_path / "open.parquet").stat().st_mode) == 0o600
+    assert not gm.load(tmp_path / "open.parquet").certificate.is_private
+
+
+def test_incomplete_rows_are_not_predicted(table):
+    schema = {**SCHEMA, "age": {"lower": 0, "upper": 100, "missing": "drop-row"}}
+    model = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0).regress("cost", on=["age"])
+    with pytest.raises(ValueError, match="cannot be predicted"):
+        model.predict({"age": [50.0, math.nan]})
 
 
 def test_a_string_is_no_list(private):

@@ -451,7 +451,7 @@ def test_a_schema_cannot_be_changed():
         ({"columns": {"a": [0, 1]}, "row_norm": 0}, "row_norm must be a finite number > 0"),
         ({"columns": {"a": [0, 1]}, "row_norm": 1e40}, r"row_norm must lie between 2\*\*-100 and 2\*\*100"),
         ({"columns": ["a"]}, "columns must map names to columns, got list"),
-        ({"(intercept)": [0, 1]}, r"Two encoded columns would be called '\(intercept\)'"),
+        ({"(intercept)": [0, 1]}, r"A column cannot be called '\(intercept\)'"),
         ({"a=x": [0, 1], "a": {"levels": ["x"]}}, "Two encoded columns would be called 'a=x'"),
         ({"a": {"levels": ["(other)"], "unknown": "other"}}, r"Two encoded columns would be called 'a=\(other\)'"),
     ],
@@ -516,3 +516,8 @@ def test_text_types_leave_nothing_to_guess():
         "income": pa.float64(),
         "region": pa.int64(),
     }
+
+
+def test_the_name_of_the_intercept_is_taken():
+    with pytest.raises(ValueError, match="the name of the constant column"):
+        Schema.from_({"(intercept)": {"levels": ["a", "b"]}})

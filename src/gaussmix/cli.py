@@ -7,7 +7,7 @@ import json
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> No
 
     if schema_file is None:
         raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
-    _merged([Moments.from_(source, schema_file, progress=True) for source in _once(sources)]).save(out)
+    Moments.from_(_paths(sources), schema_file, progress=True).save(out)
     click.echo(f"wrote {out} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
 
 
@@ -168,7 +168,7 @@ def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> No
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--sketch-size", "-k", type=int, help="Rows of the sketch; default: 10⁶ or 500 per column.")
-@click.option("--relation", type=click.Choice(accounting.RELATIONS), default="zero-out", show_default=True)
+@click.option("--relation", type=click.Choice(accounting.RELATIONS), help="Default: zero-out, or the ledger's.")
 @click.option("--ledger", "ledger_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--note", default="", help="Kept in the ledger.")
 @_JSON_OPTION
@@ -179,7 +179,7 @@ def release(
     epsilon: float | None,
     delta: float | None,
     sketch_size: int | None,
-    relation: accounting.Relation,
+    relation: accounting.Relation | None,
     ledger_file: Path | None,
     note: str,
     as_json: bool,
@@ -197,18 +197,18 @@ def release(
 
     if not out.parent.is_dir():
         raise click.UsageError(f"The folder {out.parent} does not exist: make it first. Nothing was spent.")
-    parts = []
-    for source in _once(sources):
-        if source.endswith(".moments"):
-            parts.append(Moments.load(source))
-        elif schema_file is None:
-            raise click.UsageError(
-                "Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template."
-            )
-        else:
-            parts.append(Moments.from_(source, schema_file, progress=True))
+    if epsilon == math.inf:
+        raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
+    sums = [source for source in sources if source.endswith(".moments")]
+    tables = [source for source in sources if not source.endswith(".moments")]
+    if tables and schema_file is None:
+        raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
+    parts = [Moments.load(source) for source in sums]
+    if tables:
+        assert schema_file is not None
+        parts.append(Moments.from_(_paths(tables), schema_file, progress=True))
     private = make(
-        _merged(parts),
+        functools.reduce(operator.add, parts),
         epsilon=epsilon,
         delta=delta,
         sketch_size="auto" if sketch_size is None else sketch_size,
@@ -221,14 +221,9 @@ def release(
     click.echo(f"wrote {out}", err=True)
 
 
-def _once(sources: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(sources)) < len(sources):
-        raise click.UsageError("A source is named twice: its rows would be counted twice, and protected half as well.")
-    return sources
-
-
-def _merged(parts: list[Any]) -> Any:
-    return functools.reduce(operator.add, parts)
+def _paths(sources: Sequence[str]) -> Any:
+    """One path, or a list of them, in which no file may occur twice."""
+    return sources[0] if len(sources) == 1 else list(sources)
 
 
 @main.command()

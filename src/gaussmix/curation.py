@@ -26,7 +26,9 @@ from gaussmix.releases import Release
 from gaussmix.sampling import generator
 from gaussmix.schema import Schema
 
-__all__ = ["LARGE_SKETCH", "automatic_sketch_size", "release"]
+__all__ = ["LARGE_SKETCH", "LEDGER_BUDGET", "automatic_sketch_size", "release"]
+
+LEDGER_BUDGET = "the budget is the ledger's, and covers all of its releases together."
 
 LARGE_SKETCH = 10**6
 """Rows of the default sketch. Noise per entry, γ/√k, is within 0.2 % of its limit; the cost does not depend on k."""
@@ -44,7 +46,7 @@ def release(
     epsilon: float | None = None,
     delta: float | None = None,
     sketch_size: int | Literal["auto"] = "auto",
-    relation: Relation = "zero-out",
+    relation: Relation | None = None,
     ledger: Ledger | None = None,
     note: str = "",
     random_state: Any = None,
@@ -62,8 +64,8 @@ def release(
         The privacy budget; left out with a ledger, whose budget covers all of its releases together.
     sketch_size : int or "auto"
         Rows of the sketch; ``"auto"`` is 10⁶, or 500 per encoded column, or what is left in the ledger if that is less.
-    relation : {"zero-out", "replace-one"}
-        Neighbouring relation.
+    relation : {"zero-out", "replace-one"}, optional
+        Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger, optional
         Where the release is recorded before its noise is drawn.
     note : str
@@ -77,6 +79,10 @@ def release(
         raise ValueError("Give epsilon and delta, or a ledger that holds the budget.")
     if ledger is not None and not (epsilon is None and delta is None):
         raise ValueError("The ledger holds the budget: leave epsilon and delta out.")
+    if ledger is not None and relation not in (None, ledger.reservation.relation):
+        raise ValueError(
+            f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
+        )
     declared = data.schema if isinstance(data, Moments) else None if schema is None else Schema.from_(schema)
     if declared is None:
         raise ValueError(
@@ -91,14 +97,15 @@ def release(
     else:
         assert epsilon is not None
         assert delta is not None
-        calibration = calibrate(epsilon, delta, sketch_size=k, relation=relation)
+        calibration = calibrate(epsilon, delta, sketch_size=k, relation=relation or "zero-out")
     rng, _ = generator(random_state)
     moments = _moments(data, declared, progress=progress)
     if calibration is None:
         return open_release(moments)
     if ledger is not None:
         ledger.spend_calibration(calibration, note=note)  # recorded first: a crash loses budget, not privacy
-    return draw_release(moments, calibration, rng, mechanism="release")
+    conditions = () if ledger is None else (LEDGER_BUDGET,)
+    return draw_release(moments, calibration, rng, mechanism="release", conditions=conditions)
 
 
 def _moments(data: Any, schema: Schema, *, progress: bool) -> Moments:
@@ -114,5 +121,5 @@ def _sketch_size(sketch_size: int | Literal["auto"], schema: Schema, ledger: Led
     if isinstance(sketch_size, str):
         check.choice(("auto",), sketch_size=sketch_size)
         k = automatic_sketch_size(m)
-        return k if ledger is None else max(min(k, ledger.remaining().sketch_rows), 1)
+        return k if ledger is None else max(min(k, ledger.remaining().sketch_rows), m)
     return check_sketch_size(check.positive_integer(sketch_size=sketch_size), m)

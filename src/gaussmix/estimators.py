@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gaussmix import _validation as check
 from gaussmix.calibration import Calibration, calibrate, eigenvalue_error_bound
-from gaussmix.curation import automatic_sketch_size
+from gaussmix.curation import LEDGER_BUDGET, automatic_sketch_size
 from gaussmix.encoding import RowEncoder
 from gaussmix.inference import Problem, Summary, Target, summarise
 from gaussmix.ledger import Ledger
@@ -253,6 +253,7 @@ def mix(
     moments = table_moments(X, y, encoder, n_rows=n_rows)
     if ledger is not None:
         ledger.spend_calibration(calibration, note=mechanism)  # recorded first: a crash loses budget, not privacy
+        conditions = (*conditions, LEDGER_BUDGET)
     return draw_release(moments, calibration, rng, mechanism=mechanism, n_rows=n_rows, conditions=conditions)
 
 

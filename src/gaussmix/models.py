@@ -305,5 +305,10 @@ def _linear(model: RegressionModel | ClassificationModel, data: Any) -> Floats:
     centre, scale = part.decode_map()
     slopes = np.array([model.coef[name] for name in part.names])
     stream = batches(data, list(part.columns), types=part.text_types)
-    found = [model.intercept + (part.encode(batch) * scale + centre) @ slopes for batch in stream]
+    found = []
+    for batch in stream:
+        rows = part.encode(batch)
+        if len(rows) < batch.num_rows:
+            raise ValueError("Rows with missing values cannot be predicted: drop them from the table, or fill them in.")
+        found.append(model.intercept + (rows * scale + centre) @ slopes)
     return np.concatenate(found) if found else np.empty(0)

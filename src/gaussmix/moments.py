@@ -28,6 +28,7 @@ import hashlib
 import json
 import os
 import queue
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg.blas import dsyrk
 from threadpoolctl import ThreadpoolController
@@ -143,7 +145,7 @@ class Moments:
         stream = batches(data, list(declared.columns), types=declared.text_types)
         if progress:
             stream = with_progress(stream, known_rows(data))
-        return _accumulate_batches(stream, declared)
+        return _accumulate_batches(stream, declared, threads=None if _stays_as_it_is(data) else 1)
 
     def to_bytes(self) -> bytes:
         """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
@@ -172,18 +174,12 @@ class Moments:
         digest, content = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
         if hashlib.sha256(content).digest() != digest:
             raise damaged
-        length = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8 : 8 + length])
-        if header["format"] > _FORMAT:
-            raise ValueError(f"{name} was written by a newer version of gaussmix: update gaussmix.")
-        schema = Schema.from_(header["schema"])
-        m = schema.n_columns
-        limbs = np.frombuffer(content[8 + length :], dtype="<i8").reshape(2, -1).astype(np.int64)
-        upper = np.triu_indices(m)
-        full = np.zeros((2, m, m), dtype=np.int64)
-        full[:, upper[0], upper[1]] = limbs
-        full[:, upper[1], upper[0]] = limbs
-        return cls(full[0], full[1], header["n"], schema.row_encoder, frozenset(header["parts"]), schema)
+        try:
+            return _unpacked(content, name)
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            if isinstance(error, _NewerError):
+                raise
+            raise damaged from None
 
     def save(self, path: str | Path) -> None:
         """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**."""
@@ -234,10 +230,56 @@ def accumulate(
         return team.moments(encoder, schema)
 
 
-def _accumulate_batches(stream: Iterator[Any], schema: Schema) -> Moments:
+class _NewerError(ValueError):
+    pass
+
+
+def _unpacked(content: bytes, name: str) -> Moments:
+    """Moments from what follows the checksum. Everything that can be checked is; that the rows are real cannot."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    if header["format"] > _FORMAT:
+        raise _NewerError(f"{name} was written by a newer version of gaussmix: update gaussmix.")
+    if not isinstance(header["schema"], dict):
+        raise TypeError("the schema is no object")
+    schema, n, parts = Schema.from_(header["schema"]), header["n"], header["parts"]
+    m = schema.n_columns
+    high, low = np.frombuffer(content[8 + length :], dtype="<i8").reshape(2, m * (m + 1) // 2).astype(np.int64)
+    ids = isinstance(parts, list) and all(isinstance(p, str) and re.fullmatch("[0-9a-f]{32}", p) for p in parts)
+    upper = np.triu_indices(m)
+    full = np.zeros((2, m, m), dtype=np.int64)
+    full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
+    found = Moments(full[0], full[1], n, schema.row_encoder, frozenset(parts), schema)
+    gram = found.gram()
+    sums_fit = np.trace(gram) <= n and np.all(np.abs(gram) <= n) and np.linalg.eigvalsh(gram)[0] >= -1e-9 * (n + 1)
+    if not (
+        header["fingerprint"] == schema.fingerprint
+        and isinstance(n, int)
+        and n >= 0
+        and ids
+        and len(parts) == len(set(parts))
+        and (parts or n == 0)
+        and np.all((low >= 0) & (low < 2**_LIMB_BITS))
+        and sums_fit
+    ):
+        raise ValueError("its parts do not fit each other")
+    return found
+
+
+def _stays_as_it_is(data: Any) -> bool:
+    """Whether batches of a source may be read while others are still in use.
+
+    A generator or a reader may write the next batch where the last one was: then one thread reads it.
+    """
+    if isinstance(data, str | os.PathLike):
+        return True
+    return not isinstance(data, Iterator | pa.RecordBatchReader | list | tuple) and hasattr(data, "__arrow_c_stream__")
+
+
+def _accumulate_batches(stream: Iterator[Any], schema: Schema, *, threads: int | None) -> Moments:
     """Sum over the batches of a table, every thread encoding and adding up whole batches of its own."""
     encoder = schema.row_encoder
-    with _Team(encoder, None) as team:
+    with _Team(encoder, threads) as team:
         team.start()
         shared = _Shared(stream)
 

@@ -247,7 +247,7 @@ class Release:
         )
         buffer = io.BytesIO()
         pq.write_table(table, buffer)
-        write_whole(path, buffer.getvalue())
+        write_whole(path, buffer.getvalue(), mode=0o600 if math.isinf(self.certificate.epsilon) else 0o644)
 
     def _metadata(self) -> dict[str, Any]:
         content = {
@@ -271,6 +271,28 @@ def _digest(content: dict[str, Any], factor: Floats) -> str:
     return hashlib.sha256(text.encode() + np.ascontiguousarray(factor).tobytes()).hexdigest()
 
 
+def _checked_certificate(stored: dict[str, Any], schema: Schema) -> Certificate:
+    """A certificate from plain values, of the right types and in agreement with the schema."""
+    known = {f.name for f in fields(Certificate)}
+    found = Certificate(**{key: value for key, value in stored.items() if key in known})
+    texts = (found.mechanism, found.relation, found.analysis, found.generator, found.version, found.time)
+    numbers = (found.epsilon, found.delta, found.row_norm)
+    if (
+        not all(isinstance(text, str) for text in texts)
+        or not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+        or not isinstance(found.conditions, list)
+        or not all(isinstance(condition, str) for condition in found.conditions)
+        or not isinstance(found.parameters, dict)
+        or found.relation not in ADVICE
+        or not found.epsilon > 0
+        or not 0 < found.delta <= 1
+        or found.row_norm != schema.norm
+        or found.bounds != schema.to_dict()
+    ):
+        raise ValueError("its certificate does not fit the schema")
+    return replace(found, conditions=tuple(found.conditions))
+
+
 def load(path: str | Path) -> Release:
     """Read a release and check all of it.
 
@@ -285,9 +307,9 @@ def load(path: str | Path) -> Release:
     try:
         table = pq.read_table(pa.BufferReader(path.read_bytes()))
         stored = json.loads((table.schema.metadata or {})[METADATA_KEY])
-    except (pa.ArrowException, KeyError, UnicodeDecodeError, json.JSONDecodeError):
+    except (pa.ArrowException, KeyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.") from None
-    if not isinstance(stored, dict) or not isinstance(stored.get("format"), int):
+    if not isinstance(stored, dict) or not isinstance(stored.get("format"), int) or stored["format"] < 1:
         raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.")
     if stored["format"] > FORMAT:
         raise ValueError(
@@ -298,22 +320,24 @@ def load(path: str | Path) -> Release:
         digest = stored.pop("sha256")
         if digest != _digest(stored, factor):
             raise ValueError("its checksum does not fit")
+        if not isinstance(stored["schema"], dict):
+            raise TypeError("its schema is no object")
         schema = Schema.from_(stored["schema"])
-        known = {f.name for f in fields(Certificate)}
-        certificate = Certificate(**{key: value for key, value in stored["certificate"].items() if key in known})
-        certificate = replace(certificate, conditions=tuple(certificate.conditions))
-        sketch_size, variance = int(stored["sketch_size"]), float(stored["noise_variance"])
+        certificate = _checked_certificate(stored["certificate"], schema)
+        sketch_size, variance = stored["sketch_size"], float(stored["noise_variance"])
         m = schema.n_columns
         if (
             tuple(table.column_names) != schema.names
             or factor.shape != (m, m)
             or not np.isfinite(factor).all()
             or np.any(np.tril(factor, -1) != 0)
-            or sketch_size < 1
+            or not isinstance(sketch_size, int)
+            or sketch_size != certificate.parameters.get("sketch_size", sketch_size)
+            or sketch_size < (1 if math.isinf(certificate.epsilon) else m)
             or not (math.isfinite(variance) and variance >= 0)
         ):
             raise ValueError("its parts do not fit each other")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} was edited or is damaged: {error}. Ask for the file again.") from None
     return Release(
         factor=factor,

@@ -294,6 +294,10 @@ class Schema:
             if not isinstance(name, str) or not name:
                 raise TypeError(f"A column's name must be a string, not empty, got {name!r}.")
             _check_text("A column's name", name)
+            if name == INTERCEPT:
+                raise ValueError(
+                    f"A column cannot be called {INTERCEPT!r}, the name of the constant column: rename it."
+                )
         columns = {name: _column(name, declared) for name, declared in self.columns.items()}
         _set(self, "columns", MappingProxyType(columns))
         intercept = real(intercept=self.intercept) + 0.0
@@ -608,7 +612,11 @@ def _numbers(name: str, column: Numeric | Boolean, array: pa.Array) -> NDArray[A
     kind = array.type
     if pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())
-    elif pa.types.is_decimal(kind) or pa.types.is_null(kind):
+    elif pa.types.is_decimal(kind):
+        # By way of text, which is rounded correctly: Arrow's own cast depends on the scale, and where the scale was
+        # inferred from a batch one row would change another's last digit.
+        array = array.cast(pa.string()).cast(pa.float64())
+    elif pa.types.is_null(kind):
         array = array.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         what = "numbers" if isinstance(column, Numeric) else "true and false (or 1 and 0)"

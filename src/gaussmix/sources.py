@@ -15,11 +15,12 @@ from __future__ import annotations
 import glob
 import os
 import re
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,8 @@ class _Request:
     columns: list[str]
     rows: int
     types: dict[str, pa.DataType]
+    seen: dict[tuple[int, int], str] = field(default_factory=dict)  # files by device and inode
+    opened: list[str] = field(default_factory=list)
 
 
 _Part = tuple[str, pa.RecordBatch]  # where it is from, for messages
@@ -186,6 +189,8 @@ def _memory_batches(data: Any, request: _Request) -> Iterator[pa.RecordBatch]:
     if hasattr(data, "__arrow_c_stream__"):
         return _reader_batches(pa.RecordBatchReader.from_stream(data), request, where)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping | np.ndarray):
+        if isinstance(data, list | tuple) and len({id(item) for item in data}) < len(data):
+            raise ValueError("A table is in the list twice: its rows would be counted twice. Name every table once.")
         return chain.from_iterable((batch for _, batch in _parts(item, request)) for item in data)
     raise TypeError(f"data must be {_KINDS_OF_DATA}; got {type(data).__name__}.")
 
@@ -372,6 +377,11 @@ def _running(found: Iterable[Any], where: str) -> Iterator[Any]:
         raise ValueError(f"{where} failed while it ran. Run it on its own for the details.") from None
 
 
+def _late(reader: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Start an engine only when its errors are caught."""
+    yield from reader()
+
+
 def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
@@ -414,7 +424,7 @@ def _arrow_table(frame: Any, columns: Sequence[str], where: str) -> pa.Table:
                 frame.select([name]).to_arrow()
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 raise TypeError(f"Column {name!r} of {where} mixes types. Give it one type.") from None
-        raise
+        raise TypeError(f"{where} cannot be read as a table. Give every column one type.") from None
 
 
 def _lazy_batches(frame: Any, request: _Request, where: str) -> Iterator[pa.RecordBatch]:
@@ -458,7 +468,7 @@ def _files(path: str | os.PathLike[str]) -> list[Path]:
             raise ValueError(f"The directory {str(path)!r} holds no Parquet or CSV file.")
         return found
     if glob.has_magic(str(path)):
-        found = sorted(Path(file) for file in glob.glob(str(path), recursive=True) if Path(file).is_file())
+        found = sorted({Path(file) for file in glob.glob(str(path), recursive=True) if Path(file).is_file()})
         if not found:
             raise ValueError(f"No file matches {str(path)!r}.")
         return found
@@ -487,8 +497,20 @@ def _file_schema(file: Path) -> pa.Schema:
 
 
 def _file_parts(file: Path, request: _Request) -> Iterator[_Part]:
+    _check_new(file, request)
     found = _parquet_batches(file, request) if _is_parquet(file) else _csv_batches(file, request)
     return ((str(file), batch) for batch in found)
+
+
+def _check_new(file: Path, request: _Request) -> None:
+    """Refuse a file that was read before, under whatever name: its rows would be protected half as well."""
+    status = file.stat()
+    before = request.seen.setdefault((status.st_dev, status.st_ino), str(file))
+    if before != str(file) or request.opened.count(str(file)):
+        raise ValueError(
+            f"{file} is the same file as {before}: its rows would be counted twice. Name every file once, and no links."
+        )
+    request.opened.append(str(file))
 
 
 def _parquet_batches(file: Path, request: _Request) -> Iterator[pa.RecordBatch]:
@@ -626,7 +648,7 @@ def _query_parts(query: DuckDBQuery, request: _Request) -> Iterator[_Part]:
 def _relation_parts(relation: Any, request: _Request, *, where: str) -> Iterator[_Part]:
     _check_columns(relation.columns, request.columns, where)
     wanted = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
-    for batch in _running(wanted.to_arrow_reader(request.rows), where):
+    for batch in _running(_late(lambda: wanted.to_arrow_reader(request.rows)), where):
         yield from ((where, piece) for piece in _sliced(batch.rename_columns(request.columns), request.rows))
 
 
@@ -661,7 +683,8 @@ def with_progress(
     console : rich.console.Console, optional
         Default: one on standard error.
     """
-    console = Console(stderr=True) if console is None else console
+    if console is None:  # rich takes a log for a terminal where FORCE_COLOR is set
+        console = Console(stderr=True, force_terminal=sys.stderr.isatty())
     if not console.is_terminal:
         yield from found
         return
