@@ -195,3 +195,28 @@ def test_plan_from_public_quantities(tmp_path):
     run(*arguments, "--plot", str(tmp_path / "plan.png"))
     assert (tmp_path / "plan.png").stat().st_size > 5_000
     assert "rows must be" in run("plan", "--rows", "0", "--features", "20", "--epsilon", "1", "--delta", "1e-6", code=2)
+
+
+def test_no_input_is_overwritten(files):
+    table, schema = files / "a.parquet", str(files / "schema.json")
+    before = table.read_bytes()
+    budget = ("-s", schema, "-e", "5", "-d", "1e-5")
+    assert "would overwrite" in run("release", str(table), *budget, "-o", str(table), code=2)
+    assert "would overwrite" in run("release", str(table), *budget, "-o", schema, code=2)
+    assert "lie among" in run("release", str(files), *budget, "-o", str(files / "out.parquet"), code=2)
+    assert "exists already" in run("schema", str(table), "-o", schema, code=2)
+    assert "cannot be written" in run("release", str(table), *budget, "-o", "/dev/null", code=2)
+    assert table.read_bytes() == before
+    out = files / "r.parquet"
+    run("release", str(table), *budget, "-o", str(out))
+    assert "would overwrite" in run("report", str(out), "-o", str(out), code=2)
+    content = bytearray(out.read_bytes())
+    content[200] ^= 255
+    out.write_bytes(content)
+    assert "Error" in run("regress", str(out), "cost", code=2)
+
+
+def test_help_keeps_examples_on_their_lines():
+    text = run("release", "--help")
+    assert "\\b" not in text
+    assert "\n  gaussmix release site-a.moments" in text

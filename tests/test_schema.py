@@ -521,3 +521,11 @@ def test_text_types_leave_nothing_to_guess():
 def test_the_name_of_the_intercept_is_taken():
     with pytest.raises(ValueError, match="the name of the constant column"):
         Schema.from_({"(intercept)": {"levels": ["a", "b"]}})
+
+
+def test_booleans_in_numbers_must_be_zero_and_one():
+    schema = Schema.from_({"sex": "boolean"})
+    good = pa.RecordBatch.from_pydict({"sex": [0, 1, 1]})
+    assert schema.encode(good)[:, 0].tolist() == [-1.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match="holds numbers other than 0 and 1"):
+        schema.encode(pa.RecordBatch.from_pydict({"sex": [1, 2, 2]}))

@@ -14,12 +14,17 @@ def write_whole(path: str | Path, content: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that after a crash at any moment the old file or the whole new one is there.
 
     A temporary file in the same folder is written, synchronised, given its mode and renamed; then the folder is
-    synchronised, so that the name survives too.
+    synchronised, so that the name survives too. A symbolic link is written through; what is no plain file is refused.
     """
-    path = Path(path)
+    named, path = path, Path(path).resolve()
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder {path.parent} does not exist: make it first.")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{named} is no plain file: choose another name.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise OSError(f"{named} cannot be written: {error.strerror}.") from None
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), mode)

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -45,7 +46,7 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (ValueError, TypeError, ImportError, FileNotFoundError, LedgerError) as error:
+        except (ValueError, TypeError, ImportError, OSError, LedgerError) as error:
             raise click.UsageError(str(error)) from error
 
 
@@ -82,12 +83,12 @@ def account(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    r"""Privacy of a sketch: ε from γ by every analysis, or γ from ε.
+    """Privacy of a sketch: ε from γ by every analysis, or γ from ε.
 
     \b
     gaussmix account --sketch-size 150 --gamma 100 --delta 1e-8
     gaussmix account --sketch-size 250 --epsilon 1 --delta 1e-6
-    """
+    """  # noqa: D301 - click wants the character
     if (gamma is None) == (epsilon is None):
         raise click.UsageError("Give either --gamma, to account for it, or --epsilon, to calibrate.")
     if gamma is not None:
@@ -140,6 +141,8 @@ def schema(source: str, out: Path | None) -> None:
     text = json.dumps(describe_columns(source_schema(source)), indent=2, ensure_ascii=False)
     if out is None:
         click.echo(text)
+    elif out.exists():
+        raise click.UsageError(f"{out} exists already: choose another name, so that no schema is lost.")
     else:
         write_whole(out, (text + "\n").encode())
         click.echo(f"wrote {out}: fill in bounds and levels, delete the columns that you do not want", err=True)
@@ -158,6 +161,7 @@ def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> No
 
     if schema_file is None:
         raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
+    _check_output(out, *sources, schema_file)
     Moments.from_(_paths(sources), schema_file, progress=True).save(out)
     click.echo(f"wrote {out} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
 
@@ -169,7 +173,12 @@ def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> No
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--sketch-size", "-k", type=int, help="Rows of the sketch; default: 10⁶ or 500 per column.")
 @click.option("--relation", type=click.Choice(accounting.RELATIONS), help="Default: zero-out, or the ledger's.")
-@click.option("--ledger", "ledger_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--ledger",
+    "ledger_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A ledger made in Python by gaussmix.Ledger: its budget takes the place of -e and -d.",
+)
 @click.option("--note", default="", help="Kept in the ledger.")
 @_JSON_OPTION
 @click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True)
@@ -185,18 +194,17 @@ def release(
     as_json: bool,
     out: Path,
 ) -> None:
-    r"""Release one private sketch of SOURCES: tables, or files of moments.
+    """Release one private sketch of SOURCES: tables, or files of moments.
 
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
-    """
+    """  # noqa: D301 - click wants the character
     from gaussmix.curation import release as make
     from gaussmix.ledger import Ledger
     from gaussmix.moments import Moments
 
-    if not out.parent.is_dir():
-        raise click.UsageError(f"The folder {out.parent} does not exist: make it first. Nothing was spent.")
+    _check_output(out, *sources, schema_file, ledger_file)
     if epsilon == math.inf:
         raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
     sums = [source for source in sources if source.endswith(".moments")]
@@ -219,6 +227,19 @@ def release(
     private.save(out)
     click.echo(json.dumps(private.certificate.as_dict(), indent=2) if as_json else str(private.certificate))
     click.echo(f"wrote {out}", err=True)
+
+
+def _check_output(out: Path, *inputs: str | Path | None) -> None:
+    """Before anything is spent: a folder that can be written to, and no input that would be overwritten."""
+    target = out.resolve()
+    if not target.parent.is_dir():
+        raise click.UsageError(f"The folder {out.parent} does not exist: make it first. Nothing was spent.")
+    if not os.access(target.parent, os.W_OK) or (target.exists() and not target.is_file()):
+        raise click.UsageError(f"{out} cannot be written. Nothing was spent.")
+    for name in inputs:
+        source = Path(name).resolve() if name is not None else None
+        if source is not None and (target == source or (source.is_dir() and source in target.parents)):
+            raise click.UsageError(f"{out} would overwrite, or lie among, what is read: choose another name.")
 
 
 def _paths(sources: Sequence[str]) -> Any:
@@ -321,16 +342,17 @@ def plan(rows: int, features: int, epsilon: float, delta: float, r2: float, as_j
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
 @click.option("--target", "targets", multiple=True, help="A column to explain; repeat. Default: all that can be.")
 def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...]) -> None:
-    r"""Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
+    """Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
 
     The page loads nothing from elsewhere, holds nothing but what the release says, and costs no privacy.
 
     \b
     gaussmix report patients.release.parquet -o report.html
-    """
+    """  # noqa: D301 - click wants the character
     from gaussmix.releases import load
     from gaussmix.report import write
 
+    _check_output(out, file)
     with Console(stderr=True).status("computing intervals"):
         write(load(file), out, alpha=alpha, targets=list(targets) or None)
     click.echo(f"wrote {out}", err=True)
@@ -357,9 +379,11 @@ def demo(epsilon: float, delta: float, out: Path) -> None:
     click.echo(str(private.certificate))
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.certificate.bounds["columns"] if any(key.split("=")[0] == name for key in truth)]
-        console.print(_beside_truth(f"{target}, linear", private.regress(target, on=on).summary(), truth))
-    readmission = private.classify("readmitted", on=["age", "smoker"])
-    console.print(_beside_truth("readmitted, log odds by surrogate", readmission.summary(), hospital.LOGISTIC_TRUTH))
+        summary = private.regress(target, on=on).summary(target="population", n=hospital.ROWS)
+        console.print(_beside_truth(f"{target}, linear", summary, truth))
+    summary = private.classify("readmitted", on=["age", "smoker"]).summary(target="population", n=hospital.ROWS)
+    title = "readmitted, log odds; intervals are for the quadratic surrogate, not for the truth"
+    console.print(_beside_truth(title, summary, hospital.LOGISTIC_TRUTH))
     out.mkdir(parents=True, exist_ok=True)
     private.save(out / "demo.release.parquet")
     write_report(private, out / "demo.report.html")

@@ -47,7 +47,7 @@ def release(
     delta: float | None = None,
     sketch_size: int | Literal["auto"] = "auto",
     relation: Relation | None = None,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | Path | None = None,
     note: str = "",
     random_state: Any = None,
     progress: bool = False,
@@ -66,8 +66,9 @@ def release(
         Rows of the sketch; ``"auto"`` is 10⁶, or 500 per encoded column, or what is left in the ledger if that is less.
     relation : {"zero-out", "replace-one"}, optional
         Neighbouring relation; default: zero-out, or the ledger's.
-    ledger : Ledger, optional
-        Where the release is recorded before its noise is drawn.
+    ledger : Ledger or path, optional
+        Where the release is recorded before its noise is drawn. With ``sketch_size="auto"`` it takes up to 10⁶ rows, or
+        all that are left.
     note : str
         Kept in the ledger.
     random_state : optional
@@ -75,6 +76,8 @@ def release(
     progress : bool
         Show a progress bar on a terminal.
     """
+    if isinstance(ledger, str | Path):
+        ledger = Ledger.open(ledger)
     if ledger is None and (epsilon is None or delta is None):
         raise ValueError("Give epsilon and delta, or a ledger that holds the budget.")
     if ledger is not None and not (epsilon is None and delta is None):

@@ -8,7 +8,10 @@ import pyarrow as pa
 from gaussmix.curation import release
 from gaussmix.releases import Release
 
-__all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "SCHEMA", "make_patients", "private_patients"]
+__all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "ROWS", "SCHEMA", "make_patients", "private_patients"]
+
+ROWS = 100_000
+"""Public in this demonstration, so that intervals can be for the population."""
 
 REGIONS = ("north", "south", "west")
 SCHEMA = {
@@ -41,7 +44,7 @@ LOGISTIC_TRUTH = {"(intercept)": -4.0, "age": 0.04, "smoker": 1.0}
 """Of the log odds of readmission."""
 
 
-def make_patients(n: int = 100_000, seed: int = 0) -> pa.Table:
+def make_patients(n: int = ROWS, seed: int = 0) -> pa.Table:
     """Numbers, skewed ones among them, categories and booleans; two targets linear in them, one logistic."""
     rng = np.random.default_rng(seed)
     age = np.clip(rng.normal(52, 18, n), 18, 95)

@@ -72,6 +72,8 @@ class Problem:
         Sum of squares of the response about its mean (about 0 without an intercept), in encoded units, noise removed.
     response_name : str
         For the heading.
+    surrogate : bool
+        Whether coefficients are those of the quadratic surrogate of a logistic model.
     """
 
     W_xx: Floats
@@ -86,6 +88,7 @@ class Problem:
     groups: dict[str, tuple[int, ...]]
     total: float
     response_name: str
+    surrogate: bool = False
 
     @cached_property
     def debiased(self) -> Floats:
@@ -273,44 +276,51 @@ class Summary:
             known = math.isfinite(low) and math.isfinite(high)
             ends = [f"{low:.4g}", f"{high:.4g}"] if known else [NOT_IDENTIFIED, ""]
             share = f"{100 * self.noise_share[i]:.0f} %" if math.isfinite(self.noise_share[i]) else ""
-            numbers = [f"{self.params[i]:.4g}", f"{self.bse[i]:.3g}", f"{self.pvalues[i]:.3g}"]
-            found.append([self.names[i], *(numbers if known else ["", "", f"{self.pvalues[i]:.3g}"]), *ends, share])
+            p = "<1e-4" if self.pvalues[i] < 1e-4 else f"{self.pvalues[i]:.3g}"
+            numbers = [f"{self.params[i]:.4g}", f"{self.bse[i]:.3g}", p]
+            found.append([self.names[i], *(numbers if known else ["", "", p]), *ends, share])
         return found
 
     def _heading(self, alpha: float) -> list[str]:
         return ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
 
-    def _notes(self) -> list[str]:
+    def _notes(self, unidentified: bool) -> list[str]:
         words = {
             "ridge": "the coefficients that a ridge with the noise's penalty gives on this table (exact t)",
             "table": "the least-squares coefficients of this table (score test)",
             "population": "the coefficients of the population that the rows were drawn from (score test)",
         }
-        return [
+        notes = [
             f"Intervals are for {words[self.target]}.",
             f"R² = {self.r_squared:.3f}. The weakest direction is {self.strength:.1f} standard deviations above noise.",
         ]
+        if self._problem.surrogate:
+            notes[1:] = [
+                "Coefficients are those of the quadratic surrogate, not of a logistic fit: trust signs and ratios."
+            ]
+        if unidentified:
+            notes.append("Not identified: explain with fewer columns, merge rare levels, or spend a larger ε.")
+        return notes
 
     def as_text(self, alpha: float = 0.05) -> str:
         """The table as text."""
         rows = [self._heading(alpha), *self._rows(alpha)]
+        notes = self._notes(any(NOT_IDENTIFIED in row for row in rows))
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = [
             "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         ]
         rule = "-" * len(lines[0])
-        return "\n".join(
-            [f"{self.response_name}: {self.target}", rule, lines[0], rule, *lines[1:], rule, *self._notes()]
-        )
+        return "\n".join([f"{self.response_name}: {self.target}", rule, lines[0], rule, *lines[1:], rule, *notes])
 
     def as_html(self, alpha: float = 0.05) -> str:
         """The table as HTML."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self._heading(alpha))
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows(alpha)
-        )
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
+        rows = self._rows(alpha)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        unidentified = any(NOT_IDENTIFIED in row for row in rows)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes(unidentified))
         caption = html.escape(f"{self.response_name}: {self.target}")
         return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 

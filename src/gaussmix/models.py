@@ -9,7 +9,7 @@ A model is fitted in encoded units, where every column has its declared weight, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -147,10 +147,9 @@ class ClassificationModel:
         The surrogate's coefficients are what least squares with response ±1 gives, times a constant; they share signs
         and ratios with the logistic ones where margins are small. Parameters as in :meth:`RegressionModel.summary`.
         """
-        problem = _problem(
-            self, self._response, 0.0, response_scale(self.surrogate_radius), f"{self.target} = {self.classes[1]}"
-        )
-        return summarise(problem, target=target, n=n)
+        name = f"{self.target} = {self.classes[1]}"
+        problem = _problem(self, self._response, 0.0, response_scale(self.surrogate_radius), name)
+        return summarise(replace(problem, surrogate=True), target=target, n=n)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""

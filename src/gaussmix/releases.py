@@ -307,7 +307,7 @@ def load(path: str | Path) -> Release:
     try:
         table = pq.read_table(pa.BufferReader(path.read_bytes()))
         stored = json.loads((table.schema.metadata or {})[METADATA_KEY])
-    except (pa.ArrowException, KeyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.") from None
     if not isinstance(stored, dict) or not isinstance(stored.get("format"), int) or stored["format"] < 1:
         raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.")

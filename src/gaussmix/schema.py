@@ -599,10 +599,22 @@ def _write_numbers(out: _Floats, name: str, column: Numeric | Boolean, array: pa
         absent = ~np.isfinite(values)
         if column.missing == "error" and absent.any():
             raise _missing(name, '"drop-row" or "lower"')
+    if isinstance(column, Boolean) and not pa.types.is_boolean(array.type):
+        _check_zero_one(name, values, absent)
     np.multiply(out, w / half_range, out=out)
     np.clip(out, -w, w, out=out)
     if absent is not None:
         out[absent] = -w
+
+
+def _check_zero_one(name: str, values: NDArray[Any], absent: NDArray[np.bool_] | None) -> None:
+    """Numbers for true and false must be 1 and 0: with codes such as 1 and 2 the column would be constant."""
+    fits = (values == 0) | (values == 1)
+    if not (fits if absent is None else fits | absent).all():
+        raise ValueError(
+            f"Column {name!r} is declared as boolean, but holds numbers other than 0 and 1. "
+            "Declare it as categorical with its levels, or as a number with bounds."
+        )
 
 
 def _numbers(name: str, column: Numeric | Boolean, array: pa.Array) -> NDArray[Any]:
