@@ -176,12 +176,14 @@ def _noise_alone(
         spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation)
         return log_excess(spent, delta * (1 - _MARGIN))
 
-    low = 1e-6 if analysis == "exact" else 1 + 1e-9
+    floor = 1e-6 if analysis == "exact" else 1 + 1e-9
+    about = min(float(np.sqrt(2 * k * np.log(1 / delta))) / epsilon, GAMMA_MAX / 2)  # to leading order
+    low = about / 8 if about / 8 > floor and excess(about / 8) > 0 else floor
 
     def reached(rows: int) -> float:
         return float(accounting.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, relation=relation, analysis=analysis))
 
-    gamma = _least(excess, low, 2.0, lambda: _unmet(epsilon, delta, k, reached))
+    gamma = _least(excess, low, max(2.0, 1.5 * about), lambda: _unmet(epsilon, delta, k, reached))
     spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis)
     return Calibration(
         epsilon=epsilon,
@@ -194,10 +196,26 @@ def _noise_alone(
         eta=None,
         tau=None,
         eigenvalue_error=0.0,
-        epsilon_spent=accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis),
+        epsilon_spent=_epsilon_spent(epsilon, delta, k, gamma, analysis, relation),
         delta_spent=spent,
         delta_split=(("sketch", spent),),
     )
+
+
+def _epsilon_spent(
+    epsilon: float, delta: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], relation: Relation
+) -> float:
+    """ε at the budget's δ: the calibration just met it, so the search need not look far."""
+    if analysis == "renyi":
+        return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi"))
+
+    def excess(at: float) -> float:
+        return log_excess(accounting.delta(at, sketch_size=k, gamma=gamma, relation=relation), delta)
+
+    near = epsilon * (1 - 1e-6)
+    if excess(near) <= 0:  # γ is at its floor: the budget is more than is needed
+        return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation))
+    return smallest_safe(excess, near, epsilon, limit=epsilon)
 
 
 def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration:

@@ -211,7 +211,7 @@ def hockey_stick_composed(epsilon: ArrayLike, losses: tuple[ChiSquareLoss, ...],
         return Bounded(value, _ROUNDING * value)
     mu = max(mu, _SMALLEST_MU) if mu else 0.0
     # Where the curve of what is left turns, and over what distance: a Gaussian's at 0 if it is narrow, else at μ²/2.
-    gaussian_turns = ((0.0, min(mu, 1.0)), (mu**2 / 2, max(mu, 1.0)))
+    gaussian_turns = ((0.0, mu),) if mu <= 1 else ((0.0, 1.0), (mu**2 / 2, mu))
     if not others:
         return _expectation(lambda left: _exactly(gaussian_hockey_stick(left, mu)), epsilon, first, gaussian_turns)
     (second,) = others
