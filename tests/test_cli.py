@@ -220,3 +220,24 @@ def test_help_keeps_examples_on_their_lines():
     text = run("release", "--help")
     assert "\\b" not in text
     assert "\n  gaussmix release site-a.moments" in text
+
+
+def stdout(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_every_command_speaks_json(files):
+    schema, out = str(files / "schema.json"), str(files / "r.parquet")
+    sums = json.loads(
+        stdout("moments", str(files / "a.parquet"), "-s", schema, "-o", str(files / "a.moments"), "--json")
+    )
+    assert sums["sensitive"] is True
+    assert "n" not in sums
+    released = json.loads(stdout("release", str(files / "a.moments"), "-e", "5", "-d", "1e-5", "-o", out, "--json"))
+    assert released["epsilon"] == 5
+    page = json.loads(stdout("report", out, "-o", str(files / "r.html"), "--target", "cost", "--json"))
+    assert page["release"] == out
+    shown = json.loads(stdout("demo", "-o", str(files / "demo"), "--json"))
+    assert shown["models"]["cost, linear"]["smoker"]["truth"] == 4.0

@@ -151,8 +151,9 @@ def schema(source: str, out: Path | None) -> None:
 @main.command()
 @click.argument("sources", nargs=-1, required=True)
 @_SCHEMA_OPTION
+@_JSON_OPTION
 @click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True)
-def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> None:
+def moments(sources: tuple[str, ...], schema_file: Path | None, as_json: bool, out: Path) -> None:
     """Sum up the rows of SOURCES into one file of moments, which is **as sensitive as the rows**.
 
     Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once.
@@ -162,7 +163,12 @@ def moments(sources: tuple[str, ...], schema_file: Path | None, out: Path) -> No
     if schema_file is None:
         raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
     _check_output(out, *sources, schema_file)
-    Moments.from_(_paths(sources), schema_file, progress=True).save(out)
+    sums = Moments.from_(_paths(sources), schema_file, progress=True)
+    sums.save(out)
+    if as_json:
+        assert sums.schema is not None
+        content = {"file": str(out), "parts": sorted(sums.parts), "schema": sums.schema.fingerprint, "sensitive": True}
+        click.echo(json.dumps(content, indent=2))
     click.echo(f"wrote {out} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
 
 
@@ -341,7 +347,8 @@ def plan(rows: int, features: int, epsilon: float, delta: float, r2: float, as_j
 @click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True, help="HTML file.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
 @click.option("--target", "targets", multiple=True, help="A column to explain; repeat. Default: all that can be.")
-def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...]) -> None:
+@_JSON_OPTION
+def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...], as_json: bool) -> None:
     """Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
 
     The page loads nothing from elsewhere, holds nothing but what the release says, and costs no privacy.
@@ -355,6 +362,8 @@ def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...]) -> Non
     _check_output(out, file)
     with Console(stderr=True).status("computing intervals"):
         write(load(file), out, alpha=alpha, targets=list(targets) or None)
+    if as_json:
+        click.echo(json.dumps({"file": str(out), "release": str(file)}, indent=2))
     click.echo(f"wrote {out}", err=True)
 
 
@@ -368,7 +377,8 @@ def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...]) -> Non
     default=Path(),
     help="Folder for release and report.",
 )
-def demo(epsilon: float, delta: float, out: Path) -> None:
+@_JSON_OPTION
+def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
     """One private release of 100,000 synthetic patients, and three models from it beside the truth."""
     from gaussmix import demo as hospital
     from gaussmix.report import write as write_report
@@ -376,28 +386,48 @@ def demo(epsilon: float, delta: float, out: Path) -> None:
     console = Console(file=sys.stdout)
     with Console(stderr=True).status("making 100,000 patients and one private release of them"):
         private = hospital.private_patients(hospital.make_patients(), epsilon=epsilon, delta=delta)
-    click.echo(str(private.certificate))
+    models: dict[str, tuple[Any, dict[str, float]]] = {}
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.certificate.bounds["columns"] if any(key.split("=")[0] == name for key in truth)]
-        summary = private.regress(target, on=on).summary(target="population", n=hospital.ROWS)
-        console.print(_beside_truth(f"{target}, linear", summary, truth))
-    summary = private.classify("readmitted", on=["age", "smoker"]).summary(target="population", n=hospital.ROWS)
-    title = "readmitted, log odds; intervals are for the quadratic surrogate, not for the truth"
-    console.print(_beside_truth(title, summary, hospital.LOGISTIC_TRUTH))
+        models[f"{target}, linear"] = (private.regress(target, on=on), truth)
+    surrogate = "readmitted, log odds; intervals are for the quadratic surrogate, not for the truth"
+    models[surrogate] = (private.classify("readmitted", on=["age", "smoker"]), hospital.LOGISTIC_TRUTH)
+    tables = {
+        title: _beside_truth(model.summary(target="population", n=hospital.ROWS), truth)
+        for title, (model, truth) in models.items()
+    }
+    if as_json:
+        click.echo(json.dumps({"certificate": private.certificate.as_dict(), "models": tables}, indent=2))
+    else:
+        click.echo(str(private.certificate))
+        for title, rows in tables.items():
+            console.print(_truth_table(title, rows))
     out.mkdir(parents=True, exist_ok=True)
     private.save(out / "demo.release.parquet")
     write_report(private, out / "demo.report.html")
     click.echo(f"wrote {out / 'demo.release.parquet'} and {out / 'demo.report.html'}", err=True)
 
 
-def _beside_truth(title: str, summary: Any, truth: Mapping[str, float]) -> Table:
+def _beside_truth(summary: Any, truth: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """True value, private estimate and interval of every coefficient; no numbers where it is not identified."""
+    found = {}
+    for name, value, (low, high) in zip(summary.names, summary.params, summary.conf_int().tolist(), strict=True):
+        known = math.isfinite(low)
+        interval = [low, high] if known else None
+        found[name] = {"truth": truth[name], "private": float(value) if known else None, "interval": interval}
+    return found
+
+
+def _truth_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in ("coefficient", "truth", "private", "95 % interval"):
         table.add_column(heading, justify="left" if heading == "coefficient" else "right")
-    for name, value, (low, high) in zip(summary.names, summary.params, summary.conf_int(), strict=True):
-        known = math.isfinite(low)
-        interval = f"{low:.3g} to {high:.3g}" if known else "not identified at this budget"
-        table.add_row(name, f"{truth[name]:g}", f"{value:.3g}" if known else "", interval)
+    for name, row in rows.items():
+        if row["interval"] is None:
+            table.add_row(name, f"{row['truth']:g}", "", "not identified at this budget")
+        else:
+            low, high = row["interval"]
+            table.add_row(name, f"{row['truth']:g}", f"{row['private']:.3g}", f"{low:.3g} to {high:.3g}")
     return table
 
 
