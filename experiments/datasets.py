@@ -65,7 +65,7 @@ def bike(rng: np.random.Generator) -> Table:
     features = [table[name] for name in ("holiday", "workingday", "temp", "atemp", "humidity", "windspeed")]
     features += [table["season"] == level for level in (1, 2, 3, 4)]
     features += [table["weather"] == level for level in (1, 2, 3, 4)]
-    features += [time.hour, time.dayofweek, time.month, time.year - 2011]
+    features += [time.hour, time.day_of_week, time.month, time.year - 2011]
     return np.column_stack([np.asarray(f, float) for f in features]), table["count"].to_numpy(float)
 
 

@@ -21,11 +21,11 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np
 import pandas as pd
-from datasets import LINEAR
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from datasets import LINEAR
 from gaussmix import LinearMixing, baselines
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
