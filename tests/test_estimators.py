@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score
@@ -156,6 +157,25 @@ def test_surrogate_has_the_scale_of_the_logistic_model():
     logistic = LogisticRegression(C=1e6).fit(X, labels)
     ratio = surrogate.coef_ / logistic.coef_
     assert np.all((ratio > 0.9) & (ratio < 1.6))  # its curvature is below the logistic one near 0
+
+
+def test_objective_perturbation_has_its_noise():
+    """On rows that are all zero the minimum is -b/Δ: coefficients are the noise itself, and 10 % less would show."""
+    d, epsilon, delta, data_norm = 1000, 2.0, 1e-6, 1.0
+    model = baselines.ObjectivePerturbation(
+        epsilon=epsilon, delta=delta, data_norm=data_norm, fit_intercept=False, random_state=0
+    ).fit(np.zeros((4, d)), [0, 1, 0, 1])
+    sigma = data_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+    energy = np.sum((model.coef_ * data_norm**2 / (2 * epsilon) / sigma) ** 2)
+    assert 1e-6 < stats.chi2.cdf(energy, d) < 1 - 1e-6
+    assert stats.chi2.cdf(0.9**2 * energy, d) < 1e-4
+
+
+def test_adassp_has_no_less_noise_than_its_budget_asks_for():
+    X, y, _ = linear_table(200)
+    noise = baselines.AdaSSP(**BOUNDS, random_state=0).fit(X, y).privacy_.parameters["noise"]
+    assert gm.accounting.gaussian_delta(1.0, mu=math.sqrt(3) / noise) <= 1e-6
+    assert gm.accounting.gaussian_delta(1.0, mu=math.sqrt(3) / (0.99 * noise)) > 1e-6
 
 
 def test_objective_perturbation_solves_its_objective():

@@ -345,7 +345,7 @@ def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float
               + \frac{\log(3/\delta) + (\alpha-1)\log(1 - 1/\alpha) - \log\alpha}{\alpha - 1}\Bigr\}
 
     A third of δ goes to the release of λ_min, a third to the sketch, a third to λ̃ > λ_min. The first term is proved for
-    values below 1 and fails from about 8.6: where the exact Gaussian curve asks for more, that is charged.
+    values below 1 and fails from about 9: where the exact Gaussian curve asks for more, that is charged.
 
     Examples
     --------

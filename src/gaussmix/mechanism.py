@@ -4,7 +4,7 @@ What goes in is sensitive, what comes out is noisy, certified and on a public gr
 (C = 1). Parameters of the noise come from declared quantities or from earlier outputs; nothing is drawn twice, retried
 or repaired; no message depends on the rows.
 
-Why a grid: an unrounded double tells which products could have produced it, and between one in 500 and one in 7 of
+Why a grid: an unrounded double tells which products could have produced it, and between one in 40 and one in 7 of
 them are impossible under the neighbouring table. Rounding is post-processing and removes that attack; the guarantee
 stays one for real arithmetic (SECURITY.md).
 """

@@ -251,7 +251,10 @@ def _unpacked(content: bytes, name: str) -> Moments:
     full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
     found = Moments(full[0], full[1], n, schema.row_encoder, frozenset(parts), schema)
     gram = found.gram()
-    sums_fit = np.trace(gram) <= n and np.all(np.abs(gram) <= n) and np.linalg.eigvalsh(gram)[0] >= -1e-9 * (n + 1)
+    most = n * (1 + 1e-12)  # sums are exact, their conversion to floats is not
+    sums_fit = (
+        np.trace(gram) <= most and np.all(np.abs(gram) <= most) and np.linalg.eigvalsh(gram)[0] >= -1e-9 * (n + 1)
+    )
     if not (
         header["fingerprint"] == schema.fingerprint
         and isinstance(n, int)
