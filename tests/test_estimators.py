@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import gaussmix as gm
 from gaussmix import baselines
 from gaussmix.estimators import declare_encoder, in_user_units
+from gaussmix.moments import accumulate
 
 BOUNDS = {"bounds_X": (-10, 10), "bounds_y": (-200, 200)}
 LINEAR = [
@@ -354,3 +355,36 @@ def test_user_units_undo_the_encoding():
     centre, scale = encoder.target_map
     encoded_prediction = rows[:, :4] @ theta * encoder.row_norm * scale + centre
     assert X @ coef.T + intercept == pytest.approx(encoded_prediction, abs=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Moments that are there already
+@pytest.mark.parametrize(
+    "model",
+    [
+        gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3),
+        gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3, variant="paper", n_rows=900),
+        baselines.AdaSSP(data_norm=1.0, bounds_y=(-1, 1), random_state=3, n_rows=900),
+        baselines.SheffetMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3),
+        baselines.Ridge(data_norm=1.0, bounds_y=(-1, 1)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_fit_to_moments_is_the_fit_to_the_table(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-0.5, 0.5, (900, 3)), rng.uniform(-1, 1, 900)
+    table = clone(model).fit(X, y)
+    summed = clone(model).fit_moments(accumulate([(X, y)], model.encoder(3)))
+    assert np.array_equal(table.coef_, summed.coef_)
+    assert table.intercept_ == summed.intercept_
+    assert np.array_equal(table.predict(X), summed.predict(X))
+
+
+def test_moments_of_other_rows_are_refused():
+    X, y = np.zeros((50_000, 2)), np.zeros(50_000)
+    wide = gm.LinearMixing(data_norm=2.0, bounds_y=(-1, 1))
+    moments = accumulate([(X, y)], wide.encoder(2))
+    with pytest.raises(ValueError, match="under other bounds"):
+        gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1)).fit_moments(moments)
+    with pytest.raises(ValueError, match="another number of rows"):
+        wide.set_params(n_rows=50_001).fit_moments(moments)

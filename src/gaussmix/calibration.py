@@ -218,6 +218,7 @@ def _epsilon_spent(
     return smallest_safe(excess, near, epsilon, limit=epsilon)
 
 
+@functools.lru_cache(maxsize=1024)
 def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration:
     """Line 1 of Algorithm 2: the smallest γ > 5/2 whose ε̃ with η = γ/√k is within the budget, τ = √(2 log(3/δ)).
 
@@ -251,6 +252,7 @@ def _theorem1_reaches(delta: float, k: int) -> float:
     return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=GAMMA_MAX, eta=GAMMA_MAX / np.sqrt(k))
 
 
+@functools.lru_cache(maxsize=1024)
 def _private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibration:
     """Least γ + ητ under the joint account: a draft of the account steers the search, the account itself ends it."""
     sensitivity = 1 + 2 * error

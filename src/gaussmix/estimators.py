@@ -14,8 +14,10 @@ from the release becomes an attribute.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +50,7 @@ __all__ = [
     "papers_sketch_size",
     "read_classes",
     "read_table",
+    "summed_up",
     "table_moments",
 ]
 
@@ -55,6 +58,10 @@ Floats = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]
 Variant = Literal["exact", "paper"]
 
+OTHER_ROWS = (
+    "n_rows is declared as public, but the table has another number of rows. Declare what is public anyway, "
+    "or leave n_rows out."
+)
 LABELS_PUBLIC = "the two labels were taken from the table and are taken to be public."
 
 INTERCEPT_OF_NORM = 0.5
@@ -186,13 +193,22 @@ def read_classes(
 def table_moments(X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder, *, n_rows: int | None) -> Moments:
     """Moments of a table in memory. Errors here are for the curator."""
     if n_rows is not None and check.positive_integer(n_rows=n_rows) != len(X):
-        raise ValueError(
-            "n_rows is declared as public, but the table has another number of rows. Declare what is public anyway, "
-            "or leave n_rows out."
-        )
+        raise ValueError(OTHER_ROWS)
     if len(X) < X.shape[1]:
         raise ValueError("There are fewer rows than features: no regression is identified. Declare fewer features.")
     return accumulate([(X, y)], encoder)
+
+
+def summed_up(moments: Moments, encoder: RowEncoder, *, n_rows: int | None) -> Moments:
+    """Moments that are what the estimator declares. Errors here are for the curator."""
+    if moments.encoder != encoder:
+        raise ValueError(
+            "These moments are of rows encoded under other bounds than the estimator declares: build them with "
+            "accumulate(blocks, estimator.encoder(n_features, n_targets))."
+        )
+    if n_rows is not None and not moments.has_rows(check.positive_integer(n_rows=n_rows)):
+        raise ValueError(OTHER_ROWS)
+    return moments
 
 
 def warn_if_hopeless(encoder: RowEncoder, calibration: Calibration, n_rows: int | None) -> None:
@@ -217,8 +233,7 @@ def warn_if_hopeless(encoder: RowEncoder, calibration: Calibration, n_rows: int 
 
 
 def mix(
-    X: NDArray[Any],
-    y: NDArray[Any],
+    read: Callable[[], Moments],
     encoder: RowEncoder,
     *,
     epsilon: float,
@@ -231,12 +246,12 @@ def mix(
     ledger: Ledger | None = None,
     conditions: tuple[str, ...] = (),
 ) -> Release:
-    """The release behind both estimators."""
+    """The release behind both estimators; ``read`` sums the table once the budget is known to be usable."""
     check.choice(("exact", "paper"), variant=variant)
     if ledger is not None and variant == "paper":
         raise ValueError("A ledger needs variant='exact': its noise is fixed when it is opened.")
     if ledger is None and check.positive(epsilon=epsilon) == math.inf:
-        return open_release(table_moments(X, y, encoder, n_rows=n_rows))
+        return open_release(read())
     k = _sketch_size(sketch_size, variant, encoder)
     if ledger is not None:
         k = k if sketch_size != "auto" else max(min(k, ledger.remaining().sketch_rows), encoder.n_columns)
@@ -250,7 +265,7 @@ def mix(
         calibration = calibrate(epsilon, delta, sketch_size=k)
     warn_if_hopeless(encoder, calibration, n_rows)
     rng, _ = generator(random_state)
-    moments = table_moments(X, y, encoder, n_rows=n_rows)
+    moments = read()
     if ledger is not None:
         ledger.spend_calibration(calibration, note=mechanism)  # recorded first: a crash loses budget, not privacy
         conditions = (*conditions, LEDGER_BUDGET)
@@ -403,18 +418,40 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y : array (rows,) or (rows, targets)
         """
         X, y = read_table(self, X, y)
-        encoder = declare_encoder(
-            X.shape[1],
-            1 if y.ndim == 1 else y.shape[1],
+        encoder = self.encoder(X.shape[1], 1 if y.ndim == 1 else y.shape[1])
+        read = functools.partial(table_moments, X, y, encoder, n_rows=self.n_rows)
+        return self._fit_release(self._mix(read, encoder), single=y.ndim == 1)
+
+    def fit_moments(self, moments: Moments) -> LinearMixing:
+        """Release a sketch of a table that is summed up already, and fit from it: one pass over the rows, many fits.
+
+        Each fit spends its own budget.
+
+        Parameters
+        ----------
+        moments : Moments
+            Of rows encoded by :meth:`encoder`: ``accumulate(blocks, model.encoder(n_features))``.
+        """
+        self.n_features_in_ = moments.encoder.n_features
+        encoder = self.encoder(moments.encoder.n_features, moments.encoder.n_targets)
+        release = self._mix(functools.partial(summed_up, moments, encoder, n_rows=self.n_rows), encoder)
+        return self._fit_release(release, single=encoder.n_targets == 1)
+
+    def encoder(self, n_features: int, n_targets: int = 1) -> RowEncoder:
+        """How rows are encoded under the declared bounds."""
+        return declare_encoder(
+            n_features,
+            n_targets,
             data_norm=self.data_norm,
             bounds_X=self.bounds_X,
             bounds_y=self.bounds_y,
             fit_intercept=self.fit_intercept,
             weight="balanced" if self.variant == "exact" else "paper",
         )
-        release = mix(
-            X,
-            y,
+
+    def _mix(self, read: Callable[[], Moments], encoder: RowEncoder) -> Release:
+        return mix(
+            read,
             encoder,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -425,7 +462,6 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
             random_state=self.random_state,
             mechanism="LinearMixing",
         )
-        return self._fit_release(release, single=y.ndim == 1)
 
     def _fit_release(self, release: Release, *, single: bool) -> LinearMixing:
         """Fit from a private release alone."""
@@ -569,8 +605,7 @@ class LogisticMixing(LogOdds):
             weight="balanced" if self.variant == "exact" else "paper",
         )
         release = mix(
-            X,
-            signs,
+            functools.partial(table_moments, X, signs, encoder, n_rows=self.n_rows),
             encoder,
             epsilon=self.epsilon,
             delta=self.delta,

@@ -109,6 +109,10 @@ class Moments:
         """C, by which encoded rows were divided."""
         return self.encoder.row_norm if self.schema is None else self.schema.norm
 
+    def has_rows(self, n: int) -> bool:
+        """Whether exactly n rows were read. **Sensitive**: for the curator, who checks a declared number."""
+        return self._n == n
+
     def gram(self) -> _Floats:
         """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
         return self._high.astype(np.float64) + np.ldexp(self._low.astype(np.float64), -_LIMB_BITS)

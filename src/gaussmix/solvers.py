@@ -17,7 +17,10 @@ Floats = NDArray[np.float64]
 
 def as_published(W_xx: Floats, W_xy: Floats) -> Floats:
     """Least squares on the sketch, θ = W_xx⁻¹ W_xy (Algorithm 2 of arXiv:2505.24603v2): a ridge with penalty σ²."""
-    values, vectors = scipy.linalg.eigh(W_xx)
+    try:
+        return np.asarray(scipy.linalg.cho_solve(scipy.linalg.cho_factor(W_xx), W_xy))
+    except np.linalg.LinAlgError:
+        values, vectors = scipy.linalg.eigh(W_xx)
     floor = values[-1] * len(values) * np.finfo(float).eps  # a sketch has full rank but for rounding
     return np.asarray(vectors @ ((vectors.T @ W_xy) / np.maximum(values, floor)[:, None]))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import declare_encoder, in_user_units, read_table
+from gaussmix.estimators import declare_encoder, in_user_units, read_table, summed_up, table_moments
+from gaussmix.moments import Moments
 from gaussmix.releases import Certificate
 
 __all__ = ["LinearBaseline"]
@@ -28,26 +31,43 @@ class LinearBaseline(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     bounds_y: Any
     fit_intercept: bool
 
+    n_rows: int | None = None
+
     @abstractmethod
-    def _theta(self, X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder) -> tuple[Floats, Certificate]:
-        """Coefficients in encoded units, and what was spent on them."""
+    def _theta(self, read: Callable[[], Moments], encoder: RowEncoder) -> tuple[Floats, Certificate]:
+        """Coefficients in encoded units, and what was spent on them; ``read`` sums the table once all is checked."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
         """Fit to X (rows, features) and y (rows,) or (rows, targets)."""
         rows, targets = read_table(self, X, y)
-        encoder = declare_encoder(
-            rows.shape[1],
-            1 if targets.ndim == 1 else targets.shape[1],
+        encoder = self.encoder(rows.shape[1], 1 if targets.ndim == 1 else targets.shape[1])
+        read = functools.partial(table_moments, rows, targets, encoder, n_rows=self.n_rows)
+        return self._fit(read, encoder, single=targets.ndim == 1)
+
+    def fit_moments(self, moments: Moments) -> Any:
+        """Fit to a table that is summed up already, with :meth:`encoder`: one pass over the rows, many fits."""
+        self.n_features_in_ = moments.encoder.n_features
+        encoder = self.encoder(moments.encoder.n_features, moments.encoder.n_targets)
+        read = functools.partial(summed_up, moments, encoder, n_rows=self.n_rows)
+        return self._fit(read, encoder, single=encoder.n_targets == 1)
+
+    def encoder(self, n_features: int, n_targets: int = 1) -> RowEncoder:
+        """How rows are encoded under the declared bounds."""
+        return declare_encoder(
+            n_features,
+            n_targets,
             data_norm=self.data_norm,
             bounds_X=self.bounds_X,
             bounds_y=self.bounds_y,
             fit_intercept=self.fit_intercept,
             weight="paper",
         )
-        theta, self.privacy_ = self._theta(rows, targets, encoder)
+
+    def _fit(self, read: Callable[[], Moments], encoder: RowEncoder, *, single: bool) -> Any:
+        theta, self.privacy_ = self._theta(read, encoder)
         coef, intercept = in_user_units(theta, encoder)
-        self.coef_ = coef[0] if targets.ndim == 1 else coef
-        self.intercept_ = float(intercept[0]) if targets.ndim == 1 else intercept
+        self.coef_ = coef[0] if single else coef
+        self.intercept_ = float(intercept[0]) if single else intercept
         return self
 
     def predict(self, X: ArrayLike) -> Floats:

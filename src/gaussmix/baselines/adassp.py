@@ -12,6 +12,7 @@ Gaussian account of all three holds up to about ε = 10 for the printed s, and b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,6 @@ from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix.baselines._regressor import LinearBaseline
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import table_moments
 from gaussmix.mechanism import (
     certify,
     draw_noisy_blocks,
@@ -30,6 +30,7 @@ from gaussmix.mechanism import (
     largest_table,
     open_release,
 )
+from gaussmix.moments import Moments
 from gaussmix.releases import Certificate
 from gaussmix.sampling import generator
 from gaussmix.solvers import least_squares
@@ -78,12 +79,12 @@ class AdaSSP(LinearBaseline):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def _theta(self, X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder) -> tuple[Floats, Certificate]:
+    def _theta(self, read: Callable[[], Moments], encoder: RowEncoder) -> tuple[Floats, Certificate]:
         check.choice(("exact", "printed"), accounting=self.accounting)
         check.in_interval(0, 1, rho=self.rho)
         p = encoder.n_columns - encoder.n_targets
         if check.positive(epsilon=self.epsilon) == math.inf:
-            release = open_release(table_moments(X, y, encoder, n_rows=self.n_rows))
+            release = open_release(read())
             G = release.second_moment()
             return least_squares(G[:p, :p], G[:p, p:]), release.certificate
         log_term = math.log(6 / check.in_interval(0, 1, delta=self.delta))
@@ -92,7 +93,7 @@ class AdaSSP(LinearBaseline):
         if self.accounting == "printed":
             s = max(s, math.sqrt(log_term) / (self.epsilon / 3))
         rng, source = generator(self.random_state)
-        moments = table_moments(X, y, encoder, n_rows=self.n_rows)
+        moments = read()
         features, targets = slice(0, p), slice(p, None)
         # Sensitivities where encoded rows have norm at most 1: squared share of the features, and of the targets.
         C = encoder.row_norm
@@ -123,12 +124,6 @@ class AdaSSP(LinearBaseline):
             parameters={"noise": s, "ridge": ridge * C**2, "rho": self.rho},
             n_rows=self.n_rows,
         )
-        return _solve(XX + ridge * np.eye(p), XY), certificate
-
-
-def _solve(A: Floats, B: Floats) -> Floats:
-    """A⁻¹B for a symmetric A that noise may have left indefinite."""
-    values, vectors = scipy.linalg.eigh(A)
-    tiny = np.finfo(float).eps * np.abs(values).max()
-    values = np.where(np.abs(values) < tiny, tiny, values)
-    return np.asarray(vectors @ ((vectors.T @ B) / values[:, None]))
+        # Noise may have left the matrix indefinite; that it is singular has probability 0.
+        theta = scipy.linalg.solve(XX + ridge * np.eye(p), XY, assume_a="sym")
+        return np.asarray(theta), certificate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 from gaussmix import _validation as check
 from gaussmix.baselines._regressor import LinearBaseline
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import table_moments
 from gaussmix.mechanism import open_release
+from gaussmix.moments import Moments
 from gaussmix.releases import Certificate
 
 __all__ = ["Ridge"]
@@ -44,9 +45,9 @@ class Ridge(LinearBaseline):
         self.fit_intercept = fit_intercept
         self.ridge = ridge
 
-    def _theta(self, X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder) -> tuple[NDArray[np.float64], Certificate]:
+    def _theta(self, read: Callable[[], Moments], encoder: RowEncoder) -> tuple[NDArray[np.float64], Certificate]:
         ridge = check.positive(finite=True, ridge=self.ridge)
-        release = open_release(table_moments(X, y, encoder, n_rows=None))
+        release = open_release(read())
         p = encoder.n_columns - encoder.n_targets
         G = release.second_moment()
         theta = scipy.linalg.solve(G[:p, :p] + ridge * np.eye(p), G[:p, p:], assume_a="sym")

@@ -10,7 +10,9 @@ The test costs ε/4 and fails with probability δ/2; the sketch has ε/2 and δ/
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +23,9 @@ from gaussmix import accounting
 from gaussmix.baselines._regressor import LinearBaseline
 from gaussmix.calibration import calibrate
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import papers_sketch_size, table_moments
+from gaussmix.estimators import papers_sketch_size
 from gaussmix.mechanism import certify, draw_tested_release, largest_table, open_release
+from gaussmix.moments import Moments
 from gaussmix.releases import Certificate
 from gaussmix.sampling import generator
 from gaussmix.solvers import as_published, least_squares
@@ -71,11 +74,11 @@ class SheffetMixing(LinearBaseline):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def _theta(self, X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder) -> tuple[Floats, Certificate]:
+    def _theta(self, read: Callable[[], Moments], encoder: RowEncoder) -> tuple[Floats, Certificate]:
         check.choice(("sheffet", "renyi"), analysis=self.analysis)
         p = encoder.n_columns - encoder.n_targets
         if check.positive(epsilon=self.epsilon) == math.inf:
-            release = open_release(table_moments(X, y, encoder, n_rows=self.n_rows))
+            release = open_release(read())
             G = release.second_moment()
             return least_squares(G[:p, :p], G[:p, p:]), release.certificate
         delta = check.in_interval(0, 1, delta=self.delta)
@@ -90,7 +93,7 @@ class SheffetMixing(LinearBaseline):
         else:
             gamma = calibrate(self.epsilon / 2, delta / 2, sketch_size=k, analysis="renyi").gamma
         rng, source = generator(self.random_state)
-        moments = table_moments(X, y, encoder, n_rows=self.n_rows)
+        moments = read()
         certificate = certify(
             encoder,
             mechanism="SheffetMixing",
@@ -116,6 +119,7 @@ class SheffetMixing(LinearBaseline):
         return as_published(W[:p, :p], W[:p, p:]), certificate
 
 
+@functools.lru_cache(maxsize=1024)
 def _least_gamma(epsilon: float, delta: float, k: int) -> float:
     """Least γ at which a sketch with leverage 1/γ meets its share of the budget by the exact curve."""
     return accounting.smallest_safe(
