@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test format bench clean
+.PHONY: demo test format bench figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo
@@ -23,8 +23,17 @@ bench: .venv/test
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/speed.py
 
+# Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: half an hour, after an hour for the networks.
+figures: .venv/test networks
+	$(BIN)/python experiments/reproduce.py
+
+networks: networks-env
+	.venv-networks/bin/python experiments/dp_sgd.py
+
+networks-env: .venv-networks/ready
+
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-networks
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gaussmix needs Python 3.11 or later: make PYTHON=python3.11")'
@@ -37,3 +46,10 @@ clean:
 .venv/test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@ .venv/core
+
+# torch first and alone, in an environment of its own: it holds other packages back.
+.venv-networks/ready:
+	$(PYTHON) -m venv .venv-networks
+	.venv-networks/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-networks/bin/python -m pip install --quiet --disable-pip-version-check 'opacus>=1.5' 'dp-accounting>=0.6' tqdm
+	touch $@

@@ -2,9 +2,7 @@
 
     python experiments/linear_accuracy.py --splits 3 --draws 10 --out experiments/results/linear_accuracy.csv
 
-Protocol (fixed before any result was seen; that of arXiv:2505.24603v2): no intercept, rows divided by the largest
-training norm and targets by the largest training value (not private: this compares mechanisms, not preprocessing),
-``data_norm=1``, ``bounds_y=(-1, 1)``, δ = 1/n², 80/20 split. Score: (test MSE - OLS) / (test MSE of zero - OLS),
+Protocol: that of ``linear.py`` at other ε. Score: (test MSE - OLS) / (test MSE of zero - OLS),
 averaged over ε; 0 is least squares without privacy, 1 is predicting zero.
 """
 
@@ -26,42 +24,24 @@ from rich.progress import track
 from rich.table import Table
 
 from datasets import LINEAR
-from gaussmix import LinearMixing, baselines
+from gaussmix import baselines
+from linear import DECLARED, MEAN, METHODS, SYNTHETIC, Summed, split_table
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-SYNTHETIC = ("gaussian", "uniform")
-DECLARED = {"data_norm": 1.0, "bounds_y": (-1, 1), "fit_intercept": False}
-METHODS = {
-    "LinearMixing, exact": lambda **budget: LinearMixing(**DECLARED, **budget),
-    "LinearMixing, paper": lambda **budget: LinearMixing(variant="paper", **DECLARED, **budget),
-    "AdaSSP, exact": lambda **budget: baselines.AdaSSP(**DECLARED, **budget),
-    "AdaSSP, printed": lambda **budget: baselines.AdaSSP(accounting="printed", **DECLARED, **budget),
-    "Sheffet, Rényi": lambda **budget: baselines.SheffetMixing(analysis="renyi", **DECLARED, **budget),
-    "Sheffet, printed": lambda **budget: baselines.SheffetMixing(**DECLARED, **budget),
-}
 OURS, YARDSTICK = "LinearMixing, exact", "AdaSSP, exact"
-
-
-def split_table(name: str, split: int) -> tuple[np.ndarray, ...]:
-    """Scaled training and test rows of one split."""
-    rng = np.random.default_rng([split, 7])
-    X, y = LINEAR[name](rng)
-    order = rng.permutation(len(y))
-    X, y, n = X[order], y[order], int(0.8 * len(y))
-    X, y = X / np.linalg.norm(X[:n], axis=1).max(), y / np.abs(y[:n]).max()
-    return X[:n], y[:n], X[n:], y[n:]
 
 
 def run(job: tuple[str, int, int]) -> list[dict[str, object]]:
     """Scores of every method and ε on one split."""
     name, split, draws = job
     warnings.filterwarnings("ignore", message="n_rows=.* is too small")  # hopeless budgets are part of the protocol
-    X, y, X_test, y_test = split_table(name, split)
-    ols = np.mean((y_test - baselines.Ridge(**DECLARED).fit(X, y).predict(X_test)) ** 2)
+    X, y, X_test, y_test = split_table(name, np.random.default_rng([split, 7]))
+    table = Summed(X, y)
+    ols = np.mean((y_test - table.fit(baselines.Ridge(**DECLARED)).predict(X_test)) ** 2)
     zero = np.mean(y_test**2)
     mean = np.mean((y_test - y.mean()) ** 2)
     rows: list[dict[str, object]] = [
-        {"set": name, "split": split, "draw": 0, "method": "mean of y (not private)", "epsilon": epsilon,
+        {"set": name, "split": split, "draw": 0, "method": MEAN, "epsilon": epsilon,
          "score": (mean - ols) / (zero - ols)}
         for epsilon in EPSILONS
     ]  # fmt: skip
@@ -70,7 +50,7 @@ def run(job: tuple[str, int, int]) -> list[dict[str, object]]:
             for draw in range(draws):
                 rng = np.random.default_rng([split, number, draw, int(1000 * epsilon)])
                 model = make(epsilon=epsilon, delta=1 / len(y) ** 2, n_rows=len(y), random_state=rng)
-                error = np.mean((y_test - model.fit(X, y).predict(X_test)) ** 2)
+                error = np.mean((y_test - table.fit(model).predict(X_test)) ** 2)
                 score = (error - ols) / (zero - ols)
                 rows.append(
                     {"set": name, "split": split, "draw": draw, "method": method, "epsilon": epsilon, "score": score}
@@ -86,7 +66,7 @@ def summary(results: pd.DataFrame) -> Table:
     table = Table(title="Mean over ε of (test MSE - OLS) / (MSE of zero - OLS)", title_justify="left")
     for heading in ("method", *scores.columns, "geometric mean of ratio, real sets"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
-    for method in ["mean of y (not private)", *METHODS]:
+    for method in [MEAN, *METHODS]:
         ratio = scores.loc[method, real] / scores.loc[YARDSTICK, real]
         mean = f"{np.exp(np.log(ratio).mean()):.3f}" if real and (ratio > 0).all() else ""
         table.add_row(method, *(f"{value:.3f}" for value in scores.loc[method]), mean)

@@ -1,13 +1,41 @@
-"""The experiments run, on the real tables where they are at hand."""
+"""The experiments run: loaders on real files and on made ones, and every figure on few trials."""
 
 from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-datasets = pytest.importorskip("datasets", reason="experiments/ is not on the path")
+files = pytest.importorskip("files", reason="experiments/ is not on the path")
 
+import datasets  # noqa: E402
+import images  # noqa: E402
+import linear  # noqa: E402
+import linear_accuracy  # noqa: E402
+import logistic  # noqa: E402
+import published  # noqa: E402
+import published_check  # noqa: E402
+import reproduce  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+NETWORKS_PYTHON = ROOT / ".venv-networks" / "bin" / "python"
+REFERENCE = pd.read_csv(published_check.REFERENCE)
+
+needs_data = pytest.mark.skipif(files.data_folder() is None, reason="set GAUSSMIX_DATA to the folder of the data sets")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Loaders
 SHAPES = {
     "boston": (506, 13),
     "wine": (1359, 11),
@@ -15,18 +43,57 @@ SHAPES = {
     "communities": (822, 99),
     "tecator": (240, 124),
     "gaussian": (10_240, 512),
+    "mlp": (10_240, 512),
     "uniform": (10_240, 512),
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_tables_have_the_published_shapes(name):
-    if name not in ("gaussian", "uniform") and datasets.data_folder() is None:
+    if name not in linear.SYNTHETIC and files.data_folder() is None:
         pytest.skip("set GAUSSMIX_DATA to the folder of the data sets")
     X, y = datasets.LINEAR[name](np.random.default_rng(0))
     assert X.shape == SHAPES[name]
     assert y.shape == SHAPES[name][:1]
     assert np.isfinite(X).all()
+
+
+@needs_data
+@pytest.mark.parametrize("name", datasets.FINGERPRINTS)
+def test_fingerprints_are_those_of_the_checked_files(name):
+    datasets._checked(name, *datasets.LINEAR[name](np.random.default_rng(0)))
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "train", "test"),
+    [
+        ("mnist", (11982, 1, 28, 28), 1984),
+        ("fashion", (12000, 1, 28, 28), 2000),
+        ("cifar10", (10000, 3, 32, 32), 2000),
+        ("cifar100", (1000, 3, 32, 32), 200),
+    ],
+)
+def test_images_have_the_published_shapes(name, train, test):
+    found = images.IMAGES[name]()
+    assert found.train.shape == train
+    assert len(found.test) == len(found.test_labels) == test
+    assert set(found.train_labels) == set(found.test_labels) == {-1, 1}
+
+
+def test_synthetic_tables_are_as_the_text_has_them():
+    rng = np.random.default_rng(1)
+    X, _ = datasets.gaussian(rng)
+    assert np.linalg.matrix_rank(X[:50]) == 4
+    assert (X**2).sum(axis=1).mean() == pytest.approx(4, rel=0.05)
+    X, y = datasets.uniform(rng)
+    assert np.abs(X).max() <= 1
+    assert y.var() == pytest.approx(1 / 3 + 0.01 / 3, rel=0.05)  # |θ₀| = 1
+    X, _ = datasets.mlp(rng)
+    assert 0 < X.min() < X.max() < 1
+    first, second = (datasets.uniform(np.random.default_rng(seed)) for seed in (1, 2))
+    theta = [np.linalg.solve(X.T @ X, X.T @ y) for X, y in (first, second)]
+    assert theta[0] @ theta[1] > 0.99  # θ₀ is the same in all trials
 
 
 def test_other_files_are_noticed(tmp_path, monkeypatch):
@@ -35,20 +102,265 @@ def test_other_files_are_noticed(tmp_path, monkeypatch):
     (tmp_path / "boston" / "housing.txt").write_text("1 2 3\n")
     with pytest.raises(ValueError, match="its checksum differs"):
         datasets.boston(np.random.default_rng(0))
-    monkeypatch.delenv("GAUSSMIX_DATA")
-    with pytest.raises(FileNotFoundError, match="Set GAUSSMIX_DATA"):
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    """No data folder, an empty cache, and a mirror that serves what a test puts there."""
+    served: dict[str, bytes] = {}
+    monkeypatch.delenv("GAUSSMIX_DATA", raising=False)
+    monkeypatch.setenv("GAUSSMIX_CACHE", str(tmp_path))
+
+    def urlopen(url, timeout):
+        if url not in served:
+            raise OSError("no such address")
+        return io.BytesIO(served[url])
+
+    monkeypatch.setattr(files.urllib.request, "urlopen", urlopen)
+    return served
+
+
+def expect(monkeypatch, name, content):
+    monkeypatch.setitem(files.CHECKSUMS, name, hashlib.sha256(content).hexdigest())
+
+
+def idx(array):
+    sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
+    return b"\0\0\x08" + bytes([array.ndim]) + sizes + array.tobytes()
+
+
+def test_digits_come_from_the_mirror_where_there_is_no_folder(mirror, monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = {"train": np.array([3, 8, 1, 8], np.uint8), "t10k": np.array([8, 3], np.uint8)}
+    pixels = {part: rng.integers(0, 256, (len(found), 28, 28), np.uint8) for part, found in labels.items()}
+    for part in labels:
+        for kind, array in (("images-idx3", pixels[part]), ("labels-idx1", labels[part])):
+            name = f"{part}-{kind}-ubyte.gz"
+            mirror[images.MNIST_MIRROR + name] = gzip.compress(idx(array))
+            expect(monkeypatch, f"mnist/{name}", idx(array))
+    found = images.mnist()
+    assert np.array_equal(found.train[:, 0], pixels["train"][[0, 1, 3]])
+    assert found.train_labels.tolist() == [-1, 1, 1]
+    assert found.test_labels.tolist() == [1, -1]
+    mirror.clear()
+    assert np.array_equal(images.mnist().train, found.train)  # now from the cache
+    expect(monkeypatch, "mnist/train-labels-idx1-ubyte.gz", b"other")
+    with pytest.raises(ValueError, match="its checksum differs"):
+        images.mnist()
+    with pytest.raises(OSError, match="set GAUSSMIX_DATA"):
+        images.fashion()
+
+
+def archive(members):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def records(rng, labels, label_bytes=1):
+    found = rng.integers(0, 256, (len(labels), label_bytes + 3072), np.uint8)
+    found[:, label_bytes - 1] = labels
+    return found
+
+
+def test_cifar_comes_from_the_mirror(mirror, monkeypatch):
+    rng = np.random.default_rng(0)
+    batches = {f"data_batch_{i}": records(rng, [3, 5, 8]) for i in range(1, 6)} | {"test_batch": records(rng, [8, 3])}
+    mirror[images.CIFAR_MIRROR + "cifar-10-binary.tar.gz"] = archive(
+        {f"cifar-10-batches-bin/{name}.bin": found.tobytes() for name, found in batches.items()}
+    )
+    train = b"".join(batches[f"data_batch_{i}"][[0, 2]].tobytes() for i in range(1, 6))
+    expect(monkeypatch, "cifar10_cat_ship/train_classes_3_8.bin.gz", train)
+    expect(monkeypatch, "cifar10_cat_ship/test_classes_3_8.bin.gz", batches["test_batch"].tobytes())
+    found = images.cifar10()
+    assert found.train_labels.tolist() == [-1, 1] * 5
+    assert found.test.tobytes() == batches["test_batch"][:, 1:].tobytes()
+
+
+def test_cifar_100_is_split_by_hash_whatever_its_order(mirror, monkeypatch):
+    rng = np.random.default_rng(0)
+    pool = records(rng, [3] * 12 + [8] * 12 + [9] * 3, label_bytes=2)
+    wanted = {}
+    for label, rows in ((3, pool[:12]), (8, pool[12:24])):
+        hashes = sorted(range(12), key=lambda i: hashlib.sha256(rows[i, 2:].tobytes()).digest())
+        for part, chosen in (("train", hashes[:10]), ("test", hashes[10:])):
+            wanted[part, label] = rows[chosen, 1:].tobytes()
+    order = rng.permutation(len(pool))
+    mirror[images.CIFAR_MIRROR + "cifar-100-binary.tar.gz"] = archive(
+        {
+            "cifar-100-binary/train.bin": pool[order[:20]].tobytes(),
+            "cifar-100-binary/test.bin": pool[order[20:]].tobytes(),
+        }
+    )
+    for part in ("train", "test"):
+        expect(monkeypatch, f"cifar100_bear_bicycle/{part}_classes_3_8.bin.gz", wanted[part, 3] + wanted[part, 8])
+    assert images.cifar100().train_labels.tolist() == [-1] * 10 + [1] * 10
+
+
+def test_tables_come_from_openml_where_there_is_no_folder(mirror, monkeypatch):
+    table = pd.DataFrame({"a": [1.0, 2.0, 2.0], "b": ["3", "4", "4"], "quality": [5, 6, 6]})
+    answer = SimpleNamespace(frame=table, target_names=["quality"])
+    monkeypatch.setattr(datasets, "fetch_openml", lambda **_: answer)
+    monkeypatch.setitem(datasets.FINGERPRINTS, "wine", datasets.Fingerprint(0, 2, 2, 11.0, 30.0))
+    X, y = datasets.wine(np.random.default_rng(0))  # one duplicate dropped
+    assert X.tolist() == [[1, 3], [2, 4]]
+    assert y.tolist() == [5, 6]
+    with pytest.raises(ValueError, match="is not the table"):
         datasets.boston(np.random.default_rng(0))
 
 
-def test_the_accuracy_table_has_every_method_and_the_default_leads():
-    if datasets.data_folder() is None:
-        pytest.skip("set GAUSSMIX_DATA to the folder of the data sets")
-    import linear_accuracy
+def test_bikes_come_from_uci_in_the_units_of_the_published_file(mirror):
+    hours = pd.DataFrame(
+        {"dteday": ["2011-01-01", "2011-01-20", "2012-02-19"], "hr": [5, 6, 7], "season": [1, 1, 2], "holiday": 0,
+         "workingday": 1, "weathersit": [1, 2, 3], "temp": [0.5] * 3, "atemp": 0.5, "hum": 0.8, "windspeed": 0.1,
+         "cnt": [10, 20, 30]}
+    )  # fmt: skip
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("hour.csv", hours.to_csv())
+    mirror[datasets.BIKE_MIRROR] = buffer.getvalue()
+    X, y = datasets.bike(np.random.default_rng(0))
+    assert y.tolist() == [10, 30]  # days 1 to 19
+    assert X[0] == pytest.approx([0, 1, 20.5, 25, 80, 6.7, 1, 0, 0, 0, 1, 0, 0, 0, 5, 5, 1, 0])
 
-    with np.errstate(all="raise"):
-        results = pd.DataFrame(linear_accuracy.run(("boston", 0, 3)))
+
+# ---------------------------------------------------------------------------------------------------------------
+# The published code
+@needs_data
+@pytest.mark.parametrize("name", ["boston", "wine"])
+def test_replaying_the_published_code_gives_its_numbers(name, monkeypatch):
+    monkeypatch.setattr(published_check, "EPSILONS", linear.EPSILONS[:1])
+    found = pd.DataFrame(published_check.check(name, 250, 400))
+    table = published_check.compare(REFERENCE[REFERENCE["set"] == name], found)
+    assert len(table) == 4
+    assert table["replayed"].to_numpy() == pytest.approx(table["mse"].to_numpy(), rel=1e-7)
+    assert (table["z"].abs() < 4.5).all()
+
+
+def test_the_published_noise_is_less_than_theorem_1_asks_for():
+    from gaussmix import calibrate
+
+    for epsilon in (0.1, 1.0, 5.0):
+        claimed = calibrate(epsilon, 1e-6, sketch_size=57, scale="private", analysis="paper").gamma
+        assert published.linear_mixing_variance(epsilon, 1e-6, 57) / 2 < 0.9 * claimed
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Figures
+@needs_data
+def test_the_accuracy_table_has_every_method_and_the_default_leads():
+    results = pd.DataFrame(linear_accuracy.run(("boston", 0, 3)))
     means = results.groupby("method")["score"].mean()
-    assert set(means.index) == {*linear_accuracy.METHODS, "mean of y (not private)"}
+    assert set(means.index) == {*linear.METHODS, linear.MEAN}
     assert means["LinearMixing, exact"] < means["AdaSSP, exact"] < means["Sheffet, printed"]
     linear_accuracy.summary(results)
     linear_accuracy.by_epsilon(results)
+
+
+def drawn(folder, name):
+    png, svg = (folder / f"{name}{suffix}" for suffix in (".png", ".svg"))
+    return png.read_bytes().startswith(b"\x89PNG") and "</svg>" in svg.read_text()
+
+
+def test_figure_1(tmp_path):
+    reproduce.figure1(tmp_path, tmp_path, points=5)
+    table = pd.read_csv(tmp_path / "figure1.csv")
+    assert (table["exact"] < table["renyi"]).all()
+    assert table["renyi"].iloc[0] == pytest.approx(116.46150, rel=1e-6)  # at γ = 16/9
+    assert (table["sheffet"] / table["renyi"]).iloc[0] < 1 < (table["sheffet"] / table["renyi"]).iloc[1]
+    required = pd.read_csv(tmp_path / "figure1_gamma.csv")
+    assert (required["exact"] <= required[["renyi", "tcdp", "sheffet"]].min(axis=1)).all()
+    assert drawn(tmp_path, "figure1")
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["figure2", "figure4"])
+def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "SYNTHETIC_ROWS", 500)
+    monkeypatch.setattr(datasets, "SYNTHETIC_COLUMNS", 20)
+    monkeypatch.setattr(linear, "TRIALS_A_JOB", 1)
+    folders = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path), "--out", str(tmp_path)]
+    reproduce.main([name, "--trials", "2", *folders])
+    table = pd.read_csv(tmp_path / f"{name}.csv")
+    assert set(table["set"]) == set(reproduce.SETS[name])
+    assert (table["trials"] == 2).all()
+    assert np.isfinite(table["mse"]).all()
+    assert table.groupby(["set", "method"]).size().unstack()["LinearMixing, exact"].eq(6).all()
+    assert len(set(table["method"])) == len(linear.METHODS) + 4 + 3
+    assert drawn(tmp_path, name)
+    before = (tmp_path / f"{name}.csv").read_text()
+    reproduce.main([name, "--trials", "2", *folders])  # all from the cache
+    assert (tmp_path / f"{name}.csv").read_text() == before
+
+
+def make_features(folder, name, epsilon, n=400, signal=4.0):
+    rng = np.random.default_rng(7)
+    parts = {}
+    for part in ("train", "test"):
+        labels = rng.choice([-1, 1], n)
+        rows = np.maximum(rng.standard_normal((n, 128)), 0) * 0.1
+        rows[:, 0] += signal * (labels > 0)
+        parts |= {part: rows.astype(np.float32), f"{part}_labels": labels}
+    folder.mkdir(exist_ok=True)
+    np.savez(
+        logistic.feature_file(name, epsilon, folder),
+        **parts, epsilon=epsilon, delta=1e-6, noise=80.0 / epsilon, rate=0.5, steps=4, error=0.1, seconds=1.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["figure3", "figure5"])
+def test_figures_3_and_5_on_few_trials_of_made_features(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(logistic, "TUNED_K", np.array([2.0, 3.0]))
+    monkeypatch.setattr(logistic, "LOSS_INTERVAL", 2e-3)
+    for image_set in reproduce.SETS[name]:
+        make_features(tmp_path / "cache", image_set, 30.0)
+    folders = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path), "--out", str(tmp_path)]
+    reproduce.main([name, "--trials", "2", "--epsilons", "30", *folders])
+    table = pd.read_csv(tmp_path / f"{name}.csv").set_index(["set", "method", "epsilon"])["error"]
+    for image_set in reproduce.SETS[name]:
+        assert table[image_set, logistic.EXACT, 30.0] < 0.1 < table[image_set, logistic.CONSTANT, 30.0]
+        assert table[image_set, logistic.SKLEARN, 30.0] < 0.1
+    budget = pd.read_csv(tmp_path / f"{name}_budget.csv")
+    assert budget["composed"].between(0.98 * budget["head"], 0.98 * budget["epsilon"]).all()
+    assert (budget["head_could_have"] > budget["head"]).all()
+    assert drawn(tmp_path, name)
+
+
+def test_missing_features_say_what_to_do(tmp_path):
+    with pytest.raises(FileNotFoundError, match="make networks"):
+        logistic.load("mnist", 1.0, tmp_path)
+
+
+def test_features_are_scaled_row_by_row():
+    rows = np.array([[3.0, 4.0], [0.0, 0.1], [30.0, 40.0]])
+    table = logistic.Features(rows, rows[:, 0], rows, rows[:, 0], 1e-6, 1.0, 0.5, 10, 0.0)
+    found = logistic.normalised(table, largest_norm=False)
+    assert np.allclose(found.X, [[0.6, 0.8], [0, 0.4], [0.6, 0.8]])
+    alone = logistic.normalised(table._replace(X=rows[:1]), largest_norm=False)
+    assert np.array_equal(alone.X[0], found.X[0])  # does not depend on other rows
+    assert np.linalg.norm(logistic.normalised(table, largest_norm=True).X, axis=1).max() == pytest.approx(1)
+
+
+@needs_data
+@pytest.mark.skipif(not NETWORKS_PYTHON.exists(), reason="make networks-env installs torch and opacus")
+def test_networks_train_and_their_features_serve_heads(tmp_path):
+    """End to end: DP-SGD by opacus on 200 images, then heads on its features."""
+    command = [NETWORKS_PYTHON, "dp_sgd.py", "--sets", "cifar100", "--epsilons", "31", "--epochs", "2", "--rows", "200"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*command, "--out", str(tmp_path)], cwd=ROOT / "experiments", env=environment, check=True, capture_output=True
+    )
+    features = logistic.load("cifar100", 31.0, tmp_path)
+    assert features.X.shape == (200, 128)
+    assert features.delta == pytest.approx(1e-6)
+    assert features.steps == 2
+    # One batch an epoch with rate 1: two Gaussian releases, so that the noise is that of the exact Gaussian curve.
+    from gaussmix import accounting
+
+    assert features.noise == pytest.approx(np.sqrt(2) / accounting.gaussian_mu(3.1, 1e-7), rel=1e-3)
+    table = pd.DataFrame(logistic.trials("cifar100", 31.0, logistic.EXACT, 0, 0, 3, tmp_path, False))
+    assert table["error"].between(0, 0.7).all()
