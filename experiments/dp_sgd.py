@@ -1,13 +1,14 @@
 """Features for Figures 3 and 5: the paper's network, trained with DP-SGD on a tenth of the budget.
 
-    GAUSSMIX_DATA=... python experiments/dp_sgd.py --out experiments/cache
+    GAUSSMIX_DATA=... python experiments/dp_sgd.py
 
 Needs torch and opacus, in an environment of their own: ``make networks``. Every finished network is a file in the
 cache, so that a stopped run goes on where it was, and the heads (``logistic.py``) need no network.
 
 Noise is calibrated with dp-accounting: the search of opacus itself adds 15 times too much at ε = 0.01. Batches are
 Poisson samples with rate 1/steps per epoch; ghost clipping in parts of 64 changes the time, not the law. Noise comes
-from torch's seeded generator: for experiments only.
+from torch's seeded generator: for experiments only. Features are the 128 hidden units after their ReLU, as the paper's
+text has them; its code takes them before.
 """
 
 from __future__ import annotations
@@ -32,16 +33,11 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import nn
 from tqdm import tqdm
 
+from features import EPSILONS, NETWORK_SHARE, feature_file, total_delta
+from files import CACHE
 from images import IMAGES, Images
 
-EPSILONS = np.logspace(-1, 1.5, 5)
-SHARE = 0.1
 EPOCHS, BATCH, PART, CLIP, LEARNING_RATE = 20, 500, 64, 4.0, 1e-3
-
-
-def total_delta(n: int) -> float:
-    """The paper's δ = min(10⁻⁶, 0.01/n) for network and head together."""
-    return min(1e-6, 0.01 / n)
 
 
 def noise_multiplier(epsilon: float, delta: float, *, rate: float, steps: int) -> float:
@@ -85,18 +81,13 @@ def tensors(pixels: np.ndarray, labels: np.ndarray) -> torch.utils.data.TensorDa
     return torch.utils.data.TensorDataset(x.expand(-1, 3, -1, -1).contiguous(), torch.from_numpy((labels + 1) // 2))
 
 
-def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0) -> dict[str, np.ndarray | float]:
-    """Train on a tenth of (ε, δ); features of all images and what was spent."""
-    torch.manual_seed(seed)
-    start = time.perf_counter()
-    data, test = tensors(images.train, images.train_labels), tensors(images.test, images.test_labels)
-    loader = torch.utils.data.DataLoader(data, batch_size=min(BATCH, len(data)))
-    delta, rate, steps = total_delta(len(data)), 1 / len(loader), epochs * len(loader)
-    noise = noise_multiplier(SHARE * epsilon, SHARE * delta, rate=rate, steps=steps)
-    network = Network()
+def train_privately(
+    network: nn.Module, optimizer: torch.optim.Optimizer, loader: torch.utils.data.DataLoader, noise: float, epochs: int
+) -> None:
+    """DP-SGD: Poisson batches of rate 1/len(loader), clipped gradients, noise once for each of them."""
     model, optimizer, criterion, loader = PrivacyEngine().make_private(
         module=network,
-        optimizer=torch.optim.Adam(network.parameters(), lr=LEARNING_RATE),
+        optimizer=optimizer,
         data_loader=loader,
         criterion=nn.CrossEntropyLoss(),
         noise_multiplier=noise,
@@ -105,12 +96,25 @@ def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0
     )
     model.train()
     for _ in range(epochs):
-        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=PART, optimizer=optimizer) as batches:
-            for x, y in batches:
+        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=PART, optimizer=optimizer) as parts:
+            for x, y in parts:
                 optimizer.zero_grad()
                 criterion(model(x), y).backward()
                 optimizer.step()
     network.eval()
+
+
+def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0) -> dict[str, np.ndarray | float]:
+    """Train on a tenth of (ε, δ); features of all images and what was spent."""
+    torch.manual_seed(seed)
+    start = time.perf_counter()
+    data, test = tensors(images.train, images.train_labels), tensors(images.test, images.test_labels)
+    loader = torch.utils.data.DataLoader(data, batch_size=min(BATCH, len(data)))
+    delta, rate, steps = total_delta(len(data)), 1 / len(loader), epochs * len(loader)
+    noise = noise_multiplier(NETWORK_SHARE * epsilon, NETWORK_SHARE * delta, rate=rate, steps=steps)
+    network = Network()
+    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    train_privately(network, optimizer, loader, noise, epochs)
     with torch.no_grad():
         features = [torch.cat([network.hidden(x) for x in part.tensors[0].split(500)]) for part in (data, test)]
         wrong = network.logits(features[1]).argmax(1) != test.tensors[1]
@@ -129,17 +133,12 @@ def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0
     }
 
 
-def feature_file(folder: Path, name: str, epsilon: float) -> Path:
-    """Where the features of one network are kept."""
-    return folder / f"{name}_{epsilon:.4g}.npz"
-
-
 def run(job: tuple[str, float, Path, int, int | None]) -> str:
     """Train and keep one network, unless it is there."""
     name, epsilon, folder, epochs, rows = job
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="Secure RNG turned off|Full backward hook is firing")
-    path = feature_file(folder, name, epsilon)
+    path = feature_file(name, epsilon, folder)
     if not path.exists():
         images = IMAGES[name]()
         if rows is not None:
@@ -162,9 +161,11 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS.tolist())
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--rows", type=int, help="train on so many images only, for a quick try")
-    parser.add_argument("--out", type=Path, default=Path("experiments/cache"))
+    parser.add_argument("--out", type=Path, default=CACHE)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
+    if arguments.out == CACHE and (arguments.rows is not None or arguments.epochs != EPOCHS):
+        parser.error("--rows and --epochs are for a quick try: give it another --out than the figures' cache.")
     jobs = [
         (name, epsilon, arguments.out, arguments.epochs, arguments.rows)
         for epsilon in sorted(arguments.epsilons, reverse=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -94,12 +95,18 @@ def analyses(table: pd.DataFrame, required: pd.DataFrame, out: Path, *, sketch_s
 
 def linear(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
     """Figures 2 and 4: test MSE against ε, a row of panels a set: correct noise, and the published code."""
-    _pairs(table, sets, out, (LINEAR, LINEAR_CODE), value="mse", label="test MSE", log=True)
+    note = "Rows and targets are scaled by the training data's largest, as in the paper: that step is not private."
+    _pairs(table, sets, out, (LINEAR, LINEAR_CODE), value="mse", label="test MSE", log=True, note=note)
 
 
-def logistic(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
+def logistic(table: pd.DataFrame, sets: Sequence[str], out: Path, *, largest_norm: bool) -> None:
     """Figures 3 and 5: test error against ε, a row of panels a set: correct noise, and the published code."""
-    _pairs(table, sets, out, (LOGISTIC, LOGISTIC_CODE), value="error", label="test error", log=False)
+    note = (
+        "Features are scaled by the training data's largest norm: NOT PRIVATE."
+        if largest_norm
+        else "Left: features bounded by a declared norm. Right: scaled by the data's largest norm, not private."
+    )
+    _pairs(table, sets, out, (LOGISTIC, LOGISTIC_CODE), value="error", label="test error", log=False, note=note)
 
 
 def _pairs(
@@ -111,18 +118,22 @@ def _pairs(
     value: str,
     label: str,
     log: bool,
+    note: str,
 ) -> None:
     figure = Figure(figsize=(11, 3.3 * len(sets) + 1.2), layout="constrained")
     panels = figure.subplots(len(sets), 2, sharey="row", squeeze=False)
     for name, row in zip(sets, panels, strict=True):
         rows = table[table["set"] == name]
-        for axes, shown, heading in zip(row, styles, ("correct noise", "published code (not private)"), strict=True):
+        for axes, shown, heading in zip(
+            row, styles, ("correct noise", "published code, too little noise"), strict=True
+        ):
             _curves(axes, rows, shown, value)
             axes.set(xscale="log", title=f"{TITLES[name]}: {heading}", xlabel="ε")
             if log:
                 axes.set_yscale("log")
             axes.grid(visible=True, alpha=0.3, which="both")
         row[0].set_ylabel(label)
+    figure.suptitle(note, fontsize=9)
     handles: dict[str, object] = {}
     for axes in panels[0]:
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -154,5 +165,6 @@ def _curves(axes: Axes, rows: pd.DataFrame, styles: Mapping[str, Style], value: 
 
 def _save(figure: Figure, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, metadata in ((".png", None), (".svg", {"Date": None})):
-        figure.savefig(out.with_suffix(suffix), dpi=130, metadata=metadata)
+    with rc_context({"svg.hashsalt": "gaussmix"}):  # the same figure is the same file
+        for suffix, metadata in ((".png", None), (".svg", {"Date": None})):
+            figure.savefig(out.with_suffix(suffix), dpi=130, metadata=metadata)

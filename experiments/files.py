@@ -13,6 +13,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+CACHE = Path(__file__).parent / "cache"  # of trials and features
+RESULTS = Path(__file__).parent / "results"
+
 CHECKSUMS = {  # SHA-256 of the unpacked contents: another compression of the same file is the same file
     "boston/housing.txt": "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
     "wine_red/winequality-red.csv": "d6a0d9bd24806944818795f22500c46cb6424cbff517aacda36595d3ed9b2daa",
@@ -40,7 +43,9 @@ CHECKSUMS = {  # SHA-256 of the unpacked contents: another compression of the sa
 def data_folder() -> Path | None:
     """The folder of data sets, if there is one."""
     folder = os.environ.get("GAUSSMIX_DATA")
-    return Path(folder) if folder and Path(folder).is_dir() else None
+    if folder and not Path(folder).is_dir():
+        raise FileNotFoundError(f"GAUSSMIX_DATA is {folder!r}, which is not a folder.")
+    return Path(folder) if folder else None
 
 
 def read(name: str, mirror: Callable[[], bytes] | None = None) -> bytes:
@@ -51,31 +56,36 @@ def read(name: str, mirror: Callable[[], bytes] | None = None) -> bytes:
     if folder is not None:
         content = (folder / name).read_bytes()
         return _checked(name, gzip.decompress(content) if name.endswith(".gz") else content)
-    cached = _cache() / name
+    cached = _downloads() / name
     if cached.exists():
         return _checked(name, gzip.decompress(cached.read_bytes()))
     assert mirror is not None
     content = _checked(name, mirror())
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    cached.write_bytes(gzip.compress(content))
+    _keep(cached, gzip.compress(content))
     return content
 
 
 def download(url: str) -> bytes:
     """A file from a mirror, kept in the cache: archives serve several files."""
-    kept = _cache() / "downloads" / hashlib.sha256(url.encode()).hexdigest()
+    kept = _downloads() / "archives" / hashlib.sha256(url.encode()).hexdigest()
     if not kept.exists():
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 content = answer.read()
         except OSError as error:
             raise OSError(f"{url} cannot be fetched ({error}): set GAUSSMIX_DATA to a folder of data sets.") from error
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(content)
+        _keep(kept, content)
     return kept.read_bytes()
 
 
-def _cache() -> Path:
+def _keep(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(content)
+    unfinished.rename(path)
+
+
+def _downloads() -> Path:
     return Path(os.environ.get("GAUSSMIX_CACHE", Path.home() / ".cache" / "gaussmix"))
 
 

@@ -15,9 +15,6 @@ from rich.progress import track
 
 Rows = list[dict[str, object]]
 
-CACHE = Path(__file__).parent / "cache"
-RESULTS = Path(__file__).parent / "results"
-
 
 def run_all(
     function: Callable[..., Rows], jobs: Iterable[tuple[Any, ...]], *, folder: Path, processes: int | None = None
@@ -33,7 +30,7 @@ def run_all(
     missing = [(function, job, path) for job, path in files.items() if not path.exists()]
     processes = processes or os.cpu_count()
     console = Console(stderr=True)
-    with multiprocessing.Pool(processes) as pool:
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
         done = pool.imap_unordered(_run, missing)
         for _ in track(done, total=len(missing), description=folder.name, console=console):
             pass

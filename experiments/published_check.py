@@ -7,7 +7,7 @@ list of sets): 250 trials on Boston, Wine and Bike, on the split of ``np.random.
 
 - ``replayed``: our formulas with explicit sketches and the code's own random stream; this must give the same means.
 - ``emulated``: our formulas with sketches drawn through their Gram matrix, as in Figures 2 and 4, more trials, and the
-  replay's λ̃ for AdaSSP. z is the difference to the code's mean in joint standard errors; of 72 independent ones
+  replay's λ̃ for AdaSSP. z is the difference to the code's mean in joint standard errors; of 72
   one in a hundred should exceed 2.576, so the bound for all of them together is given too.
 """
 
@@ -24,8 +24,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from jobs import CACHE, RESULTS, Rows, forget, run_all
-from linear import EPSILONS, real_table
+from files import CACHE, RESULTS
+from jobs import Rows, forget, run_all
+from linear import EPSILONS, split_table
 from published import PublishedCode
 
 REFERENCE = RESULTS / "published_reference.csv"
@@ -35,21 +36,18 @@ COVERAGE = 0.99
 
 def check(name: str, trials: int, emulated_trials: int) -> Rows:
     """Test errors of the replay and of the emulation on the published split."""
-    X, y = real_table(name)
     stream = np.random.RandomState(50)
-    order = stream.permutation(len(y))
-    X, y, n = X[order], y[order], int(0.8 * len(y))
-    X, y = X / np.linalg.norm(X[:n], axis=1).max(), y / np.abs(y[:n]).max()
+    X, y, X_test, y_test = split_table(name, stream)
     rows: Rows = []
     for epsilon in EPSILONS:
-        code = PublishedCode(X[:n], y[:n], epsilon=epsilon, delta=1 / n**2)
+        code = PublishedCode(X, y, epsilon=epsilon, delta=1 / len(y) ** 2)
         eigenvalue = code.adassp_eigenvalue(stream)
         rng = np.random.default_rng(round(1e4 * epsilon))
         drawn = [("replayed", code.replayed_trial(stream, eigenvalue)) for _ in range(trials)]
         drawn += [("emulated", code.one_trial(rng, eigenvalue)) for _ in range(emulated_trials)]
         for how, found in drawn:
             for method, theta in found.items():
-                mse = float(np.mean((y[n:] - X[n:] @ theta) ** 2))
+                mse = float(np.mean((y_test - X_test @ theta) ** 2))
                 rows.append({"set": name, "epsilon": round(epsilon, 9), "method": method, "how": how, "mse": mse})
     return rows
 

@@ -22,9 +22,10 @@ import pandas as pd
 import figures
 import linear
 import logistic
+from files import CACHE, RESULTS
 from gaussmix import accounting
 from gaussmix.accounting import smallest_safe
-from jobs import CACHE, RESULTS, forget
+from jobs import forget
 
 SETS = {
     "figure2": ("communities", "tecator", "gaussian", "mlp"),
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     chosen = parser.parse_args(arguments)
     if chosen.fresh:
-        for folder in linear.FOLDERS + logistic.FOLDERS:
+        for folder in [*linear.FOLDERS, *(path.name for path in chosen.cache.glob(f"{logistic.FOLDER}*"))]:
             forget(chosen.cache / folder)
     common = {"processes": chosen.processes, "cache": chosen.cache, "results": chosen.results}
     for name in chosen.figures:
@@ -91,10 +92,11 @@ def main(arguments: list[str] | None = None) -> None:
             figures.linear(pd.read_csv(chosen.results / f"{name}.csv"), SETS[name], chosen.out / name)
         else:
             epsilons = chosen.epsilons or logistic.EPSILONS.tolist()
-            logistic.run(
-                name, SETS[name], count=chosen.trials, epsilons=epsilons, largest_norm=chosen.largest_norm, **common
-            )
-            figures.logistic(pd.read_csv(chosen.results / f"{name}.csv"), SETS[name], chosen.out / name)
+            largest_norm = chosen.largest_norm
+            file = f"{name}_largest_norm" if largest_norm else name
+            logistic.run(file, SETS[name], count=chosen.trials, epsilons=epsilons, largest_norm=largest_norm, **common)
+            table = pd.read_csv(chosen.results / f"{file}.csv")
+            figures.logistic(table, SETS[name], chosen.out / file, largest_norm=largest_norm)
 
 
 if __name__ == "__main__":

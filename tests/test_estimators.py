@@ -388,3 +388,24 @@ def test_moments_of_other_rows_are_refused():
         gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1)).fit_moments(moments)
     with pytest.raises(ValueError, match="another number of rows"):
         wide.set_params(n_rows=50_001).fit_moments(moments)
+    few = gm.LinearMixing(data_norm=2.0, bounds_y=(-1, 1))
+    with pytest.raises(ValueError, match="fewer rows than features"):
+        few.fit_moments(accumulate([(X[:1], y[:1])], few.encoder(2)))
+    assert not hasattr(few, "n_features_in_")
+    table = gm.Moments.from_({"a": [0.1, 0.2], "b": [0.3, 0.4]}, {"a": [0, 1], "b": [0, 1]})
+    for model in (few, gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), variant="paper"), baselines.AdaSSP()):
+        with pytest.raises(ValueError, match="of a whole table"):
+            model.fit_moments(table)
+
+
+def test_moments_leave_no_names_of_an_earlier_table():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (50_000, 2)), rng.uniform(-1, 1, 50_000)
+    model = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(
+        pd.DataFrame(X, columns=["a", "b"]), y
+    )
+    model.fit_moments(accumulate([(X, y)], model.encoder(2)))
+    assert not hasattr(model, "feature_names_in_")
+    assert model.predict(X[:3]).shape == (3,)

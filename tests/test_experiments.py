@@ -19,6 +19,7 @@ import pytest
 files = pytest.importorskip("files", reason="experiments/ is not on the path")
 
 import datasets  # noqa: E402
+import features  # noqa: E402
 import images  # noqa: E402
 import linear  # noqa: E402
 import linear_accuracy  # noqa: E402
@@ -96,7 +97,10 @@ def test_synthetic_tables_are_as_the_text_has_them():
     assert theta[0] @ theta[1] > 0.99  # θ₀ is the same in all trials
 
 
-def test_other_files_are_noticed(tmp_path, monkeypatch):
+def test_other_files_and_folders_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.setenv("GAUSSMIX_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="not a folder"):
+        datasets.boston(np.random.default_rng(0))
     monkeypatch.setenv("GAUSSMIX_DATA", str(tmp_path))
     (tmp_path / "boston").mkdir()
     (tmp_path / "boston" / "housing.txt").write_text("1 2 3\n")
@@ -213,7 +217,7 @@ def test_tables_come_from_openml_where_there_is_no_folder(mirror, monkeypatch):
         datasets.boston(np.random.default_rng(0))
 
 
-def test_bikes_come_from_uci_in_the_units_of_the_published_file(mirror):
+def test_bikes_come_from_uci_in_the_units_of_the_published_file(mirror, monkeypatch):
     hours = pd.DataFrame(
         {"dteday": ["2011-01-01", "2011-01-20", "2012-02-19"], "hr": [5, 6, 7], "season": [1, 1, 2], "holiday": 0,
          "workingday": 1, "weathersit": [1, 2, 3], "temp": [0.5] * 3, "atemp": 0.5, "hum": 0.8, "windspeed": 0.1,
@@ -223,6 +227,9 @@ def test_bikes_come_from_uci_in_the_units_of_the_published_file(mirror):
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("hour.csv", hours.to_csv())
     mirror[datasets.BIKE_MIRROR] = buffer.getvalue()
+    with pytest.raises(ValueError, match="is not the table"):
+        datasets.bike(np.random.default_rng(0))
+    monkeypatch.setitem(datasets.FINGERPRINTS, "bike", datasets.Fingerprint(None, 2, 18, 40.0, 15_127.28))
     X, y = datasets.bike(np.random.default_rng(0))
     assert y.tolist() == [10, 30]  # days 1 to 19
     assert X[0] == pytest.approx([0, 1, 20.5, 25, 80, 6.7, 1, 0, 0, 0, 1, 0, 0, 0, 5, 5, 1, 0])
@@ -291,6 +298,9 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
     assert np.isfinite(table["mse"]).all()
     assert table.groupby(["set", "method"]).size().unstack()["LinearMixing, exact"].eq(6).all()
     assert len(set(table["method"])) == len(linear.METHODS) + 4 + 3
+    largest = table[table["epsilon"].between(31, 32)].groupby("method")["mse"].mean()
+    assert largest["LinearMixing, exact"] < largest["AdaSSP, exact"] < largest["Sheffet, printed"]
+    assert table[table["method"] == linear.RIDGE]["mse"].mean() < largest.min()
     assert drawn(tmp_path, name)
     before = (tmp_path / f"{name}.csv").read_text()
     reproduce.main([name, "--trials", "2", *folders])  # all from the cache
@@ -298,6 +308,7 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
 
 
 def make_features(folder, name, epsilon, n=400, signal=4.0):
+    """A file like those of dp_sgd.py: one unit tells the labels apart."""
     rng = np.random.default_rng(7)
     parts = {}
     for part in ("train", "test"):
@@ -307,7 +318,7 @@ def make_features(folder, name, epsilon, n=400, signal=4.0):
         parts |= {part: rows.astype(np.float32), f"{part}_labels": labels}
     folder.mkdir(exist_ok=True)
     np.savez(
-        logistic.feature_file(name, epsilon, folder),
+        features.feature_file(name, epsilon, folder),
         **parts, epsilon=epsilon, delta=1e-6, noise=80.0 / epsilon, rate=0.5, steps=4, error=0.1, seconds=1.0,
     )  # fmt: skip
 
@@ -332,12 +343,25 @@ def test_figures_3_and_5_on_few_trials_of_made_features(name, tmp_path, monkeypa
 
 def test_missing_features_say_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="make networks"):
-        logistic.load("mnist", 1.0, tmp_path)
+        features.load("mnist", 1.0, tmp_path)
+
+
+def test_features_of_another_budget_are_refused(tmp_path):
+    make_features(tmp_path, "mnist", 7.4989)
+    with pytest.raises(ValueError, match="is of a network for"):
+        features.load("mnist", 7.49891, tmp_path)
+
+
+def test_other_networks_get_other_results(tmp_path):
+    make_features(tmp_path, "mnist", 1.0)
+    before = features.digest([("mnist", 1.0)], tmp_path)
+    make_features(tmp_path, "mnist", 1.0, signal=1.0)
+    assert features.digest([("mnist", 1.0)], tmp_path) != before
 
 
 def test_features_are_scaled_row_by_row():
     rows = np.array([[3.0, 4.0], [0.0, 0.1], [30.0, 40.0]])
-    table = logistic.Features(rows, rows[:, 0], rows, rows[:, 0], 1e-6, 1.0, 0.5, 10, 0.0)
+    table = features.Features(rows, rows[:, 0], rows, rows[:, 0], 1e-6, 1.0, 0.5, 10, 0.0)
     found = logistic.normalised(table, largest_norm=False)
     assert np.allclose(found.X, [[0.6, 0.8], [0, 0.4], [0.6, 0.8]])
     alone = logistic.normalised(table._replace(X=rows[:1]), largest_norm=False)
@@ -345,8 +369,19 @@ def test_features_are_scaled_row_by_row():
     assert np.linalg.norm(logistic.normalised(table, largest_norm=True).X, axis=1).max() == pytest.approx(1)
 
 
+needs_networks = pytest.mark.skipif(not NETWORKS_PYTHON.exists(), reason="make networks-env installs torch and opacus")
+
+
+@needs_networks
+def test_noise_is_added_once_for_each_batch_of_dp_sgd():
+    check = Path(__file__).with_name("networks_check.py")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "experiments")}
+    found = subprocess.run([NETWORKS_PYTHON, check], env=environment, check=True, capture_output=True, text=True)
+    assert float(found.stdout) == pytest.approx(1, abs=0.01)
+
+
 @needs_data
-@pytest.mark.skipif(not NETWORKS_PYTHON.exists(), reason="make networks-env installs torch and opacus")
+@needs_networks
 def test_networks_train_and_their_features_serve_heads(tmp_path):
     """End to end: DP-SGD by opacus on 200 images, then heads on its features."""
     command = [NETWORKS_PYTHON, "dp_sgd.py", "--sets", "cifar100", "--epsilons", "31", "--epochs", "2", "--rows", "200"]
@@ -354,13 +389,13 @@ def test_networks_train_and_their_features_serve_heads(tmp_path):
     subprocess.run(
         [*command, "--out", str(tmp_path)], cwd=ROOT / "experiments", env=environment, check=True, capture_output=True
     )
-    features = logistic.load("cifar100", 31.0, tmp_path)
-    assert features.X.shape == (200, 128)
-    assert features.delta == pytest.approx(1e-6)
-    assert features.steps == 2
+    found = features.load("cifar100", 31.0, tmp_path)
+    assert found.X.shape == (200, 128)
+    assert found.delta == pytest.approx(1e-6)
+    assert found.steps == 2
     # One batch an epoch with rate 1: two Gaussian releases, so that the noise is that of the exact Gaussian curve.
     from gaussmix import accounting
 
-    assert features.noise == pytest.approx(np.sqrt(2) / accounting.gaussian_mu(3.1, 1e-7), rel=1e-3)
+    assert found.noise == pytest.approx(np.sqrt(2) / accounting.gaussian_mu(3.1, 1e-7), rel=1e-3)
     table = pd.DataFrame(logistic.trials("cifar100", 31.0, logistic.EXACT, 0, 0, 3, tmp_path, False))
     assert table["error"].between(0, 0.7).all()

@@ -46,6 +46,8 @@ __all__ = [
     "LogOdds",
     "LogisticMixing",
     "declare_encoder",
+    "features_and_targets",
+    "forget_names",
     "in_user_units",
     "papers_sketch_size",
     "read_classes",
@@ -62,6 +64,7 @@ OTHER_ROWS = (
     "n_rows is declared as public, but the table has another number of rows. Declare what is public anyway, "
     "or leave n_rows out."
 )
+FEW_ROWS = "There are fewer rows than features: no regression is identified. Declare fewer features."
 LABELS_PUBLIC = "the two labels were taken from the table and are taken to be public."
 
 INTERCEPT_OF_NORM = 0.5
@@ -195,19 +198,35 @@ def table_moments(X: NDArray[Any], y: NDArray[Any], encoder: RowEncoder, *, n_ro
     if n_rows is not None and check.positive_integer(n_rows=n_rows) != len(X):
         raise ValueError(OTHER_ROWS)
     if len(X) < X.shape[1]:
-        raise ValueError("There are fewer rows than features: no regression is identified. Declare fewer features.")
+        raise ValueError(FEW_ROWS)
     return accumulate([(X, y)], encoder)
+
+
+def features_and_targets(moments: Moments) -> tuple[int, int]:
+    """How many of each, for moments of a regression."""
+    if moments.schema is not None or not moments.encoder.n_targets:
+        raise ValueError("These moments are of a whole table, not of features and targets: use gaussmix.release.")
+    return moments.encoder.n_features, moments.encoder.n_targets
+
+
+def forget_names(estimator: Any, n_features: int) -> None:
+    """Moments have no column names."""
+    estimator.n_features_in_ = n_features
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
 
 
 def summed_up(moments: Moments, encoder: RowEncoder, *, n_rows: int | None) -> Moments:
     """Moments that are what the estimator declares. Errors here are for the curator."""
-    if moments.encoder != encoder:
+    if moments.encoder != encoder or moments.schema is not None:
         raise ValueError(
             "These moments are of rows encoded under other bounds than the estimator declares: build them with "
             "accumulate(blocks, estimator.encoder(n_features, n_targets))."
         )
-    if n_rows is not None and not moments.has_rows(check.positive_integer(n_rows=n_rows)):
+    if n_rows is not None and not moments.rows_between(check.positive_integer(n_rows=n_rows), n_rows):
         raise ValueError(OTHER_ROWS)
+    if not moments.rows_between(encoder.n_features):
+        raise ValueError(FEW_ROWS)
     return moments
 
 
@@ -430,11 +449,12 @@ class LinearMixing(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         moments : Moments
-            Of rows encoded by :meth:`encoder`: ``accumulate(blocks, model.encoder(n_features))``.
+            Of rows encoded by :meth:`encoder`: ``accumulate(blocks, model.encoder(n_features))``. One target gives
+            ``coef_`` of shape (features,).
         """
-        self.n_features_in_ = moments.encoder.n_features
-        encoder = self.encoder(moments.encoder.n_features, moments.encoder.n_targets)
+        encoder = self.encoder(*features_and_targets(moments))
         release = self._mix(functools.partial(summed_up, moments, encoder, n_rows=self.n_rows), encoder)
+        forget_names(self, encoder.n_features)
         return self._fit_release(release, single=encoder.n_targets == 1)
 
     def encoder(self, n_features: int, n_targets: int = 1) -> RowEncoder:

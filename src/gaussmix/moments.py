@@ -1,6 +1,7 @@
 """Exact sums over encoded rows: the only thing that is kept of a table.
 
-**Sensitive**: what this module computes is as sensitive as the rows, and only `mechanism.py` reads it.
+**Sensitive**: what this module computes is as sensitive as the rows, and only `mechanism.py` reads it; estimators ask
+it for nothing but whether it has the declared number of rows.
 
 Encoded rows (:mod:`gaussmix.encoding`) have norm at most 1 and entries that are multiples of 2⁻²⁰. The Gram matrix
 G = Σ r rᵀ is then an exact integer in units of 2⁻⁴⁰:
@@ -109,9 +110,9 @@ class Moments:
         """C, by which encoded rows were divided."""
         return self.encoder.row_norm if self.schema is None else self.schema.norm
 
-    def has_rows(self, n: int) -> bool:
-        """Whether exactly n rows were read. **Sensitive**: for the curator, who checks a declared number."""
-        return self._n == n
+    def rows_between(self, least: int, most: int | None = None) -> bool:
+        """Whether so many rows were read. **Sensitive**: for the curator's checks of what was declared."""
+        return least <= self._n and (most is None or self._n <= most)
 
     def gram(self) -> _Floats:
         """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""

@@ -14,7 +14,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import declare_encoder, in_user_units, read_table, summed_up, table_moments
+from gaussmix.estimators import (
+    declare_encoder,
+    features_and_targets,
+    forget_names,
+    in_user_units,
+    read_table,
+    summed_up,
+    table_moments,
+)
 from gaussmix.moments import Moments
 from gaussmix.releases import Certificate
 
@@ -45,11 +53,15 @@ class LinearBaseline(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         return self._fit(read, encoder, single=targets.ndim == 1)
 
     def fit_moments(self, moments: Moments) -> Any:
-        """Fit to a table that is summed up already, with :meth:`encoder`: one pass over the rows, many fits."""
-        self.n_features_in_ = moments.encoder.n_features
-        encoder = self.encoder(moments.encoder.n_features, moments.encoder.n_targets)
+        """Fit to a table that is summed up already, with :meth:`encoder`: one pass over the rows, many fits.
+
+        Each fit spends its own budget.
+        """
+        encoder = self.encoder(*features_and_targets(moments))
         read = functools.partial(summed_up, moments, encoder, n_rows=self.n_rows)
-        return self._fit(read, encoder, single=encoder.n_targets == 1)
+        self._fit(read, encoder, single=encoder.n_targets == 1)
+        forget_names(self, encoder.n_features)
+        return self
 
     def encoder(self, n_features: int, n_targets: int = 1) -> RowEncoder:
         """How rows are encoded under the declared bounds."""
