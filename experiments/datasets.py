@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -96,7 +96,7 @@ def _first_days(hours: pd.DataFrame) -> pd.DataFrame:
 def communities(rng: np.random.Generator) -> Table:
     """Communities and Crime as the published code prepares it: 822 rows, 99 standardised features."""
     if data_folder() is None:
-        found = fetch_openml(data_id=FINGERPRINTS["communities"].openml, as_frame=True, parser="auto")
+        found = _openml("communities")
         return _checked("communities", *_prepare_communities(found.frame.apply(pd.to_numeric, errors="coerce")))
     names = [
         line.split()[1]
@@ -126,8 +126,15 @@ def tecator(rng: np.random.Generator) -> Table:
     return table.drop(columns="target").to_numpy(float), table["target"].to_numpy(float)
 
 
+def _openml(name: str) -> Any:
+    try:
+        return fetch_openml(data_id=FINGERPRINTS[name].openml, as_frame=True, parser="auto")
+    except OSError as error:
+        raise OSError(f"OpenML cannot be reached ({error}): set GAUSSMIX_DATA to a folder of data sets.") from error
+
+
 def _from_openml(name: str, prepare: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table) -> Table:
-    found = fetch_openml(data_id=FINGERPRINTS[name].openml, as_frame=True, parser="auto")
+    found = _openml(name)
     table = prepare(found.frame).apply(pd.to_numeric)
     target = found.target_names[0]
     return _checked(name, table.drop(columns=target).to_numpy(float), table[target].to_numpy(float))

@@ -124,9 +124,7 @@ def _pairs(
     panels = figure.subplots(len(sets), 2, sharey="row", squeeze=False)
     for name, row in zip(sets, panels, strict=True):
         rows = table[table["set"] == name]
-        for axes, shown, heading in zip(
-            row, styles, ("correct noise", "published code, too little noise"), strict=True
-        ):
+        for axes, shown, heading in zip(row, styles, ("correct noise", "published code as it is"), strict=True):
             _curves(axes, rows, shown, value)
             axes.set(xscale="log", title=f"{TITLES[name]}: {heading}", xlabel="ε")
             if log:

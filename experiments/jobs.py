@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,11 @@ def run_all(
     return pd.concat([pd.read_csv(path) for path in files.values()], ignore_index=True)
 
 
-def forget(folder: Path) -> None:
-    """Remove the results of an earlier version of the code."""
-    shutil.rmtree(folder, ignore_errors=True)
+def forget(folder: Path, prefixes: Sequence[str] = ("",)) -> None:
+    """Remove the results of an earlier version of the code, of jobs whose first argument is one of the prefixes."""
+    for prefix in prefixes:
+        for path in folder.glob(f"**/{prefix}*.csv"):
+            path.unlink()
 
 
 def _run(task: tuple[Callable[..., Rows], tuple[Any, ...], Path]) -> None:

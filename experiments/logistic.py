@@ -38,7 +38,6 @@ from gaussmix.curation import automatic_sketch_size
 from jobs import Rows, run_all
 from published import PublishedCode
 
-FOLDER = "heads_"
 LOSS_INTERVAL = 1e-4  # of privacy losses, in units of ε
 DECLARED_NORM = 0.25
 TRIALS, TRIALS_A_JOB, TUNING_TRIALS = 250, 25, 20
@@ -233,7 +232,7 @@ def run(
     start = time.perf_counter()
     largest = max(epsilons)
     pairs = [(name, epsilon) for name in sets for epsilon in epsilons]
-    kept = cache / f"{FOLDER}{digest(pairs, cache)}"  # other networks, other folder
+    kept = folder(sets, epsilons, cache)
     tuned, errors = tune(sets, largest, min(TUNING_TRIALS, count), processes, cache, kept, largest_norm)
     sizes = {PAPER: tuned, PUBLISHED: {name: round(multiple * D) for name, multiple in PUBLISHED_K.items()}}
     size = min(TRIALS_A_JOB, count)
@@ -260,6 +259,11 @@ def run(
     for frame, part in ((table, ""), (errors, "_tuning"), (budgets, "_budget"), (times, "_times")):
         frame.to_csv(results / f"{figure}{part}.csv", index=False, float_format="%.6g")
     print(f"{figure}: {len(drawn):,} heads in {seconds:,.0f} s.")
+
+
+def folder(sets: Sequence[str], epsilons: Sequence[float], cache: Path) -> Path:
+    """Where the results of these networks' heads are kept: other networks, other folder."""
+    return cache / f"heads_{digest([(name, epsilon) for name in sets for epsilon in epsilons], cache)}"
 
 
 def summarise(results: pd.DataFrame) -> pd.DataFrame:

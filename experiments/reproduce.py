@@ -4,6 +4,7 @@
 
 Tables go to ``experiments/results``, figures to ``docs/figures``. Trials that are done are kept in
 ``experiments/cache``: a run that was stopped goes on where it was; after a change of the code start with ``--fresh``.
+``--draw`` draws from the tables alone.
 Figures 3 and 5 need the features that ``experiments/dp_sgd.py`` (``make networks``) puts there.
 """
 
@@ -33,12 +34,13 @@ SETS = {
     "figure3": ("fashion", "cifar100"),
     "figure5": ("cifar10", "mnist"),
 }
+LINEAR, LOGISTIC = ("figure2", "figure4"), ("figure3", "figure5")
 FIGURES = ("figure1", "figure2", "figure3", "figure4", "figure5")
 FIGURE_1 = {"sketch_size": 150, "delta": 1e-8}
 ANALYSES = ("sheffet", "tcdp", "renyi", "exact")
 
 
-def figure1(results: Path, out: Path, *, points: int) -> None:
+def figure1(results: Path, *, points: int) -> None:
     """ε of each analysis on the paper's grid of γ, and γ for a grid of ε, at leverage 1/γ."""
     gammas = np.geomspace((4 / 3) ** 2, 1e7, points)
     table = pd.DataFrame({"gamma": gammas})
@@ -52,7 +54,6 @@ def figure1(results: Path, out: Path, *, points: int) -> None:
     results.mkdir(parents=True, exist_ok=True)
     table.to_csv(results / "figure1.csv", index=False, float_format="%.8g")
     required.to_csv(results / "figure1_gamma.csv", index=False, float_format="%.8g")
-    figures.analyses(table, required, out / "figure1", **FIGURE_1)
 
 
 def gamma_for(epsilon: float, analysis: str) -> float:
@@ -67,36 +68,65 @@ def gamma_for(epsilon: float, analysis: str) -> float:
     return smallest_safe(excess, 1 + 1e-6, 1e3, limit=1e7, rtol=1e-7)
 
 
+def compute(name: str, options: argparse.Namespace) -> None:
+    """Tables of one figure, from trials that are kept in the cache or run now."""
+    common = {"processes": options.processes, "cache": options.cache, "results": options.results}
+    if name == "figure1":
+        figure1(options.results, points=25)
+    elif name in LINEAR:
+        if options.fresh:
+            for folder in linear.FOLDERS:
+                forget(options.cache / folder, prefixes=SETS[name])
+        linear.run(name, SETS[name], count=options.trials, **common)
+    else:
+        epsilons = options.epsilons or logistic.EPSILONS.tolist()
+        if options.fresh:
+            forget(logistic.folder(SETS[name], epsilons, options.cache))
+        logistic.run(
+            file_name(name, options),
+            SETS[name],
+            count=options.trials,
+            epsilons=epsilons,
+            largest_norm=options.largest_norm,
+            **common,
+        )
+
+
+def draw(name: str, options: argparse.Namespace) -> None:
+    """One figure from its tables."""
+    file = file_name(name, options)
+    table, out = pd.read_csv(options.results / f"{file}.csv"), options.out / file
+    if name == "figure1":
+        figures.analyses(table, pd.read_csv(options.results / "figure1_gamma.csv"), out, **FIGURE_1)
+    elif name in LINEAR:
+        figures.linear(table, SETS[name], out)
+    else:
+        figures.logistic(table, SETS[name], out, largest_norm=options.largest_norm)
+
+
+def file_name(name: str, options: argparse.Namespace) -> str:
+    """Results without a private scaling never take the place of the others."""
+    return f"{name}_largest_norm" if options.largest_norm and name in LOGISTIC else name
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Compute what is missing, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figures", nargs="*", choices=FIGURES, default=list(FIGURES), metavar="figure1 … figure5")
+    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], metavar="figure1 … figure5", help="all without")
+    parser.add_argument("--draw", action="store_true", help="only draw, from the tables that are there")
     parser.add_argument("--trials", type=int, default=linear.TRIALS)
     parser.add_argument("--epsilons", nargs="*", type=float, help="Figures 3 and 5: only these ε")
     parser.add_argument("--largest-norm", action="store_true", help="Figures 3 and 5: the paper's scaling, NOT PRIVATE")
     parser.add_argument("--processes", type=int)
-    parser.add_argument("--fresh", action="store_true", help="forget the trials of an earlier version of the code")
+    parser.add_argument("--fresh", action="store_true", help="forget these figures' trials of an earlier version")
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
-    chosen = parser.parse_args(arguments)
-    if chosen.fresh:
-        for folder in [*linear.FOLDERS, *(path.name for path in chosen.cache.glob(f"{logistic.FOLDER}*"))]:
-            forget(chosen.cache / folder)
-    common = {"processes": chosen.processes, "cache": chosen.cache, "results": chosen.results}
-    for name in chosen.figures:
-        if name == "figure1":
-            figure1(chosen.results, chosen.out, points=25)
-        elif name in ("figure2", "figure4"):
-            linear.run(name, SETS[name], count=chosen.trials, **common)
-            figures.linear(pd.read_csv(chosen.results / f"{name}.csv"), SETS[name], chosen.out / name)
-        else:
-            epsilons = chosen.epsilons or logistic.EPSILONS.tolist()
-            largest_norm = chosen.largest_norm
-            file = f"{name}_largest_norm" if largest_norm else name
-            logistic.run(file, SETS[name], count=chosen.trials, epsilons=epsilons, largest_norm=largest_norm, **common)
-            table = pd.read_csv(chosen.results / f"{file}.csv")
-            figures.logistic(table, SETS[name], chosen.out / file, largest_norm=largest_norm)
+    options = parser.parse_args(arguments)
+    for name in options.figures or FIGURES:
+        if not options.draw:
+            compute(name, options)
+        draw(name, options)
 
 
 if __name__ == "__main__":

@@ -274,7 +274,8 @@ def drawn(folder, name):
 
 
 def test_figure_1(tmp_path):
-    reproduce.figure1(tmp_path, tmp_path, points=5)
+    reproduce.figure1(tmp_path, points=5)
+    reproduce.main(["figure1", "--draw", "--results", str(tmp_path), "--out", str(tmp_path)])
     table = pd.read_csv(tmp_path / "figure1.csv")
     assert (table["exact"] < table["renyi"]).all()
     assert table["renyi"].iloc[0] == pytest.approx(116.46150, rel=1e-6)  # at γ = 16/9
@@ -282,6 +283,11 @@ def test_figure_1(tmp_path):
     required = pd.read_csv(tmp_path / "figure1_gamma.csv")
     assert (required["exact"] <= required[["renyi", "tcdp", "sheffet"]].min(axis=1)).all()
     assert drawn(tmp_path, "figure1")
+
+
+def test_the_committed_tables_draw_all_five_figures(tmp_path):
+    reproduce.main(["--draw", "--out", str(tmp_path)])
+    assert all(drawn(tmp_path, name) for name in reproduce.FIGURES)
 
 
 @needs_data
@@ -303,8 +309,12 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
     assert table[table["method"] == linear.RIDGE]["mse"].mean() < largest.min()
     assert drawn(tmp_path, name)
     before = (tmp_path / f"{name}.csv").read_text()
+    monkeypatch.setattr(linear, "trials", None)
+    monkeypatch.setattr(linear, "published_trials", None)
     reproduce.main([name, "--trials", "2", *folders])  # all from the cache
     assert (tmp_path / f"{name}.csv").read_text() == before
+    with pytest.raises(TypeError):
+        reproduce.main([name, "--trials", "2", "--fresh", *folders])
 
 
 def make_features(folder, name, epsilon, n=400, signal=4.0):
