@@ -96,7 +96,7 @@ def analyses(table: pd.DataFrame, required: pd.DataFrame, out: Path, *, sketch_s
 def linear(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
     """Figures 2 and 4: test MSE against ε, a row of panels a set: correct noise, and the published code."""
     note = "Rows and targets are scaled by the training data's largest, as in the paper: that step is not private."
-    _pairs(table, sets, out, (LINEAR, LINEAR_CODE), value="mse", label="test MSE", log=True, note=note)
+    _pairs(table, sets, out, (LINEAR, LINEAR_CODE), value="mse", label="test MSE", note=note)
 
 
 def logistic(table: pd.DataFrame, sets: Sequence[str], out: Path, *, largest_norm: bool) -> None:
@@ -106,7 +106,7 @@ def logistic(table: pd.DataFrame, sets: Sequence[str], out: Path, *, largest_nor
         if largest_norm
         else "Left: features bounded by a declared norm. Right: scaled by the data's largest norm, not private."
     )
-    _pairs(table, sets, out, (LOGISTIC, LOGISTIC_CODE), value="error", label="test error", log=False, note=note)
+    _pairs(table, sets, out, (LOGISTIC, LOGISTIC_CODE), value="error", label="test error", note=note)
 
 
 def _pairs(
@@ -117,7 +117,6 @@ def _pairs(
     *,
     value: str,
     label: str,
-    log: bool,
     note: str,
 ) -> None:
     figure = Figure(figsize=(11, 3.3 * len(sets) + 1.2), layout="constrained")
@@ -126,9 +125,7 @@ def _pairs(
         rows = table[table["set"] == name]
         for axes, shown, heading in zip(row, styles, ("correct noise", "published code as it is"), strict=True):
             _curves(axes, rows, shown, value)
-            axes.set(xscale="log", title=f"{TITLES[name]}: {heading}", xlabel="ε")
-            if log:
-                axes.set_yscale("log")
+            axes.set(xscale="log", yscale="log", title=f"{TITLES[name]}: {heading}", xlabel="ε")
             axes.grid(visible=True, alpha=0.3, which="both")
         row[0].set_ylabel(label)
     figure.suptitle(note, fontsize=9)

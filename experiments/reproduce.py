@@ -112,7 +112,7 @@ def file_name(name: str, options: argparse.Namespace) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Compute what is missing, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], metavar="figure1 … figure5", help="all without")
+    parser.add_argument("figures", nargs="*", metavar="figure1 … figure5", help="which; all of them if none is named")
     parser.add_argument("--draw", action="store_true", help="only draw, from the tables that are there")
     parser.add_argument("--trials", type=int, default=linear.TRIALS)
     parser.add_argument("--epsilons", nargs="*", type=float, help="Figures 3 and 5: only these ε")
@@ -123,6 +123,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     options = parser.parse_args(arguments)
+    if unknown := set(options.figures) - set(FIGURES):
+        parser.error(f"There is no {', '.join(sorted(unknown))}: choose from {', '.join(FIGURES)}.")
     for name in options.figures or FIGURES:
         if not options.draw:
             compute(name, options)
