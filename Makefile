@@ -23,7 +23,7 @@ bench: .venv/test
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/speed.py
 
-# Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: half an hour, after an hour for the networks.
+# Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: two hours on two cores, most of them for the networks.
 figures: .venv/test networks
 	$(BIN)/python experiments/reproduce.py
 

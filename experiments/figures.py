@@ -123,7 +123,7 @@ def _pairs(
     panels = figure.subplots(len(sets), 2, sharey="row", squeeze=False)
     for name, row in zip(sets, panels, strict=True):
         rows = table[table["set"] == name]
-        for axes, shown, heading in zip(row, styles, ("correct noise", "published code as it is"), strict=True):
+        for axes, shown, heading in zip(row, styles, ("correct noise", "published code, emulated"), strict=True):
             _curves(axes, rows, shown, value)
             axes.set(xscale="log", yscale="log", title=f"{TITLES[name]}: {heading}", xlabel="ε")
             axes.grid(visible=True, alpha=0.3, which="both")

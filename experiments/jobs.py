@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 from rich.progress import track
+from threadpoolctl import threadpool_limits
 
 Rows = list[dict[str, object]]
 
@@ -29,7 +30,7 @@ def run_all(
     missing = [(function, job, path) for job, path in files.items() if not path.exists()]
     processes = processes or os.cpu_count()
     console = Console(stderr=True)
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
+    with multiprocessing.get_context("fork").Pool(processes, initializer=one_thread) as pool:
         done = pool.imap_unordered(_run, missing)
         for _ in track(done, total=len(missing), description=folder.name, console=console):
             pass
@@ -41,6 +42,11 @@ def forget(folder: Path, prefixes: Sequence[str] = ("",)) -> None:
     for prefix in prefixes:
         for path in folder.glob(f"**/{prefix}*.csv"):
             path.unlink()
+
+
+def one_thread() -> None:
+    """In a process: as many processes as cores, one thread each."""
+    threadpool_limits(1)
 
 
 def _run(task: tuple[Callable[..., Rows], tuple[Any, ...], Path]) -> None:

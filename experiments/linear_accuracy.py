@@ -14,9 +14,6 @@ import os
 import warnings
 from pathlib import Path
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # two processes, one thread each
-
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -25,6 +22,7 @@ from rich.table import Table
 
 from datasets import LINEAR
 from gaussmix import baselines
+from jobs import one_thread
 from linear import DECLARED, MEAN, METHODS, SYNTHETIC, Summed, split_table
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -98,7 +96,7 @@ def main() -> None:
     arguments = parser.parse_args()
     jobs = [(name, split, arguments.draws) for name in arguments.sets for split in range(arguments.splits)]
     console = Console(stderr=True)
-    with multiprocessing.Pool(arguments.processes) as pool:
+    with multiprocessing.get_context("fork").Pool(arguments.processes, initializer=one_thread) as pool:
         done = track(pool.imap_unordered(run, jobs), total=len(jobs), description="splits", console=console)
         results = pd.DataFrame([row for rows in done for row in rows])
     results = results.sort_values(["set", "split", "method", "epsilon", "draw"], ignore_index=True)

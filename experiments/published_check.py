@@ -14,11 +14,7 @@ list of sets): 250 trials on Boston, Wine and Bike, on the split of ``np.random.
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
 
 import numpy as np
 import pandas as pd

@@ -11,11 +11,7 @@ Figures 3 and 5 need the features that ``experiments/dp_sgd.py`` (``make network
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # two processes, one thread each
 
 import numpy as np
 import pandas as pd
@@ -37,6 +33,7 @@ SETS = {
 LINEAR, LOGISTIC = ("figure2", "figure4"), ("figure3", "figure5")
 FIGURES = ("figure1", "figure2", "figure3", "figure4", "figure5")
 FIGURE_1 = {"sketch_size": 150, "delta": 1e-8}
+OUT = Path(__file__).parents[1] / "docs" / "figures"
 ANALYSES = ("sheffet", "tcdp", "renyi", "exact")
 
 
@@ -121,10 +118,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--fresh", action="store_true", help="forget these figures' trials of an earlier version")
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--out", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     if unknown := set(options.figures) - set(FIGURES):
         parser.error(f"There is no {', '.join(sorted(unknown))}: choose from {', '.join(FIGURES)}.")
+    quick = options.trials != linear.TRIALS or options.epsilons is not None
+    if quick and not options.draw and (options.results == RESULTS or options.out == OUT):
+        parser.error("A quick try must not take the place of the kept tables: give it other --results and --out.")
     for name in options.figures or FIGURES:
         if not options.draw:
             compute(name, options)

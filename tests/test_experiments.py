@@ -351,6 +351,12 @@ def test_figures_3_and_5_on_few_trials_of_made_features(name, tmp_path, monkeypa
     assert drawn(tmp_path, name)
 
 
+def test_quick_tries_do_not_overwrite_the_kept_tables(capsys):
+    with pytest.raises(SystemExit):
+        reproduce.main(["figure2", "--trials", "3"])
+    assert "give it other --results" in capsys.readouterr().err
+
+
 def test_missing_features_say_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="make networks"):
         features.load("mnist", 1.0, tmp_path)
@@ -384,9 +390,8 @@ needs_networks = pytest.mark.skipif(not NETWORKS_PYTHON.exists(), reason="make n
 
 @needs_networks
 def test_noise_is_added_once_for_each_batch_of_dp_sgd():
-    check = Path(__file__).with_name("networks_check.py")
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "experiments")}
-    found = subprocess.run([NETWORKS_PYTHON, check], env=environment, check=True, capture_output=True, text=True)
+    check = ROOT / "experiments" / "dp_sgd_check.py"
+    found = subprocess.run([NETWORKS_PYTHON, check], check=True, capture_output=True, text=True)
     assert float(found.stdout) == pytest.approx(1, abs=0.01)
 
 

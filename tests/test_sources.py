@@ -386,6 +386,17 @@ def test_csv_type_that_changes_in_mid_file(tmp_path, types):
     fails(ValueError, r"Column 'a' of .*t.csv has a field that is not of the type double", path, types=types)
 
 
+def test_csv_errors_have_the_same_words_when_arrow_has_one_thread(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("b,a\n" + "0,1.5\n" * 1_000_000 + f"0,{SECRET}\n")
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    try:
+        fails(ValueError, r"Column 'a' of .*t.csv has a field that is not of the type double", path)
+    finally:
+        pa.set_cpu_count(threads)
+
+
 def test_csv_declared_types(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('code,flag,n\n007,1,1\n,true,\n"a\nb",false,2.5\n')

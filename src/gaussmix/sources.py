@@ -599,7 +599,7 @@ def _empty_text_is_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _csv_error(words: str, header: Sequence[str], where: str) -> ValueError:
     """Arrow's words quote the line: only what they are about is passed on."""
-    found = re.search(r"In CSV column #(\d+): CSV conversion error to ([\w\[\]]+)", words)
+    found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([\w\[\]]+)", words)
     if found and int(found[1]) < len(header):
         name = header[int(found[1])]
         return ValueError(

@@ -1,4 +1,4 @@
-"""Run in the environment of torch and opacus: is noise added once for each batch, at the stated scale?
+"""Checks that DP-SGD adds noise once for each batch, at the stated scale (needs torch and opacus).
 
 With noise a thousand times the clipping norm and plain steps of length 1, T steps move every parameter by a normal
 variable of standard deviation √T · noise · clip / batch. Prints the measured over the expected one: parts of a batch
