@@ -317,7 +317,7 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
         reproduce.main([name, "--trials", "2", "--fresh", *folders])
 
 
-def make_features(folder, name, epsilon, n=400, signal=4.0):
+def make_features(folder, name, epsilon, n=400, signal=4.0, rate=0.5):
     """A file like those of dp_sgd.py: one unit tells the labels apart."""
     rng = np.random.default_rng(7)
     parts = {}
@@ -329,7 +329,7 @@ def make_features(folder, name, epsilon, n=400, signal=4.0):
     folder.mkdir(exist_ok=True)
     np.savez(
         features.feature_file(name, epsilon, folder),
-        **parts, epsilon=epsilon, delta=1e-6, noise=80.0 / epsilon, rate=0.5, steps=4, error=0.1, seconds=1.0,
+        **parts, epsilon=epsilon, delta=1e-6, noise=80.0 / epsilon, rate=rate, steps=4, error=0.1, seconds=1.0,
     )  # fmt: skip
 
 
@@ -355,6 +355,19 @@ def test_quick_tries_do_not_overwrite_the_kept_tables(capsys):
     with pytest.raises(SystemExit):
         reproduce.main(["figure2", "--trials", "3"])
     assert "give it other --results" in capsys.readouterr().err
+
+
+def test_network_and_head_compose_to_the_exact_account(tmp_path):
+    """Without subsampling the network is a Gaussian release of μ = √steps/noise, for which there is an exact curve."""
+    from gaussmix import accounting, calibrate
+    from gaussmix.curation import automatic_sketch_size
+
+    make_features(tmp_path, "mnist", 3.0, rate=1.0)
+    (found,) = logistic.composed_budget("mnist", 3.0, tmp_path)
+    head = calibrate(2.7, 0.9e-6, sketch_size=automatic_sketch_size(129))
+    mu = np.sqrt(4) / (80.0 / 3.0)
+    exact = accounting.epsilon(1e-6, sketch_size=head.sketch_size, gamma=head.gamma, mu=mu)
+    assert exact <= found["composed"] <= exact * (1 + 1e-3)
 
 
 def test_missing_features_say_what_to_do(tmp_path):
