@@ -25,10 +25,10 @@ bench: .venv/test
 
 # Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: two hours on two cores, most of them for the networks.
 figures: .venv/test networks
-	$(BIN)/python experiments/reproduce.py
+	$(BIN)/python -m experiments.reproduce
 
 networks: networks-env
-	.venv-networks/bin/python experiments/dp_sgd.py
+	.venv-networks/bin/python -m experiments.dp_sgd
 
 networks-env: .venv-networks/ready
 

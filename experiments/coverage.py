@@ -1,6 +1,6 @@
 """Coverage of the confidence intervals, their width, and false positives.
 
-    python experiments/coverage.py --releases 2000
+    python -m experiments.coverage --releases 2000
 
 A coefficient is covered if the score test (exact t for "ridge") does not reject its true value, which is what it means
 to be in the interval. The truth is the table's own coefficient, so nothing but the release is drawn again.

@@ -1,9 +1,9 @@
 """The tables of the paper's experiments, one small loader each.
 
-Real tables come from the folder named by ``GAUSSMIX_DATA``, their files checked (:mod:`files`); without it from OpenML
-and UCI, and then rows, columns and two sums are checked. Preprocessing is that of the paper's published code, which
-looks at the data (imputation by the mean, standardisation): it belongs to the protocol of its experiments and is **not
-private**. Synthetic tables are as the paper's text describes them; its code differs.
+Real tables come from the folder named by ``GAUSSMIX_DATA``, their files checked (:mod:`experiments.data_files`);
+without it from OpenML and UCI, and then rows, columns and two sums are checked. Preprocessing is that of the paper's
+published code, which looks at the data (imputation by the mean, standardisation): it belongs to the protocol of its
+experiments and is **not private**. Synthetic tables are as the paper's text describes them; its code differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.datasets import fetch_openml
 
-from files import data_folder, download, read
+from experiments.data_files import data_folder, download, read
 
 Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -1,6 +1,6 @@
 """Features for Figures 3 and 5: the paper's network, trained with DP-SGD on a tenth of the budget.
 
-    GAUSSMIX_DATA=... python experiments/dp_sgd.py
+    GAUSSMIX_DATA=... python -m experiments.dp_sgd
 
 Needs torch and opacus, in an environment of their own: ``make networks``. Every finished network is a file in the
 cache, so that a stopped run goes on where it was, and the heads (``logistic.py``) need no network.
@@ -33,9 +33,9 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import nn
 from tqdm import tqdm
 
-from features import EPSILONS, NETWORK_SHARE, feature_file, total_delta
-from files import CACHE
-from images import IMAGES, Images
+from experiments.data_files import CACHE
+from experiments.images import IMAGES, Images
+from experiments.network_features import EPSILONS, NETWORK_SHARE, feature_file, total_delta
 
 EPOCHS, BATCH, PART, CLIP, LEARNING_RATE = 20, 500, 64, 4.0, 1e-3
 

@@ -10,7 +10,7 @@ import warnings
 
 import torch
 
-import dp_sgd
+from experiments import dp_sgd
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)

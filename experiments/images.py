@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from files import download, read
+from experiments.data_files import download, read
 
 MNIST_MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION_MIRROR = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"

@@ -1,13 +1,14 @@
 """Trials of private linear regression for Figures 2 and 4: every method on every set, one summary.
 
-    GAUSSMIX_DATA=... python experiments/reproduce.py figure2 figure4
+    GAUSSMIX_DATA=... python -m experiments.reproduce figure2 figure4
 
 Protocol (that of arXiv:2505.24603v2): no intercept, rows divided by the largest
 training norm and targets by the largest training value (**not private**: this compares mechanisms, not preprocessing),
 ``data_norm=1``, ``bounds_y=(-1, 1)``, ε = logspace(-1.2, 1.5, 6), δ = 1/n², 250 trials. A trial is a fresh 80/20 split
 (fresh rows, for synthetic sets) and fresh noise; all methods and ε share the split. Methods named ``published:`` are
-the published code with its mistakes (:mod:`published`), and not private. AdaSSP has ρ = 0.05, which is better for it
-than the published 10⁻¹⁰. The rule behind ``LinearMixing, exact`` was first noticed on these tables (docs/accuracy.md).
+the published code with its mistakes (:mod:`experiments.published`), and not private. AdaSSP has ρ = 0.05, which is
+better for it than the published 10⁻¹⁰. The rule behind ``LinearMixing, exact`` was first noticed on these tables
+(docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from datasets import LINEAR, Table
+from experiments.datasets import LINEAR, Table
+from experiments.parallel import Rows, run_all
+from experiments.published import PublishedCode
 from gaussmix import LinearMixing, baselines
 from gaussmix.encoding import RowEncoder
 from gaussmix.moments import Moments, accumulate
 from gaussmix.sampling import explicit_sketch
-from jobs import Rows, run_all
-from published import PublishedCode
 
 EPSILONS = np.logspace(-1.2, 1.5, 6)
 TRIALS, TRIALS_A_JOB = 250, 10

@@ -1,6 +1,6 @@
 """Accuracy of private linear regression: every method, the paper's protocol, one table.
 
-    python experiments/linear_accuracy.py --splits 3 --draws 10 --out experiments/results/linear_accuracy.csv
+    python -m experiments.linear_accuracy --splits 3 --draws 10 --out experiments/results/linear_accuracy.csv
 
 Protocol: that of ``linear.py`` at other ε. Score: (test MSE - OLS) / (test MSE of zero - OLS),
 averaged over ε; 0 is least squares without privacy, 1 is predicting zero.
@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from datasets import LINEAR
+from experiments.datasets import LINEAR
+from experiments.linear import DECLARED, MEAN, METHODS, SYNTHETIC, Summed, split_table
+from experiments.parallel import one_thread
 from gaussmix import baselines
-from jobs import one_thread
-from linear import DECLARED, MEAN, METHODS, SYNTHETIC, Summed, split_table
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 OURS, YARDSTICK = "LinearMixing, exact", "AdaSSP, exact"

@@ -1,7 +1,7 @@
 """Trials of private logistic heads on privately trained features, for Figures 3 and 5.
 
-    GAUSSMIX_DATA=... python experiments/dp_sgd.py     # once: features, with a tenth of the budget (needs torch)
-    python experiments/reproduce.py figure3 figure5
+    GAUSSMIX_DATA=... python -m experiments.dp_sgd     # once: features, with a tenth of the budget (needs torch)
+    python -m experiments.reproduce figure3 figure5
 
 Protocol (that of arXiv:2505.24603v2): classes 3 and 8 of four image sets, ε = logspace(-1, 1.5, 5), δ = min(10⁻⁶,
 0.01/n); the network has a tenth of both, the head the rest; no intercept; 250 trials of the head's noise on one network
@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
-from features import EPSILONS, NETWORK_SHARE, D, Features, digest, load
+from experiments.network_features import EPSILONS, NETWORK_SHARE, D, Features, digest, load
+from experiments.parallel import Rows, run_all
+from experiments.published import PublishedCode
 from gaussmix import LogisticMixing, accounting, calibrate
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.baselines.objective_perturbation import minimise
 from gaussmix.curation import automatic_sketch_size
-from jobs import Rows, run_all
-from published import PublishedCode
 
 LOSS_INTERVAL = 1e-4  # of privacy losses, in units of ε
 DECLARED_NORM = 0.25

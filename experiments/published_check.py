@@ -1,6 +1,6 @@
 """Does our emulation of the published code do what the code does? Its numbers against the code's own.
 
-    GAUSSMIX_DATA=... python experiments/published_check.py
+    GAUSSMIX_DATA=... python -m experiments.published_check
 
 ``results/published_reference.csv`` holds what the authors' code gave (commit 746a96b, executed unchanged but for its
 list of sets): 250 trials on Boston, Wine and Bike, on the split of ``np.random.seed(50)`` and one permutation. Here:
@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from files import CACHE, RESULTS
-from jobs import Rows, forget, run_all
-from linear import EPSILONS, split_table
-from published import PublishedCode
+from experiments.data_files import CACHE, RESULTS
+from experiments.linear import EPSILONS, split_table
+from experiments.parallel import Rows, forget, run_all
+from experiments.published import PublishedCode
 
 REFERENCE = RESULTS / "published_reference.csv"
 PUBLISHED_TRIALS, TRIALS = 250, 2_000

@@ -1,11 +1,11 @@
 """Figures 1 to 5 of arXiv:2505.24603v2: configuration to table to figure.
 
-    GAUSSMIX_DATA=... python experiments/reproduce.py figure1 figure2 figure3 figure4 figure5
+    GAUSSMIX_DATA=... python -m experiments.reproduce figure1 figure2 figure3 figure4 figure5
 
 Tables go to ``experiments/results``, figures to ``docs/figures``. Trials that are done are kept in
 ``experiments/cache``: a run that was stopped goes on where it was; after a change of the code start with ``--fresh``.
 ``--draw`` draws from the tables alone.
-Figures 3 and 5 need the features that ``experiments/dp_sgd.py`` (``make networks``) puts there.
+Figures 3 and 5 need the features that ``experiments.dp_sgd`` (``make networks``) puts there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-import figures
-import linear
-import logistic
-from files import CACHE, RESULTS
+from experiments import figures, linear, logistic
+from experiments.data_files import CACHE, RESULTS
+from experiments.parallel import forget
 from gaussmix import accounting
 from gaussmix.accounting import smallest_safe
-from jobs import forget
 
 SETS = {
     "figure2": ("communities", "tecator", "gaussian", "mlp"),

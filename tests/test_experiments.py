@@ -16,23 +16,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-files = pytest.importorskip("files", reason="experiments/ is not on the path")
-
-import datasets  # noqa: E402
-import features  # noqa: E402
-import images  # noqa: E402
-import linear  # noqa: E402
-import linear_accuracy  # noqa: E402
-import logistic  # noqa: E402
-import published  # noqa: E402
-import published_check  # noqa: E402
-import reproduce  # noqa: E402
+from experiments import (
+    data_files,
+    datasets,
+    images,
+    linear,
+    linear_accuracy,
+    logistic,
+    network_features,
+    published,
+    published_check,
+    reproduce,
+)
 
 ROOT = Path(__file__).parents[1]
 NETWORKS_PYTHON = ROOT / ".venv-networks" / "bin" / "python"
 REFERENCE = pd.read_csv(published_check.REFERENCE)
 
-needs_data = pytest.mark.skipif(files.data_folder() is None, reason="set GAUSSMIX_DATA to the folder of the data sets")
+needs_data = pytest.mark.skipif(
+    data_files.data_folder() is None, reason="set GAUSSMIX_DATA to the folder of the data sets"
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -51,7 +54,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_tables_have_the_published_shapes(name):
-    if name not in linear.SYNTHETIC and files.data_folder() is None:
+    if name not in linear.SYNTHETIC and data_files.data_folder() is None:
         pytest.skip("set GAUSSMIX_DATA to the folder of the data sets")
     X, y = datasets.LINEAR[name](np.random.default_rng(0))
     assert X.shape == SHAPES[name]
@@ -120,12 +123,12 @@ def mirror(tmp_path, monkeypatch):
             raise OSError("no such address")
         return io.BytesIO(served[url])
 
-    monkeypatch.setattr(files.urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(data_files.urllib.request, "urlopen", urlopen)
     return served
 
 
 def expect(monkeypatch, name, content):
-    monkeypatch.setitem(files.CHECKSUMS, name, hashlib.sha256(content).hexdigest())
+    monkeypatch.setitem(data_files.CHECKSUMS, name, hashlib.sha256(content).hexdigest())
 
 
 def idx(array):
@@ -328,7 +331,7 @@ def make_features(folder, name, epsilon, n=400, signal=4.0, rate=0.5):
         parts |= {part: rows.astype(np.float32), f"{part}_labels": labels}
     folder.mkdir(exist_ok=True)
     np.savez(
-        features.feature_file(name, epsilon, folder),
+        network_features.feature_file(name, epsilon, folder),
         **parts, epsilon=epsilon, delta=1e-6, noise=80.0 / epsilon, rate=rate, steps=4, error=0.1, seconds=1.0,
     )  # fmt: skip
 
@@ -372,25 +375,25 @@ def test_network_and_head_compose_to_the_exact_account(tmp_path):
 
 def test_missing_features_say_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="make networks"):
-        features.load("mnist", 1.0, tmp_path)
+        network_features.load("mnist", 1.0, tmp_path)
 
 
 def test_features_of_another_budget_are_refused(tmp_path):
     make_features(tmp_path, "mnist", 7.4989)
     with pytest.raises(ValueError, match="is of a network for"):
-        features.load("mnist", 7.49891, tmp_path)
+        network_features.load("mnist", 7.49891, tmp_path)
 
 
 def test_other_networks_get_other_results(tmp_path):
     make_features(tmp_path, "mnist", 1.0)
-    before = features.digest([("mnist", 1.0)], tmp_path)
+    before = network_features.digest([("mnist", 1.0)], tmp_path)
     make_features(tmp_path, "mnist", 1.0, signal=1.0)
-    assert features.digest([("mnist", 1.0)], tmp_path) != before
+    assert network_features.digest([("mnist", 1.0)], tmp_path) != before
 
 
 def test_features_are_scaled_row_by_row():
     rows = np.array([[3.0, 4.0], [0.0, 0.1], [30.0, 40.0]])
-    table = features.Features(rows, rows[:, 0], rows, rows[:, 0], 1e-6, 1.0, 0.5, 10, 0.0)
+    table = network_features.Features(rows, rows[:, 0], rows, rows[:, 0], 1e-6, 1.0, 0.5, 10, 0.0)
     found = logistic.normalised(table, largest_norm=False)
     assert np.allclose(found.X, [[0.6, 0.8], [0, 0.4], [0.6, 0.8]])
     alone = logistic.normalised(table._replace(X=rows[:1]), largest_norm=False)
@@ -403,8 +406,8 @@ needs_networks = pytest.mark.skipif(not NETWORKS_PYTHON.exists(), reason="make n
 
 @needs_networks
 def test_noise_is_added_once_for_each_batch_of_dp_sgd():
-    check = ROOT / "experiments" / "dp_sgd_check.py"
-    found = subprocess.run([NETWORKS_PYTHON, check], check=True, capture_output=True, text=True)
+    command = [NETWORKS_PYTHON, "-m", "experiments.dp_sgd_check"]
+    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     assert float(found.stdout) == pytest.approx(1, abs=0.01)
 
 
@@ -412,12 +415,11 @@ def test_noise_is_added_once_for_each_batch_of_dp_sgd():
 @needs_networks
 def test_networks_train_and_their_features_serve_heads(tmp_path):
     """End to end: DP-SGD by opacus on 200 images, then heads on its features."""
-    command = [NETWORKS_PYTHON, "dp_sgd.py", "--sets", "cifar100", "--epsilons", "31", "--epochs", "2", "--rows", "200"]
+    small = ["--sets", "cifar100", "--epsilons", "31", "--epochs", "2", "--rows", "200", "--out", str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*command, "--out", str(tmp_path)], cwd=ROOT / "experiments", env=environment, check=True, capture_output=True
-    )
-    found = features.load("cifar100", 31.0, tmp_path)
+    command = [NETWORKS_PYTHON, "-m", "experiments.dp_sgd", *small]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    found = network_features.load("cifar100", 31.0, tmp_path)
     assert found.X.shape == (200, 128)
     assert found.delta == pytest.approx(1e-6)
     assert found.steps == 2

@@ -63,5 +63,5 @@ def digest(pairs: Iterable[tuple[str, float]], cache: Path) -> str:
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: run experiments/dp_sgd.py (make networks) first.")
+        raise FileNotFoundError(f"{path} is missing: run experiments.dp_sgd (make networks) first.")
     return path

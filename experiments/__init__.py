@@ -1,0 +1,1 @@
+"""Comparisons of methods on public data sets: outside the package ``gaussmix``, run as ``python -m experiments.…``."""
