@@ -20,6 +20,7 @@ import os
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes of one thread each beat one of two
 
@@ -82,9 +83,18 @@ def tensors(pixels: np.ndarray, labels: np.ndarray) -> torch.utils.data.TensorDa
 
 
 def train_privately(
-    network: nn.Module, optimizer: torch.optim.Optimizer, loader: torch.utils.data.DataLoader, noise: float, epochs: int
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: torch.utils.data.DataLoader,
+    *,
+    noise: float,
+    epochs: int,
+    part: int = PART,
 ) -> None:
-    """DP-SGD: Poisson batches of rate 1/len(loader), clipped gradients, noise once for each of them."""
+    """DP-SGD: Poisson batches of rate 1/len(loader), clipped gradients, noise once for each of them.
+
+    Gradients are taken in parts of so many images, for memory's sake.
+    """
     model, optimizer, criterion, loader = PrivacyEngine().make_private(
         module=network,
         optimizer=optimizer,
@@ -96,7 +106,7 @@ def train_privately(
     )
     model.train()
     for _ in range(epochs):
-        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=PART, optimizer=optimizer) as parts:
+        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=part, optimizer=optimizer) as parts:
             for x, y in parts:
                 optimizer.zero_grad()
                 criterion(model(x), y).backward()
@@ -104,7 +114,7 @@ def train_privately(
     network.eval()
 
 
-def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0) -> dict[str, np.ndarray | float]:
+def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0) -> dict[str, Any]:
     """Train on a tenth of (ε, δ); features of all images and what was spent."""
     torch.manual_seed(seed)
     start = time.perf_counter()
@@ -114,7 +124,7 @@ def train(images: Images, epsilon: float, *, epochs: int = EPOCHS, seed: int = 0
     noise = noise_multiplier(NETWORK_SHARE * epsilon, NETWORK_SHARE * delta, rate=rate, steps=steps)
     network = Network()
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
-    train_privately(network, optimizer, loader, noise, epochs)
+    train_privately(network, optimizer, loader, noise=noise, epochs=epochs)
     with torch.no_grad():
         features = [torch.cat([network.hidden(x) for x in part.tensors[0].split(500)]) for part in (data, test)]
         wrong = network.logits(features[1]).argmax(1) != test.tensors[1]

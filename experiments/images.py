@@ -59,15 +59,15 @@ IMAGES = {"fashion": fashion, "cifar100": cifar100, "cifar10": cifar10, "mnist":
 
 
 def _idx_images(folder: str, mirror: str) -> Images:
-    parts = []
-    for part in ("train", "t10k"):
-        names = (f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz")
-        pixels, labels = (
-            idx(read(f"{folder}/{name}", lambda name=name: gzip.decompress(download(mirror + name)))) for name in names
-        )
+    def array(name: str) -> NDArray[np.uint8]:
+        return idx(read(f"{folder}/{name}", lambda: gzip.decompress(download(mirror + name))))
+
+    def images(part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        pixels, labels = array(f"{part}-images-idx3-ubyte.gz"), array(f"{part}-labels-idx1-ubyte.gz")
         kept = np.isin(labels, CLASSES)
-        parts += [pixels[kept][:, None], _signs(labels[kept])]
-    return Images(*parts)
+        return pixels[kept][:, None], _signs(labels[kept])
+
+    return Images(*images("train"), *images("t10k"))
 
 
 def idx(content: bytes) -> NDArray[np.uint8]:
@@ -79,12 +79,12 @@ def idx(content: bytes) -> NDArray[np.uint8]:
 
 
 def _record_images(folder: str, mirror: Callable[[str], bytes]) -> Images:
-    parts = []
-    for part in ("train", "test"):
-        content = read(f"{folder}/{part}_classes_3_8.bin.gz", lambda part=part: mirror(part))
+    def images(part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        content = read(f"{folder}/{part}_classes_3_8.bin.gz", lambda: mirror(part))
         records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
-        parts += [records[:, 1:].reshape(-1, 3, 32, 32), _signs(records[:, 0])]
-    return Images(*parts)
+        return records[:, 1:].reshape(-1, 3, 32, 32), _signs(records[:, 0])
+
+    return Images(*images("train"), *images("test"))
 
 
 def _cifar10_records(part: str) -> bytes:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from experiments import Floats
 
 EPSILONS = np.logspace(-1, 1.5, 5)
 NETWORK_SHARE = 0.1
 D = 128
-
-Floats = NDArray[np.float64]
 
 
 def total_delta(n: int) -> float:
@@ -48,9 +47,17 @@ def load(name: str, epsilon: float, cache: Path) -> Features:
     with np.load(path) as kept:
         if not math.isclose(float(kept["epsilon"]), epsilon, rel_tol=1e-9):
             raise ValueError(f"{path} is of a network for ε = {float(kept['epsilon'])!r}, not {epsilon!r}.")
-        parts = [kept[part].astype(float) for part in ("train", "train_labels", "test", "test_labels")]
-        numbers = [float(kept[part]) for part in ("delta", "noise", "rate")]
-        return Features(*parts, *numbers, int(kept["steps"]), float(kept["error"]))
+        return Features(
+            X=kept["train"].astype(float),
+            y=kept["train_labels"].astype(float),
+            X_test=kept["test"].astype(float),
+            y_test=kept["test_labels"].astype(float),
+            delta=float(kept["delta"]),
+            noise=float(kept["noise"]),
+            rate=float(kept["rate"]),
+            steps=int(kept["steps"]),
+            network_error=float(kept["error"]),
+        )
 
 
 def digest(pairs: Iterable[tuple[str, float]], cache: Path) -> str:
