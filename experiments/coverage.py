@@ -9,27 +9,29 @@ to be in the interval. The truth is the table's own coefficient, so nothing but 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+import itertools
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from scipy import stats
 
-from gaussmix.accounting import delta as exact_delta
+from experiments import Floats
+from experiments.parallel import Rows, run_all
 from gaussmix.calibration import calibrate
 from gaussmix.inference import Problem, summarise
 from gaussmix.sampling import factor, wishart_factor
 
-LEVEL = 0.95
+LEVEL, DELTA, K = 0.95, 1e-6, 10**6
+ORDINARY = [(20_000, 5, 1.0), (20_000, 5, 0.3), (100_000, 20, 1.0), (5_000, 5, 1.0)]  # rows, features, ε
+WEAK = [  # features, strength of the weak direction, coefficient along it, rows of the sketch
+    (d, strength, theta, k)
+    for d, (strength, theta), k in itertools.product((1, 3, 6), ((0.05, 5.0), (0.1, 5.0), (0.3, 20.0)), (60, 350, 2000))
+]
 
 
-def gram_of_uniform_table(n: int, d: int, *, effect: bool = True) -> tuple[np.ndarray, np.ndarray, float]:
+def gram_of_uniform_table(n: int, d: int, *, effect: bool = True) -> tuple[Floats, Floats, float]:
     """Gram matrix of (intercept, x, y) with x in [-1, 1], its coefficients, and C² with weights 1; y in [-1, 1]."""
     rng = np.random.default_rng([n, d])
     X = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, d))])
@@ -45,7 +47,7 @@ def gram_of_uniform_table(n: int, d: int, *, effect: bool = True) -> tuple[np.nd
     return A.T @ A, np.linalg.solve((X.T @ X), X.T @ y), d + 2.0
 
 
-def problem(W: np.ndarray, sigma2: float, k: int) -> Problem:
+def problem(W: Floats, sigma2: float, k: int) -> Problem:
     """Features first, response last."""
     d = len(W) - 1
     return Problem(
@@ -64,84 +66,89 @@ def problem(W: np.ndarray, sigma2: float, k: int) -> Problem:
     )
 
 
-def one_setting(job: tuple[str, np.ndarray, float, int, int, int]) -> dict[str, float]:
+def accepts(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> tuple[bool, Floats]:
+    """Whether the score test accepts a value of one of the table's coefficients, and all standard errors."""
+    summary = summarise(problem(W, sigma2, k), target="table", pvalues=False)
+    if summary._score is None:
+        raise TypeError("A summary for target='table' has a score test.")
+    statistic = summary._score.profile({coefficient: value})[0]
+    return bool(statistic <= stats.chi2.isf(1 - LEVEL, 1)), summary.bse
+
+
+def covers(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> bool:
+    """Whether the exact interval for one of the ridge coefficients holds a value."""
+    low, high = summarise(problem(W, sigma2, k), target="ridge").conf_int(1 - LEVEL)[coefficient]
+    return bool(low <= value <= high)
+
+
+def shares(name: str, G: Floats, sigma2: float, k: int, releases: int, seed: int) -> Rows:
     """Coverage of both targets for one Gram matrix (features first, response last) and σ²."""
-    name, G, sigma2, k, releases, seed = job
     rng = np.random.default_rng(seed)
     d = len(G) - 1
-    truth = {
-        "table": np.linalg.solve(G[:d, :d], G[:d, d]),
-        "ridge": np.linalg.solve(G[:d, :d] + sigma2 * np.eye(d), G[:d, d]),
-    }
+    table = np.linalg.solve(G[:d, :d], G[:d, d])
+    ridge = np.linalg.solve(G[:d, :d] + sigma2 * np.eye(d), G[:d, d])
     L = factor(G, sigma2)
-    covered: dict[str, list[bool]] = {"table": [], "ridge": []}
-    errors = []
-    critical = float(stats.chi2.isf(1 - LEVEL, 1))
+    in_table, in_ridge, errors = [], [], []
     for i in range(releases):
         R = wishart_factor(L, k, rng)
-        p = problem(R.T @ R / k, sigma2, k)
-        ridge = summarise(p, target="ridge")
-        low, high = ridge.conf_int(1 - LEVEL).T
-        j = i % d  # one coefficient a release for the slow test, all of them in turn
-        covered["ridge"].append(bool(low[j] <= truth["ridge"][j] <= high[j]))
-        table = summarise(p, target="table", pvalues=False)
-        covered["table"].append(table._score.profile({j: truth["table"][j]})[0] <= critical)
-        errors.append(np.median(table.bse[1:]) if d > 1 else table.bse[0])
-    return {"name": name, "ridge": np.mean(covered["ridge"]), "table": np.mean(covered["table"]),
-            "bse": float(np.median(errors)), "releases": releases}  # fmt: skip
+        W, j = R.T @ R / k, i % d  # one coefficient a release for the slow test, all of them in turn
+        in_ridge.append(covers(W, sigma2, k, coefficient=j, value=ridge[j]))
+        accepted, bse = accepts(W, sigma2, k, coefficient=j, value=table[j])
+        in_table.append(accepted)
+        errors.append(np.median(bse[1:]) if d > 1 else bse[0])
+    return [{"name": name, "ridge": np.mean(in_ridge), "table": np.mean(in_table), "bse": float(np.median(errors))}]
 
 
-def settings(releases: int) -> list[tuple[str, np.ndarray, float, int, int, int]]:
-    """Ordinary tables with the default sketch, and weak directions with small ones."""
-    jobs = []
-    k = 10**6
-    for n, d, epsilon in [(20_000, 5, 1.0), (20_000, 5, 0.3), (100_000, 20, 1.0), (5_000, 5, 1.0)]:
-        G, _, C2 = gram_of_uniform_table(n, d)
-        sigma2 = calibrate(epsilon, 1e-6, sketch_size=k).gamma * C2
-        jobs.append((f"n={n:,} d={d} ε={epsilon:g}", G, sigma2, k, releases, len(jobs)))
-    for d in (1, 3, 6):  # a weak direction with a large coefficient along it
-        for strength, theta in [(0.05, 5.0), (0.1, 5.0), (0.3, 20.0)]:
-            for k_small in (60, 350, 2000):
-                values = np.concatenate([[strength], np.full(d - 1, 5.0)])
-                G_xx = np.diag(values)
-                coefficient = np.concatenate([[theta], np.full(d - 1, 0.5)])
-                y = G_xx @ coefficient
-                G = np.block([[G_xx, y[:, None]], [y[None], np.array([[coefficient @ y + 1.0]])]])
-                name = f"weak: d={d} g={strength:g}σ² θ={theta:g} k={k_small}"
-                jobs.append((name, G, 1.0, k_small, releases, len(jobs)))
-    return jobs
+def ordinary_tables(n: int, d: int, epsilon: float, releases: int, seed: int) -> Rows:
+    """Coverage on a table of uniform features, with the default sketch."""
+    G, _, C2 = gram_of_uniform_table(n, d)
+    sigma2 = calibrate(epsilon, DELTA, sketch_size=K).gamma * C2
+    return shares(f"n={n:,} d={d} ε={epsilon:g}", G, sigma2, K, releases, seed)
 
 
-def false_positives(releases: int) -> float:
+def weak_directions(d: int, strength: float, theta: float, k: int, releases: int, seed: int) -> Rows:
+    """Coverage with σ² = 1 and a large coefficient along a weak direction, with a small sketch."""
+    G_xx = np.diag(np.concatenate([[strength], np.full(d - 1, 5.0)]))
+    coefficient = np.concatenate([[theta], np.full(d - 1, 0.5)])
+    y = G_xx @ coefficient
+    G = np.block([[G_xx, y[:, None]], [y[None], np.array([[coefficient @ y + 1.0]])]])
+    return shares(f"weak: d={d} g={strength:g}σ² θ={theta:g} k={k}", G, 1.0, k, releases, seed)
+
+
+def false_positives(releases: int) -> Rows:
     """Share of releases whose test at 5 % rejects a coefficient that is exactly 0."""
     G, _, C2 = gram_of_uniform_table(20_000, 5, effect=False)
-    k = 10**6
-    sigma2 = calibrate(1.0, 1e-6, sketch_size=k).gamma * C2
-    assert exact_delta(1.0, sketch_size=k, gamma=sigma2 / C2) <= 1e-6
+    sigma2 = calibrate(1.0, DELTA, sketch_size=K).gamma * C2
     L, rng = factor(G, sigma2), np.random.default_rng(1)
     rejected = 0
     for _ in range(releases):
-        R = wishart_factor(L, k, rng)
-        s = summarise(problem(R.T @ R / k, sigma2, k), target="table", pvalues=False)
-        rejected += stats.chi2.sf(s._score.profile({1: 0.0})[0], 1) < 0.05
-    return rejected / releases
+        R = wishart_factor(L, K, rng)
+        rejected += not accepts(R.T @ R / K, sigma2, K, coefficient=1, value=0.0)[0]
+    return [{"share": rejected / releases}]
 
 
-def main() -> None:
+def coverage(releases: int, *, processes: int | None = None) -> pd.DataFrame:
+    """Coverage in all settings; a setting's number is its seed."""
+    ordinary = [(*table, releases, seed) for seed, table in enumerate(ORDINARY)]
+    weak = [(*table, releases, seed) for seed, table in enumerate(WEAK, start=len(ORDINARY))]
+    found = run_all(ordinary_tables, ordinary, processes=processes), run_all(weak_directions, weak, processes=processes)
+    return pd.concat(found, ignore_index=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--releases", type=int, default=2000)
-    arguments = parser.parse_args()
-    table = Table(title=f"Coverage of {LEVEL:.0%} intervals, {arguments.releases} releases each", title_justify="left")
+    parser.add_argument("--processes", type=int)
+    options = parser.parse_args(arguments)
+    table = Table(title=f"Coverage of {LEVEL:.0%} intervals, {options.releases} releases each", title_justify="left")
     for heading in ("setting", "ridge (exact t)", "table (score)", "median std err (x in [-1, 1])"):
         table.add_column(heading, justify="left" if heading == "setting" else "right")
-    jobs = settings(arguments.releases)
-    with multiprocessing.Pool() as pool:
-        stream = pool.imap(one_setting, jobs)
-        for row in track(stream, total=len(jobs), console=Console(stderr=True)):
-            table.add_row(row["name"], f"{row['ridge']:.3f}", f"{row['table']:.3f}", f"{row['bse']:.4f}")
+    for row in coverage(options.releases, processes=options.processes).itertuples():
+        table.add_row(row.name, f"{row.ridge:.3f}", f"{row.table:.3f}", f"{row.bse:.4f}")
+    rejected = run_all(false_positives, [(options.releases,)], processes=options.processes)
     Console(width=110).print(table)
-    print(f"false positives at 5 %: {false_positives(arguments.releases):.4f}")
+    print(f"false positives at 5 %: {rejected['share'].item():.4f}")
 
 
 if __name__ == "__main__":

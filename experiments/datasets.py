@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
 from sklearn.datasets import fetch_openml
 
+from experiments import Floats
 from experiments.data_files import data_folder, download, read
 
-Table = tuple[NDArray[np.float64], NDArray[np.float64]]
+Table = tuple[Floats, Floats]
 
 BIKE_MIRROR = "https://archive.ics.uci.edu/static/public/275/bike+sharing+dataset.zip"
 
@@ -140,7 +140,7 @@ def _from_openml(name: str, prepare: Callable[[pd.DataFrame], pd.DataFrame] = la
     return _checked(name, table.drop(columns=target).to_numpy(float), table[target].to_numpy(float))
 
 
-def _checked(name: str, X: NDArray[np.float64], y: NDArray[np.float64]) -> Table:
+def _checked(name: str, X: Floats, y: Floats) -> Table:
     expected = FINGERPRINTS[name]
     if X.shape != (expected.rows, expected.columns) or not np.allclose(
         [y.sum(), (X**2).sum()], [expected.sum_y, expected.sum_squares], rtol=1e-5
@@ -158,7 +158,7 @@ def _fixed() -> np.random.Generator:
     return np.random.default_rng(2505)
 
 
-def _linear_response(X: NDArray[np.float64], fixed: np.random.Generator, rng: np.random.Generator) -> Table:
+def _linear_response(X: Floats, fixed: np.random.Generator, rng: np.random.Generator) -> Table:
     """Y = xθ₀ + 0.1 ξ, θ₀ uniform on the sphere, ξ uniform on [-1, 1]."""
     theta = fixed.standard_normal(X.shape[1])
     return X, X @ theta / np.linalg.norm(theta) + 0.1 * rng.uniform(-1, 1, len(X))

@@ -18,25 +18,27 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from experiments import Floats
 from experiments.datasets import LINEAR, Table
 from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
+from experiments.summed import Regressor, SummedTable
 from gaussmix import LinearMixing, baselines
-from gaussmix.encoding import RowEncoder
-from gaussmix.moments import Moments, accumulate
 from gaussmix.sampling import explicit_sketch
+
+Split = tuple[Floats, Floats, Floats, Floats]
 
 EPSILONS = np.logspace(-1.2, 1.5, 6)
 TRIALS, TRIALS_A_JOB = 250, 10
 FOLDERS = ("linear", "published", "sketch_times")
 SYNTHETIC = ("gaussian", "mlp", "uniform")
-DECLARED = {"data_norm": 1.0, "bounds_y": (-1, 1), "fit_intercept": False}
-METHODS = {
+DECLARED: dict[str, Any] = {"data_norm": 1.0, "bounds_y": (-1, 1), "fit_intercept": False}
+METHODS: dict[str, Callable[..., Regressor]] = {
     "LinearMixing, exact": lambda **budget: LinearMixing(**DECLARED, **budget),
     "LinearMixing, paper": lambda **budget: LinearMixing(variant="paper", **DECLARED, **budget),
     "AdaSSP, exact": lambda **budget: baselines.AdaSSP(**DECLARED, **budget),
@@ -53,50 +55,43 @@ def real_table(name: str) -> Table:
     return LINEAR[name](np.random.default_rng(0))
 
 
-def split_table(name: str, rng: np.random.Generator | np.random.RandomState) -> tuple[NDArray[np.float64], ...]:
+def split_table(name: str, rng: np.random.Generator) -> Split:
+    """Scaled training and test rows of a set, which for synthetic sets are new."""
+    return split(*(LINEAR[name](rng) if name in SYNTHETIC else real_table(name)), rng)
+
+
+def split(X: Floats, y: Floats, rng: np.random.Generator | np.random.RandomState) -> Split:
     """Scaled training and test rows: X, y, X_test, y_test."""
-    X, y = LINEAR[name](rng) if name in SYNTHETIC else real_table(name)
     order = rng.permutation(len(y))
     X, y, n = X[order], y[order], int(0.8 * len(y))
     X, y = X / np.linalg.norm(X[:n], axis=1).max(), y / np.abs(y[:n]).max()
     return X[:n], y[:n], X[n:], y[n:]
 
 
-class Summed:
-    """A training table, summed up once for each way of encoding its rows."""
-
-    def __init__(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        self.X, self.y = X, y
-        self._moments: dict[RowEncoder, Moments] = {}
-
-    def fit(self, model):
-        """Fit a model from the sums."""
-        encoder = model.encoder(self.X.shape[1])
-        if encoder not in self._moments:
-            self._moments[encoder] = accumulate([(self.X, self.y)], encoder)
-        return model.fit_moments(self._moments[encoder])
-
-
 def trials(name: str, first: int, count: int) -> Rows:
     """Test errors of every method and ε in some trials."""
     warnings.filterwarnings("ignore", message="n_rows=.* is too small")  # hopeless budgets are part of the protocol
+    return [row for trial in range(first, first + count) for row in one_trial(name, trial)]
+
+
+def one_trial(name: str, trial: int) -> Rows:
+    """Test errors of every method and ε on one split."""
+    X, y, X_test, y_test = split_table(name, np.random.default_rng([trial, 2505]))
+    table, delta = SummedTable(X, y), 1 / len(y) ** 2
     rows: Rows = []
-    for trial in range(first, first + count):
-        X, y, X_test, y_test = split_table(name, np.random.default_rng([trial, 2505]))
-        table, delta = Summed(X, y), 1 / len(y) ** 2
 
-        def add(method: str, epsilon: float, prediction: NDArray[np.float64] | float) -> None:
-            mse = float(np.mean((y_test - prediction) ** 2))  # noqa: B023 (called in this turn of the loop alone)
-            rows.append({"set": name, "method": method, "epsilon": epsilon, "mse": mse})
+    def add(method: str, epsilon: float, prediction: Floats | float) -> None:
+        mse = float(np.mean((y_test - prediction) ** 2))
+        rows.append({"set": name, "method": method, "epsilon": epsilon, "mse": mse})
 
-        add(RIDGE, np.inf, table.fit(baselines.Ridge(**DECLARED)).predict(X_test))
-        add(MEAN, np.inf, float(y.mean()))
-        add(ZERO, 0.0, 0.0)
-        for number, epsilon in enumerate(EPSILONS):
-            for position, (method, make) in enumerate(METHODS.items()):
-                rng = np.random.default_rng([trial, number, position])
-                model = make(epsilon=epsilon, delta=delta, n_rows=len(y), random_state=rng)
-                add(method, epsilon, table.fit(model).predict(X_test))
+    add(RIDGE, np.inf, table.fit(baselines.Ridge(**DECLARED)).predict(X_test))
+    add(MEAN, np.inf, float(y.mean()))
+    add(ZERO, 0.0, 0.0)
+    for number, epsilon in enumerate(EPSILONS):
+        for position, (method, make) in enumerate(METHODS.items()):
+            rng = np.random.default_rng([trial, number, position])
+            model = make(epsilon=epsilon, delta=delta, n_rows=len(y), random_state=rng)
+            add(method, epsilon, table.fit(model).predict(X_test))
     return rows
 
 
@@ -130,23 +125,29 @@ def sketch_times(name: str) -> Rows:
     the exact variant has 10⁶ rows: a thousand of them are measured.
     """
     X, y, *_ = split_table(name, np.random.default_rng([0, 2505]))
-    A = np.column_stack([X, y])
-    rows: Rows = []
-    budget = {"epsilon": 1.0, "delta": 1 / len(y) ** 2, "random_state": 0}
-    for variant, accounting, part in (("paper", "printed", 1), ("exact", "exact", 1000)):
-        model = METHODS[f"LinearMixing, {variant}"](**budget)
-        adassp = METHODS[f"AdaSSP, {accounting}"](**budget)
-        k = model.fit(X, y).release_.sketch_size
-        moments = accumulate([(X, y)], model.encoder(X.shape[1]))
-        rng = np.random.default_rng(0)
-        rows.append(
-            {"set": name, "n": len(X), "d": X.shape[1], "variant": variant, "sketch_size": k,
-             "explicit_s": part * _median_seconds(lambda: explicit_sketch([A], k // part, 1.0, rng)),  # noqa: B023
-             "fit_s": _median_seconds(lambda: model.fit(X, y)),  # noqa: B023
-             "refit_s": _median_seconds(lambda: model.fit_moments(moments)),  # noqa: B023
-             "adassp_s": _median_seconds(lambda: adassp.fit(X, y))}  # noqa: B023
-        )  # fmt: skip
-    return rows
+    common: dict[str, Any] = {**DECLARED, "epsilon": 1.0, "delta": 1 / len(y) ** 2, "random_state": 0}
+    variants = (
+        (LinearMixing(variant="paper", **common), baselines.AdaSSP(accounting="printed", **common), 1),
+        (LinearMixing(**common), baselines.AdaSSP(**common), 1000),
+    )
+    return [{"set": name, **_fit_times(X, y, *variant)} for variant in variants]
+
+
+def _fit_times(X: Floats, y: Floats, model: LinearMixing, adassp: baselines.AdaSSP, part: int) -> dict[str, object]:
+    """Times of one variant; one in ``part`` rows of its explicit sketch is drawn."""
+    k = model.fit(X, y).release_.sketch_size
+    table, A, rng = SummedTable(X, y), np.column_stack([X, y]), np.random.default_rng(0)
+    table.fit(model)  # sums the rows up
+    return {
+        "n": len(X),
+        "d": X.shape[1],
+        "variant": model.variant,
+        "sketch_size": k,
+        "explicit_s": part * _median_seconds(lambda: explicit_sketch([A], k // part, 1.0, rng)),
+        "fit_s": _median_seconds(lambda: model.fit(X, y)),
+        "refit_s": _median_seconds(lambda: table.fit(model)),
+        "adassp_s": _median_seconds(lambda: adassp.fit(X, y)),
+    }
 
 
 def _median_seconds(call: Callable[[], object]) -> float:

@@ -9,36 +9,33 @@ averaged over ε; 0 is least squares without privacy, 1 is predicting zero.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from experiments.datasets import LINEAR
-from experiments.linear import DECLARED, MEAN, METHODS, SYNTHETIC, Summed, split_table
-from experiments.parallel import one_thread
+from experiments.linear import DECLARED, MEAN, METHODS, SYNTHETIC, split_table
+from experiments.parallel import Rows, run_all
+from experiments.summed import SummedTable
 from gaussmix import baselines
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 OURS, YARDSTICK = "LinearMixing, exact", "AdaSSP, exact"
 
 
-def run(job: tuple[str, int, int]) -> list[dict[str, object]]:
+def one_split(name: str, split: int, draws: int) -> Rows:
     """Scores of every method and ε on one split."""
-    name, split, draws = job
     warnings.filterwarnings("ignore", message="n_rows=.* is too small")  # hopeless budgets are part of the protocol
     X, y, X_test, y_test = split_table(name, np.random.default_rng([split, 7]))
-    table = Summed(X, y)
+    table = SummedTable(X, y)
     ols = np.mean((y_test - table.fit(baselines.Ridge(**DECLARED)).predict(X_test)) ** 2)
     zero = np.mean(y_test**2)
     mean = np.mean((y_test - y.mean()) ** 2)
-    rows: list[dict[str, object]] = [
+    rows: Rows = [
         {"set": name, "split": split, "draw": 0, "method": MEAN, "epsilon": epsilon,
          "score": (mean - ols) / (zero - ols)}
         for epsilon in EPSILONS
@@ -85,24 +82,21 @@ def by_epsilon(results: pd.DataFrame) -> Table:
     return table
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run, save and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--sets", nargs="*", default=list(LINEAR), choices=list(LINEAR))
     parser.add_argument("--out", type=Path, help="CSV file for every single score")
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    arguments = parser.parse_args()
-    jobs = [(name, split, arguments.draws) for name in arguments.sets for split in range(arguments.splits)]
-    console = Console(stderr=True)
-    with multiprocessing.get_context("fork").Pool(arguments.processes, initializer=one_thread) as pool:
-        done = track(pool.imap_unordered(run, jobs), total=len(jobs), description="splits", console=console)
-        results = pd.DataFrame([row for rows in done for row in rows])
+    parser.add_argument("--processes", type=int)
+    options = parser.parse_args(arguments)
+    jobs = [(name, split, options.draws) for name in options.sets for split in range(options.splits)]
+    results = run_all(one_split, jobs, processes=options.processes)
     results = results.sort_values(["set", "split", "method", "epsilon", "draw"], ignore_index=True)
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        results.round(6).to_csv(arguments.out, index=False)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        results.round(6).to_csv(options.out, index=False)
     for table in (summary(results), by_epsilon(results)):
         Console(width=160).print(table)
 

@@ -22,14 +22,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from dp_accounting.pld import privacy_loss_distribution as pld
-from numpy.typing import NDArray
 from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
+from experiments import Floats
 from experiments.network_features import EPSILONS, NETWORK_SHARE, D, Features, digest, load
 from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
@@ -49,8 +50,6 @@ PUBLISHED, PUBLISHED_PERTURBED = "published: LogisticMixing", "published: object
 SKLEARN, NETWORK, CONSTANT = "scikit-learn (not private)", "the network itself", "constant"
 HEADS = (EXACT, PAPER, PERTURBED, PUBLISHED, PUBLISHED_PERTURBED)
 
-Floats = NDArray[np.float64]
-
 
 def normalised(features: Features, *, largest_norm: bool) -> Features:
     """Rows of norm at most 1: by the declared norm and clipping, or (**not private**) by the largest training norm."""
@@ -67,17 +66,17 @@ def normalised(features: Features, *, largest_norm: bool) -> Features:
 def make_head(method: str, table: Features, epsilon: float, k: int) -> Callable[[np.random.Generator], Floats]:
     """Coefficients of a private head as a function of its randomness; its budget is ε and the table's δ."""
     budget = {"epsilon": epsilon, "delta": table.delta}
-    declared = {**budget, "data_norm": 1.0, "fit_intercept": False, "classes": (-1, 1)}
+    declared: dict[str, Any] = {**budget, "data_norm": 1.0, "fit_intercept": False, "classes": (-1, 1)}
     if method == PUBLISHED:
         labels = (table.y + 1) / 2
-        code = PublishedCode(table.X, table.y, **budget, sketch_size=k, eigenvalue_y=labels)
+        code = PublishedCode(table.X, table.y, epsilon=epsilon, delta=table.delta, sketch_size=k, eigenvalue_y=labels)
         return lambda rng: code.sketch_and_solve(code.mixing_variance(rng), rng)
     if method == PUBLISHED_PERTURBED:  # half of the penalty that is needed
         sigma = np.sqrt(8 * np.log(2 / table.delta) + 4 * epsilon) / epsilon
         return lambda rng: minimise(
             table.X, table.y, sigma * rng.standard_normal(table.X.shape[1]), 1 / (4 * epsilon), tolerance=1e-6
         )
-    makers = {
+    makers: dict[str, Callable[[np.random.Generator], Any]] = {
         EXACT: lambda rng: LogisticMixing(**declared, random_state=rng),
         PAPER: lambda rng: LogisticMixing(**declared, variant="paper", sketch_size=k, random_state=rng),
         PERTURBED: lambda rng: ObjectivePerturbation(**declared, random_state=rng),
@@ -175,7 +174,7 @@ def lbfgs(table: Features, epsilon: float, rng: np.random.Generator) -> Floats:
         return value / n, (b + penalty * theta - A.T @ special.expit(-margin)) / n
 
     options = {"maxiter": 500, "gtol": 1e-6, "ftol": 0.0}
-    return optimize.minimize(objective, np.zeros(d), jac=True, method="L-BFGS-B", options=options).x
+    return np.asarray(optimize.minimize(objective, np.zeros(d), jac=True, method="L-BFGS-B", options=options).x)
 
 
 def composed_budget(name: str, epsilon: float, cache: Path) -> Rows:

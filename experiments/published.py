@@ -20,13 +20,11 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy import optimize
 
+from experiments import Floats
 from gaussmix.accounting import rdp
 from gaussmix.sampling import factor, wishart_factor
-
-Floats = NDArray[np.float64]
 
 RHO = 1e-10
 
@@ -163,6 +161,6 @@ def _least_gamma(k: int, delta: float, extra: Callable[[float], float], epsilon:
 
         top = math.log(gamma - 1)
         best = optimize.minimize_scalar(converted, bounds=(top - 25, top - 1e-9), method="bounded")
-        return best.fun + extra(gamma) - epsilon
+        return float(best.fun) + extra(gamma) - epsilon
 
     return float(optimize.brentq(excess, 1 + 1e-6, 1e7, xtol=1e-9))

@@ -21,7 +21,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments.data_files import CACHE, RESULTS
-from experiments.linear import EPSILONS, split_table
+from experiments.linear import EPSILONS, real_table, split
 from experiments.parallel import Rows, forget, run_all
 from experiments.published import PublishedCode
 
@@ -33,7 +33,7 @@ COVERAGE = 0.99
 def check(name: str, trials: int, emulated_trials: int) -> Rows:
     """Test errors of the replay and of the emulation on the published split."""
     stream = np.random.RandomState(50)
-    X, y, X_test, y_test = split_table(name, stream)
+    X, y, X_test, y_test = split(*real_table(name), stream)
     rows: Rows = []
     for epsilon in EPSILONS:
         code = PublishedCode(X, y, epsilon=epsilon, delta=1 / len(y) ** 2)

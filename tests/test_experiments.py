@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from experiments import (
+    coverage,
     data_files,
     datasets,
     images,
@@ -24,6 +25,7 @@ from experiments import (
     linear_accuracy,
     logistic,
     network_features,
+    parallel,
     published,
     published_check,
     reproduce,
@@ -263,12 +265,36 @@ def test_the_published_noise_is_less_than_theorem_1_asks_for():
 # Figures
 @needs_data
 def test_the_accuracy_table_has_every_method_and_the_default_leads():
-    results = pd.DataFrame(linear_accuracy.run(("boston", 0, 3)))
+    results = pd.DataFrame(linear_accuracy.one_split("boston", 0, 3))
     means = results.groupby("method")["score"].mean()
     assert set(means.index) == {*linear.METHODS, linear.MEAN}
     assert means["LinearMixing, exact"] < means["AdaSSP, exact"] < means["Sheffet, printed"]
     linear_accuracy.summary(results)
     linear_accuracy.by_epsilon(results)
+
+
+def some_rows(seed, count):
+    rng = np.random.default_rng(seed)
+    return [{"seed": seed, "method": "one, two", "error": error} for error in (*rng.standard_normal(count), np.inf)]
+
+
+def test_trials_do_not_depend_on_processes_nor_on_the_folder(tmp_path):
+    jobs = [(seed, 50) for seed in range(8)]
+    wanted = pd.DataFrame([row for job in jobs for row in some_rows(*job)])
+    for options in ({"processes": 1}, {"processes": 3}, {"folder": tmp_path}, {"folder": tmp_path}):
+        pd.testing.assert_frame_equal(parallel.run_all(some_rows, jobs, **options), wanted, check_exact=True)
+    assert len(list(tmp_path.iterdir())) == len(jobs)
+
+
+def test_coverage_is_near_its_level_and_the_same_for_any_number_of_processes(monkeypatch, capsys):
+    monkeypatch.setattr(coverage, "ORDINARY", [(2_000, 2, 1.0)])
+    monkeypatch.setattr(coverage, "WEAK", [(1, 0.3, 20.0, 350), (3, 0.1, 5.0, 2000)])
+    found = coverage.coverage(60, processes=2)
+    pd.testing.assert_frame_equal(coverage.coverage(60, processes=1), found, check_exact=True)
+    assert found["ridge"].between(0.8, 1).all()  # 0.95 in law: 1e-4 below
+    assert found["table"].between(0.8, 1).all()
+    coverage.main(["--releases", "20"])
+    assert "false positives at 5 %" in capsys.readouterr().out
 
 
 def drawn(folder, name):
@@ -293,6 +319,10 @@ def test_the_committed_tables_draw_all_five_figures(tmp_path):
     assert all(drawn(tmp_path, name) for name in reproduce.FIGURES)
 
 
+def never_again(*job):
+    raise InterruptedError("a trial that was kept is run again")
+
+
 @needs_data
 @pytest.mark.parametrize("name", ["figure2", "figure4"])
 def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypatch):
@@ -312,11 +342,11 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
     assert table[table["method"] == linear.RIDGE]["mse"].mean() < largest.min()
     assert drawn(tmp_path, name)
     before = (tmp_path / f"{name}.csv").read_text()
-    monkeypatch.setattr(linear, "trials", None)
-    monkeypatch.setattr(linear, "published_trials", None)
+    monkeypatch.setattr(linear, "trials", never_again)
+    monkeypatch.setattr(linear, "published_trials", never_again)
     reproduce.main([name, "--trials", "2", *folders])  # all from the cache
     assert (tmp_path / f"{name}.csv").read_text() == before
-    with pytest.raises(TypeError):
+    with pytest.raises(InterruptedError, match="is run again"):
         reproduce.main([name, "--trials", "2", "--fresh", *folders])
 
 
@@ -401,7 +431,8 @@ def test_features_are_scaled_row_by_row():
     assert np.linalg.norm(logistic.normalised(table, largest_norm=True).X, axis=1).max() == pytest.approx(1)
 
 
-needs_networks = pytest.mark.skipif(not NETWORKS_PYTHON.exists(), reason="make networks-env installs torch and opacus")
+NETWORKS_READY = ROOT / ".venv-networks" / "ready"
+needs_networks = pytest.mark.skipif(not NETWORKS_READY.exists(), reason="make networks-env installs torch and opacus")
 
 
 @needs_networks
