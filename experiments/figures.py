@@ -1,4 +1,4 @@
-"""Figures 1 to 5, drawn from the tables in ``results``: PNG and SVG."""
+"""Figures 2 to 5, drawn from the tables in ``results``: PNG and SVG. Figure 1 is that of :mod:`gaussmix.plots`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -69,30 +70,6 @@ LINES = {
 }
 
 
-def analyses(table: pd.DataFrame, required: pd.DataFrame, out: Path, *, sketch_size: int, delta: float) -> None:
-    """Figure 1: ε of each analysis against γ, its ratio to that of Lemma 1, and the γ that a budget needs."""
-    styles = {
-        "sheffet": ("Sheffet 2019, Theorem 2", Style("#E69F00", ":", "")),
-        "tcdp": ("tCDP (Corollary 1)", Style("#56B4E9", "-.", "")),
-        "renyi": ("Lemma 1 and Proposition 1", Style("#0072B2", "--", "")),
-        "exact": ("exact", Style("#D55E00", "-", "")),
-    }
-    figure = Figure(figsize=(13, 4.2), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    for name, (label, style) in styles.items():
-        how = {"color": style.colour, "linestyle": style.line, "label": label}
-        left.loglog(table["gamma"], table[name], **how)
-        middle.semilogx(table["gamma"], table[name] / table["renyi"], **how)
-        right.semilogx(required["epsilon"], required[name] / required["exact"], **how)
-    left.set(xlabel="γ = (λ + σ²)/C²", ylabel="ε", title=f"(a) ε at δ = {delta:g}, k = {sketch_size}")
-    middle.set(xlabel="γ = (λ + σ²)/C²", ylabel="ε / ε of Lemma 1", title="(b) Ratio of the bounds on ε")
-    right.set(xlabel="ε", ylabel="γ / exact γ", title="(c) Noise variance that a budget needs")
-    for axes in (left, middle, right):
-        axes.grid(visible=True, alpha=0.3)
-    left.legend()
-    _save(figure, out)
-
-
 def linear(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
     """Figures 2 and 4: test MSE against ε, a row of panels a set: correct noise, and the published code."""
     note = "Rows and targets are scaled by the training data's largest, as in the paper: that step is not private."
@@ -129,7 +106,7 @@ def _pairs(
             axes.grid(visible=True, alpha=0.3, which="both")
         row[0].set_ylabel(label)
     figure.suptitle(note, fontsize=9)
-    handles: dict[str, object] = {}
+    handles: dict[str, Artist] = {}
     for axes in panels[0]:
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)

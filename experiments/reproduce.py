@@ -2,10 +2,10 @@
 
     GAUSSMIX_DATA=... python -m experiments.reproduce figure1 figure2 figure3 figure4 figure5
 
-Tables go to ``experiments/results``, figures to ``docs/figures``. Trials that are done are kept in
-``experiments/cache``: a run that was stopped goes on where it was; after a change of the code start with ``--fresh``.
-``--draw`` draws from the tables alone.
-Figures 3 and 5 need the features that ``experiments.dp_sgd`` (``make networks``) puts there.
+Tables go to ``experiments/results``, figures to ``docs`` (Figure 1) and ``docs/figures``. Trials that are done are kept
+in ``experiments/cache``: a run that was stopped goes on where it was; after a change of the code start with
+``--fresh``. ``--draw`` draws from the tables alone. Figures 3 and 5 need the features that ``experiments.dp_sgd``
+(``make networks``) puts there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import pandas as pd
 
 from experiments import figures, linear, logistic
 from experiments.data_files import CACHE, RESULTS
+from experiments.network_features import EPSILONS
 from experiments.parallel import forget
-from gaussmix import accounting
-from gaussmix.accounting import smallest_safe
+from gaussmix import accounting, plots
+from gaussmix.accounting import Analysis, smallest_safe
 
 SETS = {
     "figure2": ("communities", "tecator", "gaussian", "mlp"),
@@ -30,9 +31,9 @@ SETS = {
 }
 LINEAR, LOGISTIC = ("figure2", "figure4"), ("figure3", "figure5")
 FIGURES = ("figure1", "figure2", "figure3", "figure4", "figure5")
-FIGURE_1 = {"sketch_size": 150, "delta": 1e-8}
-OUT = Path(__file__).parents[1] / "docs" / "figures"
-ANALYSES = ("sheffet", "tcdp", "renyi", "exact")
+SKETCH_SIZE, DELTA = 150, 1e-8  # of Figure 1
+ANALYSES: tuple[Analysis, ...] = ("sheffet", "tcdp", "renyi", "exact")
+OUT = Path(__file__).parents[1] / "docs"
 
 
 def figure1(results: Path, *, points: int) -> None:
@@ -43,7 +44,7 @@ def figure1(results: Path, *, points: int) -> None:
     required = pd.DataFrame({"epsilon": epsilons})
     for analysis in ANALYSES:
         table[analysis] = accounting.epsilon(
-            FIGURE_1["delta"], sketch_size=FIGURE_1["sketch_size"], gamma=gammas, scale="larger", analysis=analysis
+            DELTA, sketch_size=SKETCH_SIZE, gamma=gammas, scale="larger", analysis=analysis
         )
         required[analysis] = [gamma_for(float(epsilon), analysis) for epsilon in epsilons]
     results.mkdir(parents=True, exist_ok=True)
@@ -51,13 +52,11 @@ def figure1(results: Path, *, points: int) -> None:
     required.to_csv(results / "figure1_gamma.csv", index=False, float_format="%.8g")
 
 
-def gamma_for(epsilon: float, analysis: str) -> float:
+def gamma_for(epsilon: float, analysis: Analysis) -> float:
     """Least γ for which an analysis proves ε."""
 
     def excess(gamma: float) -> float:
-        found = accounting.epsilon(
-            FIGURE_1["delta"], sketch_size=FIGURE_1["sketch_size"], gamma=gamma, scale="larger", analysis=analysis
-        )
+        found = accounting.epsilon(DELTA, sketch_size=SKETCH_SIZE, gamma=gamma, scale="larger", analysis=analysis)
         return float(found) - epsilon
 
     return smallest_safe(excess, 1 + 1e-6, 1e3, limit=1e7, rtol=1e-7)
@@ -74,7 +73,7 @@ def compute(name: str, options: argparse.Namespace) -> None:
                 forget(options.cache / folder, prefixes=SETS[name])
         linear.run(name, SETS[name], count=options.trials, **common)
     else:
-        epsilons = options.epsilons or logistic.EPSILONS.tolist()
+        epsilons = options.epsilons or EPSILONS.tolist()
         if options.fresh:
             forget(logistic.folder(SETS[name], epsilons, options.cache))
         logistic.run(
@@ -88,12 +87,14 @@ def compute(name: str, options: argparse.Namespace) -> None:
 
 
 def draw(name: str, options: argparse.Namespace) -> None:
-    """One figure from its tables."""
-    file = file_name(name, options)
-    table, out = pd.read_csv(options.results / f"{file}.csv"), options.out / file
+    """One figure from its table; Figure 1 is the README's, and needs none."""
     if name == "figure1":
-        figures.analyses(table, pd.read_csv(options.results / "figure1_gamma.csv"), out, **FIGURE_1)
-    elif name in LINEAR:
+        options.out.mkdir(parents=True, exist_ok=True)
+        plots.compare_analyses(options.out / "figure1.png", sketch_size=SKETCH_SIZE, delta=DELTA)
+        return
+    file = file_name(name, options)
+    table, out = pd.read_csv(options.results / f"{file}.csv"), options.out / "figures" / file
+    if name in LINEAR:
         figures.linear(table, SETS[name], out)
     else:
         figures.logistic(table, SETS[name], out, largest_norm=options.largest_norm)
