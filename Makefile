@@ -20,8 +20,9 @@ format: .venv/test
 	$(BIN)/ruff check --fix .
 
 bench: .venv/test
-	$(BIN)/python benchmarks/accounting.py
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m benchmarks.accounting
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.tables
 
 # Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: two hours on two cores, most of them for the networks.
 figures: .venv/test networks

@@ -1,17 +1,21 @@
 """Large tables: memory and speed of a release from Parquet, against column sums by DuckDB and polars.
 
-python benchmarks/tables.py make FOLDER      # writes 2 and 20 million rows × 21 columns, and 16 files of the first
-python benchmarks/tables.py run FOLDER       # releases them, one process each, and prints the table
-python benchmarks/tables.py dask FOLDER      # two single-thread Dask workers against one process
+    python -m benchmarks.tables                                               # two small tables in a folder for once
+    python -m benchmarks.tables --rows 2000000 20000000 --folder FOLDER       # large ones, which stay there (4 GB)
+    python -m benchmarks.tables --dask --rows 4000000 --folder FOLDER         # two Dask workers against one process
+
+Each task has a process of its own, for its peak of memory. With ``--csv FILE`` the measurements are added to a file.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import resource
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,107 +25,150 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks import record
+
 COLUMNS = [f"x{i}" for i in range(20)] + ["y"]
 SCHEMA = {name: [-4, 4] for name in COLUMNS}
 ROW_GROUP = 2**18
+SMALL = (200_000, 1_000_000)
+PARTS = 16  # files for Dask
 
 
-def write(path: Path, rows: int, seed: int) -> None:
-    """A table of numbers in full precision, which Parquet cannot compress."""
+def write(path: Path, rows: int, seed: int) -> Path:
+    """A table of numbers in full precision, which Parquet cannot compress; one that is there is kept."""
+    if path.exists():
+        return path
     rng = np.random.default_rng(seed)
     schema = pa.schema([(name, pa.float64()) for name in COLUMNS])
-    with pq.ParquetWriter(path, schema) as writer:
-        for start in track(range(0, rows, ROW_GROUP), description=path.name):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    with pq.ParquetWriter(unfinished, schema) as writer:
+        console = Console(stderr=True)
+        for start in track(range(0, rows, ROW_GROUP), description=path.name, console=console):
             block = rng.standard_normal((min(ROW_GROUP, rows - start), len(COLUMNS)))
             writer.write_table(pa.Table.from_arrays(list(block.T.copy()), schema=schema))
+    return unfinished.rename(path)
 
 
-def make(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "2m.parquet", 2_000_000, 0)
-    write(folder / "20m.parquet", 20_000_000, 1)
-    (folder / "parts").mkdir(exist_ok=True)
-    for i in range(16):
-        write(folder / "parts" / f"{i:02}.parquet", 250_000, 100 + i)
+# ---------------------------------------------------------------------------------------------------------------
+# Tasks, each imported and run in a process of its own
+def release(path: str) -> object:
+    """What is measured."""
+    import gaussmix as gm
+
+    return gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-6)
 
 
-def measured(what: str, path: str) -> dict[str, float]:
-    """Run one task in a process of its own: seconds of the second run, and peak memory."""
-    done = subprocess.run([sys.executable, __file__, what, path], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def duckdb_sums(path: str) -> object:
+    """Column sums by DuckDB."""
+    import duckdb
+
+    sums = ", ".join(f"sum({name})" for name in COLUMNS)
+    return duckdb.execute(f"SELECT {sums} FROM '{path}'").fetchall()
 
 
-def task(what: str, path: str) -> None:
-    if what == "release":
-        import gaussmix as gm
+def polars_sums(path: str) -> object:
+    """Column sums by polars."""
+    import polars
 
-        def call() -> object:
-            return gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-6)
+    return polars.scan_parquet(path).select(polars.all().sum()).collect()
 
-    elif what == "duckdb":
-        import duckdb
 
-        def call() -> object:
-            sums = ", ".join(f"sum({name})" for name in COLUMNS)
-            return duckdb.sql(f"SELECT {sums} FROM '{path}'").fetchall()
+TASKS: dict[str, Callable[[str], object]] = {"duckdb": duckdb_sums, "polars": polars_sums, "release": release}
 
-    else:
-        import polars
 
-        def call() -> object:
-            return polars.scan_parquet(path).select(polars.all().sum()).collect()
-
-    best = float("inf")
-    for _ in range(3):
+def best_time(call: Callable[[], object], runs: int = 3) -> float:
+    """Seconds of the shortest of several runs."""
+    times = []
+    for _ in range(runs):
         start = time.perf_counter()
         call()
-        best = min(best, time.perf_counter() - start)
-    print(json.dumps({"seconds": best, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
-def run(folder: Path) -> None:
+def peak_memory() -> float:
+    """Of this process since it was started, in MiB; ``getrusage`` counts its parent's too. Linux only."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def task(name: str, path: str) -> None:
+    """In the process of a task: its seconds and its peak of memory in MiB, printed."""
+    seconds = best_time(lambda: TASKS[name](path))
+    print(json.dumps({"s": seconds, "peak MiB": peak_memory()}))
+
+
+def measured(name: str, path: Path) -> dict[str, float]:
+    """The same, seen from outside."""
+    command = [sys.executable, "-m", "benchmarks.tables", "--task", name, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Comparisons
+def against_scans(folder: Path, sizes: list[int]) -> list[record.Measurement]:
+    """A release against two column sums of the same file."""
     table = Table(title="Parquet, 21 columns of float64", title_justify="left")
     for heading in ("rows", "task", "seconds", "rows/s", "of the faster scan", "peak MiB"):
         table.add_column(heading, justify="left" if heading == "task" else "right")
-    peaks = []
-    for name, rows in (("2m", 2_000_000), ("20m", 20_000_000)):
-        results = {what: measured(what, str(folder / f"{name}.parquet")) for what in ("duckdb", "polars", "release")}
-        fastest = min(results["duckdb"]["seconds"], results["polars"]["seconds"])
-        peaks.append(results["release"]["peak"])
-        for what, result in results.items():
-            cells = [f"{result['seconds']:.2f}", f"{rows / result['seconds']:,.0f}"]
-            table.add_row(f"{rows:,}", what, *cells, f"{fastest / result['seconds']:.2f}", f"{result['peak']:.0f}")
+    found: list[record.Measurement] = []
+    for seed, rows in enumerate(sizes):
+        path = write(folder / f"{rows}.parquet", rows, seed)
+        results = {name: measured(name, path) for name in TASKS}
+        fastest = min(results["duckdb"]["s"], results["polars"]["s"])
+        for name, result in results.items():
+            cells = [f"{result['s']:.2f}", f"{rows / result['s']:,.0f}", f"{fastest / result['s']:.2f}"]
+            table.add_row(f"{rows:,}", name, *cells, f"{result['peak MiB']:.0f}")
+            found += [(f"{name}, {rows:,} rows", measure, value) for measure, value in result.items()]
     Console().print(table)
-    print(f"peak memory of the release, 20 million rows over 2 million: {peaks[1] / peaks[0]:.2f}")
+    return found
 
 
-def dask(folder: Path) -> None:
+def against_dask(folder: Path, rows: int) -> list[record.Measurement]:
+    """Moments by two Dask workers of one thread against one process."""
     import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
     import gaussmix as gm
     from gaussmix.cluster import moments_on_cluster
 
-    files = str(folder / "parts" / "*.parquet")
+    parts = folder / f"{rows}_parts"
+    for i in range(PARTS):
+        write(parts / f"{i:02}.parquet", rows // PARTS, 100 + i)
+    files = str(parts / "*.parquet")
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
-        times: dict[str, list[float]] = {"dask": [], "one process": []}
-        for _ in range(4):
-            start = time.perf_counter()
-            on_cluster = moments_on_cluster(dd.read_parquet(files), SCHEMA)
-            times["dask"].append(time.perf_counter() - start)
-            start = time.perf_counter()
-            local = gm.Moments.from_(files, SCHEMA)
-            times["one process"].append(time.perf_counter() - start)
-    best = {name: min(values[1:]) for name, values in times.items()}
-    print({name: round(value, 2) for name, value in best.items()}, f"ratio {best['dask'] / best['one process']:.2f}")
+        on_cluster, local = moments_on_cluster(dd.read_parquet(files), SCHEMA), gm.Moments.from_(files, SCHEMA)
+        times = {
+            "dask": best_time(lambda: moments_on_cluster(dd.read_parquet(files), SCHEMA)),
+            "one process": best_time(lambda: gm.Moments.from_(files, SCHEMA)),
+        }
+    print({name: round(value, 2) for name, value in times.items()}, f"ratio {times['dask'] / times['one process']:.2f}")
     print("the same bits:", bool(np.array_equal(on_cluster.gram(), local.gram())))
+    return [(f"{name}, {rows:,} rows", "s", value) for name, value in times.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="*", type=int, default=list(SMALL))
+    parser.add_argument("--folder", type=Path, help="where the tables are made and stay")
+    parser.add_argument("--dask", action="store_true", help="compare Dask with one process instead")
+    parser.add_argument("--csv", type=Path, help="file to add the measurements to")
+    parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.task:
+        task(*options.task)
+        return
+    with tempfile.TemporaryDirectory() as for_once:
+        folder = options.folder or Path(for_once)
+        if options.dask:
+            found = [row for rows in options.rows for row in against_dask(folder, rows)]
+        else:
+            found = against_scans(folder, options.rows)
+    record.append(options.csv, "tables", found)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    action, where = sys.argv[1], sys.argv[2]
-    if action in ("make", "run", "dask"):
-        {"make": make, "run": run, "dask": dask}[action](Path(where))
-    else:
-        task(action, where)
+    main()

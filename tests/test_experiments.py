@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -16,6 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import accounting as accounting_benchmark
+from benchmarks import record
 from experiments import (
     coverage,
     data_files,
@@ -465,3 +468,29 @@ def test_networks_train_and_their_features_serve_heads(tmp_path):
     assert found.noise == pytest.approx(np.sqrt(2) / accounting.gaussian_mu(3.1, 1e-7), rel=1e-3)
     table = pd.DataFrame(logistic.trials("cifar100", 31.0, logistic.EXACT, 0, 0, 3, tmp_path, False))
     assert table["error"].between(0, 0.7).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Benchmarks
+def test_the_accounting_benchmark_measures_work_and_not_caches():
+    calls = []
+
+    @functools.lru_cache
+    def remembered(number):
+        calls.append(number)
+
+    remembered.__module__ = "gaussmix.some_module"
+    accounting_benchmark.best_of(lambda: remembered(1), repeats=3)
+    assert len(calls) == 4
+
+
+def test_measurements_are_recorded_with_machine_commit_and_date(tmp_path):
+    path = tmp_path / "new" / "bench.csv"
+    for value in (1.25, 2.0):
+        record.append(path, "speed", [("a, b", "ms", value), ("c", "ratio", 0.5)])
+    found = pd.read_csv(path)
+    assert found["value"].tolist() == [1.25, 0.5, 2.0, 0.5]
+    assert found["case"].tolist() == ["a, b", "c"] * 2
+    assert (found["cores"] == os.cpu_count()).all()
+    assert found[["date", "commit", "cpu", "benchmark"]].notna().all(axis=None)
+    record.append(None, "speed", [("a", "ms", 1.0)])  # nothing is asked for, nothing is written

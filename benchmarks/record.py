@@ -1,0 +1,49 @@
+"""One line for each measured number in a CSV file, with the machine, the commit and the date it was measured at."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+Measurement = tuple[str, str, float]  # what was run, what was measured (with its unit), and the number
+
+
+def append(path: Path | None, benchmark: str, measurements: Iterable[Measurement]) -> None:
+    """Add measurements to a file, which gets a heading if it is new; with no file do nothing."""
+    if path is None:
+        return
+    where = {"date": _now(), "commit": _commit(), "cpu": _cpu(), "cores": os.cpu_count(), "benchmark": benchmark}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, [*where, "case", "measure", "value"])
+        if new:
+            writer.writeheader()
+        writer.writerows(
+            {**where, "case": case, "measure": measure, "value": f"{value:.4g}"}
+            for case, measure, value in measurements
+        )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _commit() -> str:
+    """The checked-out commit, marked where files differ from it."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude", "*"]
+    found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def _cpu() -> str:
+    """The processor's model; Linux keeps it in a file."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
