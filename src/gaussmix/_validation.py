@@ -5,7 +5,7 @@ Each check takes its value as a keyword, and the keyword names the argument in t
 >>> positive(gamma=-1.0)
 Traceback (most recent call last):
     ...
-ValueError: gamma must be a number > 0, got -1.0.
+gaussmix.errors.ArgumentError: gamma must be a number > 0, got -1.0.
 """
 
 from __future__ import annotations
@@ -16,9 +16,28 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["broadcastable", "choice", "in_interval", "nonnegative", "numbers", "positive", "positive_integer", "real"]
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError, ArgumentTypeError
+
+__all__ = [
+    "SKETCH_SIZE_MAX",
+    "broadcastable",
+    "choice",
+    "in_interval",
+    "nonnegative",
+    "numbers",
+    "positive",
+    "positive_integer",
+    "real",
+    "sketch_rows",
+    "text",
+]
+
+SKETCH_SIZE_MAX = 2**40
+"""Most rows of a sketch: beyond, doubles near a χ²_k are so few that outputs of one table are impossible for others."""
+
+_SHOWN = 60  # characters of a value that a message quotes
 
 
 def _named(named: dict[str, Any]) -> tuple[str, Any]:
@@ -26,14 +45,27 @@ def _named(named: dict[str, Any]) -> tuple[str, Any]:
     return name, value
 
 
+def _shown(value: Any) -> str:
+    """A value for a message; a very long one is cut, and an integer of thousands of digits has no text at all."""
+    try:
+        words = repr(value)
+    except ValueError:
+        return f"an integer of {value.bit_length()} bits"
+    return words if len(words) <= _SHOWN else words[:_SHOWN] + "…"
+
+
 def real(**named: Any) -> float:
     """A real number, not NaN; infinities pass."""
     name, value = _named(named)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a real number, got {value!r} of type {type(value).__name__}.")
-    if math.isnan(value):
-        raise ValueError(f"{name} must be a real number, got nan.")
-    return float(value)
+        raise ArgumentTypeError(f"{name} must be a real number, got {_shown(value)} of type {type(value).__name__}.")
+    try:
+        number = float(value)
+    except OverflowError:  # an integer or a fraction of hundreds of digits
+        raise ArgumentError(f"{name} must be a number below 1.8e308 in size, got {_shown(value)}.") from None
+    if math.isnan(number):
+        raise ArgumentError(f"{name} must be a real number, got nan.")
+    return number
 
 
 def positive(*, finite: bool = False, **named: Any) -> float:
@@ -42,7 +74,7 @@ def positive(*, finite: bool = False, **named: Any) -> float:
     number = real(**named)
     if not number > 0 or (finite and math.isinf(number)):
         rule = "a finite number > 0" if finite else "a number > 0"
-        raise ValueError(f"{name} must be {rule}, got {value!r}.")
+        raise ArgumentError(f"{name} must be {rule}, got {_shown(value)}.")
     return number
 
 
@@ -51,7 +83,7 @@ def nonnegative(**named: Any) -> float:
     name, value = _named(named)
     number = real(**named)
     if number < 0 or math.isinf(number):
-        raise ValueError(f"{name} must be a finite number ≥ 0, got {value!r}.")
+        raise ArgumentError(f"{name} must be a finite number ≥ 0, got {_shown(value)}.")
     return number
 
 
@@ -62,7 +94,7 @@ def in_interval(low: float, high: float, *, closed: bool = False, **named: Any) 
     inside = low <= number <= high if closed else low < number < high
     if not inside:
         brackets = "[]" if closed else "()"
-        raise ValueError(f"{name} must lie in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {value!r}.")
+        raise ArgumentError(f"{name} must lie in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {_shown(value)}.")
     return number
 
 
@@ -70,10 +102,24 @@ def positive_integer(**named: Any) -> int:
     """A whole number ≥ 1."""
     name, value = _named(named)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer ≥ 1, got {value!r} of type {type(value).__name__}.")
-    if value < 1:
-        raise ValueError(f"{name} must be an integer ≥ 1, got {value!r}.")
-    return int(value)
+        raise ArgumentTypeError(f"{name} must be an integer ≥ 1, got {_shown(value)} of type {type(value).__name__}.")
+    number = int(value)
+    if not 1 <= number < 2**63:
+        rule = "an integer ≥ 1" if number < 1 else "less than 2**63"
+        raise ArgumentError(f"{name} must be {rule}, got {_shown(value)}.")
+    return number
+
+
+def sketch_rows(**named: Any) -> int:
+    """A number of sketch rows: whole, from 1 to :data:`SKETCH_SIZE_MAX`."""
+    name, value = _named(named)
+    rows = positive_integer(**named)
+    if rows > SKETCH_SIZE_MAX:
+        raise ArgumentError(
+            f"{name} must be at most 2**40, got {_shown(value)}: beyond, random numbers are too coarse for the "
+            "guarantee to hold, and nothing is gained."
+        )
+    return rows
 
 
 def choice(options: Collection[str], **named: Any) -> str:
@@ -81,28 +127,40 @@ def choice(options: Collection[str], **named: Any) -> str:
     name, value = _named(named)
     if not isinstance(value, str) or value not in options:
         words = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name} must be one of {words}, got {value!r}.")
+        raise ArgumentError(f"{name} must be one of {words}, got {_shown(value)}.")
     return value
 
 
-def numbers(*, whole: bool = False, **named: Any) -> NDArray[np.float64]:
+def text(**named: Any) -> str:
+    """Words that can be stored as UTF-8."""
+    name, value = _named(named)
+    if not isinstance(value, str):
+        raise ArgumentTypeError(f"{name} must be a string, got {type(value).__name__}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{name} must be valid Unicode text (UTF-8).") from None
+    return value
+
+
+def numbers(*, whole: bool = False, **named: Any) -> Floats:
     """A scalar or array of real numbers without NaN (``whole``: of integers) as a float array."""
     name, value = _named(named)
     array = np.asarray(value)
     kinds = "iu" if whole else "iuf"
     if array.dtype.kind not in kinds and array.size:
         wanted = "an integer or an array of integers" if whole else "a real number or an array of them"
-        raise TypeError(f"{name} must be {wanted}, got {type(value).__name__} of dtype {array.dtype}.")
+        raise ArgumentTypeError(f"{name} must be {wanted}, got {type(value).__name__} of dtype {array.dtype}.")
     array = array.astype(float)
     if np.isnan(array).any():
-        raise ValueError(f"{name} must not contain nan.")
+        raise ArgumentError(f"{name} must not contain nan.")
     return array
 
 
-def broadcastable(**named: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+def broadcastable(**named: Floats) -> list[Floats]:
     """Arrays of one common shape."""
     try:
         return list(np.broadcast_arrays(*named.values()))
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in named.items())
-        raise ValueError(f"Arguments must be scalars or arrays of one shape, got shapes {shapes}.") from None
+        raise ArgumentError(f"Arguments must be scalars or arrays of one shape, got shapes {shapes}.") from None
