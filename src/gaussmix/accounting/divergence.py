@@ -29,8 +29,10 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
+
+from gaussmix._types import Floats
 
 __all__ = [
     "Bounded",
@@ -42,7 +44,6 @@ __all__ = [
     "log1p_deficit",
 ]
 
-Floats = NDArray[np.float64]
 
 # Offsets from the mode of the chi density, whose log has second derivative -(k - 1)/y² - 1: at most -1 to the
 # right of the mode and -2 to its left.

@@ -27,21 +27,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from gaussmix import _validation as check
-from gaussmix.divergence import (
+from gaussmix._types import Floats
+from gaussmix.accounting.divergence import (
     Bounded,
     ChiSquareLoss,
     composite_rule,
     hockey_stick,
     hockey_stick_composed,
 )
+from gaussmix.errors import ArgumentError
 
 __all__ = ["private_scale_delta", "private_scale_terms"]
 
-Floats = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-13  # of the first term: the tail of z that is charged instead of integrated
 _ORDER, _CHECK_ORDER = 16, 12
@@ -70,14 +70,14 @@ def private_scale_delta(
         How far one row can move the *computed* λ_min/C²: 1, plus twice the bound on its numerical error.
     """
     epsilon = check.real(epsilon=epsilon)
-    k = check.positive_integer(sketch_size=sketch_size)
+    k = check.sketch_rows(sketch_size=sketch_size)
     gamma, eta = check.positive(finite=True, gamma=gamma), check.positive(finite=True, eta=eta)
     if gamma <= 1:
-        raise ValueError(f"gamma must be > 1 with a private scale bound, got {gamma!r}.")
+        raise ArgumentError(f"gamma must be > 1 with a private scale bound, got {gamma!r}.")
     if check.real(tau=tau) < 0 or np.isinf(tau):
-        raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}.")
+        raise ArgumentError(f"tau must be a finite number ≥ 0, got {tau!r}.")
     if not check.positive(finite=True, sensitivity=sensitivity) >= 1:
-        raise ValueError(f"sensitivity must be a finite number ≥ 1, got {sensitivity!r}.")
+        raise ArgumentError(f"sensitivity must be a finite number ≥ 1, got {sensitivity!r}.")
     if np.isinf(epsilon):
         return 0.0 if epsilon > 0 else 1.0
     if gamma - 1 < _LEAST_EXCESS:

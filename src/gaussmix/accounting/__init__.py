@@ -1,0 +1,30 @@
+"""Privacy accounts: functions of public parameters. Nothing in this room sees data.
+
+>>> round(epsilon(1e-6, sketch_size=250, gamma=52.9), 2)
+1.0
+"""
+
+from gaussmix.accounting.arguments import ANALYSES, BOUND_HOLDS_FOR, RELATIONS, Analysis, BoundHoldsFor, Relation
+from gaussmix.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from gaussmix.accounting.mixing import delta, epsilon
+from gaussmix.accounting.pld import privacy_loss_distribution
+from gaussmix.accounting.private_scale import private_scale_delta
+from gaussmix.accounting.published import rdp, theorem1_epsilon
+
+__all__ = [
+    "ANALYSES",
+    "BOUND_HOLDS_FOR",
+    "RELATIONS",
+    "Analysis",
+    "BoundHoldsFor",
+    "Relation",
+    "delta",
+    "epsilon",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "privacy_loss_distribution",
+    "private_scale_delta",
+    "rdp",
+    "theorem1_epsilon",
+]

@@ -1,0 +1,106 @@
+"""The accounts that a certificate can rest on: public parameters that compute anew what they guarantee.
+
+A :class:`~gaussmix.accounting.calibration.Calibration` is the account of Gaussian mixing; those of the published
+methods that serve as baselines stand here.
+
+>>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "zero-out")
+True
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from gaussmix import _validation as check
+from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.gaussian import gaussian_delta
+from gaussmix.accounting.mixing import delta as mixing_delta
+
+__all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
+
+_LAST_DIGITS = 1 + 1e-12  # another machine's rounding; less than every δ is rounded up by
+
+
+@dataclass(frozen=True)
+class Unprotected:
+    """No noise at all: ε = ∞ and nothing else."""
+
+    analysis: Literal["none"] = "none"
+
+    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+        """Whether the claim is that nothing is protected."""
+        return math.isinf(epsilon)
+
+
+@dataclass(frozen=True)
+class AdaSSPAccount:
+    """Three Gaussian releases of noise s in units of their own sensitivity: together μ = √3/s.
+
+    Attributes
+    ----------
+    noise : float
+        s.
+    ridge, rho : float
+        The ridge that was used, in encoded units, and its failure probability: no matter of privacy.
+    analysis : {"exact", "printed"}
+        Which constants s comes from.
+    """
+
+    noise: float
+    ridge: float
+    rho: float
+    analysis: Literal["exact", "printed"]
+
+    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+        """Whether the claim is true."""
+        s = check.positive(finite=True, noise=self.noise)
+        spent = gaussian_delta(epsilon, mu=math.sqrt(3) / s)
+        return bool(relation == "zero-out" and spent <= delta * _LAST_DIGITS)
+
+
+@dataclass(frozen=True)
+class SheffetAccount:
+    """Sheffet's algorithm: ε/4 and δ/2 for the test of λ_min, ε/2 and δ/2 for a sketch of leverage 1/γ."""
+
+    sketch_size: int
+    gamma: float
+    margin: float
+    laplace_scale: float
+    analysis: Literal["sheffet", "renyi"]
+
+    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+        """Whether the claim is true."""
+        k, gamma = check.sketch_rows(sketch_size=self.sketch_size), check.real(gamma=self.gamma)
+        return bool(
+            relation == "zero-out"
+            and mixing_delta(epsilon / 2, sketch_size=k, gamma=gamma, bound_holds_for="larger") <= delta / 2
+            and check.real(laplace_scale=self.laplace_scale) >= 4 / epsilon
+            and check.real(margin=self.margin) >= 4 * math.log(1 / delta) / epsilon
+        )
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbationAccount:
+    """The constants of Kifer, Smith and Thakurta (2012) for features of norm at most C_X = ``x_norm``."""
+
+    noise: float
+    x_norm: float
+    penalty: float
+    gradient_norm: float
+    analysis: Literal["Kifer, Smith and Thakurta 2012"] = "Kifer, Smith and Thakurta 2012"
+
+    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+        """Whether the claim is true."""
+        x_norm = check.positive(finite=True, x_norm=self.x_norm)
+        noise = x_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+        return (
+            relation == "zero-out"
+            and check.real(noise=self.noise) >= noise
+            and check.real(penalty=self.penalty) >= x_norm**2 / (2 * epsilon)
+        )
+
+
+Account = Calibration | Unprotected | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount

@@ -1,0 +1,72 @@
+"""Arguments that every account of the mixing mechanism takes, checked in one voice."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+
+__all__ = ["ANALYSES", "BOUND_HOLDS_FOR", "RELATIONS", "Analysis", "BoundHoldsFor", "Relation"]
+
+BoundHoldsFor = Literal["both", "larger"]
+Relation = Literal["zero-out", "replace-one"]
+Analysis = Literal["exact", "renyi", "tcdp", "sheffet"]
+
+BOUND_HOLDS_FOR: tuple[BoundHoldsFor, ...] = ("both", "larger")
+RELATIONS: tuple[Relation, ...] = ("zero-out", "replace-one")
+ANALYSES: tuple[Analysis, ...] = ("exact", "renyi", "tcdp", "sheffet")
+
+ROUNDING = 1e-10
+"""Charged on top of every exact δ; measured errors are below 1e-11 (tests/accounting/test_divergence.py)."""
+
+EPSILON_MAX = 1e9
+"""A larger ε is answered by ∞."""
+
+GAMMA_MAX = 1e12
+"""Searches for noise end here."""
+
+
+def check_model(bound_holds_for: BoundHoldsFor, relation: Relation, mu: float, analysis: str) -> None:
+    check.choice(BOUND_HOLDS_FOR, bound_holds_for=bound_holds_for)
+    check.choice(RELATIONS, relation=relation)
+    if check.real(mu=mu) < 0 or np.isinf(mu):
+        raise ArgumentError(f"mu must be a finite number ≥ 0, got {mu!r}.")
+    if analysis != "exact" and (relation != "zero-out" or mu != 0):
+        raise ArgumentError(
+            f"analysis={analysis!r} is a bound for one release and zero-out neighbours; use analysis='exact'."
+        )
+
+
+def sketch_sizes(sketch_size: ArrayLike) -> Floats:
+    k = check.numbers(whole=True, sketch_size=sketch_size)
+    if np.any(k < 1):
+        raise ArgumentError("sketch_size must be an integer ≥ 1.")
+    if np.any(k > check.SKETCH_SIZE_MAX):
+        raise ArgumentError(
+            "sketch_size must be at most 2**40: beyond, random numbers are too coarse for the guarantee."
+        )
+    return k
+
+
+def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> Floats:
+    g = check.numbers(gamma=gamma)
+    if analysis in ("renyi", "tcdp", "sheffet") or bound_holds_for == "larger":
+        if np.any(g <= 1):
+            raise ArgumentError(
+                "gamma must be > 1 where its leverage is 1/gamma (bound_holds_for='larger', or a published "
+                "analysis); with bound_holds_for='both' and analysis='exact' any gamma > 0 will do."
+            )
+    elif np.any(g <= 0):
+        raise ArgumentError("gamma must be a number > 0.")
+    return g
+
+
+def shaped(values: ArrayLike, shape: tuple[int, ...]) -> float | Floats:
+    """A float for scalars, an array otherwise."""
+    array = np.asarray(values, float).reshape(shape)
+    return float(array) if array.ndim == 0 else array

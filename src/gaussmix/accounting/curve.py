@@ -1,0 +1,103 @@
+"""ε of one release at every δ at once: exact points, and chords between them that never lie below the curve."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.accounting import mixing
+from gaussmix.accounting.accounts import Account
+from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.calibration import Calibration
+
+__all__ = ["DELTA_MAX", "DELTA_MIN", "PrivacyCurve", "curve_of", "privacy_curve"]
+
+DELTA_MIN, DELTA_MAX = 1e-12, 1e-1
+_STEPS = (1, 1.1, 1.25, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3.2, 3.6, 4, 4.5, 5, 5.6, 6.3, 7.1, 8, 9)  # about 10^(i/20)
+_KNOTS: dict[Relation, int] = {"zero-out": 201, "replace-one": 61}  # under half a second, and about two seconds
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """ε of one release at many δ, never below the exact value.
+
+    Attributes
+    ----------
+    delta, epsilon : arrays
+        δ from 10⁻¹² to 10⁻¹, and ε at each.
+    certified_delta : float
+        δ at the ε that was asked for.
+    """
+
+    delta: Floats
+    epsilon: Floats
+    certified_delta: float
+
+
+def privacy_curve(
+    deltas: ArrayLike, *, epsilon: float, sketch_size: int, gamma: float, relation: Relation = "zero-out"
+) -> PrivacyCurve:
+    r"""ε at many δ from exact points, interpolated on the safe side.
+
+    δ is a supremum of P(S) - e^ε Q(S), and so convex in e^ε, and e^ε is convex in δ: the chord between two exact points
+    of (δ, e^ε) lies above the curve.
+
+    Parameters
+    ----------
+    deltas : array
+        In [10⁻¹², 1].
+    epsilon : float
+        Of the certificate: one of the exact points.
+    sketch_size, gamma, relation
+        As in :func:`~gaussmix.accounting.delta`.
+
+    Examples
+    --------
+    >>> curve = privacy_curve([1e-8, 1e-6], epsilon=1.0, sketch_size=250, gamma=52.84)
+    >>> curve.epsilon.round(3).tolist()
+    [1.254, 1.0]
+    """
+    asked = check.numbers(deltas=deltas)
+    largest = mixing.epsilon(DELTA_MIN, sketch_size=sketch_size, gamma=gamma, relation=relation)
+    if not math.isfinite(largest):
+        return PrivacyCurve(asked, np.full(asked.shape, np.inf), 1.0)
+    knots = np.unique([*np.linspace(0.0, largest, _KNOTS[relation]), epsilon])
+    exact = np.asarray(mixing.delta(knots, sketch_size=sketch_size, gamma=gamma, relation=relation))
+    certified = float(exact[np.searchsorted(knots, epsilon)])
+    return PrivacyCurve(asked, _chords(asked, exact, knots), certified)
+
+
+def _chords(deltas: Floats, exact: Floats, knots: Floats) -> Floats:
+    """Linear interpolation of e^ε in δ, by logarithms; ``exact`` falls as ``knots`` rise from 0."""
+    exact = np.minimum.accumulate(exact)  # the last digits may be out of order
+    found = np.empty(deltas.shape)
+    for i, target in enumerate(deltas):
+        j = int(np.argmax(exact <= target)) if exact[-1] <= target else len(knots) - 1
+        if j == 0 or exact[j - 1] == exact[j]:
+            found[i] = knots[j]
+            continue
+        w = (target - exact[j]) / (exact[j - 1] - exact[j])  # weight of the lower ε
+        with np.errstate(divide="ignore"):
+            found[i] = np.logaddexp(np.log(w) + knots[j - 1], np.log1p(-w) + knots[j])
+    return found
+
+
+def curve_of(account: Account) -> PrivacyCurve | None:
+    """The curve of Gaussian mixing with noise alone, on a grid of δ; None for every other account."""
+    if not isinstance(account, Calibration) or account.scale != "none":
+        return None
+    grid = [step * 10.0**power for power in range(-12, -1) for step in _STEPS] + [DELTA_MAX]
+    if DELTA_MIN <= account.delta <= DELTA_MAX and not np.isclose(grid, account.delta, rtol=1e-9, atol=0).any():
+        grid.append(account.delta)
+    return privacy_curve(
+        [float(f"{delta:.12g}") for delta in sorted(grid)],
+        epsilon=account.epsilon,
+        sketch_size=account.sketch_size,
+        gamma=account.gamma,
+        relation=account.relation,
+    )
