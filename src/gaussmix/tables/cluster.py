@@ -1,8 +1,8 @@
 """Moments of tables that live on a cluster: Dask collections and Spark data frames.
 
-Only :class:`gaussmix.moments.Moments` leave the workers, and they are the same to the last bit as on one machine. A
-task that is lost and run again counts once: the engine keeps one result a partition, and every build has its own
-random id. No noise is drawn on a worker.
+Only :class:`gaussmix.tables.moments.Moments` leave the workers, and they are the same to the last bit as on one
+machine. A task that is lost and run again counts once: all partitions are computed in one job, of which the engine
+keeps one result a partition, and every build has its own random id. No noise is drawn on a worker.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from gaussmix.moments import Moments
-from gaussmix.schema import Schema
+from gaussmix.errors import DataError
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.schema import Schema
 
 __all__ = ["is_clustered", "moments_on_cluster"]
 
@@ -34,7 +36,7 @@ def moments_on_cluster(data: Any, schema: Schema | dict[str, Any] | str | Path) 
     data : dask.dataframe.DataFrame, (dask.array.Array, names) or pyspark.sql.DataFrame
     schema : Schema, dict or path
     """
-    declared = Schema.from_(schema)
+    declared = Schema.of(schema)
     if _is_dask(data) or _is_dask_array(data):
         return _dask_moments(data, declared)
     return _spark_moments(data, declared)
@@ -60,7 +62,7 @@ def _check_columns(found: list[str], schema: Schema) -> None:
     for name in schema.columns:
         if found.count(name) != 1:
             what = "is not in the table" if name not in found else "is in the table twice"
-            raise ValueError(f"Column {name!r} {what}. The table must have every column of the schema once.")
+            raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def _dask_moments(data: Any, schema: Schema) -> Moments:
     while len(sums) > 1:  # a tree: no worker holds more than a few moments
         sums = [add(*pair) if len(pair) == 2 else pair[0] for pair in (sums[i : i + 2] for i in range(0, len(sums), 2))]
     if not sums:
-        return Moments.empty(schema.row_encoder, schema)
+        return Moments.empty(schema)
     moments: Moments = sums[0].compute()
     return moments
 
@@ -91,27 +93,29 @@ def _build(part: Any, *, schema: Schema) -> Moments:
     """Moments of one partition; an empty one has none."""
     rows = part[0] if isinstance(part, tuple) else part
     if len(rows) == 0:
-        return Moments.empty(schema.row_encoder, schema)
-    return Moments.from_(part, schema)
+        return Moments.empty(schema)
+    return Moments.of(part, schema)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Spark
-_RESULT = pa.schema([("moments", pa.binary())])
+_RESULT = pa.schema([("part", pa.int32()), ("moments", pa.binary())])
 
 
 def _spark_moments(data: Any, schema: Schema) -> Moments:
+    """One job, in which Spark keeps one result a partition, however often a task was run.
+
+    A job for every partition (``toLocalIterator``) would compute what was lost in between once more, and a partition
+    of a table whose order is not fixed may then hold the rows of another. A shuffle of the results could do the same.
+    """
     _check_columns(list(data.columns), schema)
-    parts = data.select(*[_quoted(name) for name in schema.columns]).mapInArrow(
-        functools.partial(_spark_build, schema=schema), "moments binary"
-    )
-    count = data.rdd.getNumPartitions() if hasattr(data, "rdd") else 1
-    if count > 64:  # a second level of the tree; below, the driver adds up the few results
-        parts = parts.repartition(int(count**0.5)).mapInArrow(_spark_add, "moments binary")
-    total = Moments.empty(schema.row_encoder, schema)
-    for row in parts.toLocalIterator():
-        total = total + Moments.from_bytes(bytes(row["moments"]))
-    return total
+    wanted = data.select(*[_quoted(name) for name in schema.columns])
+    parts = wanted.mapInArrow(functools.partial(_spark_build, schema=schema), "part int, moments binary").collect()
+    found = sorted(row["part"] for row in parts)
+    if found != list(range(len(found))):
+        raise RuntimeError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")
+    sums = (Moments.from_bytes(bytes(row["moments"])) for row in parts)
+    return functools.reduce(operator.add, sums, Moments.empty(schema))
 
 
 def _quoted(name: str) -> str:
@@ -119,22 +123,13 @@ def _quoted(name: str) -> str:
 
 
 def _spark_build(batches: Iterator[pa.RecordBatch], *, schema: Schema) -> Iterator[pa.RecordBatch]:
-    first = next((batch for batch in batches if batch.num_rows), None)
-    if first is None:
-        return
+    """Moments of one partition under its number; of an empty one as well, so that none can be missed."""
+    from pyspark import TaskContext
 
-    def rest() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from (batch for batch in batches if batch.num_rows)
-
-    yield _packed(Moments.from_(rest(), schema))
-
-
-def _spark_add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    parts = [Moments.from_bytes(value.as_py()) for batch in batches for value in batch.column(0)]
-    if parts:
-        yield _packed(functools.reduce(operator.add, parts))
-
-
-def _packed(moments: Moments) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"moments": [moments.to_bytes()]}, schema=_RESULT)
+    context: Any = TaskContext.get()
+    rows = (batch for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    empty = Moments.empty(schema)
+    moments = empty if first is None else Moments.of(chain([first], rows), schema)
+    packed = {"part": [context.partitionId()], "moments": [moments.to_bytes()]}
+    yield pa.RecordBatch.from_pydict(packed, schema=_RESULT)

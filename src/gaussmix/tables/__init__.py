@@ -1,0 +1,1 @@
+"""**Sensitive**: declared columns, readers of tables, and exact sums over their rows."""

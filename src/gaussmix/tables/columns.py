@@ -1,0 +1,292 @@
+"""What a column of a table may hold: declared, public, and written before the data are seen.
+
+>>> Numeric(0, 10).squared_norm, Categorical(("a", "b"), weight=2.0).squared_norm, Vector(3, norm=7.0).squared_norm
+(Fraction(1, 1), Fraction(4, 1), Fraction(1, 1))
+
+Every kind says how many entries an encoded row has for it, what they are called and what their squares can add up to
+(``squared_norm``, in units of the row): the norm of a row is a sum over its columns, whatever the data are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from gaussmix._validation import choice, numbers, positive, positive_integer, real
+from gaussmix.errors import ArgumentTypeError, DeclarationError
+
+__all__ = ["Boolean", "Categorical", "Column", "Numeric", "Vector", "check_text"]
+
+LARGEST_WEIGHT = 2.0**100  # weights in [2**-100, 2**100] and half ranges in [2**-300, 2**300]: no scale overflows
+LARGEST_HALF_RANGE = 2.0**300
+NOT_FROM_DATA = "It must be fixed before the data are seen: a value taken from the data is not private."
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number, clipped to [lower, upper] and mapped to weight · [-1, 1].
+
+    Parameters
+    ----------
+    lower, upper : float
+        Declared bounds. Values outside are clipped, never an error.
+    weight : float
+        Share of the row's norm: a column with a larger weight is released more exactly, at the others' cost.
+    missing : {"error", "drop-row", "lower"}
+        What to do where the value is missing, NaN or infinite: stop, leave the row out, or read it as ``lower``.
+    """
+
+    lower: float
+    upper: float
+    _: KW_ONLY
+    weight: float = 1.0
+    missing: Literal["error", "drop-row", "lower"] = "error"
+
+    def __post_init__(self) -> None:
+        absent = [name for name in ("lower", "upper") if getattr(self, name) is None]
+        if absent:
+            verb = "is not declared. Fill in a bound." if len(absent) == 1 else "are not declared. Fill in both bounds."
+            raise DeclarationError(f"{' and '.join(absent)} {verb} {NOT_FROM_DATA}")
+        for name in ("lower", "upper"):
+            _set(self, name, real(**{name: getattr(self, name)}) + 0.0)  # + 0.0: no negative zero
+        _check_range(self.lower, self.upper)
+        _set(self, "weight", _weight(self.weight))
+        choice(("error", "drop-row", "lower"), missing=self.missing)
+
+    @property
+    def squared_norm(self) -> Fraction:
+        """Largest square of the entry."""
+        return Fraction(self.weight) ** 2
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Centre and half range."""
+        return _centre_and_half_range(self.lower, self.upper)
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """True or false, encoded as weight and -weight: exactly ``Numeric(0, 1)`` with false as 0 and true as 1.
+
+    Both values have the square weight², and a coefficient is the difference between true and false.
+
+    Parameters
+    ----------
+    weight : float
+        As for `Numeric`.
+    missing : {"error", "drop-row", "lower"}
+        ``"lower"`` reads a missing value as false. For a level of its own declare
+        ``Categorical([False, True], missing="level")``.
+    """
+
+    _: KW_ONLY
+    weight: float = 1.0
+    missing: Literal["error", "drop-row", "lower"] = "error"
+
+    def __post_init__(self) -> None:
+        _set(self, "weight", _weight(self.weight))
+        choice(("error", "drop-row", "lower"), missing=self.missing)
+
+    @property
+    def squared_norm(self) -> Fraction:
+        """Largest square of the entry."""
+        return Fraction(self.weight) ** 2
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Centre and half range of 0 and 1."""
+        return 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of the declared levels: ``weight`` in the encoded column of that level, 0 in the others.
+
+    Parameters
+    ----------
+    levels : sequence of str, of int or of bool
+        All of one type, which must be the column's: ``"1"`` is not ``1``.
+    weight : float
+        As for `Numeric`.
+    missing : {"error", "drop-row", "level"}
+        ``"level"`` adds an encoded column for missing values.
+    unknown : {"error", "zero", "other"}
+        What to do with a value that is not a level: stop, encode zeros, or add an encoded column for all of them.
+    """
+
+    levels: tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]
+    _: KW_ONLY
+    weight: float = 1.0
+    missing: Literal["error", "drop-row", "level"] = "error"
+    unknown: Literal["error", "zero", "other"] = "error"
+
+    def __post_init__(self) -> None:
+        _set(self, "levels", _levels(self.levels))
+        _set(self, "weight", _weight(self.weight))
+        choice(("error", "drop-row", "level"), missing=self.missing)
+        choice(("error", "zero", "other"), unknown=self.unknown)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the encoded columns: the levels, then ``(missing)`` and ``(other)`` where they are declared."""
+        words = tuple(str(level).lower() if isinstance(level, bool) else str(level) for level in self.levels)
+        return words + ("(missing)",) * (self.missing == "level") + ("(other)",) * (self.unknown == "other")
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the levels."""
+        return {str: pa.string(), int: pa.int64(), bool: pa.bool_()}[type(self.levels[0])]
+
+    @property
+    def squared_norm(self) -> Fraction:
+        """Largest sum of the squares of the entries: one of them is the weight, the others are 0."""
+        return Fraction(self.weight) ** 2
+
+
+@dataclass(frozen=True)
+class Vector:
+    r"""Numbers that belong together, bounded one by one, jointly, or both: features, an embedding, a histogram.
+
+    With ``lower`` and ``upper`` every entry is clipped and mapped to weight · [-1, 1], and ``norm`` bounds the
+    Euclidean norm of the mapped entries (default, and largest value that makes a difference: √size). With ``norm``
+    alone entries are divided by it, so that their norm is at most weight. A row whose vector is longer is multiplied
+    **as a whole** by norm / length, other columns and intercept included, so that linear relations survive.
+
+    Parameters
+    ----------
+    size : int
+        Number of entries.
+    lower, upper : float or sequence of float, optional
+        Declared bounds of the entries, one for all or one each.
+    norm : float, optional
+        Declared bound of the Euclidean norm.
+    weight : float
+        As for `Numeric`.
+    missing : {"error", "drop-row"}
+        What to do where the vector, or an entry of it, is missing, NaN or infinite.
+    """
+
+    size: int
+    _: KW_ONLY
+    lower: float | tuple[float, ...] | None = None
+    upper: float | tuple[float, ...] | None = None
+    norm: float | None = None
+    weight: float = 1.0
+    missing: Literal["error", "drop-row"] = "error"
+
+    def __post_init__(self) -> None:
+        _set(self, "size", positive_integer(size=self.size))
+        if (self.lower is None) != (self.upper is None):
+            raise DeclarationError(f"lower and upper go together: declare both or neither. {NOT_FROM_DATA}")
+        if self.lower is None and self.norm is None:
+            raise DeclarationError(f"lower and upper, or norm, are not declared. Fill in bounds. {NOT_FROM_DATA}")
+        if self.lower is not None:
+            lower, upper = (_one_each(self.size, **{name: getattr(self, name)}) for name in ("lower", "upper"))
+            for pair in zip(lower, upper, strict=True):
+                _check_range(*pair)
+            _set(self, "lower", lower[0] if len(set(lower)) == 1 else lower)  # equal vectors are the same text
+            _set(self, "upper", upper[0] if len(set(upper)) == 1 else upper)
+        if self.norm is not None:
+            norm = positive(finite=True, norm=self.norm)
+            if not (1 / LARGEST_HALF_RANGE <= norm <= LARGEST_HALF_RANGE):
+                raise DeclarationError(f"norm must lie between 2**-300 and 2**300, got {norm!r}. {NOT_FROM_DATA}")
+            _set(self, "norm", norm)
+        _set(self, "weight", _weight(self.weight))
+        choice(("error", "drop-row"), missing=self.missing)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the entries have bounds of their own."""
+        return self.lower is not None
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """Centre and half range of every entry; without bounds, 0 and ``norm``."""
+        if self.lower is None or self.upper is None:
+            return ((0.0, self.norm or 1.0),) * self.size
+        lower, upper = _one_each(self.size, lower=self.lower), _one_each(self.size, upper=self.upper)
+        return tuple(_centre_and_half_range(*pair) for pair in zip(lower, upper, strict=True))
+
+    @property
+    def squared_norm(self) -> Fraction:
+        """Largest sum of the squares of the entries."""
+        square = Fraction(1) if not self.bounded else Fraction(self.size)
+        if self.bounded and self.norm is not None:
+            square = min(square, Fraction(self.norm) ** 2)
+        return square * Fraction(self.weight) ** 2
+
+
+Column = Numeric | Boolean | Categorical | Vector
+
+
+def check_text(name: str, text: str) -> None:
+    """Text that a file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DeclarationError(f"{name} must be valid Unicode text (UTF-8).") from None
+
+
+def _set(instance: object, name: str, value: object) -> None:
+    object.__setattr__(instance, name, value)  # a frozen dataclass puts its own fields into one form
+
+
+def _centre_and_half_range(lower: float, upper: float) -> tuple[float, float]:
+    return lower / 2 + upper / 2, upper / 2 - lower / 2
+
+
+def _check_range(lower: float, upper: float) -> None:
+    half_range = upper / 2 - lower / 2
+    if not (1 / LARGEST_HALF_RANGE <= half_range <= LARGEST_HALF_RANGE):
+        raise DeclarationError(
+            f"lower and upper must be finite with lower < upper, got {lower!r} and {upper!r}. "
+            "A constant column carries no information: leave it out."
+        )
+
+
+def _one_each(size: int, **named: Any) -> tuple[float, ...]:
+    """A bound for every entry, from one for all or one each."""
+    ((name, bound),) = named.items()
+    values = numbers(**named)
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != size):
+        raise DeclarationError(f"{name} must be a number or one per entry ({size}), got shape {np.shape(bound)}.")
+    return tuple((np.broadcast_to(values, size) + 0.0).tolist())
+
+
+def _weight(weight: object) -> float:
+    number = positive(finite=True, weight=weight)
+    if not (1 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT):
+        raise DeclarationError(f"weight must lie between 2**-100 and 2**100, got {number!r}.")
+    return number
+
+
+def _levels(levels: object) -> tuple[Any, ...]:
+    if levels is None:
+        raise DeclarationError(f"levels are not declared. Fill in the list of levels. {NOT_FROM_DATA}")
+    if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
+        raise ArgumentTypeError(
+            f"levels must be a list of strings, of integers or of booleans, got {type(levels).__name__}."
+        )
+    found = tuple(level.item() if isinstance(level, np.generic) else level for level in levels)
+    if not found:
+        raise DeclarationError("levels must not be empty: name every level that may occur.")
+    types = {type(level) for level in found}
+    if len(types) > 1 or not types <= {str, int, bool}:
+        names = ", ".join(sorted(kind.__name__ for kind in types))
+        raise ArgumentTypeError(
+            f"levels must be all strings, all integers or all booleans, got {names}. "
+            "Fractions are no levels: declare a numeric column, or round to integers."
+        )
+    if len(set(found)) < len(found):
+        raise DeclarationError("levels must differ from each other: a level is named twice.")
+    if types == {int} and not all(-(2**63) <= level < 2**63 for level in found):
+        raise DeclarationError("levels that are integers must fit into 64 bits. Use strings for longer codes.")
+    if types == {str}:
+        for level in found:
+            check_text("levels", level)
+    return found

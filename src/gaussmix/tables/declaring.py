@@ -1,0 +1,89 @@
+"""Columns from their short forms, as a dictionary or a file declares them, and back.
+
+>>> parse_column("age", [0, 100])
+Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
+from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
+
+__all__ = ["HOW_TO_DECLARE", "declared_values", "parse_column"]
+
+_KINDS: dict[str, type[Column]] = {
+    "numeric": Numeric,
+    "boolean": Boolean,
+    "categorical": Categorical,
+    "vector": Vector,
+}
+_REQUIRED: dict[str, tuple[str, ...]] = {
+    "numeric": ("lower", "upper"),
+    "categorical": ("levels",),
+    "boolean": (),
+    "vector": ("size",),
+}
+HOW_TO_DECLARE = (
+    'Declare a number by [lower, upper], categories by {"levels": [...]} or a list of labels, true and false by '
+    '"boolean", numbers that belong together by {"size": 8, "norm": 1}; options go into a table such as '
+    '{"lower": 0, "upper": 1, "missing": "drop-row"}.'
+)
+
+
+def parse_column(name: str, declared: object) -> Column:
+    """A column from its short form; errors name it."""
+    try:
+        return _parsed(declared)
+    except GaussmixError as error:
+        raise type(error)(f"Column {name!r}: {error}") from None
+
+
+def declared_values(column: Column) -> dict[str, Any]:
+    """What was declared, as plain values that `parse_column` reads."""
+    kind = next(word for word, cls in _KINDS.items() if isinstance(column, cls))
+    values = {field.name: getattr(column, field.name) for field in fields(column)}
+    return {"type": kind} | {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _parsed(declared: object) -> Column:
+    if isinstance(declared, Column):
+        return declared
+    if declared == "boolean":
+        return Boolean()
+    if isinstance(declared, list | tuple):
+        return _from_list(declared)
+    if not isinstance(declared, Mapping):
+        raise ArgumentTypeError(f"a column cannot be declared by {type(declared).__name__}. {HOW_TO_DECLARE}")
+    kind = declared.get("type", _kind_of(declared))
+    if kind == "unsupported":
+        raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or leave the column out.")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        words = ", ".join(repr(word) for word in _KINDS)
+        raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
+    allowed = [field.name for field in fields(_KINDS[kind])]
+    unknown = [key for key in declared if key not in (*allowed, "type")]
+    if unknown:
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; it may have {', '.join(allowed)}.")
+    options = {key: value for key, value in declared.items() if key != "type"}
+    return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
+
+
+def _kind_of(declared: Mapping[str, Any]) -> str:
+    if "levels" in declared:
+        return "categorical"
+    return "vector" if "size" in declared else "numeric"
+
+
+def _from_list(declared: list[Any] | tuple[Any, ...]) -> Column:
+    """Two numbers are bounds; labels can only be levels."""
+    if declared and all(isinstance(entry, str | bool) for entry in declared):
+        return Categorical(tuple(declared))
+    if len(declared) != 2:
+        raise DeclarationError(
+            f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. {HOW_TO_DECLARE}"
+        )
+    return Numeric(*declared)

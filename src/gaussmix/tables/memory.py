@@ -1,0 +1,204 @@
+"""Batches of tables in memory: arrays, data frames, Arrow readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from gaussmix.errors import DataError, DataTypeError
+from gaussmix.tables.duckdb_tables import relation_of, relation_parts
+from gaussmix.tables.objects import column_of
+from gaussmix.tables.reading import Request, check_columns, guarded, readable, running, sliced, twice, valid
+
+__all__ = [
+    "array_batches",
+    "as_narwhals",
+    "frame_batches",
+    "is_named_array",
+    "lazy_batches",
+    "named_arrays",
+    "peeked_type",
+    "reader_batches",
+]
+
+
+def as_narwhals(data: Any) -> Any:
+    """As a narwhals frame, or the object itself."""
+    try:
+        return nw.from_native(data, pass_through=True)
+    except ValueError:  # pandas allows a name twice, narwhals does not
+        if hasattr(data, "columns") and len(set(data.columns)) < len(data.columns):
+            raise twice(
+                next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
+            ) from None
+        raise
+
+
+def is_named_array(data: Any) -> bool:
+    """Whether the source is an array with names."""
+    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
+
+
+def named_arrays(data: Any) -> dict[str, Any] | None:
+    """Columns by name where the source is made of arrays."""
+    if is_named_array(data):
+        array, names = data[0], list(data[1])
+        if array.ndim != 2 or array.shape[1] != len(names):
+            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
+        if len(set(names)) < len(names):
+            raise twice(next(name for name in names if names.count(name) > 1), "the array")
+        return {name: array[:, j] for j, name in enumerate(names)}
+    if isinstance(data, np.ndarray):
+        if data.dtype.names is None:
+            raise DataTypeError("A NumPy array has no column names. Pass (array, names), or a dictionary of arrays.")
+        return {name: data[name] for name in data.dtype.names}
+    if isinstance(data, Mapping):
+        arrays = {name: _as_column(name, values) for name, values in data.items()}
+        if len({len(array) for array in arrays.values()}) > 1:
+            raise DataError("The arrays of a dictionary must have one length.")
+        return arrays
+    return None
+
+
+def _as_column(name: object, values: Any) -> Any:
+    """A column with a type of its own, or a list of objects; NumPy would find one type for all that a list holds."""
+    if isinstance(values, pa.Array | pa.ChunkedArray | list):
+        return values
+    series = nw.from_native(values, allow_series=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return series
+    if hasattr(values, "__array__") or _has_buffer(values):
+        values = np.asanyarray(values)  # a masked array keeps its mask
+    elif isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return list(values)
+    if not isinstance(values, np.ndarray) or values.ndim not in (1, 2):
+        raise DataError(
+            f"Column {name!r} of a dictionary must be a one-dimensional array, or two-dimensional for vectors."
+        )
+    return values
+
+
+def _has_buffer(values: Any) -> bool:
+    try:
+        memoryview(values).release()
+    except TypeError:
+        return False
+    return not isinstance(values, bytes | bytearray)
+
+
+def array_batches(arrays: Mapping[str, Any], request: Request) -> Iterator[pa.RecordBatch]:
+    """Columns cut into batches."""
+    where = "the arrays"
+    check_columns(list(arrays), request.columns, where)
+    n = len(arrays[request.columns[0]])
+    for start in range(0, n, request.rows):
+        piece = slice(start, start + request.rows)
+        found = [_column(arrays[name][piece], request.types.get(name), name, where) for name in request.columns]
+        yield pa.RecordBatch.from_arrays(found, names=request.columns)
+
+
+def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.Array:
+    """One column in its own type; objects, which have none, in the declared one."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        with readable(where):
+            values.validate(full=True)
+            if isinstance(values, pa.ChunkedArray):
+                values = values.unify_dictionaries().combine_chunks()
+            return values
+    if isinstance(values, nw.Series):
+        if not _holds_objects(values):
+            return _column(_series_to_arrow(values, name, where), kind, name, where)
+        values = values.to_list()
+    elif isinstance(values, np.ndarray):
+        if values.dtype.kind != "O":
+            return _typed(values, name, where)
+        values = list(values)
+    return column_of(values, kind, name=name, where=where)
+
+
+def _typed(values: np.ndarray[Any, Any], name: str, where: str) -> pa.Array:
+    """An array with a type, in which no value depends on another."""
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float64)  # each to the nearest
+    if values.ndim == 2:
+        return pa.FixedSizeListArray.from_arrays(_typed(values.reshape(-1), name, where), values.shape[1])
+    try:
+        return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
+    except (pa.ArrowException, TypeError, ValueError):
+        raise _no_column(name, where) from None
+
+
+def _no_column(name: str, where: str) -> DataTypeError:
+    return DataTypeError(f"Column {name!r} of {where} cannot be read. Convert it to numbers, booleans or text.")
+
+
+def _holds_objects(series: Any) -> bool:
+    """Whether values of a column are Python objects: Arrow would guess one type for all of them."""
+    if series.dtype == nw.Object:
+        return True
+    if not series.implementation.is_pandas_like():
+        return False
+    native = series.to_native()
+    categories = getattr(native.dtype, "categories", None)
+    values = native if categories is None else categories
+    if isinstance(values.dtype, np.dtype):
+        return values.dtype.kind == "O" or (values.dtype.kind == "f" and values.dtype.itemsize > 8)
+    return not hasattr(values.array, "__arrow_array__")
+
+
+def frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    """An eager data frame, converted slice by slice: Arrow copies of columns would double the memory."""
+    check_columns(frame.columns, request.columns, where)
+    for start in range(0, len(frame), request.rows):
+        piece = frame[start : start + request.rows]
+        columns = [_column(piece[name], request.types.get(name), name, where) for name in request.columns]
+        yield from sliced(pa.RecordBatch.from_arrays(columns, names=request.columns), request.rows)
+
+
+def _series_to_arrow(series: Any, name: str, where: str) -> Any:
+    try:
+        return series.to_arrow()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise _no_column(name, where) from None
+
+
+def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
+    """Type of a column, for a template; of objects what Arrow would guess, which nothing is ever read as."""
+    if isinstance(values, nw.Series) and not _holds_objects(values):
+        return _series_to_arrow(values, name, where).type
+    if isinstance(values, nw.Series):
+        values = values.to_list()
+    if not isinstance(values, list) and not (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
+        return _column(values, None, name, where).type
+    try:
+        return pa.array(list(values), from_pandas=True).type
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise DataTypeError(f"Column {name!r} of {where} mixes types. Give it one type.") from None
+
+
+def lazy_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    """A lazy frame; the engine sees which columns are wanted."""
+    check_columns(frame.collect_schema().names(), request.columns, where)
+    wanted = frame.select(request.columns)
+    native = nw.to_native(wanted)
+    if (relation := relation_of(native)) is not None:
+        return (batch for _, batch in relation_parts(relation, request, where=where))
+    if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
+        pieces = (nw.from_native(piece) for piece in running(native.collect_batches(chunk_size=request.rows), where))
+        return chain.from_iterable(frame_batches(piece, request, where) for piece in pieces)
+    if hasattr(native, "__arrow_c_stream__"):
+        return reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
+    return frame_batches(wanted.collect("pyarrow"), request, where)
+
+
+def reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    """Batches as they come; Arrow's protocols and files vouch for nothing, so each is validated."""
+    check_columns(reader.schema.names, request.columns, where)
+    for batch in guarded(reader, where):
+        yield from sliced(valid(batch.select(request.columns), where), request.rows)
