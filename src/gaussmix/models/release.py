@@ -1,4 +1,4 @@
-"""What leaves the mechanism: the factor of a sketch, and a certificate of what was spent on it.
+"""What leaves the mechanism: a sketch of the table, and a certificate of what was spent on it.
 
 **Private**: everything here is a function of a release and of declared quantities. Estimators, intervals and reports
 compute from it alone.
@@ -6,165 +6,104 @@ compute from it alone.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from gaussmix import _validation as check
 from gaussmix._files import write_whole
-from gaussmix.encoding import RowEncoder
-from gaussmix.models import (
-    ClassificationModel,
-    Method,
-    RegressionModel,
-    SecondMoment,
-    fit_classification,
-    fit_regression,
-)
-from gaussmix.sampling import generator, rows_from_factor
-from gaussmix.schema import Schema
+from gaussmix._types import Floats
+from gaussmix.accounting.accounts import SheffetAccount, Unprotected
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
+from gaussmix.models import release_file
+from gaussmix.models.certificate import Certificate, noise_variance
+from gaussmix.models.fits import ClassificationModel, RegressionModel, column_of, fit_classification, fit_regressions
+from gaussmix.models.sketch import Sketch, Variant
+from gaussmix.tables.schema import Schema
 
-__all__ = ["Certificate", "Release", "load"]
-
-FORMAT = 1
-METADATA_KEY = b"gaussmix"
-
-Floats = NDArray[np.float64]
-
-ADVICE = {
-    "zero-out": "one row set to zero, added or removed",
-    "replace-one": "one row replaced by another",
-}
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What a release guarantees, and what the guarantee rests on. Holds declared and public numbers only.
-
-    Attributes
-    ----------
-    mechanism : str
-        Name of the algorithm.
-    epsilon, delta : float
-        The guarantee.
-    relation : str
-        Neighbouring relation; the unit of privacy is one row.
-    analysis : str
-        What the guarantee was computed with.
-    row_norm : float
-        Declared bound C on the norm of an encoded row.
-    bounds : dict
-        The declared bounds behind it.
-    generator : str
-        Where the noise came from.
-    conditions : tuple of str
-        What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
-    parameters : dict
-        Public parameters of the mechanism: sketch size, γ, noise variance and the like.
-    version : str
-        Version of the library.
-    time : str
-        When it was made, UTC.
-    """
-
-    mechanism: str
-    epsilon: float
-    delta: float
-    relation: str
-    analysis: str
-    row_norm: float
-    bounds: dict[str, Any]
-    generator: str
-    conditions: tuple[str, ...]
-    parameters: dict[str, Any]
-    version: str = field(default="")
-    time: str = field(default="")
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the guarantee holds with nothing further to assume about seeds."""
-        return not any(condition.startswith("void:") for condition in self.conditions)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.mechanism}: ({self.epsilon:g}, {self.delta:g})-differentially private",
-            f"  neighbours: {self.relation} ({ADVICE[self.relation]})",
-            f"  analysis: {self.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
-        ]
-        return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
+__all__ = ["Release", "load"]
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A Gaussian sketch of the encoded table, as its triangular factor.
+    """A private sketch of a table that serves any number of models.
+
+    Raises
+    ------
+    NotPrivateError
+        If the certificate claims more privacy than sketch size and noise give, however the release is made.
 
     Attributes
     ----------
-    factor : array (m, m)
-        R with RᵀR = MᵀM, M the k × m sketch, in the units of encoded rows and on a public grid.
-    sketch_size : int
-        Rows k of M.
-    noise_variance : float
-        σ² of the noise in M: RᵀR / k estimates G + σ²I.
-    encoder : RowEncoder
-        How rows were encoded: declared.
-    schema : Schema or None
-        The columns, for releases of tables; None inside the scikit-learn estimators.
+    sketch : Sketch
+        The numbers.
     certificate : Certificate
         What was spent.
     """
 
-    factor: Floats
-    sketch_size: int
-    noise_variance: float
-    encoder: RowEncoder
+    sketch: Sketch
     certificate: Certificate
-    schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        self.verify()
+
+    def verify(self) -> None:
+        """Compute anew what the certificate claims, from sketch size, γ and σ².
+
+        Raises
+        ------
+        NotPrivateError
+            If it claims more privacy than they give.
+        """
+        sketch, certificate, m = self.sketch, self.certificate, self.schema.n_columns
+        certificate.verify()
+        least = 1 if isinstance(certificate.account, Unprotected) else m
+        if (
+            sketch.schema != certificate.schema
+            or sketch.factor.shape != (m, m)
+            or not np.isfinite(sketch.factor).all()
+            or np.any(np.tril(sketch.factor, -1) != 0)
+            or check.sketch_rows(sketch_size=sketch.size) < least
+        ):
+            raise ArgumentError("Factor, sketch size, schema and certificate do not fit each other")
+        size, variances = _accounted_for(certificate)
+        variance = check.nonnegative(noise_variance=sketch.noise_variance)
+        if sketch.size != size or not any(math.isclose(variance, value, rel_tol=1e-15) for value in variances):
+            raise NotPrivateError("Noise or sketch size of the release are not those that its certificate accounts for")
+
+    @property
+    def schema(self) -> Schema:
+        """The declared columns."""
+        return self.sketch.schema
 
     @property
     def noisy_second_moment(self) -> Floats:
         """RᵀR / k, an unbiased estimate of G + σ²I."""
-        return np.asarray(self.factor.T @ self.factor / self.sketch_size)
-
-    def second_moment(self) -> Floats:
-        """RᵀR / k - σ²I, an unbiased estimate of the Gram matrix; it need not be positive."""
-        return np.asarray(self.noisy_second_moment - self.noise_variance * np.eye(len(self.factor)))
+        return self.sketch.noisy_second_moment
 
     @property
-    def entry_noise(self) -> float:
-        """Standard deviation σ²/√k of an off-diagonal entry of :attr:`second_moment` where the table is empty."""
-        return self.noise_variance / float(np.sqrt(self.sketch_size))
-
-    def rows(self, random_state: int | np.random.Generator | None = None) -> Floats:
-        """Sketch rows with the law of M given R, shape (k, m): post-processing, for bootstraps and the like."""
-        return rows_from_factor(self.factor, self.sketch_size, generator(random_state)[0])
+    def second_moment(self) -> Floats:
+        """RᵀR / k - σ²I, an unbiased estimate of the Gram matrix; it need not be positive."""
+        return self.sketch.second_moment
 
     # -- models ----------------------------------------------------------------------------------------------------
     @overload
     def regress(
-        self, target: str, on: Sequence[str] | None = None, *, method: Method = "cleaned"
+        self, target: str, on: Sequence[str] | None = None, *, variant: Variant = "exact"
     ) -> RegressionModel: ...
 
     @overload
     def regress(
-        self, target: list[str], on: Sequence[str] | None = None, *, method: Method = "cleaned"
+        self, target: list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
     ) -> dict[str, RegressionModel]: ...
 
     def regress(
-        self, target: str | list[str], on: Sequence[str] | None = None, *, method: Method = "cleaned"
+        self, target: str | list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
     ) -> RegressionModel | dict[str, RegressionModel]:
         """A linear model of one column on others; of several columns, a dictionary of models.
 
@@ -174,32 +113,31 @@ class Release:
             Numeric or boolean columns.
         on : list of str, optional
             Columns of the table; default: all others (but for the other targets).
-        method : {"cleaned", "published"}
-            The cleaned ridge (:func:`gaussmix.solvers.cleaned_ridge`), or least squares on the sketch as it is.
+        variant : {"exact", "paper"}
+            The cleaned ridge (:func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on the sketch as it is.
         """
         if isinstance(target, str):
-            return fit_regression(self._moment(), target, on, method)
-        others = on if on is not None else [name for name in self._moment().schema.columns if name not in target]
-        return {name: fit_regression(self._moment(), name, others, method) for name in target}
+            return fit_regressions(self.sketch, [target], on, variant)[target]
+        return fit_regressions(self.sketch, target, on, variant)
 
     def classify(
         self,
         target: str,
         on: Sequence[str] | None = None,
         *,
-        method: Method = "cleaned",
+        variant: Variant = "exact",
         surrogate_radius: float = 6.0,
     ) -> ClassificationModel:
         """A logistic model of a boolean column, or of one with two levels, on others.
 
         Parameters
         ----------
-        target, on, method
+        target, on, variant
             As in :meth:`regress`.
         surrogate_radius : float
             As in :class:`gaussmix.LogisticMixing`.
         """
-        return fit_classification(self._moment(), target, on, method, surrogate_radius)
+        return fit_classification(self.sketch, target, on, variant, surrogate_radius)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.
@@ -213,137 +151,68 @@ class Release:
         names : tuple of str
             Of the encoded columns.
         """
-        schema = self._moment().schema
+        schema, M = self.schema, self.second_moment
         chosen = list(schema.columns) if on is None else list(on)
-        unknown = [name for name in chosen if name not in schema.columns]
-        if unknown:
-            raise ValueError(f"Column {unknown[0]!r} is not in the release; it has {', '.join(schema.columns)}.")
+        for name in chosen:
+            column_of(schema, name)
         rows = np.array([index for name in chosen for index in schema.groups[name]])
-        M = self.second_moment()
         block = M[np.ix_(rows, rows)]
         if schema.intercept and M[-1, -1] > 0:
             block = block - np.outer(M[rows, -1], M[rows, -1]) / M[-1, -1]
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
 
-    def _moment(self) -> SecondMoment:
-        if self.schema is None:
-            raise ValueError("This release has no named columns: make it with gaussmix.release(data, schema=...).")
-        return SecondMoment(self.noisy_second_moment, self.noise_variance, self.sketch_size, self.schema)
-
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
-        """Write one small Parquet file, whole or not at all.
+        """Write one small Parquet file, whole or not at all (:mod:`gaussmix.models.release_file`)."""
+        write_whole(path, self.to_bytes(), mode=self.file_mode)
 
-        Its m rows are those of the factor and its columns the encoded columns: ordinary least squares on it, in any
-        tool, gives the coefficients as published, in encoded units. Everything else is JSON under the key ``gaussmix``
-        of the file's metadata.
-        """
-        names = self._moment().schema.names
-        columns = [pa.array(column) for column in self.factor.T]
-        metadata = self._metadata()
-        table = pa.Table.from_arrays(columns, names=list(names)).replace_schema_metadata(
-            {METADATA_KEY: json.dumps(metadata, ensure_ascii=False).encode()}
-        )
-        buffer = io.BytesIO()
-        pq.write_table(table, buffer)
-        write_whole(path, buffer.getvalue(), mode=0o600 if math.isinf(self.certificate.epsilon) else 0o644)
+    def to_bytes(self) -> bytes:
+        """What :meth:`save` writes."""
+        self.verify()
+        return release_file.as_bytes(self.sketch, self.certificate)
 
-    def _metadata(self) -> dict[str, Any]:
-        content = {
-            "format": FORMAT,
-            "sketch_size": self.sketch_size,
-            "noise_variance": self.noise_variance,
-            "schema": self._moment().schema.to_dict(),
-            "certificate": self.certificate.as_dict(),
-        }
-        return {**content, "sha256": _digest(content, self.factor)}
+    @property
+    def file_mode(self) -> int:
+        """Who may read the file: its owner alone where nothing is protected."""
+        return 0o600 if math.isinf(self.certificate.epsilon) else 0o644
 
-    # -- small things -----------------------------------------------------------------------------------------------
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the release, as stored in its file."""
+        return release_file.fingerprint(self.sketch, self.certificate)
+
     def __repr__(self) -> str:
-        m, k = len(self.factor), self.sketch_size
+        m, k = self.schema.n_columns, self.sketch.size
         return f"Release({m} columns, sketch_size={k}, epsilon={self.certificate.epsilon:g})"
 
 
-def _digest(content: dict[str, Any], factor: Floats) -> str:
-    """Finds damage and edits by hand; it is no signature."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode() + np.ascontiguousarray(factor).tobytes()).hexdigest()
-
-
-def _checked_certificate(stored: dict[str, Any], schema: Schema) -> Certificate:
-    """A certificate from plain values, of the right types and in agreement with the schema."""
-    known = {f.name for f in fields(Certificate)}
-    found = Certificate(**{key: value for key, value in stored.items() if key in known})
-    texts = (found.mechanism, found.relation, found.analysis, found.generator, found.version, found.time)
-    numbers = (found.epsilon, found.delta, found.row_norm)
-    if (
-        not all(isinstance(text, str) for text in texts)
-        or not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
-        or not isinstance(found.conditions, list)
-        or not all(isinstance(condition, str) for condition in found.conditions)
-        or not isinstance(found.parameters, dict)
-        or found.relation not in ADVICE
-        or not found.epsilon > 0
-        or not 0 < found.delta <= 1
-        or found.row_norm != schema.norm
-        or found.bounds != schema.to_dict()
-    ):
-        raise ValueError("its certificate does not fit the schema")
-    return replace(found, conditions=tuple(found.conditions))
+def _accounted_for(certificate: Certificate) -> tuple[int, tuple[float, ...]]:
+    """Sketch size and noise variances that a certificate accounts for."""
+    account = certificate.account
+    if isinstance(account, Unprotected):
+        return 1, (0.0,)
+    if isinstance(account, Calibration):
+        return account.sketch_size, (noise_variance(certificate),)
+    if isinstance(account, SheffetAccount):  # its test decides
+        return account.sketch_size, (0.0, account.gamma * certificate.row_norm**2)
+    raise NotPrivateError("The certificate is not about a sketch.")
 
 
 def load(path: str | Path) -> Release:
-    """Read a release and check all of it.
+    """Read a release and check all of it: its checksum, its parts against each other, and what its certificate claims.
 
     Raises
     ------
-    ValueError
+    DamagedError
         If the file is not a release, is damaged or edited, or is of a newer format.
+    NotPrivateError
+        If its certificate, computed anew, claims more privacy than its noise gives.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
+    sketch, certificate = release_file.read(path)
     try:
-        table = pq.read_table(pa.BufferReader(path.read_bytes()))
-        stored = json.loads((table.schema.metadata or {})[METADATA_KEY])
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.") from None
-    if not isinstance(stored, dict) or not isinstance(stored.get("format"), int) or stored["format"] < 1:
-        raise ValueError(f"{path} is not a release of gaussmix, or it is damaged.")
-    if stored["format"] > FORMAT:
-        raise ValueError(
-            f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT}: update gaussmix."
-        )
-    try:
-        factor = np.column_stack([column.to_numpy() for column in table.columns]).astype(float, copy=False)
-        digest = stored.pop("sha256")
-        if digest != _digest(stored, factor):
-            raise ValueError("its checksum does not fit")
-        if not isinstance(stored["schema"], dict):
-            raise TypeError("its schema is no object")
-        schema = Schema.from_(stored["schema"])
-        certificate = _checked_certificate(stored["certificate"], schema)
-        sketch_size, variance = stored["sketch_size"], float(stored["noise_variance"])
-        m = schema.n_columns
-        if (
-            tuple(table.column_names) != schema.names
-            or factor.shape != (m, m)
-            or not np.isfinite(factor).all()
-            or np.any(np.tril(factor, -1) != 0)
-            or not isinstance(sketch_size, int)
-            or sketch_size != certificate.parameters.get("sketch_size", sketch_size)
-            or sketch_size < (1 if math.isinf(certificate.epsilon) else m)
-            or not (math.isfinite(variance) and variance >= 0)
-        ):
-            raise ValueError("its parts do not fit each other")
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{path} was edited or is damaged: {error}. Ask for the file again.") from None
-    return Release(
-        factor=factor,
-        sketch_size=sketch_size,
-        noise_variance=variance,
-        encoder=schema.row_encoder,
-        certificate=certificate,
-        schema=schema,
-    )
+        return Release(sketch, certificate)
+    except NotPrivateError as error:
+        raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
+    except ArgumentError as error:
+        raise DamagedError(f"{path} was edited or is damaged: {error}. Ask for the file again.") from None

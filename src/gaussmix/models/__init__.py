@@ -1,0 +1,1 @@
+"""**Private**: releases and what is computed from them. No row of a sensitive table, nor a sum of rows, is seen."""

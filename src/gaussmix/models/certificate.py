@@ -1,0 +1,250 @@
+"""What a release guarantees, in public values, computed anew wherever a certificate is made or read.
+
+**Private**: a certificate holds declared and public numbers only.
+
+A certificate is checked against its own account when it is built, by whatever way: nobody can hold one that claims less
+than its noise gives. What no computation can find is a file whose noise, generator or conditions were *all* rewritten
+to fit each other: that takes a signature.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from gaussmix import _validation as check
+from gaussmix.accounting.accounts import (
+    Account,
+    AdaSSPAccount,
+    ObjectivePerturbationAccount,
+    SheffetAccount,
+    Unprotected,
+)
+from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
+from gaussmix.tables.schema import Schema, stored_schema
+
+__all__ = ["RELATION_WORDS", "SECURE", "Certificate", "Condition", "noise_variance"]
+
+SECURE = "chacha20-os"
+"""What a certificate says of the secure generator: ChaCha20 with a 256-bit key from the operating system."""
+
+RELATION_WORDS: dict[Relation, str] = {
+    "zero-out": "one row set to zero, added or removed",
+    "replace-one": "one row replaced by another",
+}
+_MECHANISMS: dict[type[Account], str] = {
+    Calibration: "Gaussian mixing",
+    Unprotected: "none",
+    AdaSSPAccount: "AdaSSP",
+    SheffetAccount: "Sheffet's tested sketch",
+    ObjectivePerturbationAccount: "objective perturbation",
+}
+_NEVER_IN_FORMAT_1 = ("AdaSSP", "SheffetMixing", "ObjectivePerturbation")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the guarantee rests on besides the noise, or what makes it void."""
+
+    void: bool
+    text: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.void, bool) or not isinstance(self.text, str):
+            raise ArgumentTypeError("a condition is a bool, whether it voids the guarantee, and a text.")
+
+    def __str__(self) -> str:
+        return f"{'void' if self.void else 'condition'}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a release guarantees, and what the guarantee rests on.
+
+    Raises
+    ------
+    NotPrivateError
+        If (ε, δ), computed anew from the account, is more than is claimed.
+
+    Attributes
+    ----------
+    made_by : str
+        The function or estimator that made the release.
+    epsilon, delta : float
+        The guarantee.
+    relation : {"zero-out", "replace-one"}
+        Neighbouring relation; the unit of privacy is one row.
+    account : Account
+        Parameters of the mechanism, from which (ε, δ) is computed anew.
+    schema : Schema
+        The declared bounds behind it.
+    generator : str
+        Where the noise came from.
+    conditions : tuple of Condition
+        What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
+    eigenvalue_bound : float or None
+        The released lower bound v on λ_min/C² by which the noise was lowered.
+    version : str
+        Version of the library.
+    time : str
+        When it was made, UTC.
+    release : str
+        Random name of the release, made before its noise was drawn; a ledger has it too. Empty in older files.
+    """
+
+    made_by: str
+    epsilon: float
+    delta: float
+    relation: Relation
+    account: Account
+    schema: Schema
+    generator: str
+    conditions: tuple[Condition, ...] = ()
+    eigenvalue_bound: float | None = None
+    version: str = ""
+    time: str = ""
+    release: str = ""
+
+    def __post_init__(self) -> None:
+        self.verify()
+
+    def verify(self) -> None:
+        """Compute (ε, δ) anew from the account.
+
+        Raises
+        ------
+        NotPrivateError
+            If the certificate claims less, or leaves out a condition that its own fields show.
+        """
+        _check_types(self)
+        if (self.generator != SECURE or math.isinf(self.epsilon)) and self.is_private:
+            raise NotPrivateError(
+                "The certificate has a seeded generator or an infinite epsilon, and no condition that says 'void'."
+            )
+        if math.isinf(self.epsilon) and isinstance(self.account, Unprotected | ObjectivePerturbationAccount):
+            return
+        if not self.account.holds(self.epsilon, self.delta, self.relation):
+            raise NotPrivateError(
+                f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
+                "parameters the guarantee is weaker. Do not publish it."
+            )
+        if isinstance(self.account, Calibration):
+            noise_variance(self)
+
+    @property
+    def mechanism(self) -> str:
+        """The algorithm."""
+        return _MECHANISMS[type(self.account)]
+
+    @property
+    def row_norm(self) -> float:
+        """Declared bound C on the norm of an encoded row."""
+        return self.schema.row_norm
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the guarantee holds with nothing further to assume about seeds."""
+        return not any(condition.void for condition in self.conditions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
+        plain["schema"] = self.schema.to_dict()
+        plain["conditions"] = [asdict(condition) for condition in self.conditions]
+        return plain
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
+        """Read what :meth:`to_dict` wrote, in this version of the library or an earlier one."""
+        plain = dict(stored if "account" in stored else _from_format_1(stored))
+        known = {field.name for field in fields(cls)}
+        plain = {key: value for key, value in plain.items() if key in known}  # what a later version added is left out
+        plain["schema"] = stored_schema(plain["schema"])
+        plain["account"] = _account(plain["account"])
+        plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
+        return cls(**plain)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
+            f"  neighbours: {self.relation} ({RELATION_WORDS[self.relation]})",
+            f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
+        ]
+        return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
+
+
+def noise_variance(certificate: Certificate) -> float:
+    """σ² of a sketch that a mixing certificate accounts for: γC², less what a private scale bound v lowers it by."""
+    account, C = certificate.account, certificate.row_norm
+    if not isinstance(account, Calibration):
+        raise ArgumentError("Only a certificate of Gaussian mixing implies the noise of a sketch.")
+    if certificate.eigenvalue_bound is None:
+        return account.gamma * C**2
+    if account.scale != "private":
+        raise NotPrivateError("The certificate lowers the noise by a scale bound that its account does not have.")
+    bound = max(check.real(eigenvalue_bound=certificate.eigenvalue_bound), 0.0)
+    return max(account.gamma - bound, 0.0) * C**2
+
+
+def _check_types(certificate: Certificate) -> None:
+    for name in ("made_by", "relation", "generator", "version", "time", "release"):
+        if not isinstance(getattr(certificate, name), str):
+            raise ArgumentTypeError(f"{name} must be a string.")
+    if not all(isinstance(condition, Condition) for condition in certificate.conditions):
+        raise ArgumentTypeError("conditions must be a tuple of Condition.")
+    if not isinstance(certificate.account, Account):
+        raise ArgumentTypeError("account must be the account of a mechanism.")
+    check.positive(epsilon=certificate.epsilon)
+    if not 0 < check.real(delta=certificate.delta) <= 1:
+        raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")
+    check.choice(RELATIONS, relation=certificate.relation)
+    if not re.fullmatch(r"(?:[0-9a-f]{32})?", certificate.release):
+        raise ArgumentError("release must be 32 hexadecimal digits, or empty.")
+
+
+def _account(stored: Mapping[str, Any]) -> Account:
+    kinds = {words: kind for kind, words in _MECHANISMS.items()}
+    kind = kinds[stored["mechanism"]]
+    values = {key: value for key, value in stored.items() if key != "mechanism"}
+    if "delta_split" in values:
+        values["delta_split"] = tuple((name, part) for name, part in values["delta_split"])
+    return kind(**values)
+
+
+def _from_format_1(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A certificate of format 1, whose conditions were texts and whose parameters had no type."""
+    parameters = dict(stored["parameters"])
+    if stored["row_norm"] != stored_schema(stored["bounds"]).row_norm:
+        raise ArgumentError("the bound on a row is not that of the declared columns")
+    if stored["analysis"] != parameters.get("analysis", "none"):
+        raise NotPrivateError("The certificate names another analysis than its parameters were computed with.")
+    if stored["mechanism"] in _NEVER_IN_FORMAT_1:
+        raise ArgumentError("format 1 has no releases of this mechanism")
+    eigenvalue_bound = parameters.pop("eigenvalue_bound", None)
+    if stored["mechanism"] == "none":
+        account: dict[str, Any] = {"mechanism": "none"}
+    else:
+        budget = {key: stored[key] for key in ("epsilon", "delta", "relation")}
+        split = list(dict(parameters.pop("delta_split")).items())
+        account = {"mechanism": "Gaussian mixing", **budget, **parameters, "delta_split": split}
+    conditions = [_condition(text) for text in stored["conditions"]]
+    return {
+        **{key: stored[key] for key in ("epsilon", "delta", "relation", "generator", "version", "time")},
+        "release": stored.get("release", ""),
+        "made_by": stored["mechanism"],
+        "account": account,
+        "schema": stored["bounds"],
+        "conditions": conditions,
+        "eigenvalue_bound": eigenvalue_bound,
+    }
+
+
+def _condition(text: str) -> dict[str, Any]:
+    kind, _, words = text.partition(":")
+    return {"void": kind == "void", "text": words.strip() if kind in ("void", "condition") else text}

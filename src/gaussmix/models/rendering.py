@@ -1,0 +1,121 @@
+"""The one place that turns a summary into text, HTML, LaTeX or plain values."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gaussmix.models.summary import Summary
+
+__all__ = ["NOT_IDENTIFIED", "as_html", "as_latex", "as_plain", "as_text", "coefficient_rows", "notes", "p_value"]
+
+NOT_IDENTIFIED = "not identified at this budget"
+
+_ESTIMANDS = {
+    "ridge": "the coefficients that a ridge with the noise's penalty gives on this table (exact t)",
+    "table": "the least-squares coefficients of this table (score test)",
+    "population": "the coefficients of the population that the rows were drawn from (score test)",
+}
+
+
+def p_value(p: float) -> str:
+    """A p-value in three digits."""
+    return "" if math.isnan(p) else "<1e-4" if p < 1e-4 else f"{p:.3g}"
+
+
+def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
+    """Cells of the table: name, coefficient, standard error, p, both ends of the interval, share of privacy noise."""
+    found = []
+    for name, (low, high) in summary.conf_int(alpha).items():
+        p, share = p_value(summary.pvalues[name]), summary.noise_share[name]
+        if math.isfinite(low) and math.isfinite(high):
+            numbers = [f"{summary.params[name]:.4g}", f"{summary.bse[name]:.3g}", p, f"{low:.4g}", f"{high:.4g}"]
+        else:
+            numbers = ["", "", p, NOT_IDENTIFIED, ""]
+        found.append([name, *numbers, f"{100 * share:.0f} %" if math.isfinite(share) else ""])
+    return found
+
+
+def heading(alpha: float) -> list[str]:
+    """Head of the table."""
+    return ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
+
+
+def notes(summary: Summary, *, unidentified: bool) -> list[str]:
+    """What to know about the table."""
+    found = [f"Intervals are for {_ESTIMANDS[summary.estimand]}."]
+    if summary.surrogate:
+        found.append(
+            "Coefficients are those of the quadratic surrogate, not of a logistic fit: trust signs and ratios."
+        )
+    else:
+        doubt = " Noise dominates it: it says nothing." if summary.noise_dominates else ""
+        found.append(
+            f"R² = {summary.rsquared:.3f}.{doubt} "
+            f"The weakest direction is {summary.strength:.1f} standard deviations above noise."
+        )
+    if unidentified:
+        found.append("Not identified: explain with fewer columns, merge rare levels, or spend a larger ε.")
+    return found
+
+
+def as_text(summary: Summary, alpha: float) -> str:
+    """For a terminal."""
+    rows = [heading(alpha), *coefficient_rows(summary, alpha)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    rule = "-" * len(lines[0])
+    words = notes(summary, unidentified=_unidentified(rows))
+    title = f"{summary.response_name}: {summary.estimand}"
+    return "\n".join([title, rule, lines[0], rule, *lines[1:], rule, *words])
+
+
+def as_html(summary: Summary, alpha: float) -> str:
+    """For a page."""
+    rows = coefficient_rows(summary, alpha)
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heading(alpha))
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    words = "".join(f"<p>{html.escape(note)}</p>" for note in notes(summary, unidentified=_unidentified(rows)))
+    caption = html.escape(f"{summary.response_name}: {summary.estimand}")
+    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+
+
+def as_latex(summary: Summary, alpha: float) -> str:
+    """For an article."""
+    head = [_latex(cell) for cell in heading(alpha)]
+    rows = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in coefficient_rows(summary, alpha)]
+    top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline", " & ".join(head) + r" \\", r"\hline"]
+    return "\n".join([*top, *rows, r"\hline", r"\end{tabular}"])
+
+
+def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
+    """Plain values, for JSON; an interval that does not end is None."""
+    intervals = summary.conf_int(alpha)
+    return {
+        "estimand": summary.estimand,
+        "rsquared": summary.rsquared,
+        "coefficients": {
+            name: {
+                "coef": value,
+                "std_err": summary.bse[name],
+                "p": None if math.isnan(summary.pvalues[name]) else summary.pvalues[name],
+                "interval": list(intervals[name]) if all(map(math.isfinite, intervals[name])) else None,
+            }
+            for name, value in summary.params.items()
+        },
+    }
+
+
+def _unidentified(rows: list[list[str]]) -> bool:
+    return any(NOT_IDENTIFIED in row for row in rows)
+
+
+def _latex(text: str) -> str:
+    for character in "&%_#$":
+        text = text.replace(character, "\\" + character)
+    return text

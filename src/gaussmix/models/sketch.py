@@ -1,0 +1,90 @@
+"""A Gaussian sketch of the encoded table, as its triangular factor: what the paper's mechanism releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.solvers import as_published, cleaned_ridge, least_squares
+from gaussmix.tables.schema import Schema
+
+__all__ = ["VARIANTS", "Sketch", "Variant", "rows_from_factor"]
+
+Variant = Literal["exact", "paper"]
+VARIANTS: tuple[Variant, ...] = ("exact", "paper")
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """R with RᵀR = MᵀM, M = SA + σΞ the k × m sketch, in the units of encoded rows and on a public grid.
+
+    Attributes
+    ----------
+    factor : array (m, m)
+        R.
+    size : int
+        Rows k of M.
+    noise_variance : float
+        σ² of the noise in M: RᵀR / k estimates G + σ²I. 0 for a table without noise, whose k is 1.
+    schema : Schema
+        How rows were encoded: declared.
+    """
+
+    factor: Floats
+    size: int
+    noise_variance: float
+    schema: Schema
+
+    @cached_property
+    def noisy_second_moment(self) -> Floats:
+        """RᵀR / k, an unbiased estimate of G + σ²I."""
+        return np.asarray(self.factor.T @ self.factor / self.size)
+
+    @cached_property
+    def second_moment(self) -> Floats:
+        """RᵀR / k - σ²I, an unbiased estimate of the Gram matrix; it need not be positive."""
+        return np.asarray(self.noisy_second_moment - self.noise_variance * np.eye(len(self.factor)))
+
+    @property
+    def entry_noise(self) -> float:
+        """Standard deviation σ²/√k of an off-diagonal entry of :attr:`second_moment` where the table is empty."""
+        return self.noise_variance / math.sqrt(self.size)
+
+    def rows(self, seed: int | np.random.Generator | None = None) -> Floats:
+        """Sketch rows with the law of M given R, shape (k, m), for bootstraps and the like: post-processing."""
+        return rows_from_factor(self.factor, self.size, np.random.default_rng(seed))
+
+    def solve(self, features: Sequence[int], responses: Floats, variant: Variant) -> Floats:
+        """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q)."""
+        check.choice(VARIANTS, variant=variant)
+        rows = np.asarray(features)
+        block = np.ix_(rows, rows)
+        if self.noise_variance == 0:
+            return least_squares(self.noisy_second_moment[block], self.noisy_second_moment[rows] @ responses)
+        if variant == "paper":
+            return as_published(self.noisy_second_moment[block], self.noisy_second_moment[rows] @ responses)
+        return cleaned_ridge(
+            self.second_moment[block], self.second_moment[rows] @ responses, entry_noise=self.entry_noise
+        )
+
+
+def rows_from_factor(R: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """Sketch rows Q R, shape (k, m), given the factor R of a sketch of k rows: post-processing.
+
+    Q has orthonormal columns and is uniform (Haar) among such matrices, so Q R has the law of the rows that
+    R came from.
+    """
+    if check.sketch_rows(k=k) < len(R):
+        raise ArgumentError(f"k must be the number of sketch rows behind R, at least {len(R)}, got {k!r}.")
+    Q, T = scipy.linalg.qr(rng.standard_normal((k, len(R))), mode="economic", check_finite=False)
+    signs = np.where(np.diagonal(T) < 0, -1.0, 1.0)  # without them Q is not uniform
+    return np.asarray((Q * signs) @ R)
