@@ -11,32 +11,24 @@ True
 
 from __future__ import annotations
 
-import math
+import os
 from pathlib import Path
 from typing import Any, Literal
 
-from gaussmix import _validation as check
-from gaussmix.accounting import Relation
-from gaussmix.calibration import calibrate
-from gaussmix.cluster import is_clustered, moments_on_cluster
+import numpy as np
+
+from gaussmix._files import refuse_inputs
+from gaussmix.accounting.arguments import Relation
+from gaussmix.errors import DeclarationError
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism import check_sketch_size, draw_release, open_release
-from gaussmix.moments import Moments
-from gaussmix.releases import Release
-from gaussmix.sampling import generator
-from gaussmix.schema import Schema
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.models.release import Release
+from gaussmix.tables.cluster import is_clustered, moments_on_cluster
+from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.schema import Schema
 
-__all__ = ["LARGE_SKETCH", "LEDGER_BUDGET", "automatic_sketch_size", "release"]
-
-LEDGER_BUDGET = "the budget is the ledger's, and covers all of its releases together."
-
-LARGE_SKETCH = 10**6
-"""Rows of the default sketch. Noise per entry, γ/√k, is within 0.2 % of its limit; the cost does not depend on k."""
-
-
-def automatic_sketch_size(columns: int) -> int:
-    """Rows of the default sketch of a table with so many encoded columns."""
-    return max(LARGE_SKETCH, 500 * columns)
+__all__ = ["release"]
 
 
 def release(
@@ -49,15 +41,23 @@ def release(
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
     note: str = "",
-    random_state: Any = None,
+    csv: CsvOptions | None = None,
+    expect_rows: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    random_state: int | np.random.Generator | None = None,
     progress: bool = False,
 ) -> Release:
     """Release a private sketch of a table, which serves any number of models.
 
+    The budget, the ledger's room, the schema and the output are looked at before a row is read, and the ledger is
+    charged only when nothing but the draw is left to do.
+
     Parameters
     ----------
     data : table or Moments
-        Anything that :func:`gaussmix.sources.batches` reads, a Dask or Spark table, or moments that were built before.
+        Anything that :func:`gaussmix.tables.sources.batches` reads, a Dask or Spark table, or moments that were built
+        before.
     schema : Schema, dict or path
         Columns with declared bounds and levels; not needed with moments.
     epsilon, delta : float
@@ -71,58 +71,56 @@ def release(
         all that are left.
     note : str
         Kept in the ledger.
+    csv : CsvOptions, optional
+        How CSV files are written.
+    expect_rows : int, optional
+        Another number of rows is an error, before anything is spent.
+    out : path, optional
+        File for the release. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
+        budget; :meth:`Release.save` comes too late for that.
+    force : bool
+        Whether a file of that name is replaced; otherwise it is an error.
     random_state : optional
         None is the secure generator; a seed is for tests.
     progress : bool
         Show a progress bar on a terminal.
     """
-    if isinstance(ledger, str | Path):
-        ledger = Ledger.open(ledger)
-    if ledger is None and (epsilon is None or delta is None):
-        raise ValueError("Give epsilon and delta, or a ledger that holds the budget.")
-    if ledger is not None and not (epsilon is None and delta is None):
-        raise ValueError("The ledger holds the budget: leave epsilon and delta out.")
-    if ledger is not None and relation not in (None, ledger.reservation.relation):
-        raise ValueError(
-            f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
-        )
-    declared = data.schema if isinstance(data, Moments) else None if schema is None else Schema.from_(schema)
-    if declared is None:
-        raise ValueError(
+    if isinstance(data, Moments):
+        declared = data.schema
+    elif schema is not None:
+        declared = Schema.of(schema)
+    else:
+        raise DeclarationError(
             "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "
             "`gaussmix schema FILE` writes a template."
         )
-    k = _sketch_size(sketch_size, declared, ledger)
-    if ledger is not None:
-        calibration = ledger.calibration(k)
-    elif epsilon == math.inf:
-        calibration = None
-    else:
-        assert epsilon is not None
-        assert delta is not None
-        calibration = calibrate(epsilon, delta, sketch_size=k, relation=relation or "zero-out")
-    rng, _ = generator(random_state)
-    moments = _moments(data, declared, progress=progress)
-    if calibration is None:
-        return open_release(moments)
-    if ledger is not None:
-        ledger.spend_calibration(calibration, note=note)  # recorded first: a crash loses budget, not privacy
-    conditions = () if ledger is None else (LEDGER_BUDGET,)
-    return draw_release(moments, calibration, rng, mechanism="release", conditions=conditions)
+    if out is not None:
+        refuse_inputs(out, _paths_in(data, schema))
+    with prepare(
+        declared,
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=sketch_size,
+        relation=relation,
+        ledger=ledger,
+        note=note,
+        out=out,
+        force=force,
+        random_state=random_state,
+    ) as prepared:
+        return prepared.draw(_moments(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress))
 
 
-def _moments(data: Any, schema: Schema, *, progress: bool) -> Moments:
-    if isinstance(data, Moments):
-        return data
-    if is_clustered(data):
-        return moments_on_cluster(data, schema)
-    return Moments.from_(data, schema, progress=progress)
+def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:
+    """Paths among what is read, as far as they can be told: a table, a list of them, a schema."""
+    items = data if isinstance(data, list | tuple) else [data]
+    return [item for item in (*items, schema) if isinstance(item, str | os.PathLike)]
 
 
-def _sketch_size(sketch_size: int | Literal["auto"], schema: Schema, ledger: Ledger | None) -> int:
-    m = schema.n_columns
-    if isinstance(sketch_size, str):
-        check.choice(("auto",), sketch_size=sketch_size)
-        k = automatic_sketch_size(m)
-        return k if ledger is None else max(min(k, ledger.remaining().sketch_rows), m)
-    return check_sketch_size(check.positive_integer(sketch_size=sketch_size), m)
+def _moments(data: Any, schema: Schema, *, csv: CsvOptions | None, expect_rows: int | None, progress: bool) -> Moments:
+    if not isinstance(data, Moments) and not is_clustered(data):
+        return Moments.of(data, schema, csv=csv, expect_rows=expect_rows, progress=progress)
+    moments = data if isinstance(data, Moments) else moments_on_cluster(data, schema)
+    if expect_rows is not None:
+        moments.expect_rows(expect_rows)
+    return moments

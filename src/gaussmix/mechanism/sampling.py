@@ -5,7 +5,7 @@ With L Lᵀ = G + σ²I there are three ways to draw it, all of one law: `explic
 `sketch_rows` as Z Lᵀ, and `wishart_factor`, which draws only the triangular factor R of M (RᵀR = MᵀM, a
 sufficient statistic).
 
->>> rng, _ = generator(0)
+>>> rng = generator(0)
 >>> L = factor(np.diag([3.0, 1.0]), 1.0)
 >>> wishart_factor(L, 50, rng).shape, wishart_factor(L, 1, rng).shape
 ((2, 2), (1, 2))
@@ -26,29 +26,27 @@ import scipy.linalg
 from numpy.typing import NDArray
 from randomgen import ChaCha
 
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.certificate import SECURE
+
 __all__ = [
-    "SECURE",
     "SEEDED",
     "describe",
     "explicit_sketch",
     "factor",
     "generator",
-    "rows_from_factor",
     "secure_generator",
     "sketch_rows",
     "wishart_factor",
 ]
-
-SECURE = "chacha20-os"
-"""Description of the secure generator: ChaCha20 with a 256-bit key from the operating system."""
 
 SEEDED = "seeded (not private)"
 """Description of any generator whose state somebody may know."""
 
 _LARGEST_CHOLESKY = 2**12
 _SKETCH_ROWS = 2**10  # rows of the table per piece of an explicit sketch
-
-_Floats = NDArray[np.float64]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -63,21 +61,19 @@ def secure_generator() -> np.random.Generator:
     return _SecureGenerator()
 
 
-def generator(random_state: int | np.random.Generator | None = None) -> tuple[np.random.Generator, str]:
-    """Generator for a ``random_state``, and its description for the certificate (`SECURE` or `SEEDED`).
+def generator(random_state: int | np.random.Generator | None = None) -> np.random.Generator:
+    """Generator for a ``random_state``; `describe` says of it what a certificate needs.
 
     None is the secure one. An integer seed or a generator of the caller's is for tests and experiments:
     whoever knows its state can remove the noise.
     """
     if random_state is None:
-        return secure_generator(), SECURE
-    if isinstance(random_state, _SecureGenerator):
-        return random_state, SECURE
+        return secure_generator()
     if isinstance(random_state, np.random.Generator):
-        return random_state, SEEDED
+        return random_state
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
-        return np.random.default_rng(int(random_state)), SEEDED
-    raise ValueError(
+        return np.random.default_rng(int(random_state))
+    raise ArgumentError(
         "random_state must be None (secure), an integer >= 0 or a numpy.random.Generator, "
         f"got {type(random_state).__name__}. Use None for anything that is released."
     )
@@ -128,7 +124,7 @@ if hasattr(os, "register_at_fork"):
 # Draws
 
 
-def factor(gram: _Floats, sigma2: float) -> _Floats:
+def factor(gram: Floats, sigma2: float) -> Floats:
     """Lower triangular L with L Lᵀ = G + σ²I, in units where C = 1.
 
     Which algorithm runs depends on public numbers only, and none of them fails, retries or adds jitter. For
@@ -143,7 +139,7 @@ def factor(gram: _Floats, sigma2: float) -> _Floats:
     return _triangular(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T).T
 
 
-def wishart_factor(L: _Floats, k: int, rng: np.random.Generator) -> _Floats:
+def wishart_factor(L: Floats, k: int, rng: np.random.Generator) -> Floats:
     """R upper triangular (k ≥ m) or trapezoidal (k < m), shape (min(k, m), m), with RᵀR ~ Wishart(k, L Lᵀ).
 
     For k ≥ m by Bartlett's decomposition, R = (L B)ᵀ with B lower triangular, B_ii² ~ χ²(k - i), i = 0, …,
@@ -151,36 +147,25 @@ def wishart_factor(L: _Floats, k: int, rng: np.random.Generator) -> _Floats:
     factor of Z Lᵀ. The diagonal of R is not negative.
     """
     m = len(L)
-    if k < m:
+    if check.sketch_rows(k=k) < m:
         return _triangular(sketch_rows(L, k, rng))
     B = np.tril(rng.standard_normal((m, m)), -1)
     np.fill_diagonal(B, np.sqrt(rng.chisquare(k - np.arange(m))))
     return np.triu((L @ B).T)
 
 
-def sketch_rows(L: _Floats, k: int, rng: np.random.Generator) -> _Floats:
+def sketch_rows(L: Floats, k: int, rng: np.random.Generator) -> Floats:
     """Rows drawn from N(0, L Lᵀ), shape (k, m), as Z Lᵀ."""
-    return rng.standard_normal((k, len(L))) @ L.T
+    return rng.standard_normal((check.sketch_rows(k=k), len(L))) @ L.T
 
 
-def rows_from_factor(R: _Floats, k: int, rng: np.random.Generator) -> _Floats:
-    """Sketch rows Q R, shape (k, m), given the factor R of a sketch of k rows: post-processing.
-
-    Q has orthonormal columns and is uniform (Haar) among such matrices, so Q R has the law of the rows that
-    R came from.
-    """
-    if k < len(R):
-        raise ValueError(f"k must be the number of sketch rows behind R, at least {len(R)}, got {k!r}.")
-    Q, T = scipy.linalg.qr(rng.standard_normal((k, len(R))), mode="economic", check_finite=False)
-    return np.asarray((Q * _signs(T)) @ R)  # signs: without them Q is not uniform
-
-
-def explicit_sketch(blocks: Iterable[NDArray[Any]], k: int, sigma: float, rng: np.random.Generator) -> _Floats:
+def explicit_sketch(blocks: Iterable[NDArray[Any]], k: int, sigma: float, rng: np.random.Generator) -> Floats:
     """S A + σ Ξ as written, shape (k, m), over blocks of rows of A: the reference.
 
     One pass; k·2¹⁰ normals in memory. The columns of S do not depend on how A is cut into blocks.
     """
-    sketch: _Floats | None = None
+    check.sketch_rows(k=k)
+    sketch: Floats | None = None
     for block in blocks:
         A = np.asarray(block, dtype=np.float64)
         sketch = np.zeros((k, A.shape[1])) if sketch is None else sketch
@@ -188,16 +173,16 @@ def explicit_sketch(blocks: Iterable[NDArray[Any]], k: int, sigma: float, rng: n
             piece = A[start : start + _SKETCH_ROWS]
             sketch += rng.standard_normal((len(piece), k)).T @ piece
     if sketch is None:
-        raise ValueError("There are no blocks: yield at least one array, of shape (0, columns) for an empty table.")
+        raise ArgumentError("There are no blocks: yield at least one array, of shape (0, columns) for an empty table.")
     return sketch + sigma * rng.standard_normal(sketch.shape)
 
 
-def _triangular(M: _Floats) -> _Floats:
+def _triangular(M: Floats) -> Floats:
     """R of M = Q R, shape (min(k, m), m), its diagonal not negative: a function of MᵀM."""
     (R,) = scipy.linalg.qr(M, mode="r", check_finite=False)
     R = R[: min(M.shape)]
     return np.asarray(R * _signs(R)[:, np.newaxis])
 
 
-def _signs(R: _Floats) -> _Floats:
+def _signs(R: Floats) -> Floats:
     return np.where(np.diagonal(R) < 0, -1.0, 1.0)

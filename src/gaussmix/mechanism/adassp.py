@@ -1,0 +1,127 @@
+"""AdaSSP's three releases: the smallest eigenvalue, XᵀX and XᵀY, with Gaussian noise. Rows have norm at most 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.accounting.accounts import AdaSSPAccount
+from gaussmix.accounting.calibration import eigenvalue_error_bound
+from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
+from gaussmix.mechanism.mixing import certify, largest_table, smallest_eigenvalue
+from gaussmix.models.certificate import Certificate
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.schema import INTERCEPT, Schema
+
+__all__ = ["NoisyBlocks", "PreparedAdaSSP"]
+
+
+@dataclass(frozen=True)
+class NoisyBlocks:
+    """XᵀX and XᵀY with Gaussian noise and the ridge to solve them with, in units where C = 1."""
+
+    XX: Floats
+    XY: Floats
+    ridge: float
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class PreparedAdaSSP:
+    """AdaSSP (Wang 2018, arXiv:1803.02596) for which all is ready but the rows.
+
+    Attributes
+    ----------
+    noise : float
+        s: noise of each of the three releases in units of its own sensitivity, together one Gaussian of μ = √3/s.
+    """
+
+    schema: Schema
+    epsilon: float
+    delta: float
+    noise: float
+    rho: float
+    analysis: Literal["exact", "printed"]
+    n_rows: int | None
+    rng: np.random.Generator
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        *,
+        epsilon: float,
+        delta: float,
+        rho: float,
+        analysis: Literal["exact", "printed"],
+        n_rows: int | None,
+        rng: np.random.Generator,
+    ) -> PreparedAdaSSP:
+        """From declared quantities, checked."""
+        check.choice(("exact", "printed"), analysis=analysis)
+        rho, delta = check.in_interval(0, 1, rho=rho), check.in_interval(0, 1, delta=delta)
+        noise = math.sqrt(3) / gaussian_mu(epsilon, delta)
+        if analysis == "printed":
+            noise = max(noise, math.sqrt(math.log(6 / delta)) / (epsilon / 3))
+        return cls(schema, epsilon, delta, noise, rho, analysis, n_rows, rng)
+
+    def draw(self, moments: Moments) -> NoisyBlocks:
+        """The three releases: λ_min(XᵀX), XᵀX and XᵀY. X includes the intercept."""
+        schema, s = self.schema, self.noise
+        X, *targets = schema.columns
+        features = np.array([*schema.groups[X], *schema.groups.get(INTERCEPT, ())])
+        responses = np.array([schema.groups[name][0] for name in targets])
+        x_norm = schema.norm_of([X], intercept=True) / schema.row_norm
+        y_norm = schema.norm_of(targets) / schema.row_norm
+        gram, p = moments.gram(), len(features)
+        XX, XY = gram[np.ix_(features, features)], gram[np.ix_(features, responses)]
+        noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, largest_table(self.n_rows), self.rng)
+        lower = max(noisy_eigenvalue - s * math.sqrt(math.log(6 / self.delta)) * x_norm**2, 0.0)
+        ridge = max(0.0, s * math.sqrt(p * math.log(2 * p**2 / self.rho)) * x_norm**2 - lower)
+        noise = _symmetric_noise(p, 1.0 if self.analysis == "printed" else math.sqrt(0.5), self.rng)
+        x_noise, y_noise = s * x_norm**2, s * x_norm * y_norm
+        account = AdaSSPAccount(noise=s, ridge=ridge * schema.row_norm**2, rho=self.rho, analysis=self.analysis)
+        return NoisyBlocks(
+            to_grid(XX + x_noise * noise, public_grid(x_noise)),
+            to_grid(XY + y_noise * self.rng.standard_normal(XY.shape), public_grid(y_noise)),
+            ridge,
+            certify(
+                schema,
+                account,
+                self.rng,
+                made_by="AdaSSP",
+                budget=(self.epsilon, self.delta),
+                relation="zero-out",
+                n_rows=self.n_rows,
+            ),
+        )
+
+
+def _noisy_eigenvalue(
+    gram: Floats, columns: int, sensitivity: float, noise: float, n_max: int, rng: np.random.Generator
+) -> float:
+    """λ_min plus Gaussian noise, rounded down to the grid.
+
+    One row moves the exact value by at most ``sensitivity`` and the computed one by at most 2e more, e the error bound
+    of the solver. ``noise`` is in units of that.
+    """
+    error = eigenvalue_error_bound(columns, n_max=n_max)
+    std = noise * (sensitivity + 2 * error)
+    return down_to_grid(max(smallest_eigenvalue(gram) - error, 0.0) + std * rng.standard_normal(), public_grid(std))
+
+
+def _symmetric_noise(p: int, off_diagonal: float, rng: np.random.Generator) -> Floats:
+    """A symmetric matrix of normals.
+
+    (x_i², √2 x_i x_j) has norm ‖x‖², so that off-diagonal noise may be √2 smaller than diagonal noise at the same cost;
+    AdaSSP as printed uses the same on both.
+    """
+    noise = rng.standard_normal((p, p))
+    upper = np.triu(noise, 1) * off_diagonal
+    return np.asarray(upper + upper.T + np.diag(np.diagonal(noise)))

@@ -1,0 +1,52 @@
+"""A release of no rows, drawn and thrown away before a budget is charged: what would fail, fails here.
+
+It runs what the real draw runs, at the same sizes, and tells how large the file will be. BLAS takes its buffers in it
+and keeps them: OpenBLAS, where it gets none, waits without end or ends the process, and no error can be caught then, so
+that room is looked for first.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.mechanism.mixing import draw_release, open_release
+from gaussmix.models.release import Release
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.schema import Schema
+
+__all__ = ["rehearse", "room_in_memory"]
+
+_BLAS_BUFFERS = 2**28
+"""Bytes: 32 to 64 MB for each of NumPy's and SciPy's libraries, and their threads' stacks."""
+
+_MATRICES = 16
+"""More matrices than a draw and a file hold at once."""
+
+
+def rehearse(calibration: Calibration | None, schema: Schema) -> Release:
+    """A release of no rows. Its noise has a known seed: nothing of it may be kept but its size.
+
+    Raises
+    ------
+    MemoryError
+        If there is no room in memory for the draw.
+    """
+    room_in_memory(schema.n_columns)
+    nothing = Moments.empty(schema)
+    if calibration is None:
+        return open_release(nothing)
+    return draw_release(nothing, calibration, np.random.default_rng(0), made_by="rehearsal")
+
+
+def room_in_memory(columns: int) -> None:
+    """Refuse with MemoryError where the matrices of a draw and the buffers of BLAS would not fit."""
+    try:
+        mmap.mmap(-1, _BLAS_BUFFERS + _MATRICES * 8 * columns**2).close()
+    except (OSError, OverflowError, ValueError):
+        raise MemoryError(
+            f"There is not enough memory to draw a release of {columns} encoded columns. Nothing was spent: "
+            "close other programs, or raise the limit of the process."
+        ) from None

@@ -1,0 +1,80 @@
+"""Sheffet's algorithm: a noisy test of λ_min decides whether the sketch needs noise. Rows have norm at most 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix.accounting.accounts import SheffetAccount
+from gaussmix.accounting.calibration import eigenvalue_error_bound
+from gaussmix.accounting.least_noise import calibrate, least_gamma
+from gaussmix.mechanism.mixing import certify, check_sketch_size, draw_sketch, largest_table, smallest_eigenvalue
+from gaussmix.models.release import Release
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.schema import Schema
+
+__all__ = ["PreparedSheffet"]
+
+
+@dataclass(frozen=True)
+class PreparedSheffet:
+    """Sheffet's algorithm for which all is ready but the rows; the test costs ε/4 and δ/2, the sketch ε/2 and δ/2."""
+
+    schema: Schema
+    epsilon: float
+    delta: float
+    account: SheffetAccount
+    n_rows: int | None
+    rng: np.random.Generator
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        *,
+        epsilon: float,
+        delta: float,
+        sketch_size: int,
+        analysis: Literal["sheffet", "renyi"],
+        n_rows: int | None,
+        rng: np.random.Generator,
+    ) -> PreparedSheffet:
+        """From declared quantities, checked. Sheffet's γ is raised where the exact curve shows that it must be."""
+        check.choice(("sheffet", "renyi"), analysis=analysis)
+        delta = check.in_interval(0, 1, delta=delta)
+        k = check_sketch_size(sketch_size, schema.n_columns)
+        if analysis == "sheffet":
+            log_term = math.log(8 / delta)
+            gamma = 4 / epsilon * (math.sqrt(2 * k * log_term) + 2 * log_term)
+            gamma = max(gamma, least_gamma(epsilon / 2, delta / 2, sketch_size=k, bound_holds_for="larger"))
+        else:
+            gamma = calibrate(epsilon / 2, delta / 2, sketch_size=k, analysis="renyi").gamma
+        margin = 4 * math.log(1 / delta) / epsilon
+        account = SheffetAccount(k, gamma, margin=margin, laplace_scale=4 / epsilon, analysis=analysis)
+        return cls(schema, epsilon, delta, account, n_rows, rng)
+
+    def draw(self, moments: Moments) -> Release:
+        """No noise if a noisy test finds λ_min > γ + margin, else noise of variance γ.
+
+        The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
+        multiple of that noise, so it grows with it.
+        """
+        account = self.account
+        error = eigenvalue_error_bound(self.schema.n_columns, n_max=largest_table(self.n_rows))
+        lower = max(smallest_eigenvalue(moments.gram()) - error, 0.0)
+        z = self.rng.laplace(scale=account.laplace_scale * (1 + 2 * error))
+        sigma2 = 0.0 if lower > account.gamma + z + account.margin * (1 + 2 * error) else account.gamma
+        certificate = certify(
+            self.schema,
+            account,
+            self.rng,
+            made_by="SheffetMixing",
+            budget=(self.epsilon, self.delta),
+            relation="zero-out",
+            n_rows=self.n_rows,
+        )
+        return Release(draw_sketch(moments, sigma2, account.gamma, account.sketch_size, self.rng), certificate)
