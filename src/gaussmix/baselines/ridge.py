@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from gaussmix import _validation as check
-from gaussmix.baselines._regressor import LinearBaseline
-from gaussmix.encoding import RowEncoder
-from gaussmix.mechanism import open_release
-from gaussmix.moments import Moments
-from gaussmix.releases import Certificate
+from gaussmix._types import Floats
+from gaussmix.baselines.unprotected import Unnoised, blocks_of
+from gaussmix.estimators.base import LinearRegressor
+from gaussmix.estimators.declared import Bounds
+from gaussmix.models.certificate import Certificate
+from gaussmix.models.release import Release
+from gaussmix.tables.schema import Schema
 
 __all__ = ["Ridge"]
 
 
-class Ridge(LinearBaseline):
+class Ridge(LinearRegressor[Release]):
     """Ridge regression, θ = (XᵀX + ridge·I)⁻¹ Xᵀy, which is **not private**.
 
     Parameters
@@ -34,8 +32,8 @@ class Ridge(LinearBaseline):
         self,
         *,
         data_norm: float | None = None,
-        bounds_X: Any = None,
-        bounds_y: Any = None,
+        bounds_X: Bounds | None = None,
+        bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
         ridge: float = 1e-6,
     ) -> None:
@@ -45,10 +43,11 @@ class Ridge(LinearBaseline):
         self.fit_intercept = fit_intercept
         self.ridge = ridge
 
-    def _theta(self, read: Callable[[], Moments], encoder: RowEncoder) -> tuple[NDArray[np.float64], Certificate]:
-        ridge = check.positive(finite=True, ridge=self.ridge)
-        release = open_release(read())
-        p = encoder.n_columns - encoder.n_targets
-        G = release.second_moment()
-        theta = scipy.linalg.solve(G[:p, :p] + ridge * np.eye(p), G[:p, p:], assume_a="sym")
-        return np.asarray(theta), release.certificate
+    def _prepare(self, schema: Schema) -> Unnoised:
+        check.positive(finite=True, ridge=self.ridge)
+        return Unnoised("Ridge")
+
+    def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
+        XX, XY = blocks_of(drawn, drawn.second_moment)
+        theta = scipy.linalg.solve(XX + self.ridge * np.eye(len(XX)), XY, assume_a="sym")
+        return np.asarray(theta), drawn.certificate

@@ -10,32 +10,29 @@ The test costs ε/4 and fails with probability δ/2; the sketch has ε/2 and δ/
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gaussmix import _validation as check
-from gaussmix import accounting
-from gaussmix.baselines._regressor import LinearBaseline
-from gaussmix.calibration import calibrate
-from gaussmix.encoding import RowEncoder
-from gaussmix.estimators import papers_sketch_size
-from gaussmix.mechanism import certify, draw_tested_release, largest_table, open_release
-from gaussmix.moments import Moments
-from gaussmix.releases import Certificate
-from gaussmix.sampling import generator
-from gaussmix.solvers import as_published, least_squares
+from gaussmix._types import Floats
+from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.baselines.unprotected import Unnoised, blocks_of, least_squares_of
+from gaussmix.estimators.base import LinearRegressor, PreparedDraw
+from gaussmix.estimators.declared import Bounds
+from gaussmix.mechanism.preparation import papers_sketch_size
+from gaussmix.mechanism.sampling import generator
+from gaussmix.mechanism.sheffet import PreparedSheffet
+from gaussmix.models.certificate import Certificate
+from gaussmix.models.release import Release
+from gaussmix.models.solvers import as_published
+from gaussmix.tables.schema import Schema
 
 __all__ = ["SheffetMixing"]
 
-Floats = NDArray[np.float64]
 
-
-class SheffetMixing(LinearBaseline):
+class SheffetMixing(LinearRegressor[Release]):
     """Sheffet's algorithm with either analysis of the sketch.
 
     Parameters
@@ -55,13 +52,13 @@ class SheffetMixing(LinearBaseline):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         data_norm: float | None = None,
-        bounds_X: Any = None,
-        bounds_y: Any = None,
+        bounds_X: Bounds | None = None,
+        bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
         analysis: Literal["sheffet", "renyi"] = "sheffet",
         sketch_size: int | Literal["auto"] = "auto",
         n_rows: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -74,58 +71,23 @@ class SheffetMixing(LinearBaseline):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def _theta(self, read: Callable[[], Moments], encoder: RowEncoder) -> tuple[Floats, Certificate]:
+    def _prepare(self, schema: Schema) -> PreparedDraw[Release]:
         check.choice(("sheffet", "renyi"), analysis=self.analysis)
-        p = encoder.n_columns - encoder.n_targets
         if check.positive(epsilon=self.epsilon) == math.inf:
-            release = open_release(read())
-            G = release.second_moment()
-            return least_squares(G[:p, :p], G[:p, p:]), release.certificate
-        delta = check.in_interval(0, 1, delta=self.delta)
-        if self.sketch_size == "auto":
-            k = papers_sketch_size(encoder)
-        else:
-            k = check.positive_integer(sketch_size=self.sketch_size)
-        if self.analysis == "sheffet":
-            log_term = math.log(8 / delta)
-            gamma = 4 / self.epsilon * (math.sqrt(2 * k * log_term) + 2 * log_term)
-            gamma = max(gamma, _least_gamma(self.epsilon / 2, delta / 2, k))
-        else:
-            gamma = calibrate(self.epsilon / 2, delta / 2, sketch_size=k, analysis="renyi").gamma
-        rng, source = generator(self.random_state)
-        moments = read()
-        certificate = certify(
-            encoder,
-            mechanism="SheffetMixing",
+            return Unnoised("SheffetMixing")
+        warn_if_weak(self.epsilon, check.in_interval(0, 1, delta=self.delta))
+        features, k = schema.n_columns - (len(schema.columns) - 1), self.sketch_size
+        return PreparedSheffet.of(
+            schema,
             epsilon=self.epsilon,
-            delta=delta,
-            relation="zero-out",
+            delta=self.delta,
+            sketch_size=papers_sketch_size(features, schema.n_columns) if k == "auto" else k,
             analysis=self.analysis,
-            generator=source,
-            parameters={"sketch_size": k, "gamma": gamma},
             n_rows=self.n_rows,
+            rng=generator(self.random_state),
         )
-        release = draw_tested_release(
-            moments,
-            gamma=gamma,
-            margin=4 * math.log(1 / delta) / self.epsilon,
-            laplace_scale=4 / self.epsilon,
-            sketch_size=k,
-            rng=rng,
-            certificate=certificate,
-            n_max=largest_table(self.n_rows),
-        )
-        W = release.noisy_second_moment
-        return as_published(W[:p, :p], W[:p, p:]), certificate
 
-
-@functools.lru_cache(maxsize=1024)
-def _least_gamma(epsilon: float, delta: float, k: int) -> float:
-    """Least γ at which a sketch with leverage 1/γ meets its share of the budget by the exact curve."""
-    return accounting.smallest_safe(
-        lambda g: accounting.log_excess(accounting.delta(epsilon, sketch_size=k, gamma=g, scale="larger"), delta),
-        1 + 1e-9,
-        3.0,
-        limit=accounting.GAMMA_MAX,
-        log=True,
-    )
+    def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
+        if math.isinf(drawn.certificate.epsilon):
+            return least_squares_of(drawn), drawn.certificate
+        return as_published(*blocks_of(drawn, drawn.noisy_second_moment)), drawn.certificate

@@ -1,0 +1,44 @@
+"""What baselines do without a budget: the table's own second moments, and least squares on them: not private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaussmix._types import Floats
+from gaussmix.estimators.declared import FEATURES
+from gaussmix.mechanism.mixing import open_release
+from gaussmix.models.fits import feature_indices
+from gaussmix.models.release import Release
+from gaussmix.tables.moments import Moments
+
+__all__ = ["Unnoised", "blocks_of", "least_squares_of"]
+
+
+@dataclass(frozen=True)
+class Unnoised:
+    """A release without noise, certified as protecting nothing."""
+
+    made_by: str
+
+    def draw(self, moments: Moments) -> Release:
+        """The Gram matrix itself."""
+        return open_release(moments, made_by=self.made_by)
+
+
+def blocks_of(release: Release, second_moment: Floats) -> tuple[Floats, Floats]:
+    """XᵀX and XᵀY of a second moment in encoded units, the intercept among the features."""
+    schema = release.schema
+    targets = [name for name in schema.columns if name != FEATURES]
+    features = np.array(feature_indices(schema, targets, None))
+    responses = np.array([schema.groups[name][0] for name in targets])
+    return second_moment[np.ix_(features, features)], second_moment[np.ix_(features, responses)]
+
+
+def least_squares_of(release: Release) -> Floats:
+    """θ of all targets by least squares."""
+    schema = release.schema
+    targets = [name for name in schema.columns if name != FEATURES]
+    responses = np.eye(schema.n_columns)[:, [schema.groups[name][0] for name in targets]]
+    return release.sketch.solve(feature_indices(schema, targets, None), responses, "exact")

@@ -1,0 +1,135 @@
+"""Private logistic regression through a quadratic surrogate, behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from gaussmix.estimators.base import LABELS_PUBLIC, LinearClassifier, moments_of, read_classes
+from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
+from gaussmix.estimators.hopeless import warn_if_hopeless
+from gaussmix.estimators.naming import named_summary
+from gaussmix.ledger import Ledger
+from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.models.fits import ClassificationModel
+from gaussmix.models.sketch import Variant
+from gaussmix.models.solvers import response_scale
+from gaussmix.models.summary import Estimand, Summary
+from gaussmix.tables.schema import Schema
+
+__all__ = ["LogisticMixing"]
+
+
+class LogisticMixing(LinearClassifier):
+    """Private logistic regression through a quadratic surrogate, from one Gaussian sketch of the table.
+
+    Parameters
+    ----------
+    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, variant, n_rows, ledger, random_state
+        As in :class:`LinearMixing`.
+    classes : (first, second), optional
+        The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
+    surrogate_radius : float
+        The surrogate approximates the logistic loss for margins y·xθ in [-radius, radius].
+
+    Attributes
+    ----------
+    classes_ : array (2,)
+        The labels.
+    coef_ : array (1, features)
+        In the units of the table.
+    intercept_ : array (1,)
+        0 without an intercept.
+    release_, privacy_
+        As in :class:`LinearMixing`; the label is the boolean column ``y``, true for the second class.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        data_norm: float | None = None,
+        bounds_X: Bounds | None = None,
+        classes: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        surrogate_radius: float = 6.0,
+        sketch_size: int | Literal["auto"] = "auto",
+        variant: Variant = "exact",
+        n_rows: int | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.data_norm = data_norm
+        self.bounds_X = bounds_X
+        self.classes = classes
+        self.fit_intercept = fit_intercept
+        self.surrogate_radius = surrogate_radius
+        self.sketch_size = sketch_size
+        self.variant = variant
+        self.n_rows = n_rows
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticMixing:
+        """Release a sketch of (X, label) and fit from it.
+
+        Parameters
+        ----------
+        X : array (rows, features)
+        y : array (rows,)
+            Two labels of any type.
+        """
+        response_scale(self.surrogate_radius)
+        X, second, self.classes_ = read_classes(self, X, y, self.classes)
+        schema = self.schema(X.shape[1])
+        prepared = self._prepare(schema)
+        self.release_ = prepared.draw(moments_of(X, second, schema, n_rows=self.n_rows))
+        self.privacy_ = self.release_.certificate
+        model = self._model()
+        self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
+        return self
+
+    def _weighting(self) -> Weighting:
+        return "balanced" if self.variant == "exact" else "paper"
+
+    def _prepare(self, schema: Schema) -> Prepared:
+        prepared = prepare(
+            schema,
+            epsilon=self.epsilon if self.ledger is None else None,
+            delta=self.delta if self.ledger is None else None,
+            sketch_size=self.sketch_size,
+            variant=self.variant,
+            ledger=self.ledger,
+            note="LogisticMixing",
+            n_rows=self.n_rows,
+            random_state=self.random_state,
+            made_by="LogisticMixing",
+            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
+        )
+        warn_if_hopeless(schema, prepared.calibration, self.n_rows)
+        return prepared
+
+    def _model(self) -> ClassificationModel:
+        """The model of the label that the release gives."""
+        (label,) = target_names(1)
+        return self.release_.classify(
+            label, on=[FEATURES], variant=self.variant, surrogate_radius=self.surrogate_radius
+        )
+
+    def summary(self, *, estimand: Estimand = "table") -> Summary:
+        """Intervals for the coefficients of the quadratic surrogate, from the release alone.
+
+        Parameters
+        ----------
+        estimand : {"ridge", "table", "population"}
+            ``"population"`` needs ``n_rows``.
+        """
+        check_is_fitted(self)
+        rows = self.n_rows if estimand == "population" else None
+        return named_summary(self, self._model(), estimand=estimand, n_rows=rows)
