@@ -5,38 +5,124 @@
 1.0
 >>> round(gm.calibrate(1.0, 1e-6, sketch_size=250).gamma, 2)
 52.83
+
+Names load what is behind them when they are first used.
 """
 
-from gaussmix import accounting, baselines
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gaussmix._version import __version__
-from gaussmix.calibration import Calibration, calibrate
-from gaussmix.curation import release
-from gaussmix.estimators import LinearMixing, LogisticMixing
-from gaussmix.ledger import BudgetExceeded, Ledger, LedgerError
-from gaussmix.moments import Moments
-from gaussmix.private_scale import private_scale_delta
-from gaussmix.releases import Certificate, Release, load
-from gaussmix.schema import Boolean, Categorical, Numeric, Schema
+
+if TYPE_CHECKING:
+    from gaussmix import accounting, baselines, errors
+    from gaussmix.accounting.calibration import Calibration
+    from gaussmix.accounting.least_noise import calibrate
+    from gaussmix.errors import (
+        ArgumentError,
+        ArgumentTypeError,
+        BudgetExceededError,
+        BudgetUnmetError,
+        BudgetWarning,
+        DamagedError,
+        DataError,
+        DataTypeError,
+        DeclarationError,
+        GaussmixError,
+        LedgerDamagedError,
+        LedgerError,
+        MissingPackageError,
+        NotPrivateError,
+        OutputError,
+        OutputExistsError,
+        OutputFolderError,
+    )
+    from gaussmix.estimators.linear import LinearMixing
+    from gaussmix.estimators.logistic import LogisticMixing
+    from gaussmix.ledger.ledger import Ledger
+    from gaussmix.mechanism.curation import release
+    from gaussmix.models.certificate import Certificate, Condition
+    from gaussmix.models.release import Release, load
+    from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
+    from gaussmix.tables.csv_options import CsvOptions
+    from gaussmix.tables.moments import Moments
+    from gaussmix.tables.schema import Schema
 
 __all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
     "Boolean",
-    "BudgetExceeded",
+    "BudgetExceededError",
+    "BudgetUnmetError",
+    "BudgetWarning",
     "Calibration",
     "Categorical",
     "Certificate",
+    "Condition",
+    "CsvOptions",
+    "DamagedError",
+    "DataError",
+    "DataTypeError",
+    "DeclarationError",
+    "GaussmixError",
     "Ledger",
+    "LedgerDamagedError",
     "LedgerError",
     "LinearMixing",
     "LogisticMixing",
+    "MissingPackageError",
     "Moments",
+    "NotPrivateError",
     "Numeric",
+    "OutputError",
+    "OutputExistsError",
+    "OutputFolderError",
     "Release",
     "Schema",
+    "Vector",
     "__version__",
     "accounting",
     "baselines",
     "calibrate",
+    "errors",
     "load",
-    "private_scale_delta",
     "release",
 ]
+
+_ROOMS = ("accounting", "baselines", "errors")
+_HOMES = {
+    "Boolean": "tables.columns",
+    "Calibration": "accounting.calibration",
+    "Categorical": "tables.columns",
+    "Certificate": "models.certificate",
+    "Condition": "models.certificate",
+    "CsvOptions": "tables.csv_options",
+    "Ledger": "ledger.ledger",
+    "LinearMixing": "estimators.linear",
+    "LogisticMixing": "estimators.logistic",
+    "Moments": "tables.moments",
+    "Numeric": "tables.columns",
+    "Release": "models.release",
+    "Schema": "tables.schema",
+    "Vector": "tables.columns",
+    "calibrate": "accounting.least_noise",
+    "load": "models.release",
+    "release": "mechanism.curation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first asked for."""
+    if name in _ROOMS:
+        return importlib.import_module(f"gaussmix.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'gaussmix' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"gaussmix.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

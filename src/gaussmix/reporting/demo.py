@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.curation import release
-from gaussmix.releases import Release
+from gaussmix.mechanism.curation import release
+from gaussmix.models.release import Release
 
 __all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "ROWS", "SCHEMA", "make_patients", "private_patients"]
 

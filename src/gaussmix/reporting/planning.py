@@ -5,7 +5,7 @@ intercept, and a target whose standard deviation is a quarter of its range, of w
 Real tables are less kind: correlated or concentrated features have weaker directions, and errors grow with them.
 
 In encoded units a feature has G_xx = n/3, so with σ² = γC², C² = d + 2, the errors-in-variables formula of
-:mod:`gaussmix.inference` gives for each coefficient
+:mod:`gaussmix.models.score` gives for each coefficient
 
 .. math:: \mathrm{se}^2 = \frac1k\Bigl(\frac3n\Bigr)^2
           \Bigl[\Bigl(\frac n3 + \sigma^2\Bigr)\omega + \sigma^4\theta_j^2\Bigr],
@@ -21,8 +21,8 @@ import math
 from dataclasses import dataclass
 
 from gaussmix import _validation as check
-from gaussmix.calibration import calibrate
-from gaussmix.curation import automatic_sketch_size
+from gaussmix.accounting.least_noise import calibrate
+from gaussmix.mechanism.preparation import automatic_sketch_size
 
 __all__ = ["Expectation", "expect", "least_useful_epsilon"]
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from gaussmix import accounting
 from gaussmix.accounting import Analysis
-from gaussmix.planning import expect
+from gaussmix.errors import MissingPackageError
+from gaussmix.reporting.planning import expect
 
 __all__ = ["compare_analyses", "lost_r2"]
 
@@ -29,7 +30,7 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
     """
     gammas = np.geomspace((4 / 3) ** 2, 1e4, 60)
     curves = {
-        name: accounting.epsilon(delta, sketch_size=sketch_size, gamma=gammas, scale="larger", analysis=name)
+        name: accounting.epsilon(delta, sketch_size=sketch_size, gamma=gammas, bound_holds_for="larger", analysis=name)
         for name in _STYLES
     }
     figure = _figure(10, 4.2)
@@ -47,7 +48,7 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
 
 
 def lost_r2(path: str | Path, *, rows: int, features: int, delta: float, r2: float, chosen: float) -> None:
-    """Draw the R² that noise is expected to cost against ε (:func:`gaussmix.planning.expect`)."""
+    """Draw the R² that noise is expected to cost against ε (:func:`gaussmix.reporting.planning.expect`)."""
     epsilons = np.geomspace(min(0.03, chosen / 2), max(10.0, chosen * 2), 40)
     lost = [expect(rows=rows, features=features, epsilon=float(e), delta=delta, r2=r2).lost_r2 for e in epsilons]
     here = expect(rows=rows, features=features, epsilon=chosen, delta=delta, r2=r2).lost_r2
@@ -66,5 +67,5 @@ def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'gaussmix[plots]'.") from error
+        raise MissingPackageError("Plots need matplotlib: pip install 'gaussmix[plots]'.") from error
     return Figure(figsize=(width, height), layout="constrained")

@@ -1,0 +1,54 @@
+"""The command ``gaussmix``: numbers on standard output, words on standard error. A command loads what it needs."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from gaussmix._version import __version__
+from gaussmix.cli.exits import Group
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "schema": "tables",
+    "check": "tables",
+    "moments": "tables",
+    "release": "tables",
+    "regress": "models",
+    "classify": "models",
+    "report": "reports",
+    "verify": "reports",
+    "plan": "reports",
+    "ledger": "ledgers",
+    "account": "accounts",
+    "demo": "demo",
+}
+"""Module of every command, in the order of the help."""
+
+
+class _Commands(Group):
+    """Commands that are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of a curator's work."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, from its module."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"gaussmix.cli.{_COMMANDS[cmd_name]}"), cmd_name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gaussmix")
+def main() -> None:
+    """Differentially private regression by the Gaussian mixing mechanism.
+
+    \b
+    Exit codes: 0 done, 1 interrupted or out of memory, 2 cannot be done as asked,
+    3 rows do not fit their declaration, 4 no budget left, 5 damaged or not private.
+    """  # noqa: D301 - click wants the character

@@ -1,0 +1,84 @@
+"""``gaussmix demo``: a private release of synthetic patients beside the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gaussmix.cli.options import JSON
+from gaussmix.models.fits import Summarised
+from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.models.summary import Summary
+from gaussmix.reporting import demo as hospital
+from gaussmix.reporting.page import write as write_report
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option("--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε of the budget.")
+@click.option("--delta", "-d", type=float, default=1e-6, show_default=True, help="δ of the budget.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder for release and report.",
+)
+@JSON
+def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
+    """One private release of 100,000 synthetic patients, and three models from it beside the truth."""
+    with Console(stderr=True).status("making 100,000 patients and one private release of them"):
+        private = hospital.private_patients(hospital.make_patients(), epsilon=epsilon, delta=delta)
+    models: dict[str, tuple[Summarised, dict[str, float]]] = {}
+    for target, truth in hospital.LINEAR_TRUTHS.items():
+        on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
+        models[f"{target}, linear"] = (private.regress(target, on=on), truth)
+    surrogate = "readmitted, log odds; intervals are for the quadratic surrogate, not for the truth"
+    models[surrogate] = (private.classify("readmitted", on=["age", "smoker"]), hospital.LOGISTIC_TRUTH)
+    tables = {
+        title: _beside_truth(model.summary(estimand="population", n_rows=hospital.ROWS), truth)
+        for title, (model, truth) in models.items()
+    }
+    if as_json:
+        click.echo(json.dumps({"certificate": private.certificate.to_dict(), "models": tables}, indent=2))
+    else:
+        click.echo(str(private.certificate))
+        console = Console(file=sys.stdout)
+        for title, rows in tables.items():
+            console.print(_truth_table(title, rows))
+    out.mkdir(parents=True, exist_ok=True)
+    private.save(out / "demo.release.parquet")
+    write_report(private, out / "demo.report.html")
+    click.echo(f"wrote {out / 'demo.release.parquet'} and {out / 'demo.report.html'}", err=True)
+
+
+def _beside_truth(summary: Summary, truth: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """True value, private estimate and interval of every coefficient; no numbers where it is not identified."""
+    found = {}
+    for name, (low, high) in summary.conf_int().items():
+        known = math.isfinite(low)
+        interval = [low, high] if known else None
+        found[name] = {"truth": truth[name], "private": summary.params[name] if known else None, "interval": interval}
+    return found
+
+
+def _truth_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for heading in ("coefficient", "truth", "private", "95 % interval"):
+        table.add_column(heading, justify="left" if heading == "coefficient" else "right")
+    for name, row in rows.items():
+        if row["interval"] is None:
+            table.add_row(name, f"{row['truth']:g}", "", NOT_IDENTIFIED)
+        else:
+            low, high = row["interval"]
+            table.add_row(name, f"{row['truth']:g}", f"{row['private']:.3g}", f"{low:.3g} to {high:.3g}")
+    return table

@@ -1,0 +1,1 @@
+"""Private: pages, statements, figures and plans, from releases and public quantities alone."""

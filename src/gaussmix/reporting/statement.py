@@ -1,0 +1,220 @@
+"""The privacy statement of a release, field by field, and in plain words. Fields follow NIST SP 800-226."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gaussmix.accounting.accounts import (
+    Account,
+    AdaSSPAccount,
+    ObjectivePerturbationAccount,
+    SheffetAccount,
+    Unprotected,
+)
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.curve import PrivacyCurve
+from gaussmix.errors import NotPrivateError
+from gaussmix.models.certificate import RELATION_WORDS, SECURE, Certificate, Condition
+from gaussmix.models.release import Release
+from gaussmix.reporting.numbers import number, one_in, plain_value, up
+from gaussmix.tables.columns import Boolean, Column, Numeric, Vector
+from gaussmix.tables.schema import Schema
+
+__all__ = [
+    "ASSUMED",
+    "NOTHING",
+    "banner",
+    "bounds_of",
+    "conditions",
+    "covers_ledger",
+    "fields_of",
+    "in_plain_words",
+    "is_valid",
+    "parameters_of",
+    "title",
+]
+
+ASSUMED = (
+    "A trusted curator held the rows, ran the library and saw its errors. The guarantee is about what the curator "
+    "handed on: this release and what is computed from it.",
+    "Bounds, levels and weights were fixed without looking at the rows. Software cannot check this.",
+    "One person has one row. Somebody with several rows is protected less.",
+    "The proofs are about real numbers. On the computer the sums over rows are exact, and what leaves is rounded to a "
+    "public grid of about a millionth of the noise; this is not a proof that no floating-point attack exists.",
+    "The guarantee speaks of this release. Others from the same rows add up, unless a ledger covers them together.",
+    "How long the computation took is not protected.",
+)
+NOTHING = ("Nothing is guaranteed: whoever sees this release may learn single rows from it. Do not publish it.",)
+_MECHANISMS: dict[type[Account], str] = {
+    Calibration: "Gaussian mixing: a Gaussian sketch of the table plus noise",
+    Unprotected: "None: the second moment itself",
+    SheffetAccount: "Sheffet's tested Gaussian sketch",
+    AdaSSPAccount: "Noisy sufficient statistics (AdaSSP)",
+    ObjectivePerturbationAccount: "Objective perturbation",
+}
+LEDGER_PART = "all releases of the ledger"
+_LEVELS_SHOWN = 40
+
+
+def title(release: Release) -> str:
+    """What the page is about."""
+    columns = len(release.schema.columns)
+    return f"a release of a table with {columns} declared column{'s' * (columns != 1)}"
+
+
+def is_valid(release: Release) -> bool:
+    """Whether what the certificate says is guaranteed: nothing voids it, and it is true, computed anew."""
+    return banner(release) is None
+
+
+def banner(release: Release) -> dict[str, str] | None:
+    """Why the release guarantees nothing; None if it does."""
+    certificate = release.certificate
+    if not math.isfinite(certificate.epsilon):
+        return {
+            "heading": "Not private.",
+            "text": "ε is infinite: this release holds sums over the rows without noise. Treat it like the rows.",
+        }
+    try:
+        release.verify()
+    except NotPrivateError:
+        return {
+            "heading": "The certificate does not fit the release.",
+            "text": "ε, computed anew from the noise in the release, is larger than certified. Do not publish.",
+        }
+    if not certificate.is_private:
+        return {"heading": "The guarantee is void.", "text": "The conditions below say why. Do not publish."}
+    return None
+
+
+def in_plain_words(certificate: Certificate) -> list[str]:
+    """(ε, δ) in words; the numbers are rounded up."""
+    epsilon, delta = certificate.epsilon, certificate.delta
+    times = f"{up(math.exp(epsilon))} times" if epsilon < 700 else "more than 10³⁰⁰ times"
+    caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
+    other = "one row were replaced by another" if certificate.relation == "replace-one" else "any one row were left out"
+    return [
+        f"The release would look nearly the same if {other}: whatever somebody concludes from it is at most {times} as "
+        f"probable with the row as without it, and the other way round, but for a probability of {one_in(delta)}.",
+        "So, somebody who knows every other row and tests whether a person's row was used, and who is wrong about 5 % "
+        f"of those who were not, finds at most {math.ceil(1000 * caught) / 10:g} % of those who were.",
+        "Everything computed from the release, any number of models on this page or elsewhere, is covered at no "
+        "further cost.",
+    ]
+
+
+def conditions(certificate: Certificate) -> list[Condition]:
+    """What voids the guarantee first, then what it rests on."""
+    return sorted(certificate.conditions, key=lambda condition: not condition.void)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of the statement."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+def _budget(certificate: Certificate, whole: str, anew: str, *, valid: bool) -> list[Field]:
+    if not valid:
+        return [Field("ε and δ (epsilon, delta)", "none: nothing is guaranteed")]
+    return [
+        Field("ε (epsilon)", number(certificate.epsilon), whole),
+        Field("δ (delta)", number(certificate.delta), anew),
+    ]
+
+
+def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> list[Field]:
+    """The statement, field by field."""
+    certificate = release.certificate
+    together = covers_ledger(certificate)
+    whole = "for all releases through one ledger together, this one among them: do not add them up" if together else ""
+    anew = "" if curve is None else f"computed anew for this page: δ = {up(curve.certified_delta)} at this ε"
+    secure = certificate.generator == SECURE
+    return [
+        Field("Unit of privacy", "one row of the table"),
+        Field("Neighbouring relation", certificate.relation, RELATION_WORDS[certificate.relation]),
+        *_budget(certificate, whole, "" if together else anew, valid=valid),
+        Field("Bound on a row", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
+        Field("Mechanism", _MECHANISMS[type(certificate.account)], f"made by {certificate.made_by}"),
+        Field("Noise", *_noise(release)),
+        Field("Sketch size", f"{release.sketch.size:,} rows" if release.sketch.noise_variance else "no sketch"),
+        Field("Analysis", certificate.account.analysis, "what ε and δ were computed with"),
+        Field(
+            "Generator",
+            certificate.generator,
+            "ChaCha20, keyed by the operating system" if secure else "not the secure generator",
+        ),
+        Field("Trust model", "central: one trusted curator holds the rows"),
+        Field("Library version", f"gaussmix {certificate.version}" if certificate.version else "not recorded"),
+        Field("Time", certificate.time or "not recorded", "when the release was made, UTC"),
+        Field("Schema", release.schema.fingerprint, "SHA-256 of the declared columns"),
+        Field("Release", release.fingerprint, "SHA-256, as stored in the release's file"),
+    ]
+
+
+def _noise(release: Release) -> tuple[str, str]:
+    sketch = release.sketch
+    if not sketch.noise_variance:
+        return "none", ""
+    gamma = sketch.noise_variance / release.schema.row_norm**2
+    return (
+        f"Gaussian, variance σ² = {sketch.noise_variance:.6g} per entry of the sketch; σ²/C² = {gamma:.6g}",
+        f"standard deviation of an entry of the second moment: σ²/√k = {sketch.entry_noise:.6g}, in encoded units",
+    )
+
+
+def bounds_of(schema: Schema) -> dict[str, Any]:
+    """The declared columns as a table."""
+    rows = [_bound(name, column) for name, column in schema.columns.items()]
+    constant = f"a constant column of {schema.intercept:g}" if schema.intercept else "no constant column"
+    return {
+        "caption": f"{len(rows)} columns and {constant}; {schema.n_columns} encoded columns",
+        "head": ["Column", "Kind", "Bounds or levels", "Weight", "Missing values", "Unknown levels"],
+        "rows": rows,
+    }
+
+
+def _bound(name: str, column: Column) -> list[str]:
+    weight = f"{column.weight:g}"
+    if isinstance(column, Numeric):
+        return [name, "numeric", f"{number(column.lower)} to {number(column.upper)}", weight, column.missing, ""]
+    if isinstance(column, Boolean):
+        return [name, "boolean", "false or true", weight, column.missing, ""]
+    if isinstance(column, Vector):
+        return [name, f"vector of {column.size}", _vector_bounds(column), weight, column.missing, ""]
+    levels = [str(level) for level in column.levels]
+    more = f" and {len(levels) - _LEVELS_SHOWN} more" if len(levels) > _LEVELS_SHOWN else ""
+    shown = ", ".join(levels[:_LEVELS_SHOWN]) + more
+    return [name, "categorical", shown, weight, column.missing, column.unknown]
+
+
+def _vector_bounds(column: Vector) -> str:
+    words = []
+    if isinstance(column.lower, float) and isinstance(column.upper, float):
+        words.append(f"entries {number(column.lower)} to {number(column.upper)}")
+    elif column.bounded:
+        words.append("entries within bounds of their own")
+    if column.norm is not None:
+        words.append(f"norm {number(column.norm)}")
+    return ", ".join(words)
+
+
+def parameters_of(certificate: Certificate) -> list[tuple[str, str]]:
+    """Public parameters of the mechanism, name by name."""
+    found = asdict(certificate.account)
+    if certificate.eigenvalue_bound is not None:
+        found["eigenvalue_bound"] = certificate.eigenvalue_bound
+    if "delta_split" in found:
+        found["delta_split"] = dict(found["delta_split"])
+    return [(name, plain_value(value)) for name, value in found.items()]
+
+
+def covers_ledger(certificate: Certificate) -> bool:
+    """Whether the budget is that of all releases of a ledger together."""
+    account = certificate.account
+    return isinstance(account, Calibration) and LEDGER_PART in dict(account.delta_split)

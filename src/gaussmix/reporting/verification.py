@@ -1,0 +1,92 @@
+"""Whether a release file says the truth: (ε, δ) computed anew from what the file holds.
+
+**Private**: everything here is a function of a release.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.claims import mixing_delta
+from gaussmix.errors import DamagedError, NotPrivateError
+from gaussmix.models.release import Release, load
+
+__all__ = ["Verdict", "verify"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a release file is worth.
+
+    Attributes
+    ----------
+    state : {"true", "void", "false", "damaged"}
+        The certificate is true; it says itself that nothing is guaranteed; it claims more privacy than the noise gives;
+        or the file is no release, or not as it was written.
+    sentence : str
+        The same in words.
+    epsilon, delta : float or None
+        What is certified, where the file can be read.
+    computed_delta : float or None
+        δ at the certified ε, computed anew and rounded up, where a formula gives it for this release alone.
+    release : str
+        Random name of the release.
+    """
+
+    state: Literal["true", "void", "false", "damaged"]
+    sentence: str
+    epsilon: float | None = None
+    delta: float | None = None
+    computed_delta: float | None = None
+    release: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the certificate is true, and nothing voids it."""
+        return self.state == "true"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON, which has no infinity."""
+        found = {**asdict(self), "private": self.is_private}
+        return {key: None if value == math.inf else value for key, value in found.items()}
+
+
+def verify(path: str | Path) -> Verdict:
+    """Compute (ε, δ) of a release file anew from its sketch size, γ and σ².
+
+    What this cannot find: a file rewritten as a whole, its noise removed or its void conditions taken out, with a new
+    checksum. A checksum is no signature.
+    """
+    try:
+        release = load(path)
+    except NotPrivateError:
+        return Verdict("false", f"{path} claims more privacy than its noise gives: do not publish it.")
+    except DamagedError as error:
+        return Verdict("damaged", str(error))
+    certificate = release.certificate
+    found: dict[str, Any] = {
+        "epsilon": certificate.epsilon,
+        "delta": certificate.delta,
+        "release": certificate.release,
+        "computed_delta": _computed_delta(release),
+    }
+    if math.isinf(certificate.epsilon):
+        return Verdict("void", f"{path} is not private: it holds sums over the rows without noise.", **found)
+    if not certificate.is_private:
+        reasons = " ".join(condition.text for condition in certificate.conditions if condition.void)
+        return Verdict("void", f"{path} guarantees nothing: {reasons}", **found)
+    pair = f"({certificate.epsilon:g}, {certificate.delta:g})"
+    return Verdict("true", f"{path} is {pair}-differentially private, as its certificate says.", **found)
+
+
+def _computed_delta(release: Release) -> float | None:
+    account = release.certificate.account
+    if not isinstance(account, Calibration):
+        return None
+    if account.scale == "private":  # checked by its own account, which is of the release with its scale bound
+        return account.delta_spent
+    return mixing_delta(account.epsilon, account.sketch_size, account.gamma, account.relation)
