@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record
-from gaussmix import accounting
-from gaussmix.calibration import calibrate
+from gaussmix import accounting, calibrate
 
 BUDGETS = [(1.0, 1e-6, 250), (0.1, 1e-8, 57), (5.0, 1e-5, 10_000)]
 WAYS: dict[str, dict[str, Any]] = {

@@ -24,7 +24,7 @@ from sklearn.linear_model import LinearRegression
 
 from benchmarks import record
 from gaussmix import LinearMixing
-from gaussmix.sampling import explicit_sketch, secure_generator
+from gaussmix.mechanism.sampling import explicit_sketch, secure_generator
 
 REPEATS = 9
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")

@@ -29,7 +29,7 @@ from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
 from experiments.summed import Regressor, SummedTable
 from gaussmix import LinearMixing, baselines
-from gaussmix.sampling import explicit_sketch
+from gaussmix.mechanism.sampling import explicit_sketch
 
 Split = tuple[Floats, Floats, Floats, Floats]
 
@@ -42,7 +42,7 @@ METHODS: dict[str, Callable[..., Regressor]] = {
     "LinearMixing, exact": lambda **budget: LinearMixing(**DECLARED, **budget),
     "LinearMixing, paper": lambda **budget: LinearMixing(variant="paper", **DECLARED, **budget),
     "AdaSSP, exact": lambda **budget: baselines.AdaSSP(**DECLARED, **budget),
-    "AdaSSP, printed": lambda **budget: baselines.AdaSSP(accounting="printed", **DECLARED, **budget),
+    "AdaSSP, printed": lambda **budget: baselines.AdaSSP(analysis="printed", **DECLARED, **budget),
     "Sheffet, Rényi": lambda **budget: baselines.SheffetMixing(analysis="renyi", **DECLARED, **budget),
     "Sheffet, printed": lambda **budget: baselines.SheffetMixing(**DECLARED, **budget),
 }
@@ -127,7 +127,7 @@ def sketch_times(name: str) -> Rows:
     X, y, *_ = split_table(name, np.random.default_rng([0, 2505]))
     common: dict[str, Any] = {**DECLARED, "epsilon": 1.0, "delta": 1 / len(y) ** 2, "random_state": 0}
     variants = (
-        (LinearMixing(variant="paper", **common), baselines.AdaSSP(accounting="printed", **common), 1),
+        (LinearMixing(variant="paper", **common), baselines.AdaSSP(analysis="printed", **common), 1),
         (LinearMixing(**common), baselines.AdaSSP(**common), 1000),
     )
     return [{"set": name, **_fit_times(X, y, *variant)} for variant in variants]
@@ -135,7 +135,7 @@ def sketch_times(name: str) -> Rows:
 
 def _fit_times(X: Floats, y: Floats, model: LinearMixing, adassp: baselines.AdaSSP, part: int) -> dict[str, object]:
     """Times of one variant; one in ``part`` rows of its explicit sketch is drawn."""
-    k = model.fit(X, y).release_.sketch_size
+    k = model.fit(X, y).release_.sketch.size
     table, A, rng = SummedTable(X, y), np.column_stack([X, y]), np.random.default_rng(0)
     table.fit(model)  # sums the rows up
     return {

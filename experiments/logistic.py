@@ -36,8 +36,8 @@ from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
 from gaussmix import LogisticMixing, accounting, calibrate
 from gaussmix.baselines import ObjectivePerturbation
-from gaussmix.baselines.objective_perturbation import minimise
-from gaussmix.curation import automatic_sketch_size
+from gaussmix.mechanism.objective_perturbation import minimise
+from gaussmix.mechanism.preparation import automatic_sketch_size
 
 LOSS_INTERVAL = 1e-4  # of privacy losses, in units of ε
 DECLARED_NORM = 0.25

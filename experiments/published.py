@@ -24,7 +24,7 @@ from scipy import optimize
 
 from experiments import Floats
 from gaussmix.accounting import rdp
-from gaussmix.sampling import factor, wishart_factor
+from gaussmix.mechanism.sampling import factor, wishart_factor
 
 RHO = 1e-10
 

@@ -20,8 +20,10 @@ from experiments import figures, linear, logistic
 from experiments.data_files import CACHE, RESULTS
 from experiments.network_features import EPSILONS
 from experiments.parallel import forget
-from gaussmix import accounting, plots
-from gaussmix.accounting import Analysis, smallest_safe
+from gaussmix import accounting
+from gaussmix.accounting import Analysis
+from gaussmix.accounting.search import smallest_safe
+from gaussmix.reporting import plots
 
 SETS = {
     "figure2": ("communities", "tecator", "gaussian", "mlp"),
@@ -44,7 +46,7 @@ def figure1(results: Path, *, points: int) -> None:
     required = pd.DataFrame({"epsilon": epsilons})
     for analysis in ANALYSES:
         table[analysis] = accounting.epsilon(
-            DELTA, sketch_size=SKETCH_SIZE, gamma=gammas, scale="larger", analysis=analysis
+            DELTA, sketch_size=SKETCH_SIZE, gamma=gammas, bound_holds_for="larger", analysis=analysis
         )
         required[analysis] = [gamma_for(float(epsilon), analysis) for epsilon in epsilons]
     results.mkdir(parents=True, exist_ok=True)
@@ -56,8 +58,10 @@ def gamma_for(epsilon: float, analysis: Analysis) -> float:
     """Least γ for which an analysis proves ε."""
 
     def excess(gamma: float) -> float:
-        found = accounting.epsilon(DELTA, sketch_size=SKETCH_SIZE, gamma=gamma, scale="larger", analysis=analysis)
-        return float(found) - epsilon
+        found = accounting.epsilon(
+            DELTA, sketch_size=SKETCH_SIZE, gamma=gamma, bound_holds_for="larger", analysis=analysis
+        )
+        return found - epsilon
 
     return smallest_safe(excess, 1 + 1e-6, 1e3, limit=1e7, rtol=1e-7)
 

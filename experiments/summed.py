@@ -10,14 +10,13 @@ from typing import Protocol, Self
 from numpy.typing import ArrayLike
 
 from experiments import Floats
-from gaussmix.encoding import RowEncoder
-from gaussmix.moments import Moments, accumulate
+from gaussmix import Moments, Schema
 
 
 class Regressor(Protocol):
     """What a linear model of this library offers, private or not."""
 
-    def encoder(self, n_features: int) -> RowEncoder:
+    def schema(self, n_features: int) -> Schema:
         """How rows are encoded under the declared bounds."""
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -35,11 +34,11 @@ class SummedTable:
 
     def __init__(self, X: Floats, y: Floats) -> None:
         self.X, self.y = X, y
-        self._moments: dict[RowEncoder, Moments] = {}
+        self._moments: dict[Schema, Moments] = {}
 
     def fit(self, model: Regressor) -> Regressor:
         """Fit a model from the sums."""
-        encoder = model.encoder(self.X.shape[1])
-        if encoder not in self._moments:
-            self._moments[encoder] = accumulate([(self.X, self.y)], encoder)
-        return model.fit_moments(self._moments[encoder])
+        schema = model.schema(self.X.shape[1])
+        if schema not in self._moments:
+            self._moments[schema] = Moments.of_arrays([(self.X, self.y)], schema)
+        return model.fit_moments(self._moments[schema])
