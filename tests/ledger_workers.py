@@ -1,10 +1,10 @@
-"""What other processes do to a ledger in tests/test_ledger.py; light to import, since each of them does."""
+"""What other processes do to a ledger in tests/ledger/test_ledger.py; light to import, since each of them does."""
 
 from __future__ import annotations
 
 import os
 
-from gaussmix.ledger import BudgetExceeded, Ledger
+from gaussmix import BudgetExceededError, Ledger
 
 
 def compete(ledger, barrier, results, request):
@@ -12,7 +12,7 @@ def compete(ledger, barrier, results, request):
     barrier.wait()
     try:
         results.put(("spent", ledger.spend(**request).id))
-    except BudgetExceeded as error:
+    except BudgetExceededError as error:
         results.put(("refused", str(error)))
 
 

@@ -1,4 +1,7 @@
-"""Write the golden files: published numbers with their source. Run with --overwrite, and read the difference."""
+"""Write the golden files: published numbers with their source. Run with --overwrite, and read the difference.
+
+Files of releases in format 1 were written by version 0.1.0 and stay as they are.
+"""
 
 from __future__ import annotations
 

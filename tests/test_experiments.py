@@ -398,7 +398,7 @@ def test_quick_tries_do_not_overwrite_the_kept_tables(capsys):
 def test_network_and_head_compose_to_the_exact_account(tmp_path):
     """Without subsampling the network is a Gaussian release of μ = √steps/noise, for which there is an exact curve."""
     from gaussmix import accounting, calibrate
-    from gaussmix.curation import automatic_sketch_size
+    from gaussmix.mechanism.preparation import automatic_sketch_size
 
     make_features(tmp_path, "mnist", 3.0, rate=1.0)
     (found,) = logistic.composed_budget("mnist", 3.0, tmp_path)

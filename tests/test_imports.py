@@ -1,77 +1,106 @@
-"""Modules import one way only: each from those above it in this list (the twin of docs/architecture.md)."""
+"""Rooms import one way only, and what sees releases never sees sums over rows (the twin of docs/architecture.md)."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import gaussmix
 
-ORDER = [
-    "_validation",
-    "_version",
-    "_files",
-    "divergence",
-    "accounting",
-    "private_scale",
-    "calibration",
-    "ledger",
-    "encoding",
-    "schema",
-    "sources",
-    "moments",
-    "cluster",
-    "sampling",
-    "solvers",
-    "surrogates",
-    "inference",
-    "models",
-    "releases",
-    "mechanism",
-    "curation",
-    "planning",
-    "estimators",
-    "baselines",
-    "demo",
-    "plots",
-    "report",
-    "cli",
-]
+ROOMS = ["accounting", "ledger", "tables", "models", "mechanism", "estimators", "baselines", "reporting", "cli"]
+FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
+SENSITIVE = {"tables.moments", "tables.accumulate", "tables.cluster", "tables.checking", "mechanism"}
+"""What holds rows, their sums or counts, and what draws from them."""
+
 PACKAGE = Path(gaussmix.__file__).parent
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of the package that a file imports, wherever in it."""
+    """Modules of the package that a file imports, wherever in it, without the package's own name."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name} uses a relative import"
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name.split(".")[1] for name in found if name and name.startswith("gaussmix.")} & set(ORDER)
+    return {name.removeprefix("gaussmix.") for name in found if name and name.startswith("gaussmix.")}
 
 
-def test_the_list_is_complete():
-    modules = {path.stem for path in PACKAGE.glob("*.py")} | {
-        path.parent.name for path in PACKAGE.glob("*/__init__.py")
-    }
-    assert modules - {"__init__"} == set(ORDER)
+def rooms_of(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names} & {*ROOMS, *FOUNDATION}
 
 
-@pytest.mark.parametrize("module", ORDER)
-def test_imports_point_upwards(module):
-    allowed = set(ORDER[: ORDER.index(module)])
-    paths = [PACKAGE / f"{module}.py"] if module != "baselines" else sorted((PACKAGE / module).glob("*.py"))
-    if module == "baselines":  # a package: its files import each other
-        allowed.add(module)
-    for path in paths:
-        assert imported(path) <= allowed
+def files_of(room: str) -> list[Path]:
+    return sorted((PACKAGE / room).rglob("*.py"))
 
 
-def test_documented_order_is_this_order():
-    text = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
-    documented = [line.split("`")[1].removesuffix(".py") for line in text.splitlines() if line.startswith("| `")]
-    assert documented == ORDER
+def test_every_module_is_in_a_room():
+    assert {path.stem for path in PACKAGE.glob("*.py")} == {*FOUNDATION, "__init__"}
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_from_rooms_before_it(room):
+    allowed = {*FOUNDATION, *ROOMS[: ROOMS.index(room) + 1]}
+    for path in files_of(room):
+        assert rooms_of(imported(path)) <= allowed, path
+
+
+def test_the_foundation_imports_no_room():
+    for name in FOUNDATION:
+        assert rooms_of(imported(PACKAGE / f"{name}.py")) <= set(FOUNDATION)
+
+
+@pytest.mark.parametrize("room", ["models", "reporting"])
+def test_what_sees_releases_never_sees_sums_over_rows(room):
+    """The demonstration and the plan are made from made-up tables and public numbers: they may ask for a release."""
+    asks_for_releases = {"demo.py", "planning.py"} if room == "reporting" else set()
+    for path in files_of(room):
+        if path.name not in asks_for_releases:
+            names = imported(path)
+            assert not {name for name in names for closed in SENSITIVE if f"{name}.".startswith(f"{closed}.")}, path
+
+
+def test_nothing_that_leaves_is_drawn_outside_the_mechanism():
+    for room in ROOMS:
+        for path in files_of(room):
+            text = path.read_text(encoding="utf-8")
+            if room != "mechanism" and path.name != "demo.py":
+                assert "standard_normal" not in text or path.name == "sketch.py", path
+                assert ".laplace(" not in text, path
+
+
+def test_documented_rooms_are_these_rooms():
+    text = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    documented = [line.split("`")[1].rstrip("/") for line in text.splitlines() if line.startswith("| `")]
+    assert documented == ROOMS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_module_is_longer_than_a_reader_can_hold(room):
+    for path in files_of(room):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 350, path
+
+
+def test_no_production_assert():
+    for path in PACKAGE.rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        assert not any(isinstance(node, ast.Assert) for node in nodes), path
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, gaussmix; sys.exit(any(name in sys.modules for name in ('numpy', 'pyarrow', 'sklearn')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_can_be_had():
+    assert sorted(dir(gaussmix)) == sorted(gaussmix.__all__)
+    for name in gaussmix.__all__:
+        assert getattr(gaussmix, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = gaussmix.nonsense

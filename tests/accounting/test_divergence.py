@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 import reference
-from gaussmix.divergence import (
+from gaussmix.accounting.divergence import (
     ChiSquareLoss,
     gaussian_hockey_stick,
     hockey_stick,
@@ -80,7 +80,7 @@ def test_arrays_give_what_scalars_give():
     assert np.all(np.diff(together) <= 0)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     k=st.integers(1, 10**6),
     log_odds=st.floats(-18, 7),

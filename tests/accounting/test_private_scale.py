@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from gaussmix.calibration import calibrate
-from gaussmix.private_scale import private_scale_delta, private_scale_terms
+from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.private_scale import private_scale_delta, private_scale_terms
 
 CONFIGURATIONS = [  # k, γ, η, τ: calibrated optima, the paper's convention, and odd corners
     *((k, *(getattr(calibrate(e, 1e-5, sketch_size=k, scale="private"), f) for f in ("gamma", "eta", "tau")))

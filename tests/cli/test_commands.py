@@ -7,9 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from example_tables import SCHEMA, patients
 from gaussmix import __version__, accounting, load
 from gaussmix.cli import main
-from tables import SCHEMA, patients
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -25,7 +25,7 @@ def test_version_and_help():
 
 
 def test_account_prints_every_analysis():
-    text = run("account", "--sketch-size", "150", "--gamma", "100", "--delta", "1e-8")
+    text = run("account", "-k", "150", "-g", "100", "-d", "1e-8", "--bound-holds-for", "larger")
     for number in ("0.51457", "0.55739", "1.9378"):
         assert number in text
 
@@ -37,7 +37,7 @@ def test_account_calibrates():
 
 
 def test_json_is_for_machines():
-    rows = json.loads(run("account", "-k", "150", "-g", "100", "-d", "1e-8", "--scale", "none", "--json"))
+    rows = json.loads(run("account", "-k", "150", "-g", "100", "-d", "1e-8", "--json"))
     assert rows["exact"]["epsilon"] == accounting.epsilon(1e-8, sketch_size=150, gamma=100.0)
     rows = json.loads(run("account", "-k", "150", "-e", "1", "-d", "1e-8", "--json"))
     assert rows["private"]["delta_spent"] <= 1e-8
@@ -47,7 +47,7 @@ def test_an_analysis_that_does_not_apply_says_so():
     rows = json.loads(run("account", "-k", "150", "-g", "2", "-d", "1e-8", "--json"))
     assert "does not apply" in rows["tcdp"]["error"]
     assert "not applicable" in run("account", "-k", "150", "-g", "2", "-d", "1e-8")
-    rows = json.loads(run("account", "-k", "150", "-g", "0.9", "-d", "1e-8", "--scale", "none", "--json"))
+    rows = json.loads(run("account", "-k", "150", "-g", "0.9", "-d", "1e-8", "--json"))
     assert "epsilon" in rows["exact"]
     assert "gamma must be > 1" in rows["renyi"]["error"]
 
@@ -60,7 +60,8 @@ def test_an_analysis_that_does_not_apply_says_so():
         (("-k", "0", "-d", "1e-6", "-g", "3"), "sketch_size must be an integer ≥ 1"),
         (("-k", "5", "-d", "2", "-g", "3"), "delta must lie in [0, 1]"),
         (("-k", "5", "-d", "1e-6", "-e", "-1"), "epsilon must be a finite number > 0"),
-        (("-k", "5", "-d", "1e-6", "-g", "0.5"), "gamma must be > 1"),
+        (("-k", "5", "-d", "1e-6", "-g", "0.5", "--bound-holds-for", "larger"), "gamma must be > 1"),
+        (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for goes with --gamma"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
@@ -122,7 +123,7 @@ def test_table_to_release_to_models(files):
     assert "privacy noise" in run("regress", out, "cost")
     assert "exact t" in run("regress", out, "cost", "--intervals", "ridge")
     assert "population" in run("regress", out, "cost", "--intervals", "population", "--rows", "2000")
-    assert "needs n=" in run("regress", out, "cost", "--intervals", "population", code=2)
+    assert "needs n_rows=" in run("regress", out, "cost", "--intervals", "population", code=2)
     assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
     assert "is not in the release" in run("regress", out, "weight", code=2)
     run("report", out, "-o", str(files / "report.html"), "--target", "cost")
@@ -136,7 +137,7 @@ def test_two_sites_and_one_curator(files):
     both = [str(files / "a.moments"), str(files / "b.moments")]
     run("release", *both, "-e", "5", "-d", "1e-5", "-o", str(files / "joint.parquet"))
     assert load(files / "joint.parquet").certificate.epsilon == 5
-    twice = run("release", both[0], both[0], "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2)
+    twice = run("release", both[0], both[0], "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=3)
     assert "merged twice" in twice
     table = str(files / "a.parquet")
     same = run(
@@ -151,7 +152,7 @@ def test_two_sites_and_one_curator(files):
         "1e-5",
         "-o",
         str(files / "x.parquet"),
-        code=2,
+        code=3,
     )
     assert "counted twice" in same
     assert "protects nothing" in run(
@@ -159,7 +160,7 @@ def test_two_sites_and_one_curator(files):
     )
     (files / "copy.moments").write_bytes((files / "a.moments").read_bytes())
     again = run(
-        "release", both[0], str(files / "copy.moments"), "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2
+        "release", both[0], str(files / "copy.moments"), "-e", "5", "-d", "1e-5", "-o", str(files / "x.parquet"), code=3
     )
     assert "merged twice" in again
     assert not (files / "x.parquet").exists()
@@ -213,7 +214,7 @@ def test_no_input_is_overwritten(files):
     content = bytearray(out.read_bytes())
     content[100:400] = bytes(300)
     out.write_bytes(content)
-    assert "Error" in run("regress", str(out), "cost", code=2)
+    assert "Error" in run("regress", str(out), "cost", code=5)
 
 
 def test_help_keeps_examples_on_their_lines():

@@ -1,4 +1,4 @@
-"""The line: laws with power, the public grid, and nothing of the rows beside the release."""
+"""Gaussian mixing: laws with power, the public grid, and nothing of the rows beside the release."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gaussmix import accounting, calibrate
-from gaussmix.calibration import eigenvalue_error_bound
-from gaussmix.encoding import RowEncoder
-from gaussmix.mechanism import (
-    certify,
-    draw_noisy_blocks,
-    draw_release,
-    draw_smallest_eigenvalue,
-    draw_tested_release,
-    public_grid,
-)
-from gaussmix.moments import accumulate
-from gaussmix.sampling import SEEDED
+from gaussmix import Moments, Numeric, Schema, Vector, accounting, calibrate
+from gaussmix.accounting.calibration import eigenvalue_error_bound
+from gaussmix.mechanism.grid import public_grid
+from gaussmix.mechanism.mixing import draw_release
+from gaussmix.tables.encoder import encode_arrays
 
 FALSE_ALARM = 1e-6  # chance that a correct mechanism fails one comparison
-ENCODER = RowEncoder(2, data_norm=2.0, target_bounds=((-1.0, 1.0),), target_weights=(0.5,))
+SCHEMA = Schema({"X": Vector(2, norm=2.0), "y": Numeric(-1, 1, weight=0.5)}, intercept=0.0)
 
 
 def two_sided(value: float, law) -> float:
@@ -37,11 +29,11 @@ def table(n=300, seed=0):
 
 
 def moments_of(X, y):
-    return accumulate([(X, y)], ENCODER)
+    return Moments.of_arrays([(X, y)], SCHEMA)
 
 
 def encoded_gram(X, y):
-    rows = ENCODER.encode(X, y) * ENCODER.row_norm
+    rows = encode_arrays(SCHEMA, X, y) * SCHEMA.row_norm
     return rows.T @ rows
 
 
@@ -50,14 +42,14 @@ def test_release_has_covariance_gram_plus_noise_in_encoded_units(seed):
     X, y = table()
     calibration = calibrate(1.0, 1e-6, sketch_size=4000)
     release = draw_release(moments_of(X, y), calibration, np.random.default_rng(seed))
-    assert release.noise_variance == pytest.approx(calibration.gamma * ENCODER.row_norm**2)
+    assert release.sketch.noise_variance == pytest.approx(calibration.gamma * SCHEMA.row_norm**2)
     u = np.random.default_rng(seed + 100).standard_normal(3)
-    variance = u @ encoded_gram(X, y) @ u + release.noise_variance * u @ u
-    energy = np.sum((release.factor @ u) ** 2) / variance  # chi-square, k degrees of freedom
+    variance = u @ encoded_gram(X, y) @ u + release.sketch.noise_variance * u @ u
+    energy = np.sum((release.sketch.factor @ u) ** 2) / variance  # chi-square, k degrees of freedom
     assert two_sided(energy, stats.chi2(4000)) > FALSE_ALARM
     assert two_sided(energy * 1.1**2, stats.chi2(4000)) < FALSE_ALARM  # 10 % in the scale would be seen
-    rows = release.rows(seed)
-    assert rows.T @ rows == pytest.approx(release.factor.T @ release.factor, rel=1e-9)
+    rows = release.sketch.rows(seed)
+    assert rows.T @ rows == pytest.approx(release.sketch.factor.T @ release.sketch.factor, rel=1e-9)
 
 
 def test_everything_that_leaves_lies_on_the_public_grid():
@@ -71,17 +63,11 @@ def test_everything_that_leaves_lies_on_the_public_grid():
         calibrate(5.0, 1e-3, sketch_size=50, scale="private", analysis="paper", eigenvalue_error=error),
     ):
         release = draw_release(moments, calibration, rng)
-        grid = public_grid(ENCODER.row_norm * math.sqrt(calibration.gamma))
-        assert np.all(release.factor / grid == np.round(release.factor / grid))
-        if "eigenvalue_bound" in release.certificate.parameters:
-            steps = release.certificate.parameters["eigenvalue_bound"] / public_grid(math.sqrt(calibration.gamma))
+        grid = public_grid(SCHEMA.row_norm * math.sqrt(calibration.gamma))
+        assert np.all(release.sketch.factor / grid == np.round(release.sketch.factor / grid))
+        if release.certificate.eigenvalue_bound is not None:
+            steps = release.certificate.eigenvalue_bound / public_grid(math.sqrt(calibration.gamma))
             assert steps == round(steps)
-    XX, XY = draw_noisy_blocks(
-        moments, slice(0, 2), slice(2, 3), feature_noise=3.0, target_noise=0.7, off_diagonal="root half", rng=rng
-    )
-    assert np.all(XX / public_grid(3.0) % 1 == 0)
-    assert np.all(XY / public_grid(0.7) % 1 == 0)
-    assert np.array_equal(XX, XX.T)
 
 
 def possible(output: float, scale: float) -> bool:
@@ -126,8 +112,8 @@ def test_private_eigenvalue_has_its_law_and_sets_the_noise(seed):
     draws = []
     for _ in range(4000):
         release = draw_release(moments, calibration, rng, n_rows=8000)
-        draws.append(release.certificate.parameters["eigenvalue_bound"])
-        assert release.noise_variance == 0.0
+        draws.append(release.certificate.eigenvalue_bound)
+        assert release.sketch.noise_variance == 0.0
     z = (np.array(draws) - lambda_min) / calibration.eta + calibration.tau
     assert stats.kstest(z, "norm").pvalue > FALSE_ALARM
     energy = np.sum((z - z.mean()) ** 2)
@@ -142,8 +128,10 @@ def test_noise_is_full_where_the_smallest_eigenvalue_is_zero():
     for analysis in ("exact", "paper"):
         calibration = calibrate(1.0, 1e-6, sketch_size=60, scale="private", analysis=analysis, eigenvalue_error=error)
         rng = np.random.default_rng(0)
-        variances = [draw_release(moments_of(X, y), calibration, rng, n_rows=300).noise_variance for _ in range(50)]
-        full = calibration.gamma * ENCODER.row_norm**2
+        variances = [
+            draw_release(moments_of(X, y), calibration, rng, n_rows=300).sketch.noise_variance for _ in range(50)
+        ]
+        full = calibration.gamma * SCHEMA.row_norm**2
         assert max(variances) == pytest.approx(full)
         if analysis == "paper":  # τ is large: λ̃ > 0 happens with probability δ/3
             assert min(variances) == pytest.approx(full)
@@ -151,17 +139,17 @@ def test_noise_is_full_where_the_smallest_eigenvalue_is_zero():
 
 def test_units_of_algorithm_1_are_corrected():
     """σ² + λ_min C⁰ ≥ γC² whatever C is: the printed rule subtracts C²λ̃ and is not private for C > 1."""
-    encoder = RowEncoder(1, ((-1.0, 1.0),), target_bounds=((-1.0, 1.0),), target_weights=(3.0,))  # C² = 10
+    schema = Schema({"X": Vector(1, lower=-1, upper=1), "y": Numeric(-1, 1, weight=3.0)}, intercept=0.0)  # C² = 10
     X = np.repeat([[1.0], [-1.0], [0.0], [0.0]], 60, axis=0)
     y = np.repeat([0.0, 0.0, 1.0, -1.0], 60)
-    moments = accumulate([(X, y)], encoder)
+    moments = Moments.of_arrays([(X, y)], schema)
     error = eigenvalue_error_bound(2, n_max=240)
     calibration = calibrate(3.0, 1e-3, sketch_size=20, scale="private", analysis="paper", eigenvalue_error=error)
-    lambda_min = np.linalg.eigvalsh(moments.gram())[0] * encoder.row_norm**2
+    lambda_min = np.linalg.eigvalsh(moments.gram())[0] * schema.row_norm**2
     rng = np.random.default_rng(1)
     for _ in range(300):
         release = draw_release(moments, calibration, rng, n_rows=240)
-        assert lambda_min + release.noise_variance >= calibration.gamma * encoder.row_norm**2 * (1 - 1e-9)
+        assert lambda_min + release.sketch.noise_variance >= calibration.gamma * schema.row_norm**2 * (1 - 1e-9)
 
 
 def test_a_calibration_that_ignores_rounding_of_the_eigenvalue_is_refused():
@@ -173,75 +161,6 @@ def test_a_calibration_that_ignores_rounding_of_the_eigenvalue_is_refused():
 def test_sketches_with_fewer_rows_than_columns_are_refused():
     with pytest.raises(ValueError, match="at least the number of encoded columns, 3, got 2"):
         draw_release(moments_of(*table()), calibrate(1.0, 1e-6, sketch_size=2), np.random.default_rng(0))
-
-
-def test_noisy_blocks_have_their_noise_and_half_the_variance_off_the_diagonal():
-    moments = moments_of(*table())
-    rng = np.random.default_rng(0)
-    gram = moments.gram()
-    draws = 4000
-    for off_diagonal, factor in (("as diagonal", 1.0), ("root half", 0.5)):
-        blocks = [
-            draw_noisy_blocks(
-                moments,
-                slice(0, 2),
-                slice(2, 3),
-                feature_noise=2.0,
-                target_noise=0.5,
-                off_diagonal=off_diagonal,
-                rng=rng,
-            )
-            for _ in range(draws)
-        ]
-        noise = np.array([XX for XX, _ in blocks]) - gram[:2, :2]
-        for entry, variance in (((0, 0), 4.0), ((1, 1), 4.0), ((0, 1), 4.0 * factor)):
-            energy = np.sum(noise[:, entry[0], entry[1]] ** 2) / variance
-            assert two_sided(energy, stats.chi2(draws)) > FALSE_ALARM
-            assert two_sided(energy * 1.21, stats.chi2(draws)) < FALSE_ALARM
-        target_noise = np.array([XY for _, XY in blocks]) - gram[:2, 2:]
-        energy = np.sum(target_noise**2) / 0.25
-        assert two_sided(energy, stats.chi2(2 * draws)) > FALSE_ALARM
-        assert two_sided(energy * 1.1**2, stats.chi2(2 * draws)) < FALSE_ALARM
-
-
-def test_noisy_eigenvalue_is_charged_for_the_solver():
-    moments = moments_of(*table())
-    rng = np.random.default_rng(0)
-    error = eigenvalue_error_bound(3)
-    draws = np.array(
-        [draw_smallest_eigenvalue(moments, slice(0, 2), sensitivity=0.4, noise=5.0, rng=rng) for _ in range(3000)]
-    )
-    std = 5.0 * (0.4 + 2 * error)
-    energy = np.sum((draws - draws.mean()) ** 2) / std**2
-    assert two_sided(energy, stats.chi2(2999)) > FALSE_ALARM
-    assert two_sided(energy * 1.21, stats.chi2(2999)) < FALSE_ALARM
-
-
-@pytest.mark.parametrize(("rows", "noise_free"), [(20, False), (20_000, True)])
-def test_sheffets_test_decides_about_noise(rows, noise_free):
-    X = np.tile(np.array([[2.0, 0.0], [0.0, 2.0]]), (rows // 2, 1))
-    moments = moments_of(X, np.tile([1.0, 1.0, -1.0, -1.0], rows // 4))
-    certificate = certify(
-        ENCODER,
-        mechanism="test",
-        epsilon=1.0,
-        delta=1e-6,
-        relation="zero-out",
-        analysis="sheffet",
-        generator=SEEDED,
-        parameters={},
-    )
-    release = draw_tested_release(
-        moments,
-        gamma=100.0,
-        margin=40.0,
-        laplace_scale=4.0,
-        sketch_size=50,
-        rng=np.random.default_rng(0),
-        certificate=certificate,
-    )
-    expected = 0.0 if noise_free else 100.0 * ENCODER.row_norm**2
-    assert release.noise_variance == pytest.approx(expected)
 
 
 def test_end_to_end_law_matches_the_certificate_by_simulation():
@@ -257,39 +176,10 @@ def test_end_to_end_law_matches_the_certificate_by_simulation():
     log_det = [np.linalg.slogdet(c)[1] for c in covariance]
     losses = np.empty(draws)
     for i in range(draws):
-        R = draw_release(with_row, calibration, rng).factor / ENCODER.row_norm
+        R = draw_release(with_row, calibration, rng).sketch.factor / SCHEMA.row_norm
         W = R.T @ R
         losses[i] = 0.5 * (np.sum((inverse[1] - inverse[0]) * W) + 6 * (log_det[1] - log_det[0]))
     hits = np.maximum(-np.expm1(1.0 - losses), 0)
     error = hits.std() / math.sqrt(draws)
     assert abs(hits.mean() - 0.02) < 5.5 * error
     assert abs(hits.mean() - accounting.delta(1.0, sketch_size=6, gamma=1.25 * calibration.gamma)) > 5.5 * error
-
-
-def test_the_margin_of_sheffets_test_grows_with_its_noise(monkeypatch):
-    """λ_min just below γ: noise is left out with probability at most δ/2, whatever the solver's error bound is."""
-    monkeypatch.setattr("gaussmix.mechanism.eigenvalue_error_bound", lambda columns, n_max: 0.5)
-    moments = moments_of(np.tile(np.array([[2.0, 0.0], [0.0, 2.0]]), (100, 1)), np.tile([1.0, 1.0, -1.0, -1.0], 50))
-    delta, epsilon, draws = 0.1, 2.0, 4000
-    certificate = certify(
-        ENCODER,
-        mechanism="test",
-        epsilon=epsilon,
-        delta=delta,
-        relation="zero-out",
-        analysis="sheffet",
-        generator=SEEDED,
-        parameters={},
-    )
-    arguments = {
-        "gamma": np.linalg.eigvalsh(moments.gram())[0] - 0.5,
-        "margin": 4 * math.log(1 / delta) / epsilon,
-        "laplace_scale": 4 / epsilon,
-        "sketch_size": 5,
-        "rng": np.random.default_rng(0),
-        "certificate": certificate,
-    }
-    free = sum(draw_tested_release(moments, **arguments).noise_variance == 0 for _ in range(draws))
-    assert stats.binomtest(free, draws, delta / 2, alternative="greater").pvalue > FALSE_ALARM
-    without = int(draws * 0.5 * delta ** (1 / 2))  # what a margin that does not grow would give
-    assert stats.binomtest(without, draws, delta / 2, alternative="greater").pvalue < FALSE_ALARM

@@ -11,17 +11,18 @@ import scipy.linalg
 from randomgen import ChaCha
 from scipy import stats
 
-from gaussmix.sampling import (
-    SECURE,
+from gaussmix.mechanism.sampling import (
     SEEDED,
+    describe,
     explicit_sketch,
     factor,
     generator,
-    rows_from_factor,
     secure_generator,
     sketch_rows,
     wishart_factor,
 )
+from gaussmix.models.certificate import SECURE
+from gaussmix.models.sketch import rows_from_factor
 
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails one case
 SIGMA = 1.5
@@ -83,10 +84,11 @@ def test_a_secure_generator_is_never_copied(copier):
 
 
 def test_the_description_says_what_is_private():
-    assert generator(None)[1] == generator()[1] == generator(secure_generator())[1] == SECURE == "chacha20-os"
+    for secure in (generator(None), generator(), generator(secure_generator())):
+        assert describe(secure) == SECURE == "chacha20-os"
     for seeded in (0, np.int64(7), np.random.default_rng(1)):
-        assert generator(seeded)[1] == SEEDED == "seeded (not private)"
-    assert generator(5)[0].random() == generator(5)[0].random()
+        assert describe(generator(seeded)) == SEEDED == "seeded (not private)"
+    assert generator(5).random() == generator(5).random()
     for bad in (-1, 1.5, "0", True, np.random.RandomState(0)):
         with pytest.raises(ValueError, match="random_state must be None"):
             generator(bad)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaussmix.solvers import as_published, cleaned_ridge, least_squares
-from gaussmix.surrogates import logistic_quadratic, response_scale
+from gaussmix.models.solvers import as_published, cleaned_ridge, least_squares, logistic_quadratic, response_scale
 
 
 def second_moment(d=6, n=5000, seed=0):

@@ -1,15 +1,11 @@
-"""The report: all of the certificate, nothing but the release, nothing from elsewhere, and a page that works."""
+"""The page: nothing but the release, nothing from elsewhere, and it works in a browser."""
 
 from __future__ import annotations
 
 import builtins
-import html
 import json
-import math
 import re
 import shutil
-from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,104 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 import gaussmix as gm
-from gaussmix import accounting, report
 from gaussmix.cli import main
-from gaussmix.inference import NOT_IDENTIFIED
-from gaussmix.releases import METADATA_KEY
-from tables import SCHEMA, patients
+from gaussmix.models.release_file import METADATA_KEY
+from gaussmix.reporting import page as report
+from report_pages import EVIL, Loads, assert_nothing_is_promised, embedded, words
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
-
-EVIL = '<!--<script></script><img src=x onerror="boom()">&\u2028{{ 7*7 }}'
-
-
-@pytest.fixture(scope="module")
-def table():
-    return patients(20_000)
-
-
-@pytest.fixture(scope="module")
-def private(table):
-    return gm.release(table, schema=SCHEMA, epsilon=1.0, delta=3.3e-7)
-
-
-@pytest.fixture(scope="module")
-def page(private):
-    return report.render(private)
-
-
-@pytest.fixture(scope="module")
-def evil():
-    rng = np.random.default_rng(0)
-    rows = {EVIL: rng.uniform(0, 1, 5000), "y": rng.uniform(0, 1, 5000), "c": rng.choice([EVIL, "b"], 5000)}
-    schema = {EVIL: [0, 1], "y": [0, 1], "c": {"levels": [EVIL, "b"]}}
-    return gm.release(rows, schema=schema, epsilon=2.0, delta=1e-6, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def unprotected(table):
-    return gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1.0)
-
-
-def embedded(page):
-    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert not set(text) & set("<>&\u2028\u2029")
-    return json.loads(text, parse_constant=pytest.fail)
-
-
-def words(page):
-    """Text that a reader sees."""
-    return html.unescape(re.sub(r"<[^>]*>", "", page.split("<body>")[1].split("<script")[0]))
-
-
-class Loads(HTMLParser):
-    """Attributes by which a page loads or leaves, and ids."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.found, self.ids, self.tags, self.references = [], [], [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        for name, value in attributes:
-            if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href", "formaction"):
-                self.found.append((tag, name, value))
-            if name == "id":
-                self.ids.append(value)
-            if name in ("for", "aria-labelledby", "aria-describedby"):
-                self.references.append(value)
-            assert name not in ("style", "onclick", "onload", "onerror"), f"{tag} has {name}"
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# What it says
-def test_every_field_of_the_certificate_is_on_the_page(private, page):
-    certificate, shown = private.certificate, words(page)
-    for text in ("one row of the table", certificate.relation, "one row set to zero", "3.3e-07", "Gaussian mixing"):
-        assert text in shown
-    for text in (certificate.mechanism, certificate.analysis, certificate.generator, certificate.version):
-        assert text in shown
-    assert certificate.time in shown
-    assert repr(certificate.row_norm) in shown
-    assert f"{private.sketch_size:,} rows" in shown
-    assert f"{private.noise_variance:.6g}" in shown
-    for name, value in certificate.parameters.items():
-        assert name in shown
-        assert not isinstance(value, float) or repr(value).removesuffix(".0") in shown
-    for text in ("trusted curator", "real numbers", "fixed without looking at the rows"):
-        assert text in shown
-
-
-def test_declared_bounds_are_on_the_page(page):
-    shown = page.split('<table id="bounds">')[1].split("</table>")[0]
-    for name, bound in [
-        ("age", "0 to 100"),
-        ("bmi", "10 to 50"),
-        ("region", "north, south, west"),
-        ("cost", "0 to 20"),
-    ]:
-        assert re.search(rf"<bdi>{name}</bdi></th>.*<bdi>{bound}</bdi>", shown)
 
 
 def test_page_names_the_file_it_is_about(private, page, tmp_path):
@@ -124,143 +28,23 @@ def test_page_names_the_file_it_is_about(private, page, tmp_path):
     assert report.render(gm.load(tmp_path / "r.parquet")) == page
 
 
-def test_a_sound_release_has_no_banner(page):
-    assert 'id="banner"' not in page
-    assert "lists no condition that voids" in page
+@pytest.mark.parametrize("which", ["evil", "unprotected"])
+def test_command_for_a_void_release_exits_with_5(which, request, tmp_path):
+    request.getfixturevalue(which).save(tmp_path / "r.parquet")
+    arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--json"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 5
+    assert json.loads(result.stdout)["private"] is False
+    assert "guarantees nothing: do not publish it" in result.stderr
+    assert_nothing_is_promised((tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
-def test_plain_words_are_the_hypothesis_test_of_epsilon_and_delta(page):
-    # exp(1) = 2.7183 rounded up; e^ε 5 % + δ = 13.59 % rounded up.
-    assert "at most 2.72 times" in words(page)
-    assert "finds at most 13.6 % of those who were" in words(page)
-    assert "one in 3,030,303" in words(page)
-
-
-def test_a_seed_voids_the_guarantee_on_top_of_the_page(evil):
-    page = report.render(evil)
-    assert "The guarantee is void." in page.split("<h2")[0]
-    assert re.search(r'<li class="bad"><strong>Void:</strong> the noise came from a seed', page)
-
-
-def test_conditions_are_shown_voids_first(private):
-    conditions = ("condition: a promise of the caller's", "void: a reason", "something else")
-    page = report.render(replace(private, certificate=replace(private.certificate, conditions=conditions)), targets=[])
-    shown = re.findall(r'<li class="(bad|caution)"><strong>\w+:</strong> (.*?)</li>', page)
-    assert shown == [("bad", "a reason"), ("caution", "a promise of the caller&#39;s"), ("caution", "something else")]
-
-
-def test_infinite_epsilon_is_called_not_private(unprotected):
-    page = report.render(unprotected)
-    assert "Not private." in page.split("<h2")[0]
-    assert 'id="delta"' not in page
-    assert "ε is infinite at every δ" in page
-    assert "would look nearly the same" not in page
-    assert embedded(page)["curve"] == []
-
-
-@pytest.mark.parametrize("change", ["gamma", "noise", "sketch"])
-def test_a_certificate_that_promises_too_much_is_found(private, change):
-    certificate = private.certificate
-    if change == "gamma":
-        lowered = certificate.parameters | {"gamma": certificate.parameters["gamma"] * 0.9}
-        wrong = replace(private, certificate=replace(certificate, parameters=lowered))
-    elif change == "noise":
-        wrong = replace(private, noise_variance=private.noise_variance * 0.9)
-    else:
-        wrong = replace(private, sketch_size=private.sketch_size + 1)
-    assert "does not fit the release" in report.render(wrong, targets=[])
-
-
-def test_a_ledger_is_said_to_cover_all_releases(table, tmp_path):
-    ledger = gm.Ledger(tmp_path / "l.sqlite", epsilon=1.0, delta=1e-6, sketch_rows=5000)
-    shown = words(report.render(gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=1000), targets=[]))
-    assert "all releases through one ledger together" in shown
-    assert "does not fit" not in shown
-    assert "the certified pair is of the whole ledger" in shown
-
-
-def test_estimators_releases_have_statement_and_curve():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-0.5, 0.5, (2000, 3))
-    model = gm.LinearMixing(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1)).fit(X, X[:, 0])
-    page = report.render(model.release_)
-    assert "no named columns" in page
-    assert ('id="delta"' in page) == (model.release_.certificate.parameters["scale"] == "none")
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The curve
-@pytest.mark.parametrize(
-    ("relation", "k", "gamma"),
-    [
-        ("zero-out", 1_000_000, 3000.0),
-        ("zero-out", 250, 53.0),
-        ("zero-out", 250, 2.0),
-        ("zero-out", 5, 0.1),
-        ("replace-one", 250, 53.0),
-    ],
-)
-def test_curve_is_never_below_the_exact_one_and_close_to_it(relation, k, gamma):
-    deltas = np.array([1e-12, 1.7e-12, 3.3e-9, 1e-6, 2e-4, 0.03, 0.1])
-    epsilon = accounting.epsilon(1e-6, sketch_size=k, gamma=gamma, relation=relation)
-    curve = report.privacy_curve(deltas, epsilon=epsilon, sketch_size=k, gamma=gamma, relation=relation)
-    exact = accounting.epsilon(deltas, sketch_size=k, gamma=gamma, relation=relation)
-    slack = curve.epsilon - exact
-    assert np.all(slack >= -1e-9 * (1 + exact))
-    assert np.all(slack <= 0.02 * exact[0])
-    assert curve.certified_delta <= 1e-6
-
-
-def test_slider_shows_the_certified_pair_first(private, page):
-    (start,) = re.findall(r'<input id="delta".*?value="(\d+)"', page)
-    curve = embedded(page)["curve"]
-    assert curve[int(start)]["words"] == "δ = 3.3e-07: ε = 1"
-    assert len(curve) == 222
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.99991, "1"), (1.0, "1"), (1.001, "1.01"), (0.0, "0"), (math.inf, "∞")])
-def test_epsilon_is_rounded_up(value, text):
-    assert report._up(value) == text
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Coefficients
-def test_models_are_those_of_the_summary(private, page):
-    data = embedded(page)
-    assert [model["target"] for model in data["models"]] == ["age", "bmi", "smoker", "cost"]
-    summary = private.regress("cost").summary()
-    rows = data["models"][-1]["rows"]
-    assert [row["name"] for row in rows] == list(summary.names)
-    np.testing.assert_allclose([row["estimate"] for row in rows], summary.params)
-    np.testing.assert_allclose([[row["low"], row["high"]] for row in rows], summary.conf_int())
-    age = next(row for row in rows if row["name"] == "age")
-    assert age["span"] == 100
-    assert age["interval_text"] == f"{age['low']:.4g} to {age['high']:.4g}"
-
-
-def test_alpha_sets_the_level(private, page):
-    other = report.render(private, alpha=0.2, targets=["cost"])
-    assert "80 % interval" in other
-    (model,) = embedded(other)["models"]
-    wide = embedded(page)["models"][-1]["rows"]
-    assert all(a["low"] > b["low"] and a["high"] < b["high"] for a, b in zip(model["rows"], wide, strict=True))
-
-
-def test_what_is_not_identified_has_no_number(table):
-    weak = gm.release(table, schema=SCHEMA, epsilon=0.02, delta=1e-6, random_state=1)
-    (model,) = embedded(report.render(weak, targets=["cost"]))["models"]
-    unknown = [row for row in model["rows"] if row["low"] is None]
-    assert unknown
-    for row in unknown:
-        assert row["estimate"] is None
-        assert (row["estimate_text"], row["interval_text"], row["range_text"]) == ("", NOT_IDENTIFIED, "")
-    assert "R²" not in model["words"]
-
-
-def test_signals_are_the_diagonal_of_the_second_moment(private, page):
-    data = embedded(page)
-    np.testing.assert_allclose([row["signal"] for row in data["signals"]], np.diagonal(private.second_moment()))
-    assert data["noise"] == private.entry_noise
+def test_command_for_a_damaged_release_exits_with_5_and_writes_nothing(tmp_path):
+    (tmp_path / "r.parquet").write_bytes(b"damaged")
+    result = CliRunner().invoke(main, ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 5
+    assert "is not a release of gaussmix, or it is damaged" in result.stderr
+    assert not (tmp_path / "r.html").exists()
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.cluster import is_clustered, moments_on_cluster
-from tables import SCHEMA, patients
+from example_tables import SCHEMA, patients
+from gaussmix.tables.cluster import is_clustered, moments_on_cluster
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def gram(table):
-    return gm.Moments.from_(table, SCHEMA).gram()
+    return gm.Moments.of(table, SCHEMA).gram()
 
 
 def test_local_tables_are_not_clustered(table):
@@ -45,7 +45,7 @@ def test_dask_frames_and_arrays(table, gram):
     schema = {"a": [0, 1], "b": [-3, 3]}
     array = (da.from_array(X, chunks=(300, 1)), ["a", "b"])
     assert is_clustered(array)
-    assert np.array_equal(moments_on_cluster(array, schema).gram(), gm.Moments.from_((X, ["a", "b"]), schema).gram())
+    assert np.array_equal(moments_on_cluster(array, schema).gram(), gm.Moments.of((X, ["a", "b"]), schema).gram())
     with pytest.raises(ValueError, match="'weight' is not in the table"):
         moments_on_cluster(frame, {"weight": [0, 1]})
 
@@ -76,7 +76,7 @@ def test_a_dask_worker_killed_in_mid_run_loses_nothing(table, gram):
         assert len(found.parts) == 40
         release = gm.release(frame, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     local = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
-    assert np.array_equal(release.factor, local.factor)
+    assert np.array_equal(release.sketch.factor, local.sketch.factor)
 
 
 def slowly(part):
@@ -85,30 +85,88 @@ def slowly(part):
 
 
 # ------------------------------------------------------------------------------------------------------------- Spark
-@pytest.mark.filterwarnings("ignore")
-def test_spark_frames(table, gram, tmp_path):
+@pytest.fixture(scope="module")
+def spark():
+    """Local Spark whose tasks may fail twice."""
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java: install default-jre-headless")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
-        sql.SparkSession.builder.master("local[2]")
+        sql.SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "3000")
         .getOrCreate()
     )
-    try:
-        path = str(tmp_path / "table.parquet")
-        table.to_parquet(path)
-        frame = session.read.parquet(path)
-        assert is_clustered(frame)
-        assert np.array_equal(moments_on_cluster(frame.repartition(5), SCHEMA).gram(), gram)
-        many = moments_on_cluster(frame.repartition(70), SCHEMA)  # two levels of the tree
-        assert np.array_equal(many.gram(), gram)
-        assert len(many.parts) == 70
-        with pytest.raises(ValueError, match="'weight' is not in the table"):
-            moments_on_cluster(frame, {"weight": [0, 1]})
-    finally:
-        session.stop()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark_frame(spark, table, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("spark") / "table.parquet")
+    table.to_parquet(path)
+    return spark.read.parquet(path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_frames(spark_frame, gram):
+    assert is_clustered(spark_frame)
+    assert np.array_equal(moments_on_cluster(spark_frame.repartition(5), SCHEMA).gram(), gram)
+    many = moments_on_cluster(spark_frame.repartition(70), SCHEMA)
+    assert np.array_equal(many.gram(), gram)
+    assert len(many.parts) == 70
+    with_empty = moments_on_cluster(spark_frame.repartition(5, "sex"), SCHEMA)  # partitions without rows
+    assert np.array_equal(with_empty.gram(), gram)
+    with pytest.raises(ValueError, match="'weight' is not in the table"):
+        moments_on_cluster(spark_frame, {"weight": [0, 1]})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_runs_one_job(spark, spark_frame, gram):
+    """A job a partition would compute what was lost in between a second time, perhaps with other rows."""
+    context = spark.sparkContext
+    context.setJobGroup("moments", "one job")
+    found = moments_on_cluster(spark_frame.repartition(20), SCHEMA)
+    jobs = context.statusTracker().getJobIdsForGroup("moments")
+    stages = [stage for job in jobs for stage in context.statusTracker().getJobInfo(job).stageIds]
+    results = [context.statusTracker().getStageInfo(stage) for stage in stages]
+    assert np.array_equal(found.gram(), gram)
+    assert sum(info is not None and info.numTasks == 20 and info.numCompletedTasks == 20 for info in results) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_spark_task_that_is_run_again_counts_once(spark_frame, gram, tmp_path):
+    """Workers die after all of their rows were added up, each partition's first time."""
+    frame = spark_frame.repartition(6).mapInArrow(dying_once(str(tmp_path)), spark_frame.schema)
+    found = moments_on_cluster(frame, SCHEMA)
+    assert len(list(tmp_path.iterdir())) == 6  # every one died
+    assert np.array_equal(found.gram(), gram)
+    assert len(found.parts) == 6
+
+
+def dying_once(folder):
+    """A function that passes rows on and then ends its process; the second time it does not."""
+
+    def pass_on(batches):
+        from pyspark import TaskContext
+
+        yield from batches
+        mark = os.path.join(folder, str(TaskContext.get().partitionId()))
+        if not os.path.exists(mark):
+            with open(mark, "w"):
+                pass
+            os._exit(1)
+
+    return pass_on
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_partition_that_comes_twice_is_refused(spark_frame, monkeypatch):
+    frame_type = type(spark_frame)
+    collect = frame_type.collect
+    monkeypatch.setattr(frame_type, "collect", lambda self: collect(self) * 2)
+    with pytest.raises(RuntimeError, match="Spark returned a partition twice"):
+        moments_on_cluster(spark_frame.repartition(3), SCHEMA)

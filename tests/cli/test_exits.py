@@ -1,0 +1,248 @@
+"""The command as a process: exit codes, no traceback for bad input, closed and broken streams, little memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.cli import main
+
+COMMAND = [sys.executable, "-c", "from gaussmix.cli import main; main()"]
+BUDGET = ["-e", "1", "-d", "1e-6"]
+
+
+def shell(*arguments, code=0, **options):
+    """Run the command; its exit code is as told, and nothing looks like a fault of the library."""
+    options = {"capture_output": True, "text": True, "errors": "surrogateescape", "timeout": 120} | options
+    done = subprocess.run([*COMMAND, *map(str, arguments)], check=False, **options)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in (done.stderr or "")
+    assert "Exception ignored" not in (done.stderr or "")
+    return done
+
+
+def here(*arguments, code):
+    """The same without a process of its own; a fault of the library would be an exception that is no exit."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    patients(300).to_parquet(folder / "a.parquet")
+    (folder / "schema.json").write_text(json.dumps(SCHEMA))
+    gm.release(patients(300), schema=SCHEMA, epsilon=5, delta=1e-6, out=folder / "r.parquet")
+    gm.Ledger(folder / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    return folder
+
+
+def test_exit_codes(files, tmp_path):
+    table, out = files / "a.parquet", tmp_path / "x.parquet"
+    shell("release", table, "-s", files / "schema.json", *BUDGET, "-o", out)
+    shell("release", table, "-s", files / "schema.json", *BUDGET, "-o", out, code=2)
+    (tmp_path / "narrow.json").write_text(json.dumps({**SCHEMA, "sex": ["f"]}))
+    bad = shell("release", table, "-s", tmp_path / "narrow.json", *BUDGET, "-o", tmp_path / "y", code=3)
+    assert "'sex' has values that are not among its levels" in bad.stderr
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
+    shell("release", tmp_path / "bad.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "y", code=3)
+    full = ["--ledger", files / "patients.ledger", "-k", "1001"]
+    spent = shell("release", table, "-s", files / "schema.json", *full, "-o", tmp_path / "y", code=4)
+    assert "1000 sketch rows" in spent.stderr
+    (tmp_path / "damaged").write_bytes(out.read_bytes()[:-100])
+    shell("regress", tmp_path / "damaged", "cost", code=5)
+    (tmp_path / "no.ledger").write_bytes(b"SQLite format 3\0" + bytes(4000))
+    shell(
+        "release", table, "-s", files / "schema.json", "--ledger", tmp_path / "no.ledger", "-o", tmp_path / "y", code=5
+    )
+    assert not (tmp_path / "y").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[" * 200_000, "nested too deeply"),
+        ('{"age": ' * 50_000, "nested too deeply"),
+        ('{"age": [0, ' + "9" * 400 + "]}", "upper must be a number below"),
+        ('{"age": [0, ' + "9" * 100_000 + "]}", "not a valid JSON file"),
+        ('{"\\ud800": [0, 1]}', "valid Unicode"),
+        ("{}", "must not be empty"),
+        ("[]", "must hold one object"),
+        ("\0", "not a valid JSON file"),
+        ('{"age": {"type": [[[]]]}}', "type must be one of"),
+        ('{"age": [0, 1], "age": [0, 2]}', "occurs twice"),
+    ],
+)
+def test_absurd_schemas(files, tmp_path, content, words):
+    (tmp_path / "s.json").write_text(content)
+    command = ("release", files / "a.parquet", *BUDGET, "-o", tmp_path / "x", "-s")
+    assert words in here(*command, tmp_path / "s.json", code=2)
+    (tmp_path / "s.toml").write_text("a = " + "[" * 100_000)
+    assert "nested too deeply" in here(*command, tmp_path / "s.toml", code=2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("account", "-k", "9" * 400, "-g", "100", "-d", "1e-8"),
+        ("account", "-k", "9" * 9000, "-e", "1", "-d", "1e-8"),
+        ("account", "-k", "10", "-e", "1e400", "-d", "1e-8"),
+        ("account", "-k", "10", "-e", "nan", "-d", "1e-400"),
+        ("account", "-k", "-5", "-g", "nan", "-d", "nan"),
+        ("plan", "-n", "9" * 400, "-p", "3", "-e", "1", "-d", "1e-6"),
+        ("plan", "-n", "1000", "-p", "9" * 30, "-e", "1", "-d", "1e-6"),
+        ("plan", "-n", "1000", "-p", "3", "-e", "1", "-d", "1e-6", "--r2", "7"),
+        ("plan", "-n", "1000", "-p", "3", "-e", "inf", "-d", "1e-6"),
+        ("demo", "-e", "-1"),
+        ("no-such-command",),
+    ],
+)
+def test_absurd_numbers(arguments):
+    here(*arguments, code=2)
+
+
+def test_bytes_that_are_no_text_reach_no_ledger(files, tmp_path):
+    wrong = os.fsdecode(b"\xff\xfe")
+    ledger = files / "patients.ledger"
+    before = ledger.read_bytes()
+    command = ("release", files / "a.parquet", "-s", files / "schema.json", "--ledger", ledger)
+    assert "UTF-8" in shell(*command, "-o", tmp_path / "x", "--note", wrong, code=2).stderr
+    assert "UTF-8" in shell(*command, "-o", tmp_path / wrong, code=2).stderr
+    assert "UTF-8" in shell("regress", files / "r.parquet", wrong, code=2).stderr
+    with pytest.raises(gm.errors.ArgumentError, match="note must be valid Unicode"):
+        gm.release(patients(20), schema=SCHEMA, ledger=ledger, note="\ud800")
+    assert ledger.read_bytes() == before
+    shell("regress", files / "r.parquet", "cost", env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"})
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-", "2> /dev/full"])
+def test_closed_streams(files, tmp_path, closed):
+    """No file of ours may become descriptor 1 or 2, which libraries write to."""
+    out = tmp_path / "x.parquet"
+    arguments = ["release", files / "a.parquet", "-s", files / "schema.json", *BUDGET, "-o", out]
+    line = " ".join(f"'{part}'" for part in [*COMMAND, *map(str, arguments)])
+    done = subprocess.run(f"{line} {closed}", shell=True, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    assert gm.load(out).certificate.epsilon == 1
+    if "/dev/full" not in closed:
+        assert done.returncode == 0
+
+
+def test_full_and_broken_outputs_are_no_traceback(files):
+    for command in (("account", "-k", "150", "-g", "100", "-d", "1e-8"), ("regress", files / "r.parquet", "cost")):
+        with open("/dev/full", "w") as full:
+            failed = shell(*command, code=2, stdout=full, stderr=subprocess.PIPE, capture_output=False)
+        assert "No space left" in failed.stderr
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            shell(*command, code=1, stdout=writer, stderr=subprocess.PIPE, capture_output=False)
+        finally:
+            os.close(writer)
+
+
+def test_interrupted(files, tmp_path):
+    """Ctrl-C while rows are awaited: nothing is written, nothing is left, no traceback."""
+    slow = "import time, gaussmix.tables.moments as m\n"
+    slow += "m.Moments.of = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
+    arguments = ["release", files / "a.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "x"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{slow}\nfrom gaussmix.cli import main; main()", *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "reading"
+    assert len(list(tmp_path.iterdir())) == 1  # the room that was taken
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fault_of_ours_looks_like_one(files, monkeypatch):
+    for fault in (TypeError("'NoneType' object is not subscriptable"), ValueError("of ours"), RuntimeError("of ours")):
+        monkeypatch.setattr("gaussmix.cli.models.load", lambda *_, fault=fault: (_ for _ in ()).throw(fault))
+        result = CliRunner().invoke(main, ["regress", str(files / "r.parquet"), "cost"])
+        assert result.exception is fault
+        assert "a fault of gaussmix" in result.exception.__notes__[0]
+    faulty = "import gaussmix.cli.models as r; r.load = lambda path: len(None)\nfrom gaussmix.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", faulty, "regress", files / "r.parquet", "cost"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "please report it" in done.stderr
+
+
+def test_little_memory_costs_no_budget(files, tmp_path):
+    """Wherever memory ends, a charged ledger means a file. OpenBLAS without memory waits, or ends the process."""
+    shell("moments", files / "a.parquet", "-s", files / "schema.json", "-o", tmp_path / "a.moments")
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, sketch_rows=10**6)
+    outcomes = []
+    for megabytes in (560, 620, 640, 660, 700, 800, 4000):
+        out = tmp_path / f"{megabytes}.parquet"
+        arguments = ["release", tmp_path / "a.moments", "--ledger", ledger.path, "-k", "100", "-o", out]
+        limit = megabytes * 2**20
+        done = subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            capture_output=True, text=True, timeout=60, check=False,
+            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        )  # fmt: skip
+        outcomes.append(done.returncode == 0)
+        assert out.exists() == outcomes[-1]
+    assert len(ledger.entries()) == sum(outcomes)
+    assert outcomes[-1], "the last limit is enough"
+    no_room = "import gaussmix.mechanism.rehearsal as r; r._BLAS_BUFFERS = 2**60\nfrom gaussmix.cli import main; main()"
+    refused = subprocess.run(
+        [sys.executable, "-c", no_room, *map(str, arguments[:-1]), str(tmp_path / "none")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert "Nothing was spent" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert len(ledger.entries()) == sum(outcomes)
+
+
+def test_weak_budgets_are_one_line(files, tmp_path):
+    command = ("release", files / "a.parquet", "-s", files / "schema.json")
+    for i, (budget, words) in enumerate(
+        [(("-e", "1", "-d", "0.1"), "one row in 10"), (("-e", "100", "-d", "1e-6"), "protects nobody"),
+         (("-e", "1", "-d", "1e-50"), "below what random numbers")]
+    ):  # fmt: skip
+        done = shell(*command, *budget, "-o", tmp_path / f"{i}.parquet")
+        assert words in done.stderr
+        assert done.stderr.count("Warning") == 1
+    assert "Warning" not in shell(*command, *BUDGET, "-o", tmp_path / "good.parquet").stderr
+
+
+def test_a_ledger_without_room_refuses_before_a_row_is_read(files, tmp_path):
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, sketch_rows=100)
+    ledger.spend_calibration(ledger.calibration(95))
+
+    def touched():
+        raise AssertionError("a row was read")
+        yield
+
+    for size in ("auto", 50):
+        start = time.monotonic()
+        with pytest.raises(ValueError, match="does not fit"):
+            gm.release(touched(), schema=SCHEMA, ledger=ledger, sketch_size=size, out=tmp_path / "x")
+        assert time.monotonic() - start < 0.5
+    (tmp_path / "big.parquet").write_bytes(b"not even a table")
+    command = ("release", tmp_path / "big.parquet", "-s", files / "schema.json", "-o", tmp_path / "x")
+    assert "5 are left" in shell(*command, "--ledger", ledger.path, "-k", "50", code=4).stderr
+    assert "exists already" in shell(*command[:-1], files / "a.parquet", *BUDGET, code=2).stderr

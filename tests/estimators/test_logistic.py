@@ -1,0 +1,51 @@
+"""LogisticMixing: any two labels, the scale of the logistic model, declared classes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import gaussmix as gm
+from example_models import FEATURE_BOUNDS, linear_table
+
+
+@pytest.mark.parametrize("labels", [("a", "b"), (0, 1), (-1, 1), (True, False), ("no", "yes")], ids=str)
+def test_any_two_labels(labels):
+    X, y, _ = linear_table(50_000)
+    target = np.where(y > np.median(y), labels[1], labels[0])
+    model = gm.LogisticMixing(epsilon=3.0, bounds_X=FEATURE_BOUNDS, random_state=0).fit(X, target)
+    assert model.score(X, target) > 0.9
+    probabilities = model.predict_proba(X[:100])
+    assert probabilities.shape == (100, 2)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert "taken to be public" in str(model.privacy_)
+    declared = gm.LogisticMixing(epsilon=3.0, bounds_X=FEATURE_BOUNDS, classes=sorted(labels), random_state=0)
+    assert declared.fit(X, target).coef_ == pytest.approx(model.coef_)
+    assert "taken to be public" not in str(declared.privacy_)
+
+
+def test_surrogate_has_the_scale_of_the_logistic_model():
+    """Monomial coefficients: probabilities are those of the logistic fit, not of θ three times too small."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (40_000, 3))
+    labels = rng.random(40_000) < 1 / (1 + np.exp(-X @ [2.0, -1.0, 0.5]))
+    surrogate = gm.LogisticMixing(epsilon=math.inf, bounds_X=(-1, 1)).fit(X, labels)
+    logistic = LogisticRegression(C=1e6).fit(X, labels)
+    ratio = surrogate.coef_ / logistic.coef_
+    assert np.all((ratio > 0.9) & (ratio < 1.6))  # its curvature is below the logistic one near 0
+
+
+def test_labels_that_were_not_declared():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="not in the declared classes"):
+        gm.LogisticMixing(bounds_X=(0, 1), classes=(0, 1)).fit(rng.uniform(size=(9, 2)), [0, 1, 2] * 3)
+    for classes in ((1, 1), [[0, 1], [2, 3]], (0, 1, 2)):
+        with pytest.raises(ValueError, match="two different labels"):
+            gm.LogisticMixing(bounds_X=(0, 1), classes=classes).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
+    with pytest.raises(ValueError, match="got one class only"):
+        gm.LogisticMixing(bounds_X=(0, 1)).fit(rng.uniform(size=(9, 2)), [1] * 9)
+    with pytest.raises(ValueError, match="radius must be a finite number > 0"):
+        gm.LogisticMixing(bounds_X=(0, 1), surrogate_radius=-1.0).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)

@@ -1,0 +1,212 @@
+"""Damaged and edited ledgers: none is accepted with other numbers than were written."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from gaussmix import Ledger, LedgerDamagedError, LedgerError
+from gaussmix.ledger import store as ledger_store
+from gaussmix.ledger.reservation import account_holds
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6, "sketch_rows": 1000, "mu": 0.05, "failure_delta": 1e-7}
+FULL_SWEEP = os.environ.get("GAUSSMIX_FULL_SWEEP") == "1"
+
+
+def small_ledger(path: Path) -> Ledger:
+    ledger = Ledger(path, **BUDGET)
+    ledger.spend(sketch_size=100, gamma=1e3, note="first", file=path.with_name("a.parquet"))
+    ledger.spend(sketch_size=50, gamma=500.0, mu=0.01)
+    ledger.spend(mu=0.02, failure_delta=1e-8, note="third")
+    return ledger
+
+
+def state(path):
+    ledger = Ledger.open(path)
+    return ledger.reservation, ledger.entries(), ledger.remaining()
+
+
+def written_bytes(content: bytes) -> tuple[list[int], list[int]]:
+    """Places of SQLite's records and page headers; and of everything else that is not empty."""
+    size = int.from_bytes(content[16:18], "big")
+    records, others = [], []
+    for start in range(0, len(content), size):
+        header = start + (100 if start == 0 else 0)
+        cells = int.from_bytes(content[header + 3 : header + 5], "big")
+        first = int.from_bytes(content[header + 5 : header + 7], "big")
+        place = [*range(start, header + 8 + 2 * cells), *range(start + first, start + size)]
+        (others if start == 0 else records).extend(place)  # the first page holds SQL
+    return records, others
+
+
+def test_no_flipped_bit_is_accepted_with_other_numbers(tmp_path):
+    """Every bit of every record; of the rest (SQL text, header), a sample, or all with GAUSSMIX_FULL_SWEEP=1."""
+    path = tmp_path / "rows.ledger"
+    small_ledger(path)
+    before, content = state(path), path.read_bytes()
+    records, others = written_bytes(content)
+    bits = [(place, bit) for place in records for bit in range(8)]
+    rest = [(place, bit) for place in others for bit in range(8)]
+    bits += rest if FULL_SWEEP else random.Random(0).sample(rest, 800)
+    assert len(records) * 8 > 3000
+    refused = 0
+    for place, bit in bits:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            after = state(path)
+        except LedgerError:
+            refused += 1
+            continue
+        assert after == before, f"bit {bit} of byte {place} was accepted with other numbers"
+        assert list(map(type, vars(after[0]).values())) == list(map(type, vars(before[0]).values()))
+    assert refused > 0.6 * len(bits)  # the test looks at bytes that matter
+
+
+EDITS = {
+    "gamma": "UPDATE reservation SET gamma = 13.5",
+    "budget": "UPDATE reservation SET epsilon = 2.0",
+    "rows": "UPDATE reservation SET sketch_rows = 2000",
+    "text": "UPDATE reservation SET mu = 'much'",
+    "entry": "UPDATE entries SET sketch_size = 1 WHERE id = 1",
+    "file": "UPDATE entries SET file = 'elsewhere' WHERE id = 1",
+    "note": "UPDATE entries SET note = 'another' WHERE id = 1",
+    "first deleted": "DELETE FROM entries WHERE id = 1",
+    "last deleted": "DELETE FROM entries WHERE id = 3",
+    "all deleted": "DELETE FROM entries",
+    "renumbered": "UPDATE entries SET id = 4 WHERE id = 3",
+    "swapped": "UPDATE entries SET id = CASE id WHEN 1 THEN -2 ELSE -1 END WHERE id < 3;"
+    "UPDATE entries SET id = -id WHERE id < 0",
+    "head": "UPDATE head SET entries = 2",
+    "no head": "DELETE FROM head",
+}
+
+
+def edit(path, statements):
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.executescript(f"DROP TRIGGER IF EXISTS final; DROP TRIGGER IF EXISTS kept; {statements}")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_edits_are_found_when_opened_and_while_open(tmp_path, what):
+    path = tmp_path / "rows.ledger"
+    ledger = small_ledger(path)
+    edit(path, EDITS[what])
+    with pytest.raises(LedgerDamagedError, match=r"rows\.ledger is damaged"):
+        Ledger.open(path)
+    for use in (ledger.remaining, ledger.entries, lambda: ledger.spend(mu=1e-6)):
+        with pytest.raises(LedgerDamagedError):
+            use()
+
+
+def test_an_account_that_is_not_private_is_refused_though_its_hashes_fit(tmp_path, monkeypatch):
+    """γ* too small for (ε, δ), written by a program that computes every hash."""
+    path = tmp_path / "rows.ledger"
+    true = Ledger(path, **BUDGET).reservation
+    path.unlink()
+    ledger_store.create(path, type(true)(**{**vars(true), "gamma": true.gamma * 0.9}))
+    with pytest.raises(LedgerDamagedError):
+        Ledger.open(path)
+    assert account_holds(true)
+    for change in ({"gamma": true.gamma * (1 - 1e-6)}, {"delta_reserved": 2e-6}, {"epsilon": 0.99}, {"mu": 0.06}):
+        assert not account_holds(type(true)(**{**vars(true), **change}))
+
+
+def test_the_head_shows_an_older_copy(tmp_path):
+    path = tmp_path / "rows.ledger"
+    ledger = small_ledger(path)
+    old, head = path.read_bytes(), ledger.head
+    assert len(head) == 64
+    ledger.spend(mu=0.001)
+    assert ledger.head != head
+    path.write_bytes(old)  # what remains: the file alone cannot know that it is old
+    assert Ledger.open(path).head == head
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Format 1
+FORMAT_1 = f"""
+PRAGMA application_id = {ledger_store.APPLICATION_ID};
+PRAGMA user_version = 1;
+CREATE TABLE reservation (only INTEGER PRIMARY KEY, identity TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,
+    sketch_rows INTEGER NOT NULL, mu REAL NOT NULL, failure_delta REAL NOT NULL, relation TEXT NOT NULL,
+    gamma REAL NOT NULL, delta_reserved REAL NOT NULL);
+CREATE TABLE entries (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, sketch_size INTEGER NOT NULL,
+    gamma REAL, mu REAL NOT NULL, failure_delta REAL NOT NULL, note TEXT NOT NULL);
+CREATE TRIGGER kept BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END;
+CREATE TRIGGER final BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END;
+"""
+
+
+def former(path, *, gamma=None):
+    """A ledger as version 0.1 wrote it, with two entries."""
+    reserved = Ledger(path, **BUDGET).reservation
+    path.unlink()
+    values = {**vars(reserved), "gamma": reserved.gamma if gamma is None else gamma}
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.executescript(FORMAT_1)
+    connection.execute(f"INSERT INTO reservation VALUES (1{', ?' * len(values)})", tuple(values.values()))
+    for row in [
+        ("2026-01-01T10:00:00.000001+00:00", 100, 1e3, 0.0, 0.0, "old"),
+        ("2026-01-02T10:00:00+00:00", 0, None, 0.01, 1e-9, ""),
+    ]:
+        connection.execute(
+            "INSERT INTO entries (time, sketch_size, gamma, mu, failure_delta, note) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+    connection.commit()
+    connection.close()
+    return reserved
+
+
+def test_format_1_is_read_and_rewritten(tmp_path):
+    path = tmp_path / "old.ledger"
+    reserved = former(path)
+    ledger = Ledger.open(path)
+    assert ledger.reservation == reserved
+    first, second = ledger.entries()
+    assert (first.id, first.sketch_size, first.gamma, first.note, first.release, first.file) == (
+        1,
+        100,
+        1e3,
+        "old",
+        "",
+        "",
+    )
+    assert (second.gamma, second.mu, second.failure_delta) == (None, 0.01, 1e-9)
+    assert ledger.remaining().sketch_rows == 900
+    assert ledger.spend(sketch_size=1, gamma=1e3).id == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["old.ledger"]  # nothing in a file beside it any more
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    connection.close()
+    assert Ledger.open(path).entries() == ledger.entries()
+
+
+def test_format_1_with_another_account_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "old.ledger"
+    former(path, gamma=13.5)
+    before = path.read_bytes()
+    with pytest.raises(LedgerDamagedError):
+        Ledger.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_program_that_still_writes_format_1_cannot_record(tmp_path):
+    path = tmp_path / "old.ledger"
+    former(path)
+    Ledger.open(path)
+    connection = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(
+            "INSERT INTO entries (time, sketch_size, mu, failure_delta, note) VALUES ('2026-01-01', 0, 0.0, 0.0, '')"
+        )
+    connection.close()

@@ -1,0 +1,164 @@
+"""Certificates of every mechanism are computed anew; sketches beyond 2⁴⁰ rows are refused everywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix import accounting
+from gaussmix.accounting.accounts import Unprotected
+from gaussmix.accounting.private_scale import private_scale_delta
+from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
+from gaussmix.mechanism.mixing import check_sketch_size
+from gaussmix.mechanism.sampling import explicit_sketch, rows_from_factor, secure_generator, sketch_rows, wishart_factor
+from gaussmix.models.certificate import Certificate, noise_variance
+
+RNG = np.random.default_rng(0)
+X, y = RNG.uniform(-0.5, 0.5, (500, 3)), RNG.uniform(-1, 1, 500)
+BUDGET = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0}
+
+
+def fitted(name):
+    regression = {**BUDGET, "bounds_y": (-1, 1)}
+    return {
+        "AdaSSP": lambda: AdaSSP(**regression).fit(X, y),
+        "printed": lambda: AdaSSP(**regression, analysis="printed").fit(X, y),
+        "SheffetMixing": lambda: SheffetMixing(**regression).fit(X, y),
+        "Sheffet, Rényi": lambda: SheffetMixing(**regression, analysis="renyi").fit(X, y),
+        "ObjectivePerturbation": lambda: ObjectivePerturbation(**BUDGET, classes=[False, True]).fit(X, y > 0),
+        "LinearMixing": lambda: gm.LinearMixing(**regression).fit(X, y),
+        "paper": lambda: gm.LinearMixing(**regression, variant="paper").fit(X, y),
+        "LogisticMixing": lambda: gm.LogisticMixing(**BUDGET, classes=[False, True]).fit(X, y > 0),
+    }[name]().privacy_
+
+
+NAMES = ["AdaSSP", "printed", "SheffetMixing", "Sheffet, Rényi", "ObjectivePerturbation", "LinearMixing", "paper"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "LogisticMixing"])
+def test_every_certificate_is_computed_anew(name):
+    certificate = fitted(name)
+    assert certificate.is_private
+    certificate.verify()
+    replace(certificate, epsilon=certificate.epsilon)
+    for change in ({"epsilon": 0.02}, {"delta": 1e-300}, {"relation": "replace-one"}, {"account": Unprotected()}):
+        with pytest.raises(gm.NotPrivateError, match="claims epsilon="):
+            replace(certificate, **change)
+    account = certificate.account
+    weaker = [key for key in ("noise", "gamma", "penalty", "margin", "laplace_scale") if hasattr(account, key)]
+    assert weaker
+    for key in weaker:  # published constants leave room
+        with pytest.raises(gm.NotPrivateError):
+            replace(certificate, account=replace(account, **{key: getattr(account, key) * 0.1}))
+
+
+def test_a_seed_that_is_not_called_void_is_refused():
+    certificate = gm.LinearMixing(**BUDGET, bounds_y=(-1, 1), random_state=0).fit(X, y).privacy_
+    assert not certificate.is_private
+    with pytest.raises(gm.NotPrivateError, match="no condition that says 'void'"):
+        replace(certificate, conditions=())
+
+
+def test_no_noise_has_no_finite_epsilon():
+    certificate = gm.LinearMixing(**{**BUDGET, "epsilon": np.inf}, bounds_y=(-1, 1)).fit(X, y).privacy_
+    with pytest.raises(gm.NotPrivateError, match=r"claims epsilon=1\.0"):
+        replace(certificate, epsilon=1.0)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "LogisticMixing"])
+def test_round_trip_and_later_fields(name):
+    certificate = fitted(name)
+    stored = json.loads(json.dumps({**certificate.to_dict(), "added later": 1}))
+    assert Certificate.from_dict(stored) == certificate
+    assert type(Certificate.from_dict(stored).account) is type(certificate.account)
+    stored.pop("release")  # files from before releases had names
+    assert Certificate.from_dict(stored).release == ""
+
+
+def test_an_infinite_epsilon_is_void_whatever_the_account():
+    certificate = gm.LinearMixing(**{**BUDGET, "epsilon": np.inf}, bounds_y=(-1, 1)).fit(X, y).privacy_
+    assert not certificate.is_private
+    assert certificate.account == Unprotected()
+    with pytest.raises(gm.NotPrivateError, match="no condition that says 'void'"):
+        replace(certificate, conditions=())
+
+
+def test_words_and_types_of_conditions():
+    assert str(gm.Condition(True, "a seed.")) == "void: a seed."
+    assert str(gm.Condition(False, "a promise.")) == "condition: a promise."
+    for wrong in (("no", "text"), (1, "text"), (True, 3)):
+        with pytest.raises(gm.ArgumentTypeError, match="a condition is a bool"):
+            gm.Condition(*wrong)
+    certificate = fitted("LinearMixing")
+    with pytest.raises(gm.ArgumentTypeError, match="conditions must be a tuple of Condition"):
+        replace(certificate, conditions=("void: x",))
+    with pytest.raises(gm.ArgumentTypeError, match="account must be the account of a mechanism"):
+        replace(certificate, account={"gamma": 1.0})
+    with pytest.raises(gm.ArgumentError, match="release must be 32 hexadecimal digits"):
+        replace(certificate, release="x")
+
+
+def test_the_text_says_everything():
+    words = str(fitted("LinearMixing"))
+    for text in (
+        "Gaussian mixing (LinearMixing): (1, 1e-06)",
+        "zero-out",
+        "one row set to zero",
+        "chacha20-os",
+        "exact",
+    ):
+        assert text in words
+
+
+@pytest.mark.parametrize("name", [*NAMES, "LogisticMixing"])
+def test_only_mixing_implies_the_noise_of_a_sketch(name):
+    certificate = fitted(name)
+    if isinstance(certificate.account, gm.Calibration):
+        assert noise_variance(certificate) <= certificate.account.gamma * certificate.row_norm**2
+    else:
+        with pytest.raises(gm.ArgumentError, match="Only a certificate of Gaussian mixing"):
+            noise_variance(certificate)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda k: gm.calibrate(1.0, 1e-6, sketch_size=k),
+        lambda k: gm.calibrate(1.0, sketch_size=k, gamma=1e9),
+        lambda k: accounting.delta(1.0, sketch_size=k, gamma=5.0),
+        lambda k: accounting.delta([1.0, 2.0], sketch_size=[5, k], gamma=5.0),
+        lambda k: accounting.epsilon(1e-6, sketch_size=k, gamma=5.0, analysis="renyi"),
+        lambda k: accounting.rdp(2.0, sketch_size=k, gamma=5.0),
+        lambda k: accounting.theorem1_epsilon(1e-6, sketch_size=k, gamma=5.0, eta=1.0),
+        lambda k: private_scale_delta(1.0, sketch_size=k, gamma=5.0, eta=1.0, tau=0.0),
+        lambda k: check_sketch_size(k, 3),
+        lambda k: wishart_factor(np.eye(2), k, secure_generator()),
+        lambda k: sketch_rows(np.eye(2), k, secure_generator()),
+        lambda k: rows_from_factor(np.eye(2), k, secure_generator()),
+        lambda k: explicit_sketch([np.eye(2)], k, 1.0, secure_generator()),
+        lambda k: gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, sketch_size=k),
+        lambda k: gm.LinearMixing(**BUDGET, bounds_y=(-1, 1), sketch_size=k).fit(X, y),
+        lambda k: SheffetMixing(**BUDGET, bounds_y=(-1, 1), sketch_size=k).fit(X, y),
+    ],
+)
+def test_sketches_beyond_2_to_the_40_are_refused(call):
+    for k in (2**40 + 1, 9 * 10**18):
+        with pytest.raises(ValueError, match=r"must be at most 2\*\*40"):
+            call(k)
+
+
+def test_ledgers_beyond_2_to_the_40_rows_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"sketch_rows must be at most 2\*\*40"):
+        gm.Ledger(tmp_path / "l", epsilon=1.0, delta=1e-6, sketch_rows=2**40 + 1)
+    ledger = gm.Ledger(tmp_path / "l", epsilon=1.0, delta=1e-6, sketch_rows=2**40)
+    with pytest.raises(ValueError, match=r"sketch_size must be at most 2\*\*40"):
+        ledger.spend(sketch_size=2**40 + 1, gamma=1e9)
+
+
+def test_two_to_the_40_itself_is_private():
+    found = gm.calibrate(1.0, 1e-6, sketch_size=2**40)
+    assert accounting.delta(1.0, sketch_size=2**40, gamma=found.gamma) <= 1e-6

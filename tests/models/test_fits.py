@@ -1,0 +1,224 @@
+"""Models of a release: least squares in the user's units, labelled by column, one fit from the release alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return patients()
+
+
+@pytest.fixture(scope="module")
+def private(table) -> gm.Release:
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def open_table(table) -> gm.Release:
+    return gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6)
+
+
+def design(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    parts = []
+    for name in columns:
+        spec = SCHEMA[name]
+        if isinstance(spec, dict):
+            parts += [(table[name] == level).astype(float).rename(f"{name}={level}") for level in spec["levels"][1:]]
+        else:
+            parts.append(table[name].astype(float))
+    return pd.concat(parts, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("target", "on"), [("cost", ["age", "bmi", "smoker"]), ("age", ["cost"]), ("smoker", ["cost", "bmi"])]
+)
+def test_without_noise_every_model_is_least_squares_in_the_users_units(open_table, table, target, on):
+    model = open_table.regress(target, on=on)
+    exact = LinearRegression().fit(design(table, on), table[target].astype(float))
+    assert [model.coef[name] for name in on] == pytest.approx(list(exact.coef_), rel=1e-3)
+    assert model.intercept == pytest.approx(exact.intercept_, rel=1e-3, abs=1e-4)
+    assert model.predict(table) == pytest.approx(exact.predict(design(table, on)), abs=1e-3)
+
+
+def test_levels_differ_by_what_dummies_would_show(open_table, table):
+    model = open_table.regress("cost")
+    others = ["age", "bmi", "sex", "region", "smoker"]
+    exact = LinearRegression().fit(design(table, others), table["cost"])
+    dummies = dict(zip(design(table, others).columns, exact.coef_, strict=True))
+    assert model.coef["sex=m"] - model.coef["sex=f"] == pytest.approx(dummies["sex=m"], abs=1e-3)
+    assert model.coef["region=west"] - model.coef["region=north"] == pytest.approx(dummies["region=west"], abs=1e-3)
+    assert model.predict(table) == pytest.approx(exact.predict(design(table, others)), abs=1e-3)
+
+
+def test_one_private_release_serves_many_models(private):
+    full = private.regress("cost")
+    assert full.coef["age"] == pytest.approx(0.05, abs=0.01)
+    assert full.coef["smoker"] == pytest.approx(3, abs=0.4)
+    assert full.coef["sex=m"] - full.coef["sex=f"] == pytest.approx(0.5, abs=0.4)
+    several = private.regress(["cost", "bmi"], on=["age", "smoker"])
+    assert set(several) == {"cost", "bmi"}
+    alone = private.regress("cost", on=["age", "smoker"])
+    assert several["cost"].coef == pytest.approx(alone.coef, rel=1e-12)  # solved together: the last digit may differ
+    assert set(private.regress(["cost", "bmi"])["cost"].coef) == set(full.coef) - {"bmi"}
+
+
+def test_classification_of_booleans_and_of_two_levels(open_table, private, table):
+    logistic = LogisticRegression(C=1e6, max_iter=1000).fit(design(table, ["cost", "age"]), table["smoker"])
+    for release, slack in ((open_table, 0.01), (private, 0.05)):
+        model = release.classify("smoker", on=["cost", "age"])
+        accuracy = np.mean(model.predict(table) == table["smoker"])
+        assert accuracy > logistic.score(design(table, ["cost", "age"]), table["smoker"]) - slack - 0.02
+    probabilities = model.predict_proba(table)
+    assert probabilities.shape == (len(table), 2)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert np.all((probabilities[:, 1] > 0.5) == model.predict(table))
+    sex = open_table.classify("sex", on=["cost", "age", "bmi", "smoker"])
+    assert sex.classes == ("f", "m")
+    assert sex.coef["cost"] > 0
+
+
+# ------------------------------------------------------------------------------------------------- statsmodels' names
+MODELS = {
+    "regression": lambda release: release.regress("cost", on=["age", "region", "smoker"]),
+    "paper": lambda release: release.regress("cost", on=["age", "bmi"], variant="paper"),
+    "several": lambda release: release.regress(["cost", "bmi"], on=["age"])["bmi"],
+    "classification": lambda release: release.classify("smoker", on=["cost", "age"]),
+    "two levels": lambda release: release.classify("sex", on=["cost", "region"]),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_names_of_statsmodels_are_labelled_and_those_of_the_summary(private, kind):
+    model = MODELS[kind](private)
+    summary = model.summary()
+    for name in ("params", "bse", "pvalues", "rsquared", "nobs"):
+        assert getattr(model, name) == getattr(summary, name)
+    assert model.conf_int() == summary.conf_int()
+    assert model.conf_int(0.3) == summary.conf_int(0.3) != model.conf_int()
+    names = list(summary.params)
+    assert names[0] == "(intercept)"
+    assert set(names[1:]) <= set(model.coef)
+    for labelled in (model.params, model.bse, model.pvalues, model.conf_int()):
+        assert list(labelled) == names
+    assert all(type(value) is float for value in (*model.params.values(), *model.bse.values(), model.nobs))
+    assert 0 <= model.rsquared <= 1
+
+
+def test_params_are_estimates_and_coef_predicts(open_table, private):
+    """Without noise both are least squares; the ridge that makes coef predict is not in params."""
+    model = open_table.regress("cost", on=["age", "bmi"])
+    assert model.params == pytest.approx({"(intercept)": model.intercept, **model.coef})
+    noisy = private.regress("cost", on=["age", "bmi"])
+    assert noisy.params["age"] != noisy.coef["age"]
+
+
+def test_nobs_is_the_noisy_count(private, table):
+    nobs = private.regress("cost").nobs
+    assert nobs == private.regress("age").nobs  # of the release, not of the model
+    assert nobs == pytest.approx(len(table), rel=0.2)
+    assert nobs != round(nobs)
+
+
+# -------------------------------------------------------------------------------------------------------- predictions
+@pytest.mark.parametrize("frame", [lambda t: t, lambda t: t.to_dict("list"), lambda t: [t.head(7), t.iloc[7:]]])
+def test_predictions_from_any_table(private, table, frame):
+    model, rows = private.regress("cost"), table.head(50)
+    expected = model.intercept + sum(model.coef[name] * rows[name].astype(float) for name in ("age", "bmi", "smoker"))
+    for name in ("sex", "region"):
+        expected = expected + np.array([model.coef[f"{name}={level}"] for level in rows[name]])
+    assert model.predict(frame(rows)) == pytest.approx(expected.to_numpy())
+
+
+def test_predictions_are_clipped_as_the_release_was(private):
+    model = private.regress("cost", on=["age"])
+    inside = model.predict({"age": [0.0, 100.0]})
+    assert model.predict({"age": [-1e9, 1e9]}) == pytest.approx(inside)
+
+
+def test_a_row_bound_does_not_shorten_what_is_predicted(table):
+    """Rows of a release may be shortened as a whole; a prediction is of the row itself."""
+    declared = {"columns": {"age": [0, 100], "cost": [0, 20]}, "max_row_norm": 1.1}
+    model = gm.release(table, schema=declared, epsilon=math.inf, delta=1e-6).regress("cost")
+    assert model.predict({"age": [0.0, 50.0]}) == pytest.approx(
+        [model.intercept, model.intercept + 50 * model.coef["age"]]
+    )
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, 3.0])
+def test_prediction_intervals_hold_new_rows(table, epsilon):
+    release = gm.release(table, schema=SCHEMA, epsilon=epsilon, delta=1e-6, random_state=0)
+    fresh = patients(5000, seed=1)
+    low, high = release.regress("cost").prediction_interval(fresh, 0.1).T
+    inside = np.mean((low <= fresh["cost"]) & (fresh["cost"] <= high))
+    assert inside > 0.85  # residuals are uniform here, not normal
+    if epsilon == math.inf:
+        assert inside < 0.97
+    bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6).regress("cost")
+    with pytest.raises(ValueError, match="needs a release with an intercept"):
+        bare.prediction_interval(fresh)
+    with pytest.raises(ValueError, match="alpha must lie in"):
+        release.regress("cost").prediction_interval(fresh, 1.5)
+
+
+def test_prediction_intervals_lie_about_the_prediction(private, table):
+    model, rows = private.regress("cost"), table.head(20)
+    intervals = model.prediction_interval(rows, 0.1)
+    assert intervals.shape == (20, 2)
+    assert intervals.mean(axis=1) == pytest.approx(model.predict(rows))
+    wide = model.prediction_interval(rows, 0.01)
+    assert np.all((wide[:, 0] < intervals[:, 0]) & (intervals[:, 1] < wide[:, 1]))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda r: r.regress("weight"), "'weight' is not in the release; it has age"),
+        (lambda r: r.regress("cost", on=["weight"]), "'weight' is not in the release"),
+        (lambda r: r.regress("cost", on=["cost"]), "cannot explain itself"),
+        (lambda r: r.regress("cost", on=["age", "age"]), "names a column twice"),
+        (lambda r: r.regress("sex"), "is categorical: use classify"),
+        (lambda r: r.classify("region"), "boolean or have two levels"),
+        (lambda r: r.classify("age"), "boolean or have two levels"),
+        (lambda r: r.regress("cost", variant="best"), "variant must be one of"),
+        (lambda r: r.regress(["cost", "sex"]), "is categorical: use classify"),
+        (lambda r: r.regress(["cost", "age"], on=["age"]), "cannot explain itself"),
+        (lambda r: r.classify("smoker", surrogate_radius=-1.0), "radius must be a finite number > 0"),
+        (lambda r: r.regress("cost").predict({"age": [1.0]}), "'bmi'"),
+        (lambda r: r.pca(["weight"]), "'weight' is not in the release"),
+    ],
+)
+def test_bad_questions(private, call, words):
+    with pytest.raises(ValueError, match=words):
+        call(private)
+
+
+def test_a_vector_is_no_target():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (500, 3))
+    release = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
+    with pytest.raises(gm.ArgumentError, match="'X' is a vector: regress on a number"):
+        release.regress("X")
+    with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or have two levels"):
+        release.classify("X")
+
+
+def test_incomplete_rows_are_not_predicted(table):
+    schema = {**SCHEMA, "age": {"lower": 0, "upper": 100, "missing": "drop-row"}}
+    model = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0).regress("cost", on=["age"])
+    with pytest.raises(ValueError, match="cannot be predicted"):
+        model.predict({"age": [50.0, math.nan]})
+
+
+def test_a_string_is_no_list(private):
+    with pytest.raises(TypeError, match=r"write on=\['age'\]"):
+        private.regress("cost", on="age")

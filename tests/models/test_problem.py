@@ -1,0 +1,88 @@
+"""A regression as an inference problem: its blocks, its units, its reference levels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.models.problem import in_reference_coding
+
+
+@pytest.fixture(scope="module")
+def table():
+    return patients(5000)
+
+
+@pytest.fixture(scope="module")
+def private(table):
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+
+
+def test_blocks_are_those_of_the_release(private):
+    problem = private.regress("cost", on=["age", "region"]).problem()
+    names = list(private.schema.names)
+    kept = [names.index(name) for name in problem.names]
+    y = names.index("cost")
+    assert problem.names == ("(intercept)", "age", "region=south", "region=west")
+    assert np.array_equal(problem.W_xx, private.noisy_second_moment[np.ix_(kept, kept)])
+    assert np.array_equal(problem.w_xy, private.noisy_second_moment[kept, y])
+    assert problem.w_yy == private.noisy_second_moment[y, y]
+    assert problem.debiased == pytest.approx(private.second_moment[np.ix_(kept, kept)])
+    assert (problem.noise_variance, problem.response_noise) == (private.sketch.noise_variance,) * 2
+    assert problem.sketch_size == private.sketch.size
+    assert problem.groups == {"age": (1,), "region": (2, 3)}
+
+
+def test_number_of_rows_is_the_noisy_one_of_the_intercept(table, private):
+    schema = private.schema
+    problem = private.regress("cost").problem()
+    noise = private.sketch.entry_noise * math.sqrt(2) * schema.encoded[-1].scale ** 2
+    assert problem.nobs == pytest.approx(len(table), abs=6 * noise)
+    assert problem.nobs != len(table)
+    open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress("cost").problem()
+    assert open_table.nobs == pytest.approx(len(table), rel=1e-6)
+    assert open_table.sketch_size == 0
+    assert open_table.strength == math.inf
+    bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6, random_state=0)
+    assert math.isnan(bare.regress("cost").problem().nobs)
+    assert math.isnan(bare.regress("cost").nobs)
+
+
+@pytest.mark.parametrize("intercept", [1.0, 0.5, 0.0])
+def test_units_go_there_and_back(table, intercept):
+    declared = {"columns": {**SCHEMA, "age": {"lower": 0, "upper": 100, "weight": 3.0}}, "intercept": intercept}
+    problem = gm.release(table, schema=declared, epsilon=3.0, delta=1e-6, random_state=0).regress("cost").problem()
+    user = np.random.default_rng(0).standard_normal(len(problem.names))
+    assert problem.to_user @ problem.to_theta(user) + problem.offset == pytest.approx(user)
+
+
+def test_a_model_in_reference_coding_predicts_the_same(private, table):
+    model = private.regress("cost")
+    schema = private.schema
+    coded = {name: in_reference_coding(schema, model.coef, model.intercept, name) for name in model.problem().names}
+    row = table.iloc[0]
+    found = coded["(intercept)"] + sum(coded[name] * float(row[name]) for name in ("age", "bmi", "smoker"))
+    found += sum(coded.get(f"{name}={row[name]}", 0.0) for name in ("sex", "region"))
+    assert model.predict(table.head(1)) == pytest.approx([found])
+
+
+def test_residual_is_the_tables_own(table):
+    """Without noise: the residual sum of squares of the target in encoded units, half the range being 1."""
+    problem = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress("cost", on=["age"]).problem()
+    A = np.column_stack([np.ones(len(table)), table["age"]])
+    theta, residual, *_ = np.linalg.lstsq(A, table["cost"], rcond=None)
+    assert problem.residual(problem.to_theta(theta)) == pytest.approx(residual[0] / 10**2, rel=1e-4)
+    centred = table["cost"] - table["cost"].mean()
+    assert problem.total == pytest.approx(float(centred @ centred) / 10**2, rel=1e-4)
+
+
+def test_two_levels_as_a_response_have_the_noise_of_both(private):
+    """c = (-1, 1): its noise has variance 2σ²."""
+    assert private.classify("sex", on=["age"]).problem().response_noise == pytest.approx(
+        2 * private.sketch.noise_variance
+    )
+    assert private.classify("smoker", on=["age"]).problem().response_noise == private.sketch.noise_variance

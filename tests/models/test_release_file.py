@@ -1,0 +1,452 @@
+"""The file of a release: any tool reads it, no change of it goes unseen, no claim in it is believed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix import accounting
+from gaussmix.models.release_file import FORMAT, METADATA_KEY, _checked, release_id
+from release_files import forged, metadata_of, remade, rewritten
+
+TESTS = Path(__file__).parent.parent
+GOLDEN = TESTS / "golden"
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return patients()
+
+
+@pytest.fixture(scope="module")
+def private(table) -> gm.Release:
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+
+
+@pytest.fixture
+def path(private, tmp_path) -> Path:
+    private.save(tmp_path / "x.parquet")
+    return tmp_path / "x.parquet"
+
+
+def test_file_round_trip_and_any_tool(private, tmp_path):
+    path = tmp_path / "patients.parquet"
+    private.save(path)
+    back = gm.load(path)
+    assert np.array_equal(back.sketch.factor, private.sketch.factor)
+    assert (back.sketch.size, back.sketch.noise_variance) == (private.sketch.size, private.sketch.noise_variance)
+    assert back.certificate == private.certificate
+    assert back.schema == private.schema
+    assert back.regress("cost").coef == private.regress("cost").coef
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.stat().st_size < 50_000
+    assert path.read_bytes() == private.to_bytes()
+    assert release_id(path) == private.certificate.release
+    assert metadata_of(path)["sha256"] == private.fingerprint == back.fingerprint
+    frame = pd.read_parquet(path)  # ordinary least squares on the rows of the file
+    names = ["age", "bmi", "(intercept)"]
+    theta = np.linalg.lstsq(frame[names].to_numpy(), frame["cost"].to_numpy(), rcond=None)[0]
+    published = private.regress("cost", on=["age", "bmi"], variant="paper")
+    assert published.coef["age"] == pytest.approx(theta[0] * 10 / 50)
+    assert not list(tmp_path.glob(".*"))  # no temporary file is left
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m["certificate"].update(epsilon=0.1), "was edited or is damaged: its checksum does not fit"),
+        (lambda m: m.update(noise_variance=0.0), "was edited"),
+        (lambda m: m["certificate"]["schema"]["columns"]["age"].update(upper=200), "was edited"),
+        (lambda m: m.pop("sha256"), "was edited"),
+        (lambda m: m.update(format=FORMAT + 1), "update gaussmix"),
+        (lambda m: m.update(format="one"), "is not a release"),
+        (lambda m: m.update(format=True), "is not a release"),
+        (lambda m: m.update(format=0), "is not a release"),
+    ],
+)
+def test_a_file_edited_by_hand_is_refused(path, change, words):
+    rewritten(path, change)
+    with pytest.raises(gm.DamagedError, match=words):
+        gm.load(path)
+
+
+def account(m):
+    return m["certificate"]["account"]
+
+
+# Not well-formed: no claim could be computed anew.
+MALFORMED = {
+    "epsilon is no number": lambda m: m["certificate"].update(epsilon=math.nan),
+    "negative epsilon": lambda m: m["certificate"].update(epsilon=-5),
+    "unknown relation": lambda m: m["certificate"].update(relation="friends"),
+    "account": lambda m: m["certificate"].update(account=[]),
+    "conditions": lambda m: m["certificate"].update(conditions="void: x"),
+    "condition": lambda m: m["certificate"].update(conditions=[{"void": "no", "text": "x"}]),
+    "certificate": lambda m: m.update(certificate=[]),
+    "infinite sketch": lambda m: m.update(sketch_size=math.inf),
+    "sketch below its columns": lambda m: (m.update(sketch_size=1), account(m).update(sketch_size=1)),
+    "sketch in letters": lambda m: m.update(sketch_size="7"),
+    "sketch is true": lambda m: m.update(sketch_size=True),
+    "noise in letters": lambda m: m.update(noise_variance="7"),
+    "schema is a path": lambda m: m["certificate"].update(schema="schema.json"),
+    "no columns": lambda m: m["certificate"].update(schema={}),
+    "another column": lambda m: m["certificate"]["schema"]["columns"].update(extra=[0, 1]),
+    "name of the release": lambda m: m["certificate"].update(release="../x"),
+    "no account": lambda m: m["certificate"].pop("account"),
+    "no conditions": lambda m: m["certificate"].pop("conditions"),
+    "unknown mechanism": lambda m: account(m).update(mechanism="SheffetMixing"),
+    "parameters of another mechanism": lambda m: account(m).update(mechanism="AdaSSP"),
+    "very large sketch": lambda m: (m.update(sketch_size=2**41), account(m).update(sketch_size=2**41)),
+    "no gamma": lambda m: account(m).pop("gamma"),
+    "infinite gamma": lambda m: account(m).update(gamma=math.inf),
+    "gamma in letters": lambda m: account(m).update(gamma="large"),
+    "analysis": lambda m: account(m).update(analysis="proved by hand"),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_file_is_refused(path, what):
+    forged(path, MALFORMED[what])
+    with pytest.raises(gm.DamagedError, match="was edited or is damaged"):
+        gm.load(path)
+
+
+# A checksum that fits makes no claim true. Every number that the guarantee rests on, changed by itself and together.
+def claimed(m, **values):
+    m["certificate"].update(values)
+    account(m).update(values)
+
+
+def lowered(m, factor=0.5):
+    account(m)["gamma"] *= factor
+    m["noise_variance"] *= factor
+
+
+CLAIMS = {
+    "epsilon": lambda m: m["certificate"].update(epsilon=2.9),
+    "epsilon, both": lambda m: claimed(m, epsilon=2.9),
+    "delta": lambda m: m["certificate"].update(delta=9e-7),
+    "delta, both": lambda m: claimed(m, delta=9e-7),
+    "relation": lambda m: m["certificate"].update(relation="replace-one"),
+    "relation, both": lambda m: claimed(m, relation="replace-one"),
+    "epsilon spent": lambda m: account(m).update(epsilon_spent=1.0),
+    "delta spent": lambda m: account(m).update(delta_spent=1e-9),
+    "delta spent and its split": lambda m: account(m).update(delta_spent=1e-9, delta_split=[["sketch", 1e-9]]),
+    "split": lambda m: account(m).update(delta_split=[["sketch", 1e-9]]),
+    "noise": lambda m: m.update(noise_variance=m["noise_variance"] * 0.999),
+    "no noise": lambda m: m.update(noise_variance=0.0),
+    "more noise than there is": lambda m: m.update(noise_variance=m["noise_variance"] * 1.001),
+    "gamma and noise": lowered,
+    "gamma": lambda m: account(m).update(gamma=1e9),
+    "sketch": lambda m: m.update(sketch_size=m["sketch_size"] + 1),
+    "sketch, both": lambda m: (
+        m.update(sketch_size=2 * m["sketch_size"]),
+        account(m).update(sketch_size=m["sketch_size"]),
+    ),
+    "bound of a row": lambda m: m["certificate"]["schema"].update(max_row_norm=1e-3),
+    "scale bound": lambda m: (m["certificate"].update(eigenvalue_bound=1e9), m.update(noise_variance=0.0)),
+    "scale bound, declared": lambda m: (
+        account(m).update(scale="private", eta=1e9, tau=9.0),
+        m["certificate"].update(eigenvalue_bound=1e9),
+        m.update(noise_variance=0.0),
+    ),
+    "void taken out": lambda m: m["certificate"].update(conditions=[]),
+    "void made a condition": lambda m: m["certificate"]["conditions"][0].update(void=False),
+    "no protection, finite epsilon": lambda m: m["certificate"].update(account={"mechanism": "none"}),
+    "infinite epsilon, no word of it": lambda m: (
+        m["certificate"].update(account={"mechanism": "none"}, epsilon=math.inf, conditions=[]),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CLAIMS)
+def test_a_forged_claim_is_refused(path, what):
+    forged(path, CLAIMS[what])
+    with pytest.raises(gm.NotPrivateError, match="was edited or is damaged"):
+        gm.load(path)
+
+
+def test_a_weaker_claim_is_true(path):
+    forged(path, lambda m: claimed(m, epsilon=3.5))
+    assert gm.load(path).certificate.epsilon == 3.5
+
+
+def test_what_a_later_version_adds_is_left_out(path, private):
+    forged(path, lambda m: m["certificate"].update(added_later=1))
+    assert gm.load(path).certificate == private.certificate
+
+
+# ------------------------------------------------------------------------------------------------------------- fuzz
+def test_five_hundred_mutated_files(path):
+    """None is accepted with other numbers; in a process of its own with a limit on memory: no abort, no hang."""
+    result = subprocess.run(
+        [sys.executable, str(TESTS / "fuzz_releases.py"), str(path), "500"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["other numbers"] == 0
+    assert found["refused"] > 300
+    assert found["peak growth in MB"] < 200
+
+
+@pytest.mark.parametrize("file", ["written now", "release_format_1.parquet"])
+def test_five_hundred_forged_metadata(path, file):
+    """Numbers in the metadata changed at random, the checksum remade: no claim that is less than true is accepted."""
+    path, rng = path if file == "written now" else GOLDEN / file, random.Random(1)
+    table, original = pq.read_table(path), metadata_of(path)
+    factor = np.column_stack([column.to_numpy() for column in table.columns])
+    gm.Release(*_checked(copy.deepcopy(original), tuple(table.column_names), factor))
+    accepted = 0
+    for _ in range(500):
+        stored = copy.deepcopy(original)
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            change_a_number(stored, rng)
+        try:
+            found = gm.Release(*_checked(remade(stored, factor), tuple(table.column_names), factor))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            continue
+        accepted += 1
+        certificate = found.certificate
+        if math.isinf(certificate.epsilon):
+            assert not certificate.is_private
+            continue
+        k, gamma = found.sketch.size, found.sketch.noise_variance / certificate.row_norm**2
+        spent = accounting.delta(certificate.epsilon, sketch_size=k, gamma=gamma, relation=certificate.relation)
+        assert spent <= certificate.delta * (1 + 1e-10)
+    assert accepted < 250
+
+
+def change_a_number(stored, rng):
+    certificate = stored["certificate"]
+    parameters = certificate["account" if "account" in certificate else "parameters"]
+    places = [(stored, key) for key in ("sketch_size", "noise_variance")]
+    places += [
+        (certificate, key)
+        for key in ("epsilon", "delta", "relation", "conditions", "eigenvalue_bound", "row_norm", "analysis", "schema")
+        if key in certificate
+    ]
+    places += [(parameters, key) for key in parameters]
+    holder, key = rng.choice(places)
+    old = holder.get(key)
+    values = [0, 1, -1, 0.5, 1e300, math.inf, math.nan, None, "x", [], {}, True, 2**70]
+    if isinstance(old, int | float):
+        values += [old * factor for factor in (0.5, 0.999999, 1.000001, 2)] * 3
+    holder[key] = rng.choice(values)
+
+
+def test_a_file_that_unpacks_to_gigabytes_is_refused_by_its_counts(tmp_path):
+    """A million rows of one repeated number in a few kilobytes, more columns than rows, other types, no row groups."""
+    path = tmp_path / "x.parquet"
+    metadata = {METADATA_KEY: b"{}"}
+    for table in (
+        pa.table({"a": np.zeros(10**6)}),
+        pa.table({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}),
+        pa.table({"a": np.zeros(1, np.float32)}),
+        pa.table({"a": [[0.0]]}),
+        pa.table({"a": np.zeros(0)}),
+    ):
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+        read = pq.ParquetFile.read
+        try:
+            pq.ParquetFile.read = lambda *_, **__: pytest.fail("unpacked before its counts were checked")
+            with pytest.raises(gm.DamagedError, match="is not a release"):
+                gm.load(path)
+        finally:
+            pq.ParquetFile.read = read
+    path.write_bytes(b"PAR1" + b"\0" * 100 + (2**31).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(gm.DamagedError, match="is not a release"):
+        gm.load(path)
+
+
+def test_other_files_are_refused(private, tmp_path):
+    path = tmp_path / "x.parquet"
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        gm.load(path)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="is not a release"):
+        gm.load(path)
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(ValueError, match="is not a release"):
+        gm.load(path)
+    path.unlink()
+    private.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="is not a release"):
+        gm.load(path)
+    path.write_bytes(content)
+    rewritten(path, lambda m: None, frame=lambda t: t.set_column(0, "age", pa.array(np.zeros(t.num_rows))))
+    with pytest.raises(ValueError, match="checksum"):
+        gm.load(path)
+
+
+def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"old")
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        private.save(path)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        private.save(tmp_path / "nowhere" / "x.parquet")
+
+
+def test_an_open_release_is_for_its_owner_only(table, tmp_path):
+    gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).save(tmp_path / "open.parquet")
+    assert stat.S_IMODE((tmp_path / "open.parquet").stat().st_mode) == 0o600
+    assert not gm.load(tmp_path / "open.parquet").certificate.is_private
+
+
+# -------------------------------------------------------------------------------------------------- files of format 1
+# Written by version 0.1.0 from 400 made-up rows: declared columns with a weight, and a bound on the row of 2.2.
+def test_format_1_is_still_read():
+    found = gm.load(GOLDEN / "release_format_1.parquet")
+    certificate = found.certificate
+    assert (certificate.epsilon, certificate.delta, certificate.relation) == (3.0, 1e-6, "zero-out")
+    assert certificate.is_private
+    assert certificate.conditions == ()
+    assert (certificate.account.gamma, found.sketch.size) == (36.441263018538436, 1000)
+    assert found.schema.max_row_norm == found.schema.row_norm == 2.2
+    assert found.sketch.noise_variance == 176.37571300972607
+    model = found.regress("cost")
+    assert model.coef == pytest.approx(
+        {
+            "age": 0.043568466865980975,
+            "sex=f": -2.6880143146558364,
+            "sex=m": -3.0361163415740897,
+            "smoker": 3.331221543466054,
+        }  # as version 0.1.0 computed them
+    )
+    assert model.intercept == pytest.approx(4.294654580680131)
+
+
+def test_format_1_without_protection_is_void():
+    found = gm.load(GOLDEN / "open_format_1.parquet")
+    assert math.isinf(found.certificate.epsilon)
+    assert found.certificate.conditions == (gm.Condition(True, "epsilon is infinite, nothing is protected."),)
+
+
+def test_format_1_of_a_ledger_keeps_its_conditions():
+    certificate = gm.load(GOLDEN / "ledger_format_1.parquet").certificate
+    ledger, seed = certificate.conditions
+    assert not ledger.void
+    assert ledger.text == "the budget is the ledger's, and covers all of its releases together."
+    assert seed.void
+    assert seed.text.startswith("the noise came from a seed")
+    assert dict(certificate.account.delta_split)["all releases of the ledger"] > 0
+
+
+@pytest.mark.parametrize("name", ["release", "open", "ledger"])
+def test_format_1_saved_again_is_format_2(tmp_path, name):
+    old = gm.load(GOLDEN / f"{name}_format_1.parquet")
+    old.save(tmp_path / "new.parquet")
+    assert metadata_of(tmp_path / "new.parquet")["format"] == 2
+    new = gm.load(tmp_path / "new.parquet")
+    assert new.certificate == old.certificate
+    assert np.array_equal(new.sketch.factor, old.sketch.factor)
+
+
+def lowered_1(m, factor=0.5):
+    m["certificate"]["parameters"]["gamma"] *= factor
+    m["noise_variance"] *= factor
+
+
+CLAIMS_1 = {
+    "epsilon": lambda m: m["certificate"].update(epsilon=2.9),
+    "delta": lambda m: m["certificate"].update(delta=9e-7),
+    "epsilon in the parameters": lambda m: m["certificate"]["parameters"].update(epsilon_spent=1.0),
+    "delta in the parameters": lambda m: m["certificate"]["parameters"].update(delta_spent=1e-9),
+    "split": lambda m: m["certificate"]["parameters"].update(delta_split={"sketch": 1e-9}),
+    "noise": lambda m: m.update(noise_variance=m["noise_variance"] * 0.999),
+    "no noise": lambda m: m.update(noise_variance=0.0),
+    "more noise than there is": lambda m: m.update(noise_variance=m["noise_variance"] * 1.001),
+    "gamma and noise": lowered_1,
+    "gamma": lambda m: m["certificate"]["parameters"].update(gamma=1e9),
+    "sketch": lambda m: m.update(sketch_size=m["sketch_size"] + 1),
+    "sketch, both": lambda m: (
+        m.update(sketch_size=2 * m["sketch_size"]),
+        m["certificate"]["parameters"].update(sketch_size=m["sketch_size"]),
+    ),
+    "relation": lambda m: m["certificate"].update(relation="replace-one"),
+    "analysis": lambda m: m["certificate"].update(analysis="proved by hand"),
+    "scale bound": lambda m: (
+        m["certificate"]["parameters"].update(eigenvalue_bound=1e9),
+        m.update(noise_variance=0.0),
+    ),
+    "scale bound, declared": lambda m: (
+        m["certificate"]["parameters"].update(scale="private", eta=1e9, tau=9.0, eigenvalue_bound=1e9),
+        m.update(noise_variance=0.0),
+    ),
+    "bound of a row": lambda m: (
+        m["certificate"]["bounds"].update(row_norm=1.0),
+        m["schema"].update(row_norm=1.0),
+        m["certificate"].update(row_norm=1.0),
+    ),
+}
+MALFORMED_1 = {
+    "row norm": lambda m: m["certificate"].update(row_norm=1e-3),
+    "schemas differ": lambda m: m["schema"]["columns"]["age"].update(upper=200.0),
+    "schemas differ, the other way": lambda m: m["certificate"]["bounds"]["columns"]["age"].update(upper=200.0),
+    "no bounds": lambda m: m["certificate"].update(bounds={}),
+    "no parameters": lambda m: m["certificate"].pop("parameters"),
+    "parameters": lambda m: m["certificate"].update(parameters=[]),
+    "empty parameters": lambda m: m["certificate"].update(parameters={}),
+    "no gamma": lambda m: m["certificate"]["parameters"].pop("gamma"),
+    "gamma in letters": lambda m: m["certificate"]["parameters"].update(gamma="large"),
+    "conditions": lambda m: m["certificate"].update(conditions=[1]),
+    "no conditions": lambda m: m["certificate"].pop("conditions"),
+    "mechanism": lambda m: m["certificate"].update(mechanism="SheffetMixing"),
+    "release": lambda m: m["certificate"].update(release="../x"),
+    "format": lambda m: m.update(format=3),
+}
+
+
+@pytest.mark.parametrize("what", [*CLAIMS_1, *MALFORMED_1])
+def test_a_tampered_file_of_format_1_is_refused(tmp_path, what):
+    """By its checksum as it is, and by computing anew where the checksum was made to fit."""
+    change = (CLAIMS_1 | MALFORMED_1)[what]
+    for name, tamper in (("edited.parquet", rewritten), ("forged.parquet", forged)):
+        shutil.copyfile(GOLDEN / "release_format_1.parquet", tmp_path / name)
+        gm.load(tmp_path / name)
+        tamper(tmp_path / name, change)
+        false = what in CLAIMS_1 and tamper is forged
+        kind = gm.NotPrivateError if false else (gm.NotPrivateError, gm.DamagedError)
+        with pytest.raises(kind):
+            gm.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["certificate"].update(conditions=[]),
+        lambda m: m["certificate"].update(conditions=["condition: the noise came from a seed"]),
+        lambda m: m["certificate"].update(conditions=["Void: the noise came from a seed"]),
+        lambda m: m["certificate"].update(mechanism="none"),
+    ],
+)
+def test_a_seed_of_format_1_stays_void(tmp_path, change):
+    path = tmp_path / "x.parquet"
+    shutil.copyfile(GOLDEN / "ledger_format_1.parquet", path)
+    forged(path, change)
+    with pytest.raises(gm.NotPrivateError):
+        gm.load(path)

@@ -1,0 +1,80 @@
+"""Figures are files of public quantities: PNG, SVG or PDF, and no file where an argument is wrong."""
+
+from __future__ import annotations
+
+import builtins
+
+import pytest
+
+import gaussmix as gm
+from gaussmix.reporting.plots import compare_analyses, lost_r2
+
+pytest.importorskip("matplotlib", reason="the extra gaussmix[plots] is not installed")
+
+STARTS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
+ANALYSES = {"sketch_size": 150, "delta": 1e-8}
+PLAN = {"rows": 10_000, "features": 5, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
+
+
+@pytest.mark.parametrize("ending", STARTS)
+@pytest.mark.parametrize(("draw", "arguments"), [(compare_analyses, ANALYSES), (lost_r2, PLAN)])
+def test_files_are_written(tmp_path, draw, arguments, ending):
+    path = tmp_path / f"figure.{ending}"
+    draw(path, **arguments)
+    assert path.read_bytes().startswith(STARTS[ending])
+    assert path.stat().st_size > 5000
+    draw(str(path), **arguments)
+    assert [entry.name for entry in tmp_path.iterdir()] == [f"figure.{ending}"]
+
+
+def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    compare_analyses(tmp_path / "a.png", **ANALYSES)
+    lost_r2(tmp_path / "b.png", **PLAN)
+    left, right = figures[0].axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == [
+        "Sheffet 2019, Theorem 2", "tCDP, Corollary 1", "Rényi, Lemma 1", "exact",
+    ]  # fmt: skip
+    exact = left.get_lines()[-1]
+    for gamma, epsilon in zip(exact.get_xdata()[::20], exact.get_ydata()[::20], strict=True):
+        assert epsilon == gm.accounting.epsilon(1e-8, sketch_size=150, gamma=gamma, bound_holds_for="larger")
+    assert all((line.get_ydata() >= 1 - 1e-12).all() for line in right.get_lines())  # no analysis beats the exact one
+    (axes,) = figures[1].axes
+    assert [line.get_label() for line in axes.get_lines()][1:] == ["ε = 1", "a tenth of R²"]
+    assert (axes.get_lines()[0].get_ydata()[:-1] >= axes.get_lines()[0].get_ydata()[1:]).all()  # ε buys R²
+    for shown in (left, right, axes):
+        assert shown.get_xlabel()
+        assert shown.get_ylabel()
+
+
+@pytest.mark.parametrize(
+    ("draw", "arguments", "words"),
+    [
+        (compare_analyses, {**ANALYSES, "sketch_size": 0}, "sketch_size must be"),
+        (compare_analyses, {**ANALYSES, "delta": 2.0}, "delta must"),
+        (lost_r2, {**PLAN, "rows": 0}, "rows must be an integer ≥ 1"),
+        (lost_r2, {**PLAN, "features": -3}, "features must be an integer ≥ 1"),
+        (lost_r2, {**PLAN, "r2": 1.5}, "r2 must lie in"),
+        (lost_r2, {**PLAN, "delta": 0.0}, "delta must lie in"),
+    ],
+)
+def test_wrong_input_leaves_no_file(tmp_path, draw, arguments, words):
+    with pytest.raises(gm.ArgumentError, match=words):
+        draw(tmp_path / "figure.png", **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_matplotlib_is_explained(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **options):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(gm.MissingPackageError, match=r"pip install 'gaussmix\[plots\]'"):
+        compare_analyses(tmp_path / "figure.png", **ANALYSES)

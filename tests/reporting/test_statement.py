@@ -1,0 +1,146 @@
+"""The statement: all of the certificate, in plain words too, and nothing where nothing is guaranteed."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from example_tables import SCHEMA
+from gaussmix.reporting import page as report
+from gaussmix.reporting import statement
+from report_pages import assert_nothing_is_promised, embedded, set_behind, unpickled, words
+
+pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
+
+
+def test_every_field_of_the_certificate_is_on_the_page(private, page):
+    certificate, shown = private.certificate, words(page)
+    for text in ("one row of the table", certificate.relation, "one row set to zero", "3.3e-07", "Gaussian mixing"):
+        assert text in shown
+    for text in (certificate.made_by, certificate.account.analysis, certificate.generator, certificate.version):
+        assert text in shown
+    assert certificate.time in shown
+    assert repr(certificate.row_norm) in shown
+    assert f"{private.sketch.size:,} rows" in shown
+    assert f"{private.sketch.noise_variance:.6g}" in shown
+    for name, value in asdict(certificate.account).items():
+        assert name in shown
+        assert not isinstance(value, float) or repr(value).removesuffix(".0") in shown
+    for text in ("trusted curator", "real numbers", "fixed without looking at the rows"):
+        assert text in shown
+
+
+def test_declared_bounds_are_on_the_page(page):
+    shown = page.split('<table id="bounds">')[1].split("</table>")[0]
+    for name, bound in [
+        ("age", "0 to 100"),
+        ("bmi", "10 to 50"),
+        ("region", "north, south, west"),
+        ("cost", "0 to 20"),
+    ]:
+        assert re.search(rf"<bdi>{name}</bdi></th>.*<bdi>{bound}</bdi>", shown)
+
+
+def test_a_sound_release_has_no_banner(page):
+    assert 'id="banner"' not in page
+    assert "lists no condition that voids" in page
+
+
+def test_plain_words_are_the_hypothesis_test_of_epsilon_and_delta(page):
+    # exp(1) = 2.7183 rounded up; e^ε 5 % + δ = 13.59 % rounded up.
+    assert "at most 2.72 times" in words(page)
+    assert "finds at most 13.6 % of those who were" in words(page)
+    assert "one in 3,030,303" in words(page)
+
+
+def test_a_seed_voids_the_guarantee_on_top_of_the_page(evil):
+    page = report.render(evil)
+    assert "The guarantee is void." in page.split("<h2")[0]
+    assert re.search(r'<li class="bad"><strong>Void:</strong> the noise came from a seed', page)
+
+
+def test_conditions_are_shown_voids_first(private):
+    conditions = (gm.Condition(False, "a promise of the caller's"), gm.Condition(True, "a reason"))
+    page = report.render(replace(private, certificate=replace(private.certificate, conditions=conditions)), targets=[])
+    shown = re.findall(r'<li class="(bad|caution)"><strong>\w+:</strong> (.*?)</li>', page)
+    assert shown == [("bad", "a reason"), ("caution", "a promise of the caller&#39;s")]
+
+
+def test_infinite_epsilon_is_called_not_private(unprotected):
+    page = report.render(unprotected)
+    assert "Not private." in page.split("<h2")[0]
+    assert 'id="delta"' not in page
+    assert "ε is infinite at every δ" in page
+    assert "would look nearly the same" not in page
+    assert embedded(page)["curve"] == []
+
+
+@pytest.mark.parametrize("change", ["gamma", "noise", "sketch"])
+def test_a_certificate_that_promises_too_much_is_found(private, change):
+    wrong = unpickled(private)
+    if change == "gamma":
+        set_behind(wrong.certificate.account, gamma=private.certificate.account.gamma * 0.9)
+    elif change == "noise":
+        set_behind(wrong.sketch, noise_variance=private.sketch.noise_variance * 0.9)
+    else:
+        set_behind(wrong.sketch, size=private.sketch.size + 1)
+    page = report.render(wrong, targets=[])
+    assert "does not fit the release" in page
+    assert_nothing_is_promised(page)
+
+
+def test_pages_about_void_releases_promise_nothing(evil, unprotected):
+    for release in (evil, unprotected):
+        assert not statement.is_valid(release)
+        assert_nothing_is_promised(report.render(release, targets=[]))
+
+
+def test_a_ledger_is_said_to_cover_all_releases(table, tmp_path):
+    ledger = gm.Ledger(tmp_path / "l.sqlite", epsilon=1.0, delta=1e-6, sketch_rows=5000)
+    shown = words(report.render(gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=1000), targets=[]))
+    assert "all releases through one ledger together" in shown
+    assert "does not fit" not in shown
+    assert "the certified pair is of the whole ledger" in shown
+
+
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+def test_estimators_releases_have_statement_and_curve(variant):
+    """Like any other release's; of a release with a private scale bound there is no curve that is one formula."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (2000, 3))
+    bounds = {"bounds_X": ([-1, -1, -2], [1, 1, 2]), "data_norm": 1.0, "bounds_y": (-1, 1)}
+    model = gm.LinearMixing(epsilon=1.0, delta=1e-6, variant=variant, **bounds).fit(X, X[:, 0])
+    page = report.render(model.release_)
+    assert ('id="delta"' in page) == (model.release_.certificate.account.scale == "none") == (variant == "exact")
+    shown = words(page)
+    assert "made by LinearMixing" in shown
+    assert "vector of 3" in shown
+    assert "entries within bounds of their own, norm 1" in shown
+    (target,) = embedded(page)["models"]
+    assert target["target"] == "y"
+    assert [row["name"] for row in target["rows"]] == ["(intercept)", "X[0]", "X[1]", "X[2]"]
+
+
+def test_levels_beyond_forty_are_counted():
+    schema = gm.Schema.of({"c": {"levels": [f"l{i}" for i in range(45)]}, "v": {"size": 2, "lower": 0, "upper": 1}})
+    (levels, vector) = statement.bounds_of(schema)["rows"]
+    assert levels[2].endswith("l39 and 5 more")
+    assert vector[:3] == ["v", "vector of 2", "entries 0 to 1"]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words_of_it"), [(1.0, "at most 2.72 times"), (800.0, "more than 10³⁰⁰ times"), (1e-3, "at most 1.01")]
+)
+def test_plain_words_at_any_epsilon(private, epsilon, words_of_it):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gm.BudgetWarning)
+        certificate = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=epsilon, delta=1e-6).certificate
+    assert words_of_it in statement.in_plain_words(certificate)[0]
+    assert "any one row were left out" in statement.in_plain_words(certificate)[0]
+    other = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, relation="replace-one")
+    assert "one row were replaced by another" in statement.in_plain_words(other.certificate)[0]

@@ -1,0 +1,123 @@
+"""gaussmix verify and gaussmix ledger show: what is true, what is left, what has no file."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from click.testing import CliRunner
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix import accounting
+from gaussmix.cli import main
+from gaussmix.reporting.outcomes import outcomes
+from release_files import forged
+
+
+@pytest.fixture(scope="module")
+def table():
+    return patients(2000)
+
+
+def save(tmp_path, table, **options):
+    path = tmp_path / "r.parquet"
+    gm.release(table, schema=SCHEMA, delta=1e-6, sketch_size=5000, **options).save(path)
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_true_certificate(tmp_path, table):
+    path = save(tmp_path, table, epsilon=1.0)
+    result = run("verify", path)
+    assert result.exit_code == 0
+    assert result.stdout == f"{path} is (1, 1e-06)-differentially private, as its certificate says.\n"
+    found = json.loads(run("verify", path, "--json").stdout)
+    gamma = gm.load(path).certificate.account.gamma
+    assert found["computed_delta"] == accounting.delta(1.0, sketch_size=5000, gamma=gamma) <= found["delta"]
+    assert (found["state"], found["private"], len(found["release"])) == ("true", True, 32)
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "state", "words"),
+    [
+        ({"epsilon": 1.0, "random_state": 0}, None, "void", "guarantees nothing: the noise came from a seed"),
+        ({"epsilon": math.inf}, None, "void", "is not private: it holds sums over the rows without noise"),
+        ({"epsilon": 1.0}, lambda m: m["certificate"].update(epsilon=0.9), "false", "claims more privacy than"),
+        ({"epsilon": 1.0}, lambda m: m.update(noise_variance=1.0), "false", "claims more privacy than"),
+        ({"epsilon": 1.0}, lambda m: m.update(format=0), "damaged", "is not a release"),
+    ],
+)
+def test_everything_else_is_exit_code_5(tmp_path, table, options, change, state, words):
+    path = save(tmp_path, table, **options)
+    if change is not None:
+        forged(path, change)
+    result = run("verify", path)
+    assert result.exit_code == 5
+    assert result.stdout.count("\n") == 1
+    assert words in result.stdout
+    result = run("verify", path, "--json")
+    assert result.exit_code == 5
+    found = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert (found["state"], found["private"]) == (state, False)
+
+
+def test_files_that_are_no_releases(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("age,cost\n1,2\n")
+    assert run("verify", path).exit_code == 5
+    assert run("verify", tmp_path / "nowhere").exit_code == 2
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Ledgers
+def test_the_entry_without_a_file_is_named(tmp_path, table):
+    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, sketch_rows=5000, mu=0.05)
+    kept, lost, other = (tmp_path / name for name in ("kept.parquet", "lost.parquet", "other.parquet"))
+    for path in (kept, lost, other):
+        gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=1000, out=path, note=path.stem)
+    lost.unlink()  # as if the process had been killed between the record and the file
+    other.write_bytes(kept.read_bytes())
+    ledger.spend(mu=0.01)
+    assert [outcome.state for outcome in outcomes(ledger)] == ["there", "missing", "other", "unnamed"]
+    assert gm.load(kept).certificate.release == ledger.entries()[0].release
+    result = run("ledger", "show", ledger.path)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert "entry 2" in lines[2]
+    assert f"{lost}: has no file" in lines[2]
+    assert f"{kept}: its file is there" in lines[1]
+    assert "has no file: another release" in lines[3]
+    assert lines[5].startswith("left: 2000 sketch rows")
+    assert lines[6] == f"head: {ledger.head}"
+    found = json.loads(run("ledger", "show", ledger.path, "--json").stdout)
+    assert [entry["state"] for entry in found["entries"]] == ["there", "missing", "other", "unnamed"]
+    assert found["left"]["sketch_rows"] == 2000
+    assert found["reserved"]["epsilon"] == 1.0
+
+
+def test_the_command_names_its_file_in_the_ledger(tmp_path, table):
+    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, sketch_rows=5000)
+    table.to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
+    out = tmp_path / "r.parquet"
+    arguments = ["--schema", tmp_path / "s.json", "--ledger", ledger.path, "-k", "1000", "-o", out]
+    assert run("release", tmp_path / "t.parquet", *arguments).exit_code == 0
+    (outcome,) = outcomes(ledger)
+    assert (outcome.state, outcome.entry.file) == ("there", str(out))
+    out.unlink()
+    assert "has no file" in run("ledger", "show", ledger.path).stdout
+
+
+def test_a_damaged_ledger_is_exit_code_5(tmp_path):
+    path = tmp_path / "rows.ledger"
+    gm.Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=500)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    result = run("ledger", "show", path)
+    assert result.exit_code == 5
+    assert "is damaged" in result.stderr

@@ -1,0 +1,84 @@
+"""Short forms of columns: what they mean, what they may not be, and back without loss."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+
+from declared_schemas import columns
+from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.tables.declaring import declared_values, parse_column
+from gaussmix.tables.schema import Schema
+
+
+@pytest.mark.parametrize(
+    ("declared", "column"),
+    [
+        ([0, 100], Numeric(0, 100)),
+        ((0, 100), Numeric(0, 100)),
+        ({"lower": 0, "upper": 9, "weight": 2, "missing": "drop-row"}, Numeric(0, 9, weight=2, missing="drop-row")),
+        (["a", "b"], Categorical(["a", "b"])),
+        ([False, True], Categorical([False, True])),
+        ({"levels": [1, 2]}, Categorical([1, 2])),
+        ("boolean", Boolean()),
+        ({"type": "boolean", "weight": 3}, Boolean(weight=3)),
+        ({"size": 8, "norm": 1.0}, Vector(8, norm=1.0)),
+        ({"size": 2, "lower": 0, "upper": [1, 2], "weight": 0.5}, Vector(2, lower=0, upper=[1, 2], weight=0.5)),
+        ({"type": "vector", "size": 2, "lower": 0, "upper": 1, "norm": None}, Vector(2, lower=0, upper=1)),
+        (Numeric(0, 1), Numeric(0, 1)),
+    ],
+)
+def test_short_forms(declared, column):
+    assert parse_column("a", declared) == column
+
+
+@settings(max_examples=200)
+@given(columns)
+def test_written_and_read_back_exactly(column):
+    assert parse_column("a", json.loads(json.dumps(declared_values(column)))) == column
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ([1, 0], "Column 'a': lower and upper must be finite with lower < upper, got 1.0 and 0.0"),
+        ([1, 1], "A constant column carries no information"),
+        ([0, math.inf], "lower and upper must be finite"),
+        ([math.nan, 1], "lower must be a real number, got nan"),
+        ([None, 1], "Column 'a': lower is not declared. Fill in a bound. It must be fixed before the data"),
+        ({"lower": 0}, "Column 'a': upper is not declared"),
+        ({}, "Column 'a': lower and upper are not declared"),
+        (["0", 1], "lower must be a real number, got '0' of type str"),
+        ([0, 1, 2], r"Column 'a': a list must be \[lower, upper\].*, got 3 entries"),
+        (3, "Column 'a': a column cannot be declared by int. Declare a number by"),
+        ("number", "Column 'a': a column cannot be declared by str"),
+        ({"type": "float"}, "type must be one of 'numeric', 'boolean', 'categorical', 'vector', got 'float'"),
+        ({"type": ["numeric"]}, "type must be one of"),
+        ({"type": "unsupported"}, "Column 'a': its type cannot be encoded. Cast it"),
+        ({"lower": 0, "upper": 1, "wieght": 2}, "unknown key 'wieght' in a numeric column; it may have lower"),
+        ({"levels": None}, "Column 'a': levels are not declared. Fill in the list"),
+        ({"levels": []}, "levels must not be empty"),
+        ({"levels": "xy"}, "levels must be a list of strings, of integers or of booleans, got str"),
+        ({"levels": ["x", "x"]}, "levels must differ from each other"),
+        ({"levels": ["x", 1]}, "all strings, all integers or all booleans, got int, str"),
+        ({"levels": [0.5]}, "Fractions are no levels"),
+        ({"levels": [2**63]}, "must fit into 64 bits"),
+        ({"levels": ["\ud800"]}, "levels must be valid Unicode text"),
+        ({"levels": ["x"], "missing": "lower"}, "missing must be one of 'error', 'drop-row', 'level', got"),
+        ({"levels": ["x"], "unknown": "drop"}, "unknown must be one of 'error', 'zero', 'other'"),
+        ({"lower": 0, "upper": 1, "missing": "level"}, "missing must be one of 'error', 'drop-row', 'lower'"),
+        ({"type": "boolean", "missing": "level"}, "missing must be one of 'error', 'drop-row', 'lower'"),
+        ({"lower": 0, "upper": 1, "weight": 0}, "weight must be a finite number > 0"),
+        ({"type": "boolean", "weight": 1e40}, r"weight must lie between 2\*\*-100 and 2\*\*100"),
+        ({"size": 2}, "Column 'a': lower and upper, or norm, are not declared"),
+        ({"size": None, "norm": 1}, "Column 'a': size must be an integer"),
+        ({"type": "vector", "norm": 1}, "Column 'a': size must be an integer"),
+        ({"size": 2, "norm": 1, "levels": ["a"]}, "unknown key 'size' in a categorical column"),
+        ({"size": 2, "norm": 1, "missing": "lower"}, "missing must be one of 'error', 'drop-row', got 'lower'"),
+        ({"size": 2, "lower": 0}, "Column 'a': lower and upper go together"),
+    ],
+)
+def test_wrong_declarations(declared, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Schema.of({"a": declared})

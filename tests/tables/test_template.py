@@ -1,0 +1,54 @@
+"""The template of a schema: names and types only, refused until bounds and levels are filled in."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.template import describe_columns
+
+
+def test_template_has_names_and_types_only():
+    source = pa.schema(
+        {
+            "age": pa.int32(),
+            "cost": pa.decimal128(9, 2),
+            "sex": pa.dictionary(pa.int8(), pa.string()),
+            "smoker": pa.bool_(),
+            "born": pa.timestamp("us"),
+        }
+    )
+    template = describe_columns(source)
+    bounds = {"type": "numeric", "lower": None, "upper": None}
+    assert template["columns"] == {
+        "age": bounds,
+        "cost": bounds,
+        "sex": {"type": "categorical", "levels": None},
+        "smoker": {"type": "boolean"},
+        "born": {"type": "unsupported", "arrow_type": "timestamp[us]"},
+    }
+    again = json.loads(json.dumps(template))
+    with pytest.raises(ValueError, match="Column 'age': lower and upper are not declared"):
+        Schema.of(again)
+    again["columns"] |= {"age": [0, 120], "cost": [0, 9], "sex": {"levels": ["f", "m"]}}
+    with pytest.raises(ValueError, match="Column 'born': its type cannot be encoded"):
+        Schema.of(again)
+    del again["columns"]["born"]
+    assert Schema.of(again).names == ("age", "cost", "sex=f", "sex=m", "smoker", "(intercept)")
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.int8()], ids=str)
+def test_vectors_of_a_size_wait_for_their_bounds(kind):
+    template = describe_columns(pa.schema({"v": pa.list_(kind, 3)}))
+    assert template["columns"] == {"v": {"type": "vector", "size": 3, "norm": None}}
+    with pytest.raises(ValueError, match="Column 'v': lower and upper, or norm, are not declared"):
+        Schema.of(template)
+    template["columns"]["v"]["norm"] = 1.0
+    assert Schema.of(template).names == ("v[0]", "v[1]", "v[2]", "(intercept)")
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.list_(pa.string(), 3), pa.binary()], ids=str)
+def test_what_has_no_declared_size_or_no_numbers_is_not_guessed(kind):
+    template = describe_columns(pa.schema({"v": kind}))
+    assert template["columns"] == {"v": {"type": "unsupported", "arrow_type": str(kind)}}

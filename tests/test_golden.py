@@ -1,0 +1,147 @@
+"""Numbers that must not move: Gram bits, calibrations, accounts and seeded coefficients, from a file.
+
+``tests/golden/numbers.json`` was written by the library before its modules became rooms. Gram matrices are whole
+numbers in units of 2⁻⁴⁰, floats are in hexadecimal: equal means equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gaussmix as gm
+from gaussmix import accounting
+from gaussmix.estimators.declared import regression_schema
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "numbers.json").read_text())
+DECLARED = {
+    "norm, intercept": {"data_norm": 8.0, "bounds_X": None, "bounds_y": (-4, 4), "fit_intercept": True},
+    "norm, no intercept": {"data_norm": 8.0, "bounds_X": None, "bounds_y": (-4, 6), "fit_intercept": False},
+    "bounds, intercept": {
+        "data_norm": None,
+        "bounds_X": ((-3, -9, -1, -20), (3, 8, 1, 30)),
+        "bounds_y": (-4, 5),
+        "fit_intercept": True,
+    },
+    "bounds and norm": {
+        "data_norm": 1.1,
+        "bounds_X": ((-3, -9, -1, -20), (3, 8, 1, 30)),
+        "bounds_y": (-4, 5),
+        "fit_intercept": True,
+    },
+}
+HOLDS = {"none": "both", "larger": "larger"}
+
+
+def arrays(n=5000):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4)) * [1, 3, 0.2, 10]
+    return X, X @ np.array([0.5, -0.3, 1.0, 0.05]) + rng.normal(size=n) * 0.3
+
+
+def table(n=3000):
+    rng = np.random.default_rng(1)
+    return pa.table(
+        {
+            "age": rng.integers(10, 110, n),
+            "bmi": rng.normal(25, 6, n),
+            "sex": rng.choice(["f", "m", "x"], n),
+            "smoker": rng.random(n) < 0.3,
+            "cost": rng.lognormal(1, 1, n),
+        }
+    )
+
+
+def units(moments: gm.Moments) -> list[list[int]]:
+    """The Gram matrix in units of 2⁻⁴⁰."""
+    return [
+        [int(high) * 2**40 + int(low) for high, low in zip(*rows, strict=True)]
+        for rows in zip(moments._high, moments._low, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", GOLDEN["arrays"])
+def test_gram_bits_of_arrays(name):
+    declared, _, weighting = name.rpartition(", ")
+    schema = regression_schema(4, 1, weighting=weighting, **DECLARED[declared])
+    found = np.array(units(gm.Moments.of_arrays([arrays()], schema)), dtype=object)
+    if schema.intercept:  # the intercept stood before the target then
+        order = [0, 1, 2, 3, 5, 4]
+        found = found[np.ix_(order, order)]
+    assert found.tolist() == GOLDEN["arrays"][name]["gram"]
+    assert schema.row_norm == pytest.approx(float.fromhex(GOLDEN["arrays"][name]["row_norm"]), rel=1e-15)
+
+
+@pytest.mark.parametrize("name", GOLDEN["tables"])
+def test_gram_bits_of_tables(name):
+    golden = GOLDEN["tables"][name]
+    declared = {"max_row_norm" if key == "row_norm" else key: value for key, value in golden["schema"].items()}
+    moments = gm.Moments.of(table(), declared)
+    assert units(moments) == golden["gram"]
+    assert list(moments.schema.names) == golden["names"]
+    assert moments.schema.row_norm.hex() == golden["row_norm"]
+
+
+@pytest.mark.parametrize("name", GOLDEN["calibrations"])
+def test_calibrations(name):
+    epsilon, delta, k, *options = name.split()
+    found = gm.calibrate(float(epsilon), float(delta), sketch_size=int(k), **dict(o.split("=") for o in options))
+    for field, value in GOLDEN["calibrations"][name].items():
+        now = getattr(found, field)
+        assert (now.hex() if isinstance(now, float) else now) == value, field
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDEN["accounts"] if name.startswith(("delta", "epsilon", "rdp"))])
+def test_accounts(name):
+    kind, k, gamma, *rest = name.split()
+    mixing = {"sketch_size": int(k), "gamma": float(gamma)}
+    if kind == "rdp":
+        found = accounting.rdp(1.2, **mixing)
+    elif kind == "delta":
+        found = accounting.delta(0.7, **mixing, bound_holds_for=HOLDS[rest[0]], relation=rest[1])
+    else:
+        found = accounting.epsilon(1e-7, **mixing, bound_holds_for=HOLDS[rest[0]], analysis=rest[1])
+    assert float(found).hex() == GOLDEN["accounts"][name]
+
+
+def test_gaussian_accounts():
+    assert float(accounting.gaussian_mu(1.0, 1e-6)).hex() == GOLDEN["accounts"]["gaussian_mu"]
+    assert float(accounting.gaussian_delta(1.0, mu=0.3)).hex() == GOLDEN["accounts"]["gaussian_delta"]
+
+
+def decoded(values: list[str]) -> list[float]:
+    return [float.fromhex(value) for value in values]
+
+
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+def test_coefficients_of_a_seed_without_an_intercept(variant):
+    """With one, the order of the encoded columns has changed, and a seed gives other draws of the same law."""
+    name = "norm, no intercept"
+    model = gm.LinearMixing(epsilon=3.0, delta=1e-6, variant=variant, random_state=5, **DECLARED[name]).fit(*arrays())
+    golden = decoded(GOLDEN["coefficients"][f"LinearMixing {variant}: {name}"])
+    assert [*model.coef_, model.intercept_] == pytest.approx(golden, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(("analysis", "key"), [("exact", "{}"), ("printed", "{'accounting': 'printed'}")])
+def test_coefficients_of_a_seed_by_adassp(analysis, key):
+    declared = DECLARED["bounds, intercept"]
+    model = gm.baselines.AdaSSP(epsilon=3.0, delta=1e-6, random_state=5, analysis=analysis, **declared).fit(*arrays())
+    golden = decoded(GOLDEN["coefficients"][f"AdaSSP {key}"])
+    assert [*model.coef_, model.intercept_] == pytest.approx(golden, rel=1e-9, abs=1e-12)
+
+
+def test_coefficients_of_a_seed_from_a_release():
+    schema = GOLDEN["tables"]["plain"]["schema"]
+    model = gm.release(table(), schema=schema, epsilon=2.0, delta=1e-6, random_state=3).regress("cost")
+    golden = {name: float.fromhex(value) for name, value in GOLDEN["coefficients"]["release plain"].items()}
+    intercept = golden.pop("intercept")
+    assert model.coef == pytest.approx(golden, rel=1e-9)
+    assert model.intercept == pytest.approx(intercept, rel=3e-6)  # w₀ is now taken as it is rounded
+    names = list(model.params)[1:]
+    summary = GOLDEN["coefficients"]["release plain, summary"]
+    assert [model.params[name] for name in names] == pytest.approx(decoded(summary["params"])[1:], rel=1e-9)
+    assert [model.bse[name] for name in names] == pytest.approx(decoded(summary["bse"])[1:], rel=1e-9)
