@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test format bench figures networks networks-env clean
+.PHONY: demo test test-oldest format bench figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo
@@ -14,6 +14,10 @@ test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
+
+# The same tests with the lowest versions that pyproject.toml declares.
+test-oldest: .venv-oldest/ready
+	.venv-oldest/bin/python -m pytest -n auto
 
 format: .venv/test
 	$(BIN)/ruff format .
@@ -34,7 +38,7 @@ networks: networks-env
 networks-env: .venv-networks/ready
 
 clean:
-	rm -rf .venv .venv-networks
+	rm -rf .venv .venv-networks .venv-oldest .venv-uv
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gaussmix needs Python 3.11 or later: make PYTHON=python3.11")'
@@ -47,6 +51,14 @@ clean:
 .venv/test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@ .venv/core
+
+.venv-oldest/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.4'
+	rm -rf .venv-oldest
+	$(PYTHON) -m venv .venv-oldest
+	VIRTUAL_ENV="$$PWD/.venv-oldest" .venv-uv/bin/uv pip install --quiet --resolution lowest-direct -e '.[test]'
+	touch $@
 
 # torch first and alone, in an environment of its own: it holds other packages back.
 .venv-networks/ready:
