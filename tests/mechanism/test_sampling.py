@@ -232,3 +232,9 @@ def test_factor_never_fails(sigma2, rank, size):
 def test_both_factors_agree():
     A = table(5)
     assert factor(A.T @ A + np.eye(5) * 0.5, 0.5) == pytest.approx(factor(A.T @ A, 1.0), rel=1e-12, abs=1e-13)
+
+
+def test_the_state_of_a_secure_generator_cannot_be_set():
+    rng = secure_generator()
+    with pytest.raises(TypeError, match="cannot be set"):
+        rng.bit_generator.state = rng.bit_generator.state

@@ -14,8 +14,9 @@ from gaussmix.accounting.accounts import Unprotected
 from gaussmix.accounting.private_scale import private_scale_delta
 from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
 from gaussmix.mechanism.mixing import check_sketch_size
-from gaussmix.mechanism.sampling import explicit_sketch, rows_from_factor, secure_generator, sketch_rows, wishart_factor
+from gaussmix.mechanism.sampling import explicit_sketch, secure_generator, sketch_rows, wishart_factor
 from gaussmix.models.certificate import Certificate, noise_variance
+from gaussmix.models.sketch import rows_from_factor
 
 RNG = np.random.default_rng(0)
 X, y = RNG.uniform(-0.5, 0.5, (500, 3)), RNG.uniform(-1, 1, 500)
@@ -162,3 +163,18 @@ def test_ledgers_beyond_2_to_the_40_rows_are_refused(tmp_path):
 def test_two_to_the_40_itself_is_private():
     found = gm.calibrate(1.0, 1e-6, sketch_size=2**40)
     assert accounting.delta(1.0, sketch_size=2**40, gamma=found.gamma) <= 1e-6
+
+
+def test_accounts_are_held_against_the_schema():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (200, 2)), np.tile([0, 1], 100)
+    fitted = gm.baselines.ObjectivePerturbation(epsilon=10.0, data_norm=1.0, classes=(0, 1)).fit(X, y)
+    account = fitted.privacy_.account
+    smaller = replace(account, **{k: getattr(account, k) * 1e-4 for k in ("noise", "x_norm", "gradient_norm")})
+    with pytest.raises(gm.NotPrivateError, match="smaller norm than the declared ones"):
+        replace(fitted.privacy_, account=smaller)
+    with pytest.raises(gm.NotPrivateError):
+        replace(fitted.privacy_, account=replace(account, gradient_norm=1e9))
+    sheffet = gm.baselines.SheffetMixing(epsilon=1.0, data_norm=1.0, bounds_y=(0, 1)).fit(X, y).privacy_
+    wider = replace(sheffet.account, laplace_scale=1000 * sheffet.account.laplace_scale)
+    with pytest.raises(gm.NotPrivateError):
+        replace(sheffet, account=wider)

@@ -19,7 +19,6 @@ from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
-PROPERTY = settings(max_examples=60)
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 
 
@@ -80,7 +79,7 @@ def test_sums_carry_far_beyond_64_bits(monkeypatch, threads):
 
 # -- blind to how rows arrive ------------------------------------------------------------------------------------
 @every_schema
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(
     cuts=st.lists(st.integers(0, 9000), max_size=6),
     threads=st.sampled_from([1, 2, 3]),

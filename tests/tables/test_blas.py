@@ -5,8 +5,11 @@ import threading
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from gaussmix.tables.accumulate import _BlockWorker, _Team
 from gaussmix.tables.blas import blas_threads, one_blas_thread
+from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.schema import Schema
 
 
 def current():
@@ -23,6 +26,18 @@ def test_overlapping_limits():
         first.__exit__(None, None, None)
         assert current() == 1
         second.__exit__(None, None, None)
+        assert current() == 4
+
+
+def test_overlapping_builds():
+    plan = BlockEncoder.of(Schema.of({"a": [0, 1]}))
+    with threadpool_limits(4, user_api="blas"):
+        first, second = (_Team(lambda: _BlockWorker(plan, 2), 2) for _ in range(2))
+        assert first.start()
+        assert second.start()
+        assert (current(), blas_threads()) == (1, 4)
+        first.__exit__()
+        second.__exit__()
         assert current() == 4
 
 

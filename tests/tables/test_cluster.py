@@ -125,6 +125,17 @@ def test_spark_frames(spark_frame, gram):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_vectors_of_spark_frames(spark):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 3)), rng.uniform(0, 1, 300)
+    X[::7] *= 1e200
+    schema = gm.Schema({"X": gm.Vector(3, norm=1.5), "y": gm.Numeric(0, 1)})
+    rows = [(x, float(value)) for x, value in zip(X.tolist(), y, strict=True)]
+    frame = spark.createDataFrame(rows, "X array<double>, y double").repartition(3)
+    assert np.array_equal(moments_on_cluster(frame, schema).gram(), gm.Moments.of_arrays([(X, y)], schema).gram())
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_spark_runs_one_job(spark, spark_frame, gram):
     """A job a partition would compute what was lost in between a second time, perhaps with other rows."""
     context = spark.sparkContext

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import gaussmix as gm
 from gaussmix.tables import csv_files
 from gaussmix.tables.csv_lines import CheckedLines, LineError
 from gaussmix.tables.sources import CsvOptions, batches
@@ -219,3 +220,30 @@ def test_a_file_is_not_closed_while_it_is_read():
     assert found == [b"a\n1\n"]
     assert lines.closed
     assert lines.read(4) == b""
+
+
+def test_spaces_are_skipped_alike_wherever_the_file_is_cut(tmp_path):
+    """Lines at the beginning of a piece of the file kept their spaces, depending on the lengths of earlier lines."""
+    schema = {"level": {"levels": ["a", "b", "c"], "unknown": "zero"}, "x": [0, 1]}
+    rows = "".join(f" b, 0.{i % 10}\n" for i in range(900_000))
+    options = gm.CsvOptions(skip_initial_space=True)
+
+    def moments(name, first):
+        (tmp_path / name).write_text("level,x\n" + first + rows)
+        return gm.Moments.of(tmp_path / name, schema, csv=options)
+
+    short, long, quoted = (
+        moments(f"{i}.csv", first)
+        for i, first in enumerate((" c, 0.25\n", " c, 0.25000000000000000\n", ' "c", 0.25\n'))
+    )
+    assert np.array_equal(short.gram(), long.gram())
+    assert np.array_equal(short.gram(), quoted.gram())
+
+
+def test_no_value_hides_behind_an_error(tmp_path):
+    (tmp_path / "t.csv").write_text("x\n1\nSECRET\n")
+    with pytest.raises(ValueError, match="x") as caught:
+        gm.Moments.of(tmp_path / "t.csv", {"x": [0, 1]})
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None

@@ -16,9 +16,10 @@ from declared_schemas import corner_rows, schemas, vector_array
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder, encode_arrays
+from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
-PROPERTY = settings(max_examples=60)
+PROPERTY = settings(max_examples=80)
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 
 
@@ -283,3 +284,23 @@ def test_arrays_are_for_one_vector_and_numbers(schema, words):
 def test_arrays_are_checked(X, y, words):
     with pytest.raises(ValueError, match=words):
         encode_arrays(SCHEMAS["norm"], X, y)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"A": {"size": 2, "norm": 1.0, "weight": 1e-7}, "B": {"size": 2, "norm": 1.0}},
+        {"A": {"size": 2, "lower": -1, "upper": 1, "norm": 1e-7}, "B": {"size": 2, "norm": 1.0}},
+        {"a": {"lower": 0, "upper": 1, "weight": 1e-9}, "b": [0, 1]},
+    ],
+)
+def test_a_column_that_rounds_to_nothing_is_refused(columns):
+    """A vector of no units shortened its rows by a factor of zero, and zero times a huge entry erased a block."""
+    with pytest.raises(ValueError, match=r"must be at least a 2\*\*-20 of a row's bound"):
+        Schema.of(columns)
+
+
+@pytest.mark.filterwarnings("error")
+def test_huge_entries_of_a_vector_make_no_warning():
+    table = {"X": np.array([[1e200, 0.0], [0.1, 0.2]]), "y": np.array([0.1, 0.2])}
+    Moments.of(table, {"X": {"size": 2, "norm": 1.0}, "y": [0, 1]})

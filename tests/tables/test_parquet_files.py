@@ -89,9 +89,9 @@ def test_damaged_footers(tmp_path):
     script += "".join("    " + line + "\n" for line in READ.split("path = sys.argv[1]\n")[1].splitlines())
     folder = tmp_path / "damaged"
     folder.mkdir()
-    for place in range(len(whole) - 8 - footer, len(whole) - 8, 3):
+    for place in range(len(whole) - 8 - footer, len(whole) - 8):
         damaged = bytearray(whole)
-        damaged[place] = 0xFF if damaged[place] != 0xFF else 0
+        damaged[place] = 0 if damaged[place] else 0xFF
         (folder / f"{place:06d}.parquet").write_bytes(damaged)
     found = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
@@ -109,11 +109,11 @@ def test_a_page_that_claims_to_be_large(tmp_path):
     sizes = whole.index(b"\x15", start + 5)
     path.write_bytes(whole[: start + 3] + b"\xea\xff\xff\xff\x0f\x15\xea\xff\xff\xff\x0f" + whole[sizes + 3 :])
     script = READ.replace('"x": [0, 1], "s": {"levels": ["a", "b"]}', '"a": [0, 1]')
-    script += "import resource\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    script += MEMORY.splitlines()[1] + "\n" + MEMORY.splitlines()[-1]
     found = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("refused")
-    assert int(found.stdout.split()[-1]) < 600
+    assert int(found.stdout.split()[-1]) / 1024 < 600
 
 
 def dictionary(indices, values=("a", "b")):
@@ -167,11 +167,11 @@ def test_damaged_streams_are_refused():
         Moments.of(pa.ipc.open_stream(whole[: len(whole) - 60]), SCHEMA)
 
 
-MEMORY = """
-import resource, sys
+MEMORY = r"""
+import re, sys
 from gaussmix.tables.moments import Moments
 Moments.of(sys.argv[1], {"a": [0, 9], "s": {"levels": ["x", "y"], "unknown": "other"}})
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's
 """
 
 
@@ -181,8 +181,8 @@ def peak(path):
 
 
 def test_memory_follows_batches_and_not_row_groups(tmp_path):
-    """Few values in one row group: 2 MB of file are 160 MB of numbers."""
-    n, rng = 10_000_000, np.random.default_rng(0)
+    """Few values in one row group: few MB of file are 240 MB of numbers and 150 MB of text."""
+    n, rng = 30_000_000, np.random.default_rng(0)
     text = pa.DictionaryArray.from_arrays(pa.array(rng.integers(0, 2, n), pa.int8()), pa.array(["x", "y"]))
     table = pa.table({"a": pa.array(rng.integers(0, 2, n).astype(float)), "s": text.cast(pa.string())})
     pq.write_table(table, tmp_path / "large.parquet", row_group_size=n)

@@ -21,6 +21,9 @@ from gaussmix.accounting.mixing import delta as mixing_delta
 
 __all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
 
+GRADIENT_NORM = 1e-8
+"""Objective perturbation is proved for the exact minimum: this times C_X is taken for a gradient of zero."""
+
 _LAST_DIGITS = 1 + 1e-12  # another machine's rounding; less than every δ is rounded up by
 
 
@@ -78,7 +81,7 @@ class SheffetAccount:
             relation == "zero-out"
             and mixing_delta(epsilon / 2, sketch_size=k, gamma=gamma, bound_holds_for="larger") <= delta / 2
             and check.real(laplace_scale=self.laplace_scale) >= 4 / epsilon
-            and check.real(margin=self.margin) >= 4 * math.log(1 / delta) / epsilon
+            and check.real(margin=self.margin) >= self.laplace_scale * math.log(1 / delta) / _LAST_DIGITS
         )
 
 
@@ -100,6 +103,7 @@ class ObjectivePerturbationAccount:
             relation == "zero-out"
             and check.real(noise=self.noise) >= noise
             and check.real(penalty=self.penalty) >= x_norm**2 / (2 * epsilon)
+            and 0 <= check.real(gradient_norm=self.gradient_norm) <= GRADIENT_NORM * x_norm * _LAST_DIGITS
         )
 
 

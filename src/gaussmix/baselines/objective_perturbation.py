@@ -55,7 +55,7 @@ class ObjectivePerturbation(LinearClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> ObjectivePerturbation:
         """Fit to X (rows, features) and y (rows,) with two labels."""
-        X, second, self.classes_ = read_classes(self, X, y, self.classes)
+        X, second, classes = read_classes(self, X, y, self.classes)
         schema = self.schema(X.shape[1])
         prepared = PreparedObjectivePerturbation.of(
             schema,
@@ -66,5 +66,6 @@ class ObjectivePerturbation(LinearClassifier):
         )
         warn_if_weak(check.positive(epsilon=self.epsilon), self.delta)
         theta, self.privacy_ = prepared.draw(X, second)
+        self.classes_ = classes
         self.coef_, self.intercept_ = in_arrays(schema, list(target_names(1)), theta[:, np.newaxis], scale=1.0)
         return self

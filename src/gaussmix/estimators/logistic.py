@@ -86,11 +86,11 @@ class LogisticMixing(LinearClassifier):
             Two labels of any type.
         """
         response_scale(self.surrogate_radius)
-        X, second, self.classes_ = read_classes(self, X, y, self.classes)
+        X, second, classes = read_classes(self, X, y, self.classes)
         schema = self.schema(X.shape[1])
         prepared = self._prepare(schema)
         self.release_ = prepared.draw(moments_of(X, second, schema, n_rows=self.n_rows))
-        self.privacy_ = self.release_.certificate
+        self.privacy_, self.classes_ = self.release_.certificate, classes
         model = self._model()
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self

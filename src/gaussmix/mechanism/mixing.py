@@ -24,7 +24,7 @@ from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.sampling import describe, factor, secure_generator, wishart_factor
-from gaussmix.models.certificate import SECURE, Certificate, Condition
+from gaussmix.models.certificate import ROWS_PUBLIC, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Sketch
 from gaussmix.tables.moments import Moments
@@ -36,7 +36,6 @@ NOT_PROTECTED = Condition(True, "epsilon is infinite, nothing is protected.")
 SEED_KNOWN = Condition(
     True, "the noise came from a seed or a generator of the caller's; whoever knows it can remove it."
 )
-ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
 
 
 def draw_release(

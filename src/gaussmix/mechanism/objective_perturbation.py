@@ -15,7 +15,7 @@ from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
-from gaussmix.accounting.accounts import ObjectivePerturbationAccount
+from gaussmix.accounting.accounts import GRADIENT_NORM, ObjectivePerturbationAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.mixing import certify
@@ -25,7 +25,6 @@ from gaussmix.tables.schema import Schema
 
 __all__ = ["PreparedObjectivePerturbation", "minimise"]
 
-GRADIENT_NORM = 1e-8
 MAX_STEPS = 200
 LEAST_EPSILON = 1e-5
 

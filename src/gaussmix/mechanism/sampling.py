@@ -95,8 +95,17 @@ def _os_key() -> int:
 class _SecureChaCha(ChaCha):
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = spawn = _refuse
 
+    @property
+    def state(self) -> Any:
+        """To be looked at; whoever set it would know the noise."""
+        return ChaCha.state.__get__(self)
+
+    @state.setter
+    def state(self, _: Any) -> None:
+        raise TypeError("The state of a secure generator cannot be set: build a new one with secure_generator().")
+
     def rekey(self) -> None:
-        self.state: Any = type(self)(key=_os_key(), rounds=20).state
+        ChaCha.state.__set__(self, type(self)(key=_os_key(), rounds=20).state)
 
 
 class _SecureGenerator(np.random.Generator):

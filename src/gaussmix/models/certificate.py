@@ -24,7 +24,7 @@ from gaussmix.accounting.accounts import (
     Unprotected,
 )
 from gaussmix.accounting.arguments import RELATIONS, Relation
-from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.tables.schema import Schema, stored_schema
 
@@ -60,6 +60,9 @@ class Condition:
 
     def __str__(self) -> str:
         return f"{'void' if self.void else 'condition'}: {self.text}"
+
+
+ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
 
 
 @dataclass(frozen=True)
@@ -133,8 +136,7 @@ class Certificate:
                 f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
                 "parameters the guarantee is weaker. Do not publish it."
             )
-        if isinstance(self.account, Calibration):
-            noise_variance(self)
+        _check_against_schema(self)
 
     @property
     def mechanism(self) -> str:
@@ -177,6 +179,21 @@ class Certificate:
             f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
         ]
         return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
+
+
+def _check_against_schema(certificate: Certificate) -> None:
+    """Refuse an account whose parameters are for other columns than the declared ones."""
+    account, schema = certificate.account, certificate.schema
+    if isinstance(account, Calibration):
+        noise_variance(certificate)
+        most_rows = 1 if ROWS_PUBLIC in certificate.conditions else 2**40  # a public number is not in the certificate
+        error = eigenvalue_error_bound(schema.n_columns, n_max=most_rows)
+        if account.scale == "private" and account.eigenvalue_error < error:
+            raise NotPrivateError("The account leaves out the error of the released eigenvalue.")
+    elif isinstance(account, ObjectivePerturbationAccount):
+        X = next(iter(schema.columns))
+        if account.x_norm < schema.norm_of([X], intercept=True):
+            raise NotPrivateError("The account is for features of a smaller norm than the declared ones.")
 
 
 def noise_variance(certificate: Certificate) -> float:

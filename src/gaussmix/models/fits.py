@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -308,9 +309,12 @@ def _linear(schema: Schema, coef: dict[str, float], intercept: float, data: Any)
     plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map
     slopes = np.array([coef[name] for name in part.names])
     found = []
-    for batch in batches(data, list(part.columns), types=part.text_types):
-        rows = encode_batch(batch, part, plan)
-        if len(rows) < batch.num_rows:
-            raise DataError("Rows with missing values cannot be predicted: drop them from the table, or fill them in.")
-        found.append(intercept + (rows * scale + centre) @ slopes)
+    with closing(batches(data, list(part.columns), types=part.text_types)) as stream:
+        for batch in stream:
+            rows = encode_batch(batch, part, plan)
+            if len(rows) < batch.num_rows:
+                raise DataError(
+                    "Rows with missing values cannot be predicted: drop them from the table, or fill them in."
+                )
+            found.append(intercept + (rows * scale + centre) @ slopes)
     return np.concatenate(found) if found else np.empty(0)

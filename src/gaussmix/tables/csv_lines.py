@@ -162,7 +162,10 @@ class CheckedLines(io.RawIOBase):
         return (opens and self._last not in allowed) or (closed and piece[:1] not in allowed)
 
     def _without_spaces(self, piece: bytes, size: int) -> bytes:
-        """Whole lines without the spaces before their fields; the rest waits for its end."""
+        """Whole lines without the spaces before their fields; the rest waits for its end.
+
+        What is passed on begins with a line, wherever the file was cut: all lines are stripped alike.
+        """
         lines = self._partial + piece
         cut = len(lines) if self._ended else max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
         lines, self._partial = lines[:cut], lines[cut:]
@@ -174,7 +177,7 @@ class CheckedLines(io.RawIOBase):
         for before in (self._delimiter, b"\n", b"\r"):
             while before + b" " in lines:
                 lines = lines.replace(before + b" ", before)
-        return lines if self._last else lines.lstrip(b" ")
+        return lines.lstrip(b" ")
 
 
 def _last_line(pieces: list[bytes]) -> bytes:

@@ -87,15 +87,16 @@ class BlockEncoder:
 
     def finish(self, block: Floats) -> None:
         """Shorten and round rows, shape (n, m), whose entries are clipped and scaled, in place."""
-        for bound in self.norm_bounds:
-            part = block[:, bound.start : bound.stop]
-            np.trunc(part, out=part)
-            squares = _squared_norms(part)
-            if not (squares <= bound.limit).all():
-                factors = _shorten(part, squares, bound.limit)[:, np.newaxis]
-                block[:, : bound.start] *= factors
-                block[:, bound.stop :] *= factors
-        np.trunc(block, out=block)
+        with np.errstate(over="ignore"):  # squares of huge entries: no warning may tell of a row
+            for bound in self.norm_bounds:
+                part = block[:, bound.start : bound.stop]
+                np.trunc(part, out=part)
+                squares = _squared_norms(part)
+                if not (squares <= bound.limit).all():
+                    factors = _shorten(part, squares, bound.limit)[:, np.newaxis]
+                    block[:, : bound.start] *= factors
+                    block[:, bound.stop :] *= factors
+            np.trunc(block, out=block)
 
 
 def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gaussmix.errors import DataError
+from gaussmix.errors import DataError, GaussmixError
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.once import Seen
 
@@ -28,6 +28,7 @@ __all__ = [
     "twice",
     "unreadable",
     "valid",
+    "without_values",
 ]
 
 READAHEAD = 3  # batches that are decoded in the background
@@ -104,6 +105,15 @@ def guarded(found: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBa
     """Pass batches on, with errors in our words."""
     with readable(where):
         yield from found
+
+
+def without_values(parts: Iterator[Part]) -> Iterator[Part]:
+    """Pass parts on; an error in our words is chained to nothing, for the reader's own words may quote values."""
+    try:
+        yield from parts
+    except GaussmixError as error:
+        error.__cause__ = error.__context__ = None
+        raise
 
 
 def valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:

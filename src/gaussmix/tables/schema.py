@@ -121,14 +121,24 @@ class Schema:
                     f"max_row_norm must lie between 2**-100 and 2**100, got {bound!r}. {NOT_FROM_DATA}"
                 )
             _set(self, "max_row_norm", bound)
-        if intercept and not self.in_units(intercept):
+        self._refuse_what_rounds_to_nothing()
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise DeclarationError(f"Two encoded columns would be called {twice!r}. Rename a column or a level.")
+
+    def _refuse_what_rounds_to_nothing(self) -> None:
+        """A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows."""
+        small = [name for name, column in self.columns.items() if not self.squared_in_units(column.squared_norm)]
+        if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
                 f"intercept must be at least a 2**-{FRACTION_BITS} of a row's bound, which is {self.row_norm!r}: "
                 "declare a larger one, or none, or columns of a smaller weight."
             )
-        if len(set(self.names)) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise DeclarationError(f"Two encoded columns would be called {twice!r}. Rename a column or a level.")
+        if small:
+            raise DeclarationError(
+                f"Column {small[0]!r}: its weight (and norm) must be at least a 2**-{FRACTION_BITS} of a row's bound, "
+                f"which is {self.row_norm!r}: declare a larger one, or leave the column out."
+            )
 
     @classmethod
     def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str]) -> Schema:

@@ -42,7 +42,18 @@ from gaussmix.tables.memory import (
 from gaussmix.tables.parquet_files import parquet_batches, parquet_schema
 from gaussmix.tables.paths import PARQUET, files_of, is_parquet, is_path, suffix_of
 from gaussmix.tables.progress import with_progress
-from gaussmix.tables.reading import READAHEAD, Part, Request, check_columns, guarded, kind_of, readable, twice, valid
+from gaussmix.tables.reading import (
+    READAHEAD,
+    Part,
+    Request,
+    check_columns,
+    guarded,
+    kind_of,
+    readable,
+    twice,
+    valid,
+    without_values,
+)
 
 __all__ = ["BATCH_ROWS", "CsvOptions", "DuckDBQuery", "batches", "known_rows", "source_schema", "with_progress"]
 
@@ -242,7 +253,7 @@ def _checked(parts: Iterator[Part], expect_rows: int | None) -> Generator[pa.Rec
     kinds: dict[str, str] = {}
     last_schema: pa.Schema | None = None
     rows = 0
-    for where, batch in parts:
+    for where, batch in without_values(parts):
         if not batch.num_rows:
             continue
         if last_schema is None or not batch.schema.equals(last_schema):
