@@ -128,11 +128,15 @@ def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
         return draw(*arguments, **options)
 
     monkeypatch.setattr(preparation, "draw_release", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        gm.release(patients(50), schema=SCHEMA, ledger=ledger, sketch_size=100, out=tmp_path / "x.parquet")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # runners in parallel ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            gm.release(patients(50), schema=SCHEMA, ledger=ledger, sketch_size=100, out=tmp_path / "x.parquet")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(ledger.entries()) == 1
     assert gm.load(tmp_path / "x.parquet").sketch.size == 100
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_release_in_another_thread(tmp_path, ledger):
