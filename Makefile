@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-oldest format bench figures networks networks-env clean
+.PHONY: demo test coverage test-oldest format bench figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo
@@ -14,6 +14,10 @@ test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
+
+# The same with branch coverage: slower, so apart.
+coverage: .venv/test
+	$(BIN)/pytest -n auto --cov=gaussmix --cov-branch --cov-report=term:skip-covered
 
 # The same tests with the lowest versions that pyproject.toml declares.
 test-oldest: .venv-oldest/ready
