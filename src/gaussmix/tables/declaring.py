@@ -6,14 +6,17 @@ Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error')
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 
-__all__ = ["HOW_TO_DECLARE", "declared_values", "parse_column"]
+__all__ = ["HOW_TO_DECLARE", "declared_values", "parse_column", "read_declared"]
 
 _KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -87,3 +90,32 @@ def _from_list(declared: list[Any] | tuple[Any, ...]) -> Column:
             f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. {HOW_TO_DECLARE}"
         )
     return Numeric(*declared)
+
+
+def read_declared(path: Path) -> Mapping[str, Any]:
+    """The content of a TOML or JSON file."""
+    suffix = path.suffix.lower()
+    if suffix not in (".toml", ".json"):
+        raise DeclarationError(f"A schema file must end in .toml or .json, got {str(path)!r}.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        declared = tomllib.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_distinct)
+    except RecursionError:
+        raise DeclarationError(f"{path} is nested too deeply for a schema.") from None
+    except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
+        raise DeclarationError(f"{path} is not a valid {suffix[1:].upper()} file: {error}") from None
+    if not isinstance(declared, Mapping):
+        raise ArgumentTypeError(f"{path} must hold one object that maps names to columns.")
+    return declared
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys differ; a repeated key would silently replace a bound."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _TwiceError("a key occurs twice in one object")
+    return found

@@ -22,7 +22,6 @@ import hashlib
 import json
 import math
 import os
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -46,7 +45,7 @@ from gaussmix.tables.columns import (
     Vector,
     check_text,
 )
-from gaussmix.tables.declaring import HOW_TO_DECLARE, declared_values, parse_column
+from gaussmix.tables.declaring import HOW_TO_DECLARE, declared_values, parse_column, read_declared
 
 __all__ = ["FRACTION_BITS", "INTERCEPT", "EncodedColumn", "Schema", "stored_schema"]
 
@@ -158,7 +157,7 @@ class Schema:
         """
         if isinstance(source, Schema):
             return source
-        declared = source if isinstance(source, Mapping) else _read(Path(source))
+        declared = source if isinstance(source, Mapping) else read_declared(Path(source))
         parts = [field.name for field in fields(cls)]
         if "columns" not in declared:
             return cls(cast(Mapping[str, Column], declared))
@@ -322,32 +321,3 @@ def _text_type(name: str, column: Column) -> pa.DataType:
     if isinstance(column, Vector):
         return pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
     return pa.bool_() if isinstance(column, Boolean) else pa.float64()
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    """The content of a TOML or JSON file."""
-    suffix = path.suffix.lower()
-    if suffix not in (".toml", ".json"):
-        raise DeclarationError(f"A schema file must end in .toml or .json, got {str(path)!r}.")
-    try:
-        text = path.read_text(encoding="utf-8")
-        declared = tomllib.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_distinct)
-    except RecursionError:
-        raise DeclarationError(f"{path} is nested too deeply for a schema.") from None
-    except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
-        raise DeclarationError(f"{path} is not a valid {suffix[1:].upper()} file: {error}") from None
-    if not isinstance(declared, Mapping):
-        raise ArgumentTypeError(f"{path} must hold one object that maps names to columns.")
-    return declared
-
-
-class _TwiceError(ValueError):
-    pass
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys differ; a repeated key would silently replace a bound."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _TwiceError("a key occurs twice in one object")
-    return found
