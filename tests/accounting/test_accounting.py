@@ -16,7 +16,7 @@ from gaussmix import accounting
 from gaussmix.accounting.exact import directions
 from gaussmix.accounting.search import log_excess, smallest_safe
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "accounting.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "accounting.json").read_text())
 
 
 @pytest.mark.parametrize("row", GOLDEN["epsilon"], ids=lambda row: f"{row['analysis']}-{row['gamma']:g}")

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaussmix import accounting
-from gaussmix.accounting.claims import NotPrivateError
 from gaussmix.accounting.least_noise import calibrate
 from gaussmix.accounting.private_scale import private_scale_delta
-from gaussmix.mechanism import draw_release
+from gaussmix.errors import NotPrivateError
+from gaussmix.mechanism.mixing import draw_release
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.tables.moments import Moments
 

@@ -77,6 +77,12 @@ def test_plot_is_written(tmp_path, suffix):
     assert path.stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("start", [("account", "-k", "150", "-g", "100"), ("plan", "-n", "100", "-p", "2", "-e", "1")])
+def test_plot_of_an_unknown_format_is_one_line(tmp_path, start):
+    said = run(*start, "-d", "1e-8", "--plot", str(tmp_path / "f.xyz"), code=2)
+    assert "must end in one of .png, .svg, .pdf" in said
+
+
 def test_demo_shows_the_truth_beside_private_estimates(tmp_path):
     text = run("demo", "-o", str(tmp_path))
     rows = {line.split("│")[1].strip(): line.split("│")[2:5] for line in text.splitlines() if line.startswith("│")}
@@ -103,6 +109,8 @@ def test_schema_template_has_names_and_types_and_no_value(files):
     assert template["columns"]["age"] == {"type": "numeric", "lower": None, "upper": None}
     assert template["columns"]["sex"] == {"type": "categorical", "levels": None}
     run("schema", str(files / "a.parquet"), "-o", str(files / "template.json"))
+    assert "--force" in run("schema", str(files / "a.parquet"), "-o", str(files / "template.json"), code=2)
+    run("schema", str(files / "a.parquet"), "-o", str(files / "template.json"), "--force")
     text = run("release", str(files / "a.parquet"), "-s", str(files / "template.json"), "-e", "1", "-d", "1e-6",
                "-o", str(files / "x.parquet"), code=2)  # fmt: skip
     assert "Column" in text

@@ -14,8 +14,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.mechanism.sampling import rows_from_factor
-from gaussmix.models.sketch import Sketch
+from gaussmix.models.sketch import Sketch, rows_from_factor
 from gaussmix.reporting import page
 from gaussmix.reporting.verification import verify
 

@@ -41,6 +41,15 @@ def test_shares_by_hand():
     assert (site.unknown, site.missing, site.constant) == (0.0, 0.0, True)
     assert any("site: constant" in remark for remark in found.remarks())
     assert any("sex: 20.00% of the values are levels with spaces" in remark for remark in found.remarks())
+    assert [column.refused for column in (age, sex, smoker, site)] == [False, False, True, False]
+    assert "smoker: a release is refused for missing values, until the schema has a rule for them" in found.remarks()
+
+
+def test_unknown_levels_without_a_rule_are_said_to_be_refused():
+    found = check_table({"a": ["x", "y"]}, {"a": {"levels": ["u", "v"]}})
+    assert found.columns["a"].refused
+    assert not any("constant" in remark for remark in found.remarks())
+    assert not check_table({"a": ["x", "u"]}, {"a": {"levels": ["u", "v"], "unknown": "zero"}}).columns["a"].refused
 
 
 @pytest.mark.parametrize("rows", [1, 2, 10**6])

@@ -124,7 +124,7 @@ def test_missing_values_are_declared(tmp_path):
     assert rows(path, ["a", "s", "n"], na_values=("NA", "-9")) == [
         (1.0, None, 3), (None, "x", None), (None, None, None), (None, None, None),
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"Column 'a' of .* has a field that is not of the type double"):
+    with pytest.raises(ValueError, match=r"Column 'a' of .* has a field that is not a number"):
         rows(path, na_values=("-9",))
 
 

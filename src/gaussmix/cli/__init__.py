@@ -50,5 +50,6 @@ def main() -> None:
 
     \b
     Exit codes: 0 done, 1 interrupted or out of memory, 2 cannot be done as asked,
-    3 rows do not fit their declaration, 4 no budget left, 5 damaged or not private.
+    3 rows do not fit their declaration or cannot be read, 4 no budget left,
+    5 damaged or not private.
     """  # noqa: D301 - click wants the character

@@ -104,7 +104,7 @@ def _print_expectation(found: Expectation, least: float) -> None:
         "standard error of a coefficient: noise": f"{found.standard_error:.2g}",
         "standard error of a coefficient: sampling": f"{found.sampling_error:.2g}",
         "half width of a 95 % interval": f"{found.interval:.2g}",
-        f"R² lost to noise, of {found.r2:g}": f"{found.lost_r2:.2g}",
+        f"R² lost to noise, of {found.r2:g}": f"{found.lost_r2:.2g}" if found.lost_r2 < found.r2 else "all of it",
         "ε at which noise costs a tenth of R²": f"{least:.2g}",
     }
     for name, value in lines.items():
@@ -114,3 +114,5 @@ def _print_expectation(found: Expectation, least: float) -> None:
         "Coefficients are in units of the target's range over the feature's range, for features that spread evenly "
         "over their bounds and are unrelated. Real tables have weaker directions and larger errors."
     )
+    if not found.useful:
+        click.echo("Noise costs more than a tenth of R²: use more rows, fewer features or a larger ε.")

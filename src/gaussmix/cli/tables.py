@@ -56,7 +56,8 @@ def _csv(skip_initial_space: bool, na_values: tuple[str, ...], quoted_newlines: 
 @click.command()
 @click.argument("source")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="JSON file; default: print.")
-def schema(source: str, out: Path | None) -> None:
+@FORCE
+def schema(source: str, out: Path | None, force: bool) -> None:
     """Write a template of a schema for SOURCE (Parquet, CSV, a folder or a glob).
 
     It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
@@ -68,7 +69,7 @@ def schema(source: str, out: Path | None) -> None:
         return
     refuse_inputs(out, [source])
     content = (text + "\n").encode()
-    written = reserve(out, len(content)).commit(content)
+    written = reserve(out, len(content), force=force).commit(content)
     click.echo(f"wrote {written}: fill in bounds and levels, delete the columns that you do not want", err=True)
 
 

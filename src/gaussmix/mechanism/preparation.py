@@ -62,7 +62,10 @@ class Prepared:
     def draw(self, moments: Moments) -> Release:
         """Charge the ledger, draw, and write the file."""
         if moments.schema != self.schema:
-            raise DeclarationError("These moments are of another schema than the release was prepared for.")
+            raise DeclarationError(
+                "These moments are of another schema than the release was prepared for: leave the schema out, "
+                "or build the moments again with it."
+            )
         if self.calibration is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if self.ledger is None:
@@ -192,7 +195,8 @@ def _from_ledger(
     reasons = refusal(room, sketch_size=k, gamma=calibration.gamma, mu=0.0, failure_delta=0.0)
     if reasons:
         raise BudgetExceededError(
-            f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded."
+            f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded. "
+            "Ask for a smaller sketch_size, or use a release that was made: it serves any number of models."
         )
     return calibration
 

@@ -85,7 +85,7 @@ def read(path: str | Path) -> tuple[Sketch, Certificate]:
     path = Path(path)
     stored, names, factor = _contents(path)
     if not isinstance(stored, dict) or type(stored.get("format")) is not int or stored["format"] < 1:
-        raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged.")
+        raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.")
     if stored["format"] > FORMAT:
         raise DamagedError(
             f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT}: update gaussmix."
@@ -161,7 +161,7 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
                 raise ValueError("its columns are not those of a release")
             yield file
     except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError):
-        raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged.") from None
+        raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.") from None
 
 
 def _check_footer_length(handle: BinaryIO) -> None:

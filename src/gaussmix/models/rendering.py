@@ -51,11 +51,14 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             "Coefficients are those of the quadratic surrogate, not of a logistic fit: trust signs and ratios."
         )
     else:
-        doubt = " Noise dominates it: it says nothing." if summary.noise_dominates else ""
+        cause = "The penalty" if summary.estimand == "ridge" else "Noise"
+        doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
         found.append(
             f"R² = {summary.rsquared:.3f}.{doubt} "
             f"The weakest direction is {summary.strength:.1f} standard deviations above noise."
         )
+    if summary.estimand == "ridge":
+        found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')
     if unidentified:
         found.append("Not identified: explain with fewer columns, merge rare levels, or spend a larger ε.")
     return found

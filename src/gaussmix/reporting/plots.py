@@ -9,10 +9,12 @@ import numpy as np
 
 from gaussmix import accounting
 from gaussmix.accounting import Analysis
-from gaussmix.errors import MissingPackageError
+from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.reporting.planning import expect
 
 __all__ = ["compare_analyses", "lost_r2"]
+
+_FORMATS = (".png", ".svg", ".pdf")
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers, with a line style each for print.
 _STYLES: dict[Analysis, tuple[str, str, str]] = {
@@ -28,12 +30,12 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
 
     Left: the ε that each analysis proves for γ = (λ + σ²)/C², at leverage 1/γ. Right: each of them over the exact one.
     """
+    figure = _figure(path, 10, 4.2)
     gammas = np.geomspace((4 / 3) ** 2, 1e4, 60)
     curves = {
         name: accounting.epsilon(delta, sketch_size=sketch_size, gamma=gammas, bound_holds_for="larger", analysis=name)
         for name in _STYLES
     }
-    figure = _figure(10, 4.2)
     left, right = figure.subplots(1, 2)
     for name, (label, colour, line) in _STYLES.items():
         left.loglog(gammas, curves[name], line, color=colour, label=label)
@@ -49,10 +51,10 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
 
 def lost_r2(path: str | Path, *, rows: int, features: int, delta: float, r2: float, chosen: float) -> None:
     """Draw the R² that noise is expected to cost against ε (:func:`gaussmix.reporting.planning.expect`)."""
+    figure = _figure(path, 6, 4)
     epsilons = np.geomspace(min(0.03, chosen / 2), max(10.0, chosen * 2), 40)
     lost = [expect(rows=rows, features=features, epsilon=float(e), delta=delta, r2=r2).lost_r2 for e in epsilons]
     here = expect(rows=rows, features=features, epsilon=chosen, delta=delta, r2=r2).lost_r2
-    figure = _figure(6, 4)
     axes = figure.subplots()
     axes.loglog(epsilons, lost, color="#0072B2")
     axes.loglog([chosen], [here], "o", color="#D55E00", label=f"ε = {chosen:g}")
@@ -63,7 +65,9 @@ def lost_r2(path: str | Path, *, rows: int, features: int, delta: float, r2: flo
     figure.savefig(Path(path), dpi=150)
 
 
-def _figure(width: float, height: float) -> Any:
+def _figure(path: str | Path, width: float, height: float) -> Any:
+    if Path(path).suffix.lower() not in _FORMATS:
+        raise ArgumentError(f"{path} must end in one of {', '.join(_FORMATS)}.")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -48,6 +48,8 @@ class ColumnCheck:
         Values that would be a level without the spaces around them.
     constant : bool
         Whether all rows are encoded alike in this column.
+    refused : bool
+        Whether a release of the table would end in an error because of this column.
     """
 
     clipped: float
@@ -56,6 +58,7 @@ class ColumnCheck:
     dropped: float
     spaced: float
     constant: bool
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class TableCheck:
             for name, levels in self.alike.items()
         ]
         for name, column in self.columns.items():
-            if column.constant:
+            if column.constant and column.unknown < 1:
                 found.append(f"{name}: constant, so it carries no information")
             if column.spaced:
                 found.append(
@@ -96,6 +99,9 @@ class TableCheck:
                 found.append(f"{name}: {column.clipped:.2%} of the values are clipped to the bounds")
             if column.unknown > 0.05:
                 found.append(f"{name}: {column.unknown:.2%} of the values are not declared")
+            if column.refused:
+                what = "unknown" if column.unknown else "missing"
+                found.append(f"{name}: a release is refused for {what} values, until the schema has a rule for them")
         return found
 
 
@@ -145,6 +151,7 @@ class _Counts:
 
     def shares(self, column: Column, rows: int) -> ColumnCheck:
         dropped = self.missing if column.missing == "drop-row" else 0
+        strange = self.unknown > 0 and getattr(column, "unknown", "error") == "error"
         return ColumnCheck(
             self.clipped / rows,
             self.unknown / rows,
@@ -152,6 +159,7 @@ class _Counts:
             dropped / rows,
             self.spaced / rows,
             len(self.seen) < 2,
+            strange or (self.missing > 0 and column.missing == "error"),
         )
 
 

@@ -135,13 +135,15 @@ def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
     found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([\w\[\]]+)", words)
     if found and int(found[1]) < len(header):
         name = header[int(found[1])]
+        kind = {"double": "a number", "bool": "true or false, 1 or 0"}.get(found[2], f"of the type {found[2]}")
         return DataError(
-            f"Column {name!r} of {where} has a field that is not of the type {found[2]}, as the schema says. "
+            f"Column {name!r} of {where} has a field that is not {kind}, as the schema says. "
             "Correct the file, or the column's declaration; fields that mean a missing value are declared in na_values."
         )
     if re.search(r"Expected \d+ columns, got \d+", words):
         return DataError(
-            f"{where} has lines with too many or too few fields. Every line must have the header's fields."
+            f"{where} has lines with too many or too few fields. Every line must have the header's fields; "
+            "look for a stray quote or a delimiter within a field."
         )
     if "out of sync" in words:
         return _line_error("a field with a line break within quotes, or a stray quote", where)

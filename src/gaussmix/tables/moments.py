@@ -107,7 +107,7 @@ class Moments:
         if self.parts & other.parts:
             raise DataError(
                 "The same part would be merged twice. A row counted twice has half the protection that the "
-                "release promises: merge each part once, and rebuild a part rather than reuse it."
+                "release promises: merge each part once."
             )
         high, low = carried(self._high + other._high, self._low + other._low)
         return Moments(high, low, self._n + other._n, self.schema, self.parts | other.parts)
