@@ -18,6 +18,11 @@ RESULTS = Path(__file__).parent / "results"
 
 CHECKSUMS = {  # SHA-256 of the unpacked contents: another compression of the same file is the same file
     "boston/housing.txt": "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
+    "cps1988/cps1988.csv": "ef5ee9cbf3674f9cf242549517cf7801bffc5e98c1006055c9fdefebaf386251",
+    "cps2024/cps2024.csv": "137e08edae5ac1abebdd80a4a02f65e169b16ff797640f56fe43390cbe747610",
+    "diamonds/diamonds.csv": "974c2ce1c1ce245508bd357ca11a7fba2b37813ecf0f1158808a9249ebff67a1",
+    "health_insurance/health_insurance.csv": "a87562a8482c2366a91f02c9f2a87e75b711abd1182681ed812f4343a0151983",
+    "fertility/fertility.csv": "d037045571bd7e96c31a2f96fd6e854fcace0c1e67a18c9ea3316c84fc0c86d9",
     "wine_red/winequality-red.csv": "d6a0d9bd24806944818795f22500c46cb6424cbff517aacda36595d3ed9b2daa",
     "bike/bike_train.csv": "0cf70c35eeb6405a40cc9e124854e2da901fa88fe7374a75d141e7401bf4c857",
     "communities/communities.data": "09e0b5c07eae24c1efab19b2edee05e160e7f5743b6f31e31eec3d73624da2ea",

@@ -1,0 +1,288 @@
+r"""The rule of a release in passes: which pass comes next, computed from what has come out so far.
+
+Post-processing: every function here reads declared constants and noisy outputs, never rows. A pass is a public triple,
+(transform, clip, μ). Rows are mapped by the transform, shortened to the clip (:mod:`gaussmix.tables.transforms`), and
+their Gram matrix is released with noise for a sensitivity of clip (the mechanism's ``lattice``). All μ are fixed in
+advance (`Schedule`), so that the whole costs √Σμ² however the rest is chosen.
+
+Why passes: one pass in the declared metric sees a direction in which rows have second moment λ with relative error
+C²/(nλμ). In a metric that makes all second moments near 1, the largest norm that matters is about √m, and the relative
+error is m/(nμ) in every direction, whatever the bounds and the condition number. The metric is learned from earlier,
+cheaper passes. Expect an excess over the residual variance of about κ²/(2x²), x = μn/m^1.5, for every target.
+
+    state = first_state(matrix, schedule, public)
+    while not state.done:
+        request = plan_histogram(state)                       # transforms and edges
+        counts = ...                                          # noisy, from the rows
+        request = plan_pass(state, request, counts)           # transform, clip
+        matrix = ...                                          # noisy, from the rows
+        state = absorb(state, request, matrix)
+    state.pool                                                # what models are fitted from
+
+The rule and its reasons: docs/passes.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import scipy.linalg
+
+from gaussmix._types import Floats
+from gaussmix.models.pooling import Cleaned, NoisyGram, Pool, clean
+from gaussmix.models.tails import BINS, bin_edges, read_tail
+from gaussmix.tables.transforms import Transform
+
+__all__ = [
+    "HistogramRequest",
+    "PassRequest",
+    "Schedule",
+    "State",
+    "absorb",
+    "first_state",
+    "plan_histogram",
+    "plan_pass",
+    "whitening",
+]
+
+
+POWERS = (0.75, 1.0)
+"""Strengths γ of whitening that are considered: 1 is full, less spares rare levels."""
+
+FLOOR = 0.25
+"""Part of the noise's edge 2√m that is added to every eigenvalue before whitening."""
+
+LOST_WEIGHT = 0.05
+"""What clipping costs: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
+
+MOST_LOST = 0.30
+"""No clip surely loses more of the mass: beyond it whitening and clipping feed each other on rare levels.
+
+Judged on what the histogram shows: where noise hides the tail, an assumed heavy one would push the clip up and waste
+the pass."""
+
+LARGEST_RESCALING = 20.0
+
+_RANGE = 1e-13
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Budget
+@dataclass(frozen=True)
+class Schedule:
+    """Shares of μ²: one for every pass, one for the histogram before every pass but the first.
+
+    >>> Schedule().shares()[0], sum(Schedule().shares()) <= 1
+    (Fraction(329, 5000), True)
+    """
+
+    passes: tuple[str, ...] = ("0.07", "0.13", "0.20", "0.60")
+    histogram: str = "0.02"
+
+    def shares(self) -> tuple[Fraction, ...]:
+        """In the order of use: pass, then histogram and pass in turn; they add up to 1."""
+        q = Fraction(self.histogram)
+        rest = 1 - q * (len(self.passes) - 1)
+        weights = [Fraction(share) for share in self.passes]
+        first, *later = [rest * weight / sum(weights) for weight in weights]
+        return (first, *(share for weight in later for share in (q, weight)))
+
+    def coordinates(self, m: int) -> tuple[int, ...]:
+        """Of each release, as :func:`gaussmix.accounting.lattice.lattice_account` counts them."""
+        return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
+
+    def histogram_noise(self, mu: float) -> float:
+        """Standard deviation of a count whose release has budget μ: a row is in one bin for each power."""
+        return math.sqrt(len(POWERS)) / mu
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# State
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known between two passes: noisy outputs and declared constants.
+
+    Attributes
+    ----------
+    pool : Pool
+        All passes so far.
+    mu : tuple of float
+        Budgets of what is still to come: histogram, pass, histogram, pass, ….
+    intercept : int or None
+        Column of the intercept.
+    intercept_energy : float
+        Squared value of the intercept in an encoded row (C = 1).
+    rows : float or None
+        Number of rows as the first histogram saw it, noisy.
+    """
+
+    pool: Pool
+    mu: tuple[float, ...]
+    intercept: int | None
+    intercept_energy: float
+    rows: float | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the last pass has been taken in."""
+        return not self.mu
+
+
+def first_state(
+    matrix: Floats, mu: tuple[float, ...], *, intercept: int | None, intercept_energy: float = 1.0
+) -> State:
+    """After the pass in the declared metric: rows of norm at most 1, noise 1/(√2 μ) off the diagonal."""
+    pool = Pool.of(NoisyGram.isotropic(matrix, scale=1 / (math.sqrt(2) * mu[0])))
+    return State(pool, tuple(mu[1:]), intercept, intercept_energy)
+
+
+def _rows(state: State) -> float:
+    """Noisy number of rows, not below 10."""
+    if state.rows is not None:
+        return state.rows
+    M, N = state.pool.matrix, state.pool.shape
+    if state.intercept is None:
+        energy, noise = np.trace(M), math.sqrt(2) * np.linalg.norm(np.diagonal(N))
+        return float(max(energy, 10 * noise, 10.0))
+    i = state.intercept
+    return float(max(M[i, i] / state.intercept_energy, 10.0))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Metric
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A candidate transform z = E r, and what is expected of it.
+
+    Attributes
+    ----------
+    power : float
+        γ.
+    transform : Transform
+    mean : float
+        Estimate of the mean ‖z‖².
+    cost : float
+        (Σ_i w_i/λ_i)²/m³ relative to full whitening, which has 1: see `whitening`.
+    """
+
+    power: float
+    transform: Transform
+    mean: float
+    cost: float
+
+
+def whitening(cleaned: Cleaned, rows: float, power: float, *, floor: float | None = None) -> Metric:
+    r"""Metric :math:`N = (S/\hat n)^\gamma`, S the cleaned pool raised by a part of its noise.
+
+    With S/n̂ = V diag(λ) Vᵀ and w = λ^γ, the transform is diag(w)^(-½) Vᵀ. γ = 1 makes all second moments 1; then a
+    level of frequency p has norm² 1/p. A smaller γ gives it p^(-γ), at the price of larger noise in weak directions.
+
+    Noise of scale s in that metric gives coefficients an excess risk of s²(aᵀNa) tr(G⁻¹N)/n over a residual variance
+    of aᵀGa/n. Averaged over directions a this is :math:`(s/n)^2 (\sum_i w_i/\lambda_i)^2/m`, m for full whitening
+    in units of (s/n)²: their ratio is `Metric.cost`.
+    """
+    S = cleaned.raised((FLOOR if floor is None else floor) * 2 * math.sqrt(len(cleaned.values)))
+    h, V = scipy.linalg.eigh((S + S.T) / 2)
+    eigenvalues = np.maximum(h, h[-1] * _RANGE) / rows
+    w = eigenvalues**power
+    transform = Transform.nearest(V.T / np.sqrt(w)[:, np.newaxis])
+    E = transform.matrix
+    mean = float(np.sum((E @ cleaned.matrix) * E)) / rows
+    cost = float(np.mean(w / eigenvalues)) ** 2
+    return Metric(power, transform, max(mean, 1e-12), cost)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Histogram
+@dataclass(frozen=True, eq=False)
+class HistogramRequest:
+    """Counts to be released: for every metric, rows by ‖z‖², `BINS` of them.
+
+    A row is in one bin of each, so that J metrics have joint sensitivity √J.
+    """
+
+    metrics: tuple[Metric, ...]
+    edges: tuple[Floats, ...]
+    noise: float
+
+
+def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> HistogramRequest:
+    """Metrics from the pool, and edges of their histograms."""
+    cleaned, rows = clean(state.pool.current), _rows(state)
+    metrics = tuple(whitening(cleaned, rows, power) for power in powers)
+    noise = math.sqrt(len(powers)) / state.mu[0]
+    return HistogramRequest(metrics, tuple(bin_edges(metric.mean) for metric in metrics), noise)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Pass
+@dataclass(frozen=True, eq=False)
+class PassRequest:
+    r"""A pass: everything that decides what is computed from the rows, and none of it from rows.
+
+    Release Σ z̄ z̄ᵀ with z̄ = E r shortened to ‖z̄‖² ≤ clip, in units of clip, with noise of scale 1/(√2 μ).
+
+    Attributes
+    ----------
+    metric : Metric
+    clip : float
+    mu : float
+    rows : float
+        Noisy number of rows.
+    kept_weight : float
+        Expected mean weight of a row after clipping.
+    lost : float
+        Expected share of ‖z‖² mass lost.
+    """
+
+    metric: Metric
+    clip: float
+    mu: float
+    rows: float
+    kept_weight: float
+    lost: float
+
+
+def plan_pass(
+    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, lost_weight: float = LOST_WEIGHT
+) -> PassRequest:
+    r"""Choose metric and clip by the least of
+
+    .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + 0.05\,\mathrm{lost}(c), \quad
+        \kappa = c/m,\; x = \mu_p \hat n/m^{1.5}
+
+    what noise costs (theory) and what clipping costs (measured, for predictions). Surely losing more than
+    `MOST_LOST` is forbidden. A larger ``lost_weight`` clips less: wider intervals with less bias.
+    """  # noqa: D400
+    rows = state.rows or max(float(np.mean([count.sum() for count in counts])), 10.0)
+    mu, m = state.mu[1], len(state.pool.matrix)
+    x = mu * rows / m**1.5
+    plans: list[tuple[float, PassRequest]] = []
+    for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
+        tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=metric.transform.largest_squared_norm)
+        loss = metric.cost * (tail.edges / m) ** 2 / (2 * x * x) + lost_weight * tail.lost
+        loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
+        i = int(np.argmin(loss))
+        plan = PassRequest(metric, float(tail.edges[i]), mu, rows, float(tail.kept_weight[i]), float(tail.lost[i]))
+        plans.append((float(loss[i]), plan))
+    return min(plans, key=lambda found: found[0])[1]
+
+
+def absorb(state: State, request: PassRequest, matrix: Floats) -> State:
+    """Take in a pass: back to encoded units, clip weights brought to mean one, pooled.
+
+    ``matrix`` is the noisy Σ z̄ z̄ᵀ/clip. A clipped pass estimates Σ f r rᵀ with weights f ≤ 1; it is multiplied by
+    n̂ over the released Σ f (the intercept's entry), or, without an intercept, by what the histogram expects.
+    """
+    scale = request.clip / (math.sqrt(2) * request.mu)
+    release = NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
+    if state.intercept is None:
+        weight = 1 / max(request.kept_weight, 1 / LARGEST_RESCALING)
+    else:
+        i = state.intercept
+        weight = request.rows / max(release.matrix[i, i] / state.intercept_energy, 1e-9)
+    release = release.times(min(max(weight, 1.0), LARGEST_RESCALING))
+    return replace(state, pool=state.pool.add(release), mu=state.mu[2:], rows=request.rows)

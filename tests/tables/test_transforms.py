@@ -1,0 +1,109 @@
+"""Integer transforms: the same bits wherever a row stands, and norms that cannot exceed the clip."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from gaussmix.tables.transforms import ROW_UNIT, Transform, clipped_rows, histogram, squared_norms
+
+
+def encoded_rows(n: int, m: int, seed: int) -> np.ndarray:
+    """Integer rows of norm at most 2²⁰, some as long as they may be, one of zeros."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, m)) * rng.uniform(0.001, 1, m)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True) * rng.choice([1.0, 3.0, 1e4], (n, 1))
+    rows[0] = 0
+    return np.trunc(rows * ROW_UNIT * (1 - 1e-9))
+
+
+def ill_conditioned(m: int, seed: int, spread: float = 1e5) -> Transform:
+    rng = np.random.default_rng(seed)
+    Q = np.linalg.qr(rng.standard_normal((m, m)))[0]
+    return Transform.nearest(Q * np.geomspace(1, spread, m)[:, None])
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 130])
+def test_products_are_exact_integers(m):
+    transform, rows = ill_conditioned(m, 0), encoded_rows(6, m, 1)
+    product = rows @ transform.integers.T
+    for i, row in enumerate(rows):
+        for j, direction in enumerate(transform.integers):
+            assert int(product[i, j]) == sum(int(a) * int(b) for a, b in zip(row, direction, strict=True))
+    assert np.abs(product).max() <= 2.0**52
+
+
+def test_a_row_has_the_same_bits_in_every_block_and_layout():
+    transform, rows = ill_conditioned(33, 2), encoded_rows(2_000, 33, 3)
+    whole = transform.apply(rows)
+    norms, clipped = squared_norms(whole), clipped_rows(whole, 50.0)
+    order = np.random.default_rng(0).permutation(len(rows))
+    columns = transform.apply(np.asfortranarray(rows[order]))
+    assert (columns == whole[order]).all()
+    assert (squared_norms(np.asfortranarray(columns)) == norms[order]).all()
+    assert (clipped_rows(columns, 50.0) == clipped[order]).all()
+    for i in (0, 1, 77):
+        alone = transform.apply(rows[i : i + 1])
+        assert (alone[0] == whole[i]).all()
+        assert squared_norms(alone)[0] == norms[i]
+        assert (clipped_rows(alone, 50.0)[0] == clipped[i]).all()
+
+
+def test_transform_is_near_and_states_what_it_does():
+    wanted = np.linalg.qr(np.random.default_rng(1).standard_normal((40, 40)))[0] * np.geomspace(1e-6, 1e6, 40)[:, None]
+    transform = Transform.nearest(wanted)
+    lengths = np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert np.abs((transform.matrix - wanted) / lengths).max() < 2.0**-31
+    rows = encoded_rows(50, 40, 5)
+    stated = (rows / ROW_UNIT) @ transform.matrix.T
+    assert np.allclose(transform.apply(rows) / lengths.T, stated / lengths.T, atol=1e-14)
+    assert (np.linalg.norm(transform.apply(rows), axis=1) ** 2 <= transform.largest_squared_norm).all()
+
+
+@pytest.mark.parametrize("clip", [1e-9, 0.3, 50.0, 1e7])
+@pytest.mark.parametrize("m", [1, 3, 64, 200])
+def test_clipped_norms_never_exceed_the_bound_in_exact_integers(m, clip):
+    rows = clipped_rows(ill_conditioned(m, m).apply(encoded_rows(300, m, 9)), clip)
+    assert (np.trunc(rows) == rows).all()
+    for row in rows:
+        assert sum(int(entry) ** 2 for entry in row) <= 2**40
+
+
+def test_rows_at_the_bound_are_not_wasted():
+    z = np.array([[3.0, 4.0], [300.0, 400.0], [0.3, 0.4], [0.0, 0.0]])
+    clipped = clipped_rows(z, 25.0) / ROW_UNIT
+    assert np.allclose(clipped, [[0.6, 0.8], [0.6, 0.8], [0.06, 0.08], [0, 0]], atol=2e-6)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-3, 1.0, 1e12, 1e150])
+def test_norms_are_right_at_every_size(size):
+    z = size * np.random.default_rng(0).standard_normal((50, 21))
+    exact = [float(sum(Fraction(entry) ** 2 for entry in row)) for row in z]
+    assert np.allclose(squared_norms(z) / size**2, np.array(exact) / size**2, rtol=1e-5)
+    assert np.isfinite(clipped_rows(z, 1.0)).all()
+
+
+def test_histogram_counts_rows_once_and_zero_rows_never():
+    z = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0], [100.0, 0.0], [0.5, 0.0]])
+    counts = histogram(z, np.array([1.0, 4.0, 9.0]))
+    assert counts.tolist() == [2, 1, 0, 1]
+    assert histogram(np.zeros((4, 2)), np.array([1.0])).tolist() == [0, 0]
+
+
+def test_one_row_moves_one_bin_by_one():
+    transform, rows = ill_conditioned(9, 4), encoded_rows(500, 9, 6)
+    edges = np.geomspace(1e-3, 1e9, 20)
+    with_row, without = (histogram(transform.apply(part), edges) for part in (rows, rows[:-1]))
+    assert sorted(with_row - without) == [0] * 20 + [1]
+
+
+def test_transforms_that_would_round_are_refused():
+    with pytest.raises(ValueError, match="norm at most"):
+        Transform(np.full((1, 2), 2.0**32), np.ones(1))
+    with pytest.raises(ValueError, match="whole numbers"):
+        Transform(np.array([[0.5]]), np.ones(1))
+    with pytest.raises(ValueError, match="scales"):
+        Transform(np.array([[1.0]]), np.array([math.inf]))
