@@ -49,3 +49,19 @@ def test_labels_that_were_not_declared():
         gm.LogisticMixing(bounds_X=(0, 1)).fit(rng.uniform(size=(9, 2)), [1] * 9)
     with pytest.raises(ValueError, match="radius must be a finite number > 0"):
         gm.LogisticMixing(bounds_X=(0, 1), surrogate_radius=-1.0).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
+
+
+def test_moments_give_the_fit_of_their_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 2))
+    y = np.where(X[:, 0] + rng.normal(0, 0.3, 500) > 0, "yes", "no")
+    declared = {"epsilon": 5.0, "bounds_X": (-1, 1), "classes": ("no", "yes"), "random_state": 3}
+    fitted = gm.LogisticMixing(**declared).fit(X, y)
+    sums = gm.Moments.of_arrays([(X, y == "yes")], gm.LogisticMixing(**declared).schema(2))
+    summed = gm.LogisticMixing(**declared).fit_moments(sums)
+    assert np.array_equal(summed.coef_, fitted.coef_)
+    assert summed.predict(X[:5]).tolist() == fitted.predict(X[:5]).tolist()
+    with pytest.raises(ValueError, match="classes"):
+        gm.LogisticMixing(bounds_X=(-1, 1)).fit_moments(sums)
+    with pytest.raises(ValueError, match="other bounds"):
+        gm.LogisticMixing(bounds_X=(-2, 2), classes=("no", "yes")).fit_moments(sums)

@@ -35,7 +35,18 @@ from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
-__all__ = ["LABELS_PUBLIC", "LinearClassifier", "LinearRegressor", "PreparedDraw", "moments_of", "read_classes"]
+__all__ = [
+    "LABELS_PUBLIC",
+    "LinearClassifier",
+    "LinearRegressor",
+    "PreparedDraw",
+    "check_moments",
+    "features_and_targets",
+    "forget_names",
+    "in_arrays",
+    "moments_of",
+    "read_classes",
+]
 
 OTHER_ROWS = (
     "n_rows is declared as public, but the table has another number of rows. Declare what is public anyway, "
@@ -118,12 +129,12 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC, Gene
             Of rows encoded by :meth:`schema`: ``Moments.of_arrays(blocks, model.schema(n_features))``. One target gives
             ``coef_`` of shape (features,).
         """
-        n_features, n_targets = _features_and_targets(moments.schema)
+        n_features, n_targets = features_and_targets(moments.schema)
         schema = self.schema(n_features, n_targets)
         prepared = self._prepare(schema)
-        _check_moments(moments, schema, n_features, n_rows=self.n_rows)
+        check_moments(moments, schema, n_features, n_rows=self.n_rows)
         self._fit_drawn(prepared.draw(moments), schema, single=n_targets == 1)
-        _forget_names(self, n_features)
+        forget_names(self, n_features)
         return self
 
     def _fit_drawn(self, drawn: D, schema: Schema, *, single: bool) -> Any:
@@ -227,7 +238,7 @@ def moments_of(X: Rows, y: Rows, schema: Schema, *, n_rows: int | None) -> Momen
     return Moments.of_arrays([(X, y)], schema)
 
 
-def _features_and_targets(schema: Schema) -> tuple[int, int]:
+def features_and_targets(schema: Schema) -> tuple[int, int]:
     """How many of each, for moments of a regression."""
     X, *targets = schema.columns.values()
     names = (FEATURES, *target_names(len(targets)))
@@ -238,7 +249,7 @@ def _features_and_targets(schema: Schema) -> tuple[int, int]:
     return X.size, len(targets)
 
 
-def _check_moments(moments: Moments, schema: Schema, n_features: int, *, n_rows: int | None) -> None:
+def check_moments(moments: Moments, schema: Schema, n_features: int, *, n_rows: int | None) -> None:
     """Refuse moments that are not what the estimator declares. Errors here are for the curator."""
     if moments.schema != schema:
         raise ArgumentError(
@@ -251,7 +262,7 @@ def _check_moments(moments: Moments, schema: Schema, n_features: int, *, n_rows:
         raise DataError(FEW_ROWS)
 
 
-def _forget_names(estimator: Any, n_features: int) -> None:
+def forget_names(estimator: Any, n_features: int) -> None:
     """Moments have no column names."""
     estimator.n_features_in_ = n_features
     if hasattr(estimator, "feature_names_in_"):

@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix._types import Floats
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.hopeless import warn_if_hopeless
 from gaussmix.estimators.naming import named_summary
+from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
@@ -108,20 +108,7 @@ class LinearMixing(LinearRegressor[Release]):
         return "balanced" if self.variant == "exact" else "paper"
 
     def _prepare(self, schema: Schema) -> Prepared:
-        prepared = prepare(
-            schema,
-            epsilon=self.epsilon if self.ledger is None else None,
-            delta=self.delta if self.ledger is None else None,
-            sketch_size=self.sketch_size,
-            variant=self.variant,
-            ledger=self.ledger,
-            note="LinearMixing",
-            n_rows=self.n_rows,
-            random_state=self.random_state,
-            made_by="LinearMixing",
-        )
-        warn_if_hopeless(schema, prepared.calibration, self.n_rows)
-        return prepared
+        return prepare_estimator(self, schema)
 
     def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
         self.release_ = drawn

@@ -8,16 +8,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from gaussmix.estimators.base import LABELS_PUBLIC, LinearClassifier, moments_of, read_classes
+from gaussmix._types import Rows
+from gaussmix.errors import DeclarationError
+from gaussmix.estimators.base import (
+    LABELS_PUBLIC,
+    LinearClassifier,
+    check_moments,
+    features_and_targets,
+    forget_names,
+    moments_of,
+    read_classes,
+)
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.hopeless import warn_if_hopeless
 from gaussmix.estimators.naming import named_summary
+from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.fits import ClassificationModel
+from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.summary import Estimand, Summary
+from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
 __all__ = ["LogisticMixing"]
@@ -89,8 +101,30 @@ class LogisticMixing(LinearClassifier):
         X, second, classes = read_classes(self, X, y, self.classes)
         schema = self.schema(X.shape[1])
         prepared = self._prepare(schema)
-        self.release_ = prepared.draw(moments_of(X, second, schema, n_rows=self.n_rows))
-        self.privacy_, self.classes_ = self.release_.certificate, classes
+        return self._fit_release(prepared.draw(moments_of(X, second, schema, n_rows=self.n_rows)), classes)
+
+    def fit_moments(self, moments: Moments) -> LogisticMixing:
+        """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
+
+        Parameters
+        ----------
+        moments : Moments
+            Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared: moments hold no
+            labels.
+        """
+        response_scale(self.surrogate_radius)
+        if self.classes is None:
+            raise DeclarationError("classes=(first, second) must be declared: moments hold no labels.")
+        n_features, _ = features_and_targets(moments.schema)
+        schema = self.schema(n_features)
+        prepared = self._prepare(schema)
+        check_moments(moments, schema, n_features, n_rows=self.n_rows)
+        forget_names(self, n_features)
+        return self._fit_release(prepared.draw(moments), np.asarray(self.classes))
+
+    def _fit_release(self, release: Release, classes: Rows) -> LogisticMixing:
+        """Fit from a private release alone."""
+        self.release_, self.privacy_, self.classes_ = release, release.certificate, classes
         model = self._model()
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
@@ -99,21 +133,7 @@ class LogisticMixing(LinearClassifier):
         return "balanced" if self.variant == "exact" else "paper"
 
     def _prepare(self, schema: Schema) -> Prepared:
-        prepared = prepare(
-            schema,
-            epsilon=self.epsilon if self.ledger is None else None,
-            delta=self.delta if self.ledger is None else None,
-            sketch_size=self.sketch_size,
-            variant=self.variant,
-            ledger=self.ledger,
-            note="LogisticMixing",
-            n_rows=self.n_rows,
-            random_state=self.random_state,
-            made_by="LogisticMixing",
-            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
-        )
-        warn_if_hopeless(schema, prepared.calibration, self.n_rows)
-        return prepared
+        return prepare_estimator(self, schema, conditions=() if self.classes is not None else (LABELS_PUBLIC,))
 
     def _model(self) -> ClassificationModel:
         """The model of the label that the release gives."""

@@ -1,0 +1,47 @@
+"""What both estimators settle before a row is read, from their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from gaussmix.estimators.hopeless import warn_if_hopeless
+from gaussmix.ledger import Ledger
+from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.models.certificate import Condition
+from gaussmix.models.sketch import Variant
+from gaussmix.tables.schema import Schema
+
+__all__ = ["prepare_estimator"]
+
+
+class _Parameters(Protocol):
+    epsilon: float
+    delta: float
+    sketch_size: int | Literal["auto"]
+    variant: Variant
+    n_rows: int | None
+    ledger: Ledger | None
+    random_state: int | np.random.Generator | None
+
+
+def prepare_estimator(estimator: _Parameters, schema: Schema, *, conditions: Sequence[Condition] = ()) -> Prepared:
+    """The release behind an estimator; a ledger's budget takes the place of the estimator's own."""
+    name = type(estimator).__name__
+    prepared = prepare(
+        schema,
+        epsilon=estimator.epsilon if estimator.ledger is None else None,
+        delta=estimator.delta if estimator.ledger is None else None,
+        sketch_size=estimator.sketch_size,
+        variant=estimator.variant,
+        ledger=estimator.ledger,
+        note=name,
+        n_rows=estimator.n_rows,
+        random_state=estimator.random_state,
+        made_by=name,
+        conditions=conditions,
+    )
+    warn_if_hopeless(schema, prepared.calibration, estimator.n_rows)
+    return prepared
