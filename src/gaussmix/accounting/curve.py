@@ -14,8 +14,10 @@ from gaussmix.accounting import mixing
 from gaussmix.accounting.accounts import Account
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.gaussian import gaussian_epsilon
+from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
 
-__all__ = ["DELTA_MAX", "DELTA_MIN", "PrivacyCurve", "curve_of", "privacy_curve"]
+__all__ = ["DELTA_MAX", "DELTA_MIN", "PrivacyCurve", "curve_of", "lattice_curve", "privacy_curve"]
 
 DELTA_MIN, DELTA_MAX = 1e-12, 1e-1
 _STEPS = (1, 1.1, 1.25, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3.2, 3.6, 4, 4.5, 5, 5.6, 6.3, 7.1, 8, 9)  # about 10^(i/20)
@@ -72,6 +74,20 @@ def privacy_curve(
     return PrivacyCurve(asked, _chords(asked, exact, knots), certified)
 
 
+def lattice_curve(deltas: ArrayLike, account: LatticeAccount) -> PrivacyCurve:
+    """ε at many δ of a release in the limit, its slack included, interpolated as in :func:`privacy_curve`."""
+    asked = check.numbers(deltas=deltas)
+
+    def delta(epsilon: float) -> float:
+        return lattice_delta(epsilon, mu=account.mu, total_slack=account.slack)
+
+    largest = gaussian_epsilon(DELTA_MIN / 2, mu=account.mu)
+    knots = np.unique([*np.linspace(0.0, min(largest, 700.0), _KNOTS["zero-out"]), account.epsilon])
+    exact = np.minimum.accumulate([delta(float(knot)) for knot in knots])  # what holds at an ε holds at a larger one
+    found = np.where(asked < exact[-1], np.inf, _chords(asked, exact, knots))
+    return PrivacyCurve(asked, found, delta(account.epsilon))
+
+
 def _chords(deltas: Floats, exact: Floats, knots: Floats) -> Floats:
     """Linear interpolation of e^ε in δ, by logarithms; ``exact`` falls as ``knots`` rise from 0."""
     exact = np.minimum.accumulate(exact)  # the last digits may be out of order
@@ -88,14 +104,17 @@ def _chords(deltas: Floats, exact: Floats, knots: Floats) -> Floats:
 
 
 def curve_of(account: Account) -> PrivacyCurve | None:
-    """The curve of Gaussian mixing with noise alone, on a grid of δ; None for every other account."""
-    if not isinstance(account, Calibration) or account.scale != "none":
+    """The curve of Gaussian mixing with noise alone, or of its limit, on a grid of δ; None for other accounts."""
+    if not isinstance(account, LatticeAccount) and not (isinstance(account, Calibration) and account.scale == "none"):
         return None
     grid = [step * 10.0**power for power in range(-12, -1) for step in _STEPS] + [DELTA_MAX]
     if DELTA_MIN <= account.delta <= DELTA_MAX and not np.isclose(grid, account.delta, rtol=1e-9, atol=0).any():
         grid.append(account.delta)
+    deltas = [float(f"{delta:.12g}") for delta in sorted(grid)]
+    if isinstance(account, LatticeAccount):
+        return lattice_curve(deltas, account)
     return privacy_curve(
-        [float(f"{delta:.12g}") for delta in sorted(grid)],
+        deltas,
         epsilon=account.epsilon,
         sketch_size=account.sketch_size,
         gamma=account.gamma,

@@ -90,4 +90,4 @@ class SheffetMixing(LinearRegressor[Release]):
     def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
         if math.isinf(drawn.certificate.epsilon):
             return least_squares_of(drawn), drawn.certificate
-        return as_published(*blocks_of(drawn, drawn.noisy_second_moment)), drawn.certificate
+        return as_published(*blocks_of(drawn, drawn.sketch.noisy_second_moment)), drawn.certificate

@@ -11,7 +11,7 @@ from gaussmix.estimators.declared import FEATURES
 from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import RowSource
 
 __all__ = ["Unnoised", "blocks_of", "least_squares_of"]
 
@@ -22,9 +22,9 @@ class Unnoised:
 
     made_by: str
 
-    def draw(self, moments: Moments) -> Release:
+    def draw(self, rows: RowSource) -> Release:
         """The Gram matrix itself."""
-        return open_release(moments, made_by=self.made_by)
+        return open_release(rows.moments(), made_by=self.made_by)
 
 
 def blocks_of(release: Release, second_moment: Floats) -> tuple[Floats, Floats]:

@@ -23,6 +23,7 @@ from gaussmix.mechanism.preparation import prepare
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import source_schema
 from gaussmix.tables.template import describe_columns
@@ -146,14 +147,16 @@ def moments(
 @SCHEMA
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
-@click.option("--sketch-size", "-k", type=int, help="Rows of the sketch; default: 10⁶ or 500 per column.")
+@click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
+@click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
 @click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
 @click.option(
     "--ledger",
     "ledger_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A ledger made in Python by gaussmix.Ledger: its budget takes the place of -e and -d.",
+    help="A ledger (`gaussmix ledger create`): its budget takes the place of -e and -d.",
 )
+@click.option("--share", type=float, help="Share of the ledger's budget; default: one of its planned parts.")
 @click.option("--note", default="", help="Kept in the ledger.")
 @JSON
 @FORCE
@@ -166,8 +169,10 @@ def release(
     epsilon: float | None,
     delta: float | None,
     sketch_size: int | None,
+    passes: int | None,
     relation: Relation | None,
     ledger_file: Path | None,
+    share: float | None,
     note: str,
     as_json: bool,
     force: bool,
@@ -175,7 +180,7 @@ def release(
     out: Path,
     **csv: Any,
 ) -> None:
-    """Release one private sketch of SOURCES: tables, or files of moments.
+    """Release private second moments of SOURCES: tables, or files of moments.
 
     Budget, ledger, schema and output are looked at before a row is read; the ledger is charged when the output has its
     room on the disk.
@@ -193,22 +198,30 @@ def release(
         _declared(schema_file, sums if not tables else []),
         epsilon=epsilon,
         delta=delta,
-        sketch_size="auto" if sketch_size is None else sketch_size,
+        sketch_size=sketch_size,
+        passes="auto" if passes is None else passes,
         relation=relation,
         ledger=ledger_file,
+        share=share,
         note=note,
         out=out,
         force=force,
     ) as prepared:
-        parts = [Moments.load(source) for source in sums]
-        if tables:
-            parts.append(Moments.of(_paths(tables), prepared.schema, csv=_csv(**csv), progress=True))
-        total = functools.reduce(operator.add, parts)
-        if expect_rows is not None:
-            total.expect_rows(expect_rows)
-        private = prepared.draw(total)
+        private = prepared.draw(_rows(tables, sums, prepared.schema, _csv(**csv), expect_rows))
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
+
+
+def _rows(
+    tables: Sequence[str], sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None
+) -> RowSource:
+    """Tables that can be read again; with files of moments, sums that cannot."""
+    if not sums:
+        return rows_of(_paths(tables), schema, csv=csv, expect_rows=expect_rows, progress=True)
+    parts = [Moments.load(source) for source in sums]
+    if tables:
+        parts.append(Moments.of(_paths(tables), schema, csv=csv, progress=True))
+    return rows_of(functools.reduce(operator.add, parts), schema, expect_rows=expect_rows)
 
 
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:

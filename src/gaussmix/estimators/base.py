@@ -33,6 +33,7 @@ from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.fits import feature_indices, user_units
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import ArrayRows, RowSource, SummedRows
 from gaussmix.tables.schema import Schema
 
 __all__ = [
@@ -44,8 +45,8 @@ __all__ = [
     "features_and_targets",
     "forget_names",
     "in_arrays",
-    "moments_of",
     "read_classes",
+    "rows_of_arrays",
 ]
 
 OTHER_ROWS = (
@@ -61,7 +62,7 @@ Drawn = TypeVar("Drawn", covariant=True)
 class PreparedDraw(Protocol[Drawn]):
     """A mechanism for which all is ready but the rows."""
 
-    def draw(self, moments: Moments) -> Drawn:
+    def draw(self, rows: RowSource) -> Drawn:
         """What leaves the mechanism."""
 
 
@@ -117,7 +118,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC, Gene
         schema = self.schema(rows.shape[1], 1 if single else targets.shape[1])
         prepared = self._prepare(schema)
         return self._fit_drawn(
-            prepared.draw(moments_of(rows, targets, schema, n_rows=self.n_rows)), schema, single=single
+            prepared.draw(rows_of_arrays(rows, targets, schema, n_rows=self.n_rows)), schema, single=single
         )
 
     def fit_moments(self, moments: Moments) -> Any:
@@ -133,7 +134,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC, Gene
         schema = self.schema(n_features, n_targets)
         prepared = self._prepare(schema)
         check_moments(moments, schema, n_features, n_rows=self.n_rows)
-        self._fit_drawn(prepared.draw(moments), schema, single=n_targets == 1)
+        self._fit_drawn(prepared.draw(SummedRows(moments)), schema, single=n_targets == 1)
         forget_names(self, n_features)
         return self
 
@@ -229,13 +230,13 @@ def in_arrays(schema: Schema, targets: list[str], theta: Floats, scale: float | 
     return np.array(coefs), np.array(intercepts)
 
 
-def moments_of(X: Rows, y: Rows, schema: Schema, *, n_rows: int | None) -> Moments:
-    """Moments of a table in memory. Errors here are for the curator."""
+def rows_of_arrays(X: Rows, y: Rows, schema: Schema, *, n_rows: int | None) -> RowSource:
+    """The rows of a table in memory. Errors here are for the curator."""
     if n_rows is not None and check.positive_integer(n_rows=n_rows) != len(X):
         raise DataError(OTHER_ROWS)
     if len(X) < X.shape[1]:
         raise DataError(FEW_ROWS)
-    return Moments.of_arrays([(X, y)], schema)
+    return ArrayRows(X, y, schema)
 
 
 def features_and_targets(schema: Schema) -> tuple[int, int]:

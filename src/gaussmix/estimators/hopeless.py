@@ -6,29 +6,37 @@ import math
 import warnings
 
 from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.estimators.declared import FEATURES
 from gaussmix.tables.schema import Schema
 
 __all__ = ["warn_if_hopeless"]
 
 
-def warn_if_hopeless(schema: Schema, calibration: Calibration | None, n_rows: int | None) -> None:
+def warn_if_hopeless(schema: Schema, account: Calibration | LatticeAccount | None, n_rows: int | None) -> None:
     """Warn if a declared number of rows cannot stand out from the noise.
 
     n rows of norm at most C_X have an average eigenvalue of at most n C_X²/d; directions below the edge of the noise,
     2 s √m, cannot be told from it.
     """
-    if n_rows is None or calibration is None:
+    if n_rows is None or account is None:
         return
     features = len(schema.groups[FEATURES])
     columns = features + bool(schema.intercept)
     signal = n_rows * (schema.norm_of([FEATURES], intercept=True) / schema.row_norm) ** 2 / columns
-    noise = 2 * calibration.gamma / math.sqrt(calibration.sketch_size) * math.sqrt(schema.n_columns)
+    noise = 2 * _entry_noise(account) * math.sqrt(schema.n_columns)
     if signal < noise:
         warnings.warn(
-            f"n_rows={n_rows} is too small for {features} features at epsilon={calibration.epsilon:g}: the noise "
+            f"n_rows={n_rows} is too small for {features} features at epsilon={account.epsilon:g}: the noise "
             "exceeds the largest signal that such a table can have in an average direction. Use more rows, fewer "
             "features or a larger epsilon.",
             UserWarning,
             stacklevel=4,
         )
+
+
+def _entry_noise(account: Calibration | LatticeAccount) -> float:
+    """Standard deviation of an entry off the diagonal for rows of norm at most 1, the whole budget in one pass."""
+    if isinstance(account, Calibration):
+        return account.gamma / math.sqrt(account.sketch_size)
+    return 1 / math.sqrt(2 * sum(mu**2 for mu in account.noise_mu))

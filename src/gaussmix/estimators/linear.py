@@ -1,6 +1,7 @@
 """Private linear regression behind scikit-learn's interface.
 
 >>> import numpy as np
+from numpy.typing import ArrayLike
 >>> rng = np.random.default_rng(0)
 >>> X = rng.uniform(-1, 1, (20_000, 3))
 >>> y = X @ [0.5, -0.3, 0.1] + rng.uniform(-0.1, 0.1, 20_000)
@@ -11,9 +12,8 @@ True
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from gaussmix._types import Floats
@@ -22,7 +22,7 @@ from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_nam
 from gaussmix.estimators.naming import named_summary
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Prepared
+from gaussmix.mechanism.preparation import Passes, Prepared
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
@@ -34,7 +34,7 @@ __all__ = ["LinearMixing"]
 
 
 class LinearMixing(LinearRegressor[Release]):
-    """Private linear regression from one Gaussian sketch of the table.
+    """Private linear regression from noisy second moments of the table.
 
     Parameters
     ----------
@@ -49,11 +49,13 @@ class LinearMixing(LinearRegressor[Release]):
         Targets are clipped to them.
     fit_intercept : bool
         Without one nothing is centred, and bounds are widened to be symmetric about 0.
-    sketch_size : int or "auto"
-        Rows of the sketch. ``"auto"`` is 10⁶, or 500 per column if that is more, for the exact variant, and
-        2.5 max(d, log 10¹⁰) for the paper's: functions of public quantities.
+    sketch_size : int, optional
+        Rows of a Gaussian sketch. None, the default, is the limit of infinitely many, or 2.5 max(d, log 10¹⁰) for the
+        paper's variant.
+    passes : int or "auto"
+        How often the table is read (:func:`gaussmix.release`).
     variant : {"exact", "paper"}
-        ``"exact"``: exact accounting, noise alone, cleaned ridge. ``"paper"``: Algorithm 2 of arXiv:2505.24603v2 with
+        ``"exact"``: exact accounting, noise alone, the ridge that predicts best. ``"paper"``: Algorithm 2 of arXiv:2505.24603v2 with
         Theorem 1, corrected where it is not private (docs/privacy.md).
     n_rows : int, optional
         The number of rows, if it is public. It sharpens the bound on rounding errors and allows a warning, before
@@ -71,7 +73,7 @@ class LinearMixing(LinearRegressor[Release]):
     intercept_ : float or array (targets,)
         0 without an intercept.
     release_ : Release
-        The private sketch that everything was computed from, of a vector ``X`` and targets ``y``: it can be saved,
+        What everything was computed from, of a vector ``X`` and targets ``y``: it can be saved,
         reported and regressed like any other.
     privacy_ : Certificate
         What was spent, and what the guarantee rests on.
@@ -86,7 +88,8 @@ class LinearMixing(LinearRegressor[Release]):
         bounds_X: Bounds | None = None,
         bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
-        sketch_size: int | Literal["auto"] = "auto",
+        sketch_size: int | None = None,
+        passes: Passes = "auto",
         variant: Variant = "exact",
         n_rows: int | None = None,
         ledger: Ledger | None = None,
@@ -99,6 +102,7 @@ class LinearMixing(LinearRegressor[Release]):
         self.bounds_y = bounds_y
         self.fit_intercept = fit_intercept
         self.sketch_size = sketch_size
+        self.passes = passes
         self.variant = variant
         self.n_rows = n_rows
         self.ledger = ledger
@@ -114,8 +118,15 @@ class LinearMixing(LinearRegressor[Release]):
         self.release_ = drawn
         targets = [name for name in schema.columns if name != FEATURES]
         responses = np.eye(schema.n_columns)[:, [schema.groups[name][0] for name in targets]]
-        theta = drawn.sketch.solve(feature_indices(schema, targets, None), responses, self.variant)
+        theta = drawn.statistic.solve(feature_indices(schema, targets, None), responses, self.variant)
         return theta, drawn.certificate
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Predicted targets, shape (rows,) or (rows, targets); the paper's variant does not clip them to ``bounds_y``."""
+        predicted = super().predict(X)
+        if self.variant == "paper" or self.bounds_y is None:
+            return predicted
+        return np.clip(predicted, *self.bounds_y)
 
     def summary(self, *, estimand: Estimand = "table", output: int = 0) -> Summary:
         """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.score`).

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
@@ -16,31 +14,32 @@ from gaussmix.estimators.base import (
     check_moments,
     features_and_targets,
     forget_names,
-    moments_of,
     read_classes,
+    rows_of_arrays,
 )
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
 from gaussmix.estimators.naming import named_summary
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Prepared
+from gaussmix.mechanism.preparation import Passes, Prepared
 from gaussmix.models.fits import ClassificationModel
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.summary import Estimand, Summary
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema
 
 __all__ = ["LogisticMixing"]
 
 
 class LogisticMixing(LinearClassifier):
-    """Private logistic regression through a quadratic surrogate, from one Gaussian sketch of the table.
+    """Private logistic regression through a quadratic surrogate, from noisy second moments of the table.
 
     Parameters
     ----------
-    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, variant, n_rows, ledger, random_state
+    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, variant, n_rows, ledger, random_state
         As in :class:`LinearMixing`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
@@ -69,7 +68,8 @@ class LogisticMixing(LinearClassifier):
         classes: ArrayLike | None = None,
         fit_intercept: bool = True,
         surrogate_radius: float = 6.0,
-        sketch_size: int | Literal["auto"] = "auto",
+        sketch_size: int | None = None,
+        passes: Passes = "auto",
         variant: Variant = "exact",
         n_rows: int | None = None,
         ledger: Ledger | None = None,
@@ -83,6 +83,7 @@ class LogisticMixing(LinearClassifier):
         self.fit_intercept = fit_intercept
         self.surrogate_radius = surrogate_radius
         self.sketch_size = sketch_size
+        self.passes = passes
         self.variant = variant
         self.n_rows = n_rows
         self.ledger = ledger
@@ -101,7 +102,7 @@ class LogisticMixing(LinearClassifier):
         X, second, classes = read_classes(self, X, y, self.classes)
         schema = self.schema(X.shape[1])
         prepared = self._prepare(schema)
-        return self._fit_release(prepared.draw(moments_of(X, second, schema, n_rows=self.n_rows)), classes)
+        return self._fit_release(prepared.draw(rows_of_arrays(X, second, schema, n_rows=self.n_rows)), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticMixing:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
@@ -120,7 +121,7 @@ class LogisticMixing(LinearClassifier):
         prepared = self._prepare(schema)
         check_moments(moments, schema, n_features, n_rows=self.n_rows)
         forget_names(self, n_features)
-        return self._fit_release(prepared.draw(moments), np.asarray(self.classes))
+        return self._fit_release(prepared.draw(SummedRows(moments)), np.asarray(self.classes))
 
     def _fit_release(self, release: Release, classes: Rows) -> LogisticMixing:
         """Fit from a private release alone."""

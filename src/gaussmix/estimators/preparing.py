@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from gaussmix.estimators.hopeless import warn_if_hopeless
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.mechanism.preparation import Passes, Prepared, prepare
 from gaussmix.models.certificate import Condition
 from gaussmix.models.sketch import Variant
 from gaussmix.tables.schema import Schema
@@ -20,7 +20,8 @@ __all__ = ["prepare_estimator"]
 class _Parameters(Protocol):
     epsilon: float
     delta: float
-    sketch_size: int | Literal["auto"]
+    sketch_size: int | None
+    passes: Passes
     variant: Variant
     n_rows: int | None
     ledger: Ledger | None
@@ -35,6 +36,7 @@ def prepare_estimator(estimator: _Parameters, schema: Schema, *, conditions: Seq
         epsilon=estimator.epsilon if estimator.ledger is None else None,
         delta=estimator.delta if estimator.ledger is None else None,
         sketch_size=estimator.sketch_size,
+        passes=estimator.passes,
         variant=estimator.variant,
         ledger=estimator.ledger,
         note=name,
@@ -43,5 +45,5 @@ def prepare_estimator(estimator: _Parameters, schema: Schema, *, conditions: Seq
         made_by=name,
         conditions=conditions,
     )
-    warn_if_hopeless(schema, prepared.calibration, estimator.n_rows)
+    warn_if_hopeless(schema, prepared.account, estimator.n_rows)
     return prepared

@@ -16,7 +16,7 @@ from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.mixing import certify, largest_table, smallest_eigenvalue
 from gaussmix.models.certificate import Certificate
-from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import INTERCEPT, Schema
 
 __all__ = ["NoisyBlocks", "PreparedAdaSSP"]
@@ -71,7 +71,7 @@ class PreparedAdaSSP:
             noise = max(noise, math.sqrt(math.log(6 / delta)) / (epsilon / 3))
         return cls(schema, epsilon, delta, noise, rho, analysis, n_rows, rng)
 
-    def draw(self, moments: Moments) -> NoisyBlocks:
+    def draw(self, rows: RowSource) -> NoisyBlocks:
         """The three releases: λ_min(XᵀX), XᵀX and XᵀY. X includes the intercept."""
         schema, s = self.schema, self.noise
         X, *targets = schema.columns
@@ -79,7 +79,7 @@ class PreparedAdaSSP:
         responses = np.array([schema.groups[name][0] for name in targets])
         x_norm = schema.norm_of([X], intercept=True) / schema.row_norm
         y_norm = schema.norm_of(targets) / schema.row_norm
-        gram, p = moments.gram(), len(features)
+        gram, p = rows.moments().gram(), len(features)
         XX, XY = gram[np.ix_(features, features)], gram[np.ix_(features, responses)]
         noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, largest_table(self.n_rows), self.rng)
         lower = max(noisy_eigenvalue - s * math.sqrt(math.log(6 / self.delta)) * x_norm**2, 0.0)

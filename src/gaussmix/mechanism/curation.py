@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +21,11 @@ from gaussmix._files import refuse_inputs
 from gaussmix.accounting.arguments import Relation
 from gaussmix.errors import DeclarationError
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.preparation import Passes, prepare
 from gaussmix.models.release import Release
-from gaussmix.tables.cluster import is_clustered, moments_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
 
 __all__ = ["release"]
@@ -37,9 +37,11 @@ def release(
     schema: Schema | dict[str, Any] | str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    sketch_size: int | Literal["auto"] = "auto",
+    sketch_size: int | None = None,
+    passes: Passes = "auto",
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
+    share: float | None = None,
     note: str = "",
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
@@ -48,7 +50,7 @@ def release(
     random_state: int | np.random.Generator | None = None,
     progress: bool = False,
 ) -> Release:
-    """Release a private sketch of a table, which serves any number of models.
+    """Release private second moments of a table, which serve any number of models.
 
     The budget, the ledger's room, the schema and the output are looked at before a row is read, and the ledger is
     charged only when nothing but the draw is left to do.
@@ -62,13 +64,20 @@ def release(
         Columns with declared bounds and levels; not needed with moments.
     epsilon, delta : float
         The privacy budget; left out with a ledger, whose budget covers all of its releases together.
-    sketch_size : int or "auto"
-        Rows of the sketch; ``"auto"`` is 10⁶, or 500 per encoded column, or what is left in the ledger if that is less.
+    sketch_size : int, optional
+        Rows of the paper's Gaussian sketch. None, the default, is its limit of infinitely many rows: the Gram matrix
+        plus symmetric Gaussian noise, exact on integers. A finite sketch adds the error of a sample of as many rows.
+    passes : int or "auto"
+        How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
+        less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
+        an iterator, or moments. 1 to 4.
     relation : {"zero-out", "replace-one"}, optional
         Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger or path, optional
-        Where the release is recorded before its noise is drawn. With ``sketch_size="auto"`` it takes up to 10⁶ rows, or
-        all that are left.
+        Where the release is recorded before its noise is drawn.
+    share : float, optional
+        Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
+        for.
     note : str
         Kept in the ledger.
     csv : CsvOptions, optional
@@ -101,26 +110,19 @@ def release(
         epsilon=epsilon,
         delta=delta,
         sketch_size=sketch_size,
+        passes=passes,
         relation=relation,
         ledger=ledger,
+        share=share,
         note=note,
         out=out,
         force=force,
         random_state=random_state,
     ) as prepared:
-        return prepared.draw(_moments(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress))
+        return prepared.draw(rows_of(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress))
 
 
 def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:
     """Paths among what is read, as far as they can be told: a table, a list of them, a schema."""
     items = data if isinstance(data, list | tuple) else [data]
     return [item for item in (*items, schema) if isinstance(item, str | os.PathLike)]
-
-
-def _moments(data: Any, schema: Schema, *, csv: CsvOptions | None, expect_rows: int | None, progress: bool) -> Moments:
-    if not isinstance(data, Moments) and not is_clustered(data):
-        return Moments.of(data, schema, csv=csv, expect_rows=expect_rows, progress=progress)
-    moments = data if isinstance(data, Moments) else moments_on_cluster(data, schema)
-    if expect_rows is not None:
-        moments.expect_rows(expect_rows)
-    return moments

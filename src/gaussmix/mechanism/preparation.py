@@ -1,7 +1,8 @@
 """The one order in which a release is made: all that is declared first, then rows, then the record, then the noise.
 
-`prepare` settles schema, calibration, generator, ledger and output; nothing is read and nothing is spent. What it
-returns has one method, ``draw``: it charges the ledger, draws and writes the file.
+`prepare` settles schema, account, generator, ledger and output; nothing is read and nothing is spent. What it returns
+has one method, ``draw``: it reads the rows once, charges the ledger, draws (reading again where there are several
+passes) and writes the file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,35 +23,49 @@ from gaussmix._signals import interruptions_wait
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.budgets import warn_if_weak
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
+from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.accounting.least_noise import calibrate
-from gaussmix.errors import ArgumentError, BudgetExceededError, DeclarationError, OutputError
+from gaussmix.errors import ArgumentError, BudgetExceededError, BudgetUnmetError, DeclarationError, OutputError
 from gaussmix.ledger import Ledger
 from gaussmix.ledger.reservation import refusal
-from gaussmix.mechanism.mixing import check_sketch_size, draw_release, largest_table, open_release
+from gaussmix.mechanism.drawing import Noise, draw
+from gaussmix.mechanism.mixing import check_sketch_size, largest_table, open_release
+from gaussmix.mechanism.passes import releases_of, schedule_of
 from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import Condition
+from gaussmix.models.certificate import LEDGER_BUDGET, Condition
+from gaussmix.models.passes import AUTOMATIC_PASSES
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import VARIANTS, Variant
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.schema import Schema
+from gaussmix.tables.rows import RowSource
+from gaussmix.tables.schema import FRACTION_BITS, Schema
 
-__all__ = ["LARGE_SKETCH", "Prepared", "automatic_sketch_size", "papers_sketch_size", "prepare"]
+__all__ = ["Passes", "Prepared", "papers_sketch_size", "prepare"]
 
-LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
+Passes = int | Literal["auto"]
 
 LARGE_SKETCH = 10**6
-"""Rows of the default sketch. Noise per entry, γ/√k, is within 0.2 % of its limit; the cost does not depend on k."""
+"""Most rows of a sketch that takes them from a ledger of sketch rows, where nobody says how many."""
 
 _SPARE_BYTES = 2**16  # words in a certificate differ in length
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A release for which all is ready but the rows. As a context it gives back the output's room at its end."""
+    """A release for which all is ready but the rows. As a context it gives back the output's room at its end.
+
+    Attributes
+    ----------
+    account : Calibration, LatticeAccount or None
+        The noise: of a finite sketch, of passes in the limit, or none.
+    single : LatticeAccount or None
+        The noise of one pass with the same budget, for tables that can be read only once, where the caller left the
+        number of passes open.
+    """
 
     schema: Schema
-    calibration: Calibration | None
+    account: Noise | None
+    single: LatticeAccount | None
     made_by: str
     n_rows: int | None
     conditions: tuple[Condition, ...]
@@ -59,34 +74,48 @@ class Prepared:
     output: Output | None
     rng: np.random.Generator
 
-    def draw(self, moments: Moments) -> Release:
-        """Charge the ledger, draw, and write the file."""
-        if moments.schema != self.schema:
+    def draw(self, rows: RowSource) -> Release:
+        """Read the rows, charge the ledger, draw, and write the file."""
+        if rows.schema != self.schema:
             raise DeclarationError(
-                "These moments are of another schema than the release was prepared for: leave the schema out, "
-                "or build the moments again with it."
+                "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
+                "or build them again with it."
             )
-        if self.calibration is None:
+        account = self._account_for(rows)
+        moments = rows.moments()
+        if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
-        if self.ledger is None:
-            return self._written(self._drawn(moments, self.calibration, None))
-        with interruptions_wait():
-            rehearse(self.calibration, self.schema)
-            file = None if self.output is None else self.output.path
-            # Recorded first: a crash loses budget, not privacy.
-            entry = self.ledger.spend_calibration(self.calibration, note=self.note, file=file)
-            return self._written(self._drawn(moments, self.calibration, entry.release))
-
-    def _drawn(self, moments: Moments, calibration: Calibration, release: str | None) -> Release:
-        return draw_release(
+        release = None if self.ledger is None else self._recorded(self.ledger, account)
+        private = draw(
+            rows,
             moments,
-            calibration,
+            account,
             self.rng,
             made_by=self.made_by,
             n_rows=self.n_rows,
             conditions=self.conditions,
             release=release,
         )
+        with interruptions_wait():
+            return self._written(private)
+
+    def _recorded(self, ledger: Ledger, account: Noise) -> str:
+        """The name of the release in the ledger, which is charged first: a crash loses budget, not privacy."""
+        rehearse(account, self.schema)
+        file = None if self.output is None else self.output.path
+        with interruptions_wait():
+            if isinstance(account, Calibration):
+                return ledger.spend_calibration(account, note=self.note, file=file).release
+            return ledger.spend_account(account, note=self.note, file=file).release
+
+    def _account_for(self, rows: RowSource) -> Noise | None:
+        """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
+        if not isinstance(self.account, LatticeAccount) or len(self.account.noise_mu) == 1:
+            return self.account
+        if self.single is None:
+            rows.check_again()
+            return self.account
+        return self.account if rows.again else self.single
 
     def _written(self, private: Release) -> Release:
         if self.output is not None:
@@ -112,10 +141,12 @@ def prepare(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    sketch_size: int | Literal["auto"] = "auto",
+    sketch_size: int | None = None,
+    passes: Passes = "auto",
     variant: Variant = "exact",
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
+    share: float | None = None,
     note: str = "",
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -130,7 +161,7 @@ def prepare(
     ----------
     schema : Schema
         Declared columns.
-    epsilon, delta, sketch_size, relation, ledger, note, out, force, random_state
+    epsilon, delta, sketch_size, passes, relation, ledger, share, note, out, force, random_state
         As in :func:`gaussmix.release`.
     variant : {"exact", "paper"}
         ``"paper"``: Algorithm 1 of arXiv:2505.24603v2 with Theorem 1, corrected.
@@ -145,43 +176,87 @@ def prepare(
     check.text(note=note)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     k = _sketch_size(sketch_size, variant, schema, ledger)
+    if k is not None and passes not in ("auto", 1):
+        raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
+    if share is not None and ledger is None:
+        raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
     rng = generator(random_state)
     if ledger is not None:
-        calibration: Calibration | None = _from_ledger(ledger, k, epsilon, delta, relation, variant)
+        accounts = _from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share)
         conditions = (*conditions, LEDGER_BUDGET)
     else:
-        calibration = _from_budget(epsilon, delta, k, relation or "zero-out", variant, schema, n_rows)
-    if calibration is not None:
-        warn_if_weak(calibration.epsilon, calibration.delta)
-    output = None if out is None else _reserved(out, schema, calibration, ledger, force=force)
-    return Prepared(schema, calibration, made_by, n_rows, tuple(conditions), ledger, note, output, rng)
+        accounts = _from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows)
+    account, single = accounts
+    if account is not None:
+        warn_if_weak(account.epsilon, account.delta)
+    output = None if out is None else _reserved(out, schema, account, ledger, force=force)
+    return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng)
+
+
+Accounts = tuple[Noise | None, LatticeAccount | None]
 
 
 def _from_budget(
     epsilon: float | None,
     delta: float | None,
-    k: int,
+    k: int | None,
+    passes: Passes,
     relation: Relation,
     variant: Variant,
     schema: Schema,
     n_rows: int | None,
-) -> Calibration | None:
+) -> Accounts:
     """The least noise for a budget; none for an infinite ε."""
     if epsilon is None or delta is None:
         raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
     if check.positive(epsilon=epsilon) == math.inf:
-        return None
+        return None, None
+    if k is None:
+
+        def account(number: int) -> LatticeAccount:
+            shares, coordinates = releases_of(schedule_of(number), schema.n_columns)
+            return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
+
+        return _in_passes(passes, account)
     if variant == "exact":
-        return calibrate(epsilon, delta, sketch_size=k, relation=relation)
+        return calibrate(epsilon, delta, sketch_size=k, relation=relation), None
     error = eigenvalue_error_bound(schema.n_columns, n_max=largest_table(n_rows))
-    return calibrate(
+    found = calibrate(
         epsilon, delta, sketch_size=k, relation=relation, scale="private", analysis="paper", eigenvalue_error=error
     )
+    return found, None
+
+
+def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount]) -> Accounts:
+    """The account of so many passes; left open, also that of one."""
+    if passes != "auto":
+        return _fine_enough(account(check.positive_integer(passes=passes))), None
+    single = _fine_enough(account(1))
+    several = account(AUTOMATIC_PASSES)
+    return (several if several.row_bits == FRACTION_BITS else single), single
+
+
+def _fine_enough(account: LatticeAccount) -> LatticeAccount:
+    """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise."""
+    if account.row_bits < FRACTION_BITS:
+        raise BudgetUnmetError(
+            f"epsilon={account.epsilon!r} is too small for a release: no table could be told from the noise. Ask for "
+            "a larger budget, or for fewer passes."
+        )
+    return account
 
 
 def _from_ledger(
-    ledger: Ledger, k: int, epsilon: float | None, delta: float | None, relation: Relation | None, variant: Variant
-) -> Calibration:
+    ledger: Ledger,
+    k: int | None,
+    passes: Passes,
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    relation: Relation | None,
+    variant: Variant,
+    share: float | None,
+) -> Accounts:
     """The ledger's noise, where there is room left; only its being charged decides."""
     if variant == "paper":
         raise ArgumentError("A ledger needs variant='exact': its noise is fixed when it is opened.")
@@ -191,6 +266,15 @@ def _from_ledger(
         raise ArgumentError(
             f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
         )
+    if k is None:
+
+        def account(number: int) -> LatticeAccount:
+            shares, coordinates = releases_of(schedule_of(number), schema.n_columns)
+            return ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
+
+        return _in_passes(passes, account)
+    if share is not None:
+        raise ArgumentError("share is for releases in the limit: a sketch takes as many of the ledger's rows as it has.")
     calibration, room = ledger.calibration(k), ledger.remaining()
     reasons = refusal(room, sketch_size=k, gamma=calibration.gamma, mu=0.0, failure_delta=0.0)
     if reasons:
@@ -198,12 +282,7 @@ def _from_ledger(
             f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded. "
             "Ask for a smaller sketch_size, or use a release that was made: it serves any number of models."
         )
-    return calibration
-
-
-def automatic_sketch_size(columns: int) -> int:
-    """Rows of the default sketch of a table with so many encoded columns."""
-    return max(LARGE_SKETCH, 500 * columns)
+    return calibration, None
 
 
 def papers_sketch_size(features: int, columns: int) -> int:
@@ -211,22 +290,22 @@ def papers_sketch_size(features: int, columns: int) -> int:
     return max(math.ceil(2.5 * max(features, math.log(1e10))), columns)
 
 
-def _sketch_size(sketch_size: int | Literal["auto"], variant: Variant, schema: Schema, ledger: Ledger | None) -> int:
-    """The declared size, or a rule in the number of columns."""
+def _sketch_size(sketch_size: int | None, variant: Variant, schema: Schema, ledger: Ledger | None) -> int | None:
+    """The declared size; None, the limit, unless the paper's variant or a ledger of sketch rows asks for one."""
     m = schema.n_columns
-    if not isinstance(sketch_size, str):
+    if sketch_size is not None:
         return check_sketch_size(check.positive_integer(sketch_size=sketch_size), m)
-    check.choice(("auto",), sketch_size=sketch_size)
     if variant == "paper":
         return papers_sketch_size(m - (len(schema.columns) - 1), m)
-    k = automatic_sketch_size(m)
-    return k if ledger is None else max(min(k, ledger.remaining().sketch_rows), m)
+    if ledger is not None and ledger.reservation.sketch_rows and not ledger.reservation.mu:
+        return max(min(LARGE_SKETCH, ledger.remaining().sketch_rows), m)
+    return None
 
 
 def _reserved(
     out: str | os.PathLike[str],
     schema: Schema,
-    calibration: Calibration | None,
+    account: Noise | None,
     ledger: Ledger | None,
     *,
     force: bool,
@@ -236,8 +315,8 @@ def _reserved(
         own = [ledger.path.with_name(ledger.path.name + ending) for ending in ("", "-wal", "-shm", "-journal")]
         if Path(out).resolve() in own:
             raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
-    size = len(rehearse(calibration, schema).to_bytes())
-    if calibration is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
+    size = len(rehearse(account, schema).to_bytes())
+    if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2
     try:
         return reserve(out, size + _SPARE_BYTES, force=force)

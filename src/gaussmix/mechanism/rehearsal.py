@@ -11,10 +11,10 @@ import mmap
 
 import numpy as np
 
-from gaussmix.accounting.calibration import Calibration
-from gaussmix.mechanism.mixing import draw_release, open_release
+from gaussmix.mechanism.drawing import Noise, draw
+from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.release import Release
-from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import NoRows
 from gaussmix.tables.schema import Schema
 
 __all__ = ["rehearse", "room_in_memory"]
@@ -26,7 +26,7 @@ _MATRICES = 16
 """More matrices than a draw and a file hold at once."""
 
 
-def rehearse(calibration: Calibration | None, schema: Schema) -> Release:
+def rehearse(account: Noise | None, schema: Schema) -> Release:
     """A release of no rows. Its noise has a known seed: nothing of it may be kept but its size.
 
     Raises
@@ -35,10 +35,11 @@ def rehearse(calibration: Calibration | None, schema: Schema) -> Release:
         If there is no room in memory for the draw.
     """
     room_in_memory(schema.n_columns)
-    nothing = Moments.empty(schema)
-    if calibration is None:
-        return open_release(nothing)
-    return draw_release(nothing, calibration, np.random.default_rng(0), made_by="rehearsal")
+    nothing = NoRows(schema)
+    moments = nothing.moments()
+    if account is None:
+        return open_release(moments)
+    return draw(nothing, moments, account, np.random.default_rng(0), made_by="rehearsal")
 
 
 def room_in_memory(columns: int) -> None:

@@ -14,7 +14,7 @@ from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.least_noise import calibrate, least_gamma
 from gaussmix.mechanism.mixing import certify, check_sketch_size, draw_sketch, largest_table, smallest_eigenvalue
 from gaussmix.models.release import Release
-from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
 
 __all__ = ["PreparedSheffet"]
@@ -57,13 +57,13 @@ class PreparedSheffet:
         account = SheffetAccount(k, gamma, margin=margin, laplace_scale=4 / epsilon, analysis=analysis)
         return cls(schema, epsilon, delta, account, n_rows, rng)
 
-    def draw(self, moments: Moments) -> Release:
+    def draw(self, rows: RowSource) -> Release:
         """No noise if a noisy test finds λ_min > γ + margin, else noise of variance γ.
 
         The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
         multiple of that noise, so it grows with it.
         """
-        account = self.account
+        account, moments = self.account, rows.moments()
         error = eigenvalue_error_bound(self.schema.n_columns, n_max=largest_table(self.n_rows))
         lower = max(smallest_eigenvalue(moments.gram()) - error, 0.0)
         z = self.rng.laplace(scale=account.laplace_scale * (1 + 2 * error))

@@ -25,10 +25,11 @@ from gaussmix.accounting.accounts import (
 )
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.tables.schema import Schema, stored_schema
 
-__all__ = ["RELATION_WORDS", "SECURE", "Certificate", "Condition", "noise_variance"]
+__all__ = ["LEDGER_BUDGET", "RELATION_WORDS", "ROWS_PUBLIC", "SECURE", "Certificate", "Condition", "noise_variance"]
 
 SECURE = "chacha20-os"
 """What a certificate says of the secure generator: ChaCha20 with a 256-bit key from the operating system."""
@@ -38,6 +39,7 @@ RELATION_WORDS: dict[Relation, str] = {
     "replace-one": "one row replaced by another",
 }
 _MECHANISMS: dict[type[Account], str] = {
+    LatticeAccount: "Gaussian mixing in the limit",
     Calibration: "Gaussian mixing",
     Unprotected: "none",
     AdaSSPAccount: "AdaSSP",
@@ -62,6 +64,7 @@ class Condition:
         return f"{'void' if self.void else 'condition'}: {self.text}"
 
 
+LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
 ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
 
 
@@ -149,6 +152,11 @@ class Certificate:
         return self.schema.row_norm
 
     @property
+    def covers_ledger(self) -> bool:
+        """Whether (ε, δ) are those of all releases of a ledger together."""
+        return LEDGER_BUDGET in self.conditions
+
+    @property
     def is_private(self) -> bool:
         """Whether the guarantee holds with nothing further to assume about seeds."""
         return not any(condition.void for condition in self.conditions)
@@ -176,9 +184,20 @@ class Certificate:
         lines = [
             f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
             f"  neighbours: {self.relation} ({RELATION_WORDS[self.relation]})",
+            *self._gaussian(),
             f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
         ]
         return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
+
+    def _gaussian(self) -> list[str]:
+        """μ of a release in the limit, and what the best attacker makes of it."""
+        if not isinstance(self.account, LatticeAccount):
+            return []
+        alone = "this release alone: " if self.covers_ledger else ""
+        return [
+            f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); whoever accuses 5 % of the absent falsely finds at most "
+            f"{100 * self.account.hit_rate():.3g} % of those present"
+        ]
 
 
 def _check_against_schema(certificate: Certificate) -> None:

@@ -22,11 +22,12 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.problem import Problem, Response, in_reference_coding, regression_problem
-from gaussmix.models.sketch import Sketch, Variant
+from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.summary import Estimand, Summary, summarise
+from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
-from gaussmix.tables.columns import Boolean, Categorical, Column, Vector
+from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.sources import batches
@@ -105,7 +106,7 @@ class RegressionModel(Summarised):
     coef: dict[str, float]
     intercept: float
     variant: Variant
-    sketch: Sketch = field(repr=False, compare=False)
+    statistic: Statistic = field(repr=False, compare=False)
 
     def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
         """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.score`).
@@ -123,7 +124,7 @@ class RegressionModel(Summarised):
 
     def problem(self) -> Problem:
         """The regression as an inference problem."""
-        return regression_problem(self.sketch, _number(self.sketch.schema, self.target), self.coef)
+        return regression_problem(self.statistic, _number(self.statistic.schema, self.target), self.coef)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
@@ -133,7 +134,7 @@ class RegressionModel(Summarised):
         residuals wherever a model is worth using, is left out.
         """
         alpha = check.in_interval(0, 1, alpha=alpha)
-        schema = self.sketch.schema
+        schema = self.statistic.schema
         if not schema.intercept:
             raise ArgumentError(
                 "prediction_interval needs a release with an intercept column, which holds the row count."
@@ -148,8 +149,14 @@ class RegressionModel(Summarised):
         return np.column_stack([middle - half, middle + half])
 
     def predict(self, data: Any) -> Floats:
-        """Predictions for a table with the model's columns; values are clipped as when the release was made."""
-        return _linear(self.sketch.schema, self.coef, self.intercept, data)
+        """Predictions for a table with the model's columns, clipped to the target's declared bounds.
+
+        Values are clipped as when the release was made.
+        """
+        schema = self.statistic.schema
+        target = schema.columns[self.target]
+        bounds = (target.lower, target.upper) if isinstance(target, Numeric) else (0.0, 1.0)
+        return np.clip(_linear(schema, self.coef, self.intercept, data), *bounds)
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,7 @@ class ClassificationModel(Summarised):
     intercept: float
     variant: Variant
     surrogate_radius: float
-    sketch: Sketch = field(repr=False, compare=False)
+    statistic: Statistic = field(repr=False, compare=False)
 
     def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
         """Intervals for the coefficients of the quadratic surrogate, not of the logistic likelihood.
@@ -186,12 +193,12 @@ class ClassificationModel(Summarised):
 
     def problem(self) -> Problem:
         """The regression of the response ±1 as an inference problem."""
-        response, _ = _classes(self.sketch.schema, self.target, self.surrogate_radius)
-        return regression_problem(self.sketch, response, self.coef)
+        response, _ = _classes(self.statistic.schema, self.target, self.surrogate_radius)
+        return regression_problem(self.statistic, response, self.coef)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""
-        return _linear(self.sketch.schema, self.coef, self.intercept, data)
+        return _linear(self.statistic.schema, self.coef, self.intercept, data)
 
     def predict_proba(self, data: Any) -> Floats:
         """Probabilities of both classes, shape (rows, 2)."""
@@ -204,30 +211,30 @@ class ClassificationModel(Summarised):
 
 
 def fit_regressions(
-    sketch: Sketch, targets: Sequence[str], on: Sequence[str] | None, variant: Variant
+    statistic: Statistic, targets: Sequence[str], on: Sequence[str] | None, variant: Variant
 ) -> dict[str, RegressionModel]:
     """Least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
-    schema = sketch.schema
+    schema = statistic.schema
     responses = [_number(schema, target) for target in targets]
     features = feature_indices(schema, targets, on)
-    thetas = sketch.solve(features, np.column_stack([response.vector for response in responses]), variant)
+    thetas = statistic.solve(features, np.column_stack([response.vector for response in responses]), variant)
     models = {}
     for target, response, theta in zip(targets, responses, thetas.T, strict=True):
         coef, intercept = user_units(schema, features, theta * response.scale)
-        models[target] = RegressionModel(target, coef, intercept + response.centre, variant, sketch)
+        models[target] = RegressionModel(target, coef, intercept + response.centre, variant, statistic)
     return models
 
 
 def fit_classification(
-    sketch: Sketch, target: str, on: Sequence[str] | None, variant: Variant, radius: float
+    statistic: Statistic, target: str, on: Sequence[str] | None, variant: Variant, radius: float
 ) -> ClassificationModel:
     """Logistic regression of a column with two values on other columns, response ±1."""
-    schema = sketch.schema
+    schema = statistic.schema
     response, classes = _classes(schema, target, radius)
     features = feature_indices(schema, [target], on)
-    theta = sketch.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
+    theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
     coef, intercept = user_units(schema, features, theta * response.scale)
-    return ClassificationModel(target, classes, coef, intercept, variant, radius, sketch)
+    return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic)
 
 
 def _number(schema: Schema, target: str) -> Response:

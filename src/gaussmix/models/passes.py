@@ -31,7 +31,9 @@ from fractions import Fraction
 import numpy as np
 import scipy.linalg
 
+from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
 from gaussmix.models.pooling import Cleaned, NoisyGram, Pool, clean
 from gaussmix.models.tails import BINS, bin_edges, read_tail
 from gaussmix.tables.transforms import Transform
@@ -97,6 +99,17 @@ class Schedule:
     def histogram_noise(self, mu: float) -> float:
         """Standard deviation of a count whose release has budget μ: a row is in one bin for each power."""
         return math.sqrt(len(POWERS)) / mu
+
+
+SCHEDULES = {
+    1: Schedule(("1",)),
+    2: Schedule(("0.25", "0.75")),
+    3: Schedule(("0.10", "0.25", "0.65")),
+    4: Schedule(),
+}
+"""By the number of passes."""
+
+AUTOMATIC_PASSES = 4
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -244,6 +257,15 @@ class PassRequest:
     rows: float
     kept_weight: float
     lost: float
+
+    def check(self, m: int, *, mu: float) -> None:
+        """Refuse what no rule planned for a table of m columns and a pass of budget μ."""
+        if self.metric.transform.integers.shape != (m, m) or self.mu != mu:
+            raise ArgumentError("A pass was not planned for these columns, or not for its noise.")
+        check.positive(finite=True, clip=self.clip)
+        check.positive(finite=True, rows=self.rows)
+        check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
+        check.in_interval(0, 1, closed=True, lost=self.lost)
 
 
 def plan_pass(

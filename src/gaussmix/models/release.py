@@ -1,4 +1,4 @@
-"""What leaves the mechanism: a sketch of the table, and a certificate of what was spent on it.
+"""What leaves the mechanism: noisy second moments of the table, and a certificate of what was spent on them.
 
 **Private**: everything here is a function of a release and of declared quantities. Estimators, intervals and reports
 compute from it alone.
@@ -19,11 +19,13 @@ from gaussmix._files import write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import SheffetAccount, Unprotected
 from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.fits import ClassificationModel, RegressionModel, column_of, fit_classification, fit_regressions
 from gaussmix.models.sketch import Sketch, Variant
+from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -31,65 +33,59 @@ __all__ = ["Release", "load"]
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A private sketch of a table that serves any number of models.
+    """A private second moment of a table that serves any number of models.
 
     Raises
     ------
     NotPrivateError
-        If the certificate claims more privacy than sketch size and noise give, however the release is made.
+        If the certificate claims more privacy than the noise gives, however the release is made.
 
     Attributes
     ----------
-    sketch : Sketch
-        The numbers.
+    statistic : Transcript or Sketch
+        The numbers: passes of the limit, or a finite sketch.
     certificate : Certificate
         What was spent.
     """
 
-    sketch: Sketch
+    statistic: Statistic
     certificate: Certificate
 
     def __post_init__(self) -> None:
         self.verify()
 
     def verify(self) -> None:
-        """Compute anew what the certificate claims, from sketch size, γ and σ².
+        """Compute anew what the certificate claims, from the noise of the numbers.
 
         Raises
         ------
         NotPrivateError
             If it claims more privacy than they give.
         """
-        sketch, certificate, m = self.sketch, self.certificate, self.schema.n_columns
-        certificate.verify()
-        least = 1 if isinstance(certificate.account, Unprotected) else m
-        if (
-            sketch.schema != certificate.schema
-            or sketch.factor.shape != (m, m)
-            or not np.isfinite(sketch.factor).all()
-            or np.any(np.tril(sketch.factor, -1) != 0)
-            or check.sketch_rows(sketch_size=sketch.size) < least
-        ):
-            raise ArgumentError("Factor, sketch size, schema and certificate do not fit each other")
-        size, variances = _accounted_for(certificate)
-        variance = check.nonnegative(noise_variance=sketch.noise_variance)
-        if sketch.size != size or not any(math.isclose(variance, value, rel_tol=1e-15) for value in variances):
-            raise NotPrivateError("Noise or sketch size of the release are not those that its certificate accounts for")
+        self.certificate.verify()
+        if self.schema != self.certificate.schema:
+            raise ArgumentError("The numbers and the certificate are about different columns")
+        if isinstance(self.statistic, Sketch):
+            _verify_sketch(self.statistic, self.certificate)
+        else:
+            _verify_transcript(self.statistic, self.certificate)
 
     @property
     def schema(self) -> Schema:
         """The declared columns."""
-        return self.sketch.schema
+        return self.statistic.schema
 
     @property
-    def noisy_second_moment(self) -> Floats:
-        """RᵀR / k, an unbiased estimate of G + σ²I."""
-        return self.sketch.noisy_second_moment
+    def sketch(self) -> Sketch:
+        """The finite sketch of a release that was made with a ``sketch_size``, or without noise."""
+        if not isinstance(self.statistic, Sketch):
+            raise ArgumentError("This release has no sketch: it was made in the limit, without a sketch_size.")
+        return self.statistic
 
     @property
     def second_moment(self) -> Floats:
-        """RᵀR / k - σ²I, an unbiased estimate of the Gram matrix; it need not be positive."""
-        return self.sketch.second_moment
+        """An unbiased estimate of the Gram matrix of encoded rows; it need not be positive."""
+        return self.statistic.second_moment
 
     # -- models ----------------------------------------------------------------------------------------------------
     @overload
@@ -114,11 +110,12 @@ class Release:
         on : list of str, optional
             Columns of the table; default: all others (but for the other targets).
         variant : {"exact", "paper"}
-            The cleaned ridge (:func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on the sketch as it is.
+            The ridge that predicts best (:mod:`gaussmix.models.shrinkage`; for sketches
+            :func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on a sketch as it is.
         """
         if isinstance(target, str):
-            return fit_regressions(self.sketch, [target], on, variant)[target]
-        return fit_regressions(self.sketch, target, on, variant)
+            return fit_regressions(self.statistic, [target], on, variant)[target]
+        return fit_regressions(self.statistic, target, on, variant)
 
     def classify(
         self,
@@ -137,7 +134,7 @@ class Release:
         surrogate_radius : float
             As in :class:`gaussmix.LogisticMixing`.
         """
-        return fit_classification(self.sketch, target, on, variant, surrogate_radius)
+        return fit_classification(self.statistic, target, on, variant, surrogate_radius)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.
@@ -170,7 +167,7 @@ class Release:
     def to_bytes(self) -> bytes:
         """What :meth:`save` writes."""
         self.verify()
-        return release_file.as_bytes(self.sketch, self.certificate)
+        return release_file.as_bytes(self.statistic, self.certificate)
 
     @property
     def file_mode(self) -> int:
@@ -180,11 +177,27 @@ class Release:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the release, as stored in its file."""
-        return release_file.fingerprint(self.sketch, self.certificate)
+        return release_file.fingerprint(self.statistic, self.certificate)
 
     def __repr__(self) -> str:
-        m, k = self.schema.n_columns, self.sketch.size
-        return f"Release({m} columns, sketch_size={k}, epsilon={self.certificate.epsilon:g})"
+        m, words = self.schema.n_columns, noise_words(self.statistic)
+        return f"Release({m} columns, {words}, epsilon={self.certificate.epsilon:g})"
+
+
+def _verify_sketch(sketch: Sketch, certificate: Certificate) -> None:
+    m = sketch.schema.n_columns
+    least = 1 if isinstance(certificate.account, Unprotected) else m
+    if (
+        sketch.factor.shape != (m, m)
+        or not np.isfinite(sketch.factor).all()
+        or np.any(np.tril(sketch.factor, -1) != 0)
+        or check.sketch_rows(sketch_size=sketch.size) < least
+    ):
+        raise ArgumentError("Factor, sketch size, schema and certificate do not fit each other")
+    size, variances = _accounted_for(certificate)
+    variance = check.nonnegative(noise_variance=sketch.noise_variance)
+    if sketch.size != size or not any(math.isclose(variance, value, rel_tol=1e-15) for value in variances):
+        raise NotPrivateError("Noise or sketch size of the release are not those that its certificate accounts for")
 
 
 def _accounted_for(certificate: Certificate) -> tuple[int, tuple[float, ...]]:
@@ -199,6 +212,22 @@ def _accounted_for(certificate: Certificate) -> tuple[int, tuple[float, ...]]:
     raise NotPrivateError("The certificate is not about a sketch.")
 
 
+def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
+    """Every pass must have the noise, and the account every pass and no other matrix."""
+    account, m, passes = certificate.account, transcript.schema.n_columns, transcript.passes
+    if not isinstance(account, LatticeAccount):
+        raise NotPrivateError("The certificate is not about passes on a lattice.")
+    transcript.check()
+    if len(passes) == 1:
+        at = [0]
+    else:  # a count, then the first pass, then a histogram and a pass in turn
+        at = list(range(1, 2 * len(passes), 2))
+    if len(account.noise_mu) != at[-1] + 1 or any(account.coordinates[i] < m * m for i in at):
+        raise NotPrivateError("The release has other passes than its certificate accounts for")
+    if any(output.mu != account.noise_mu[i] for output, i in zip(passes, at, strict=True)):
+        raise NotPrivateError("A pass of the release has other noise than its certificate accounts for")
+
+
 def load(path: str | Path) -> Release:
     """Read a release and check all of it: its checksum, its parts against each other, and what its certificate claims.
 
@@ -209,9 +238,9 @@ def load(path: str | Path) -> Release:
     NotPrivateError
         If its certificate, computed anew, claims more privacy than its noise gives.
     """
-    sketch, certificate = release_file.read(path)
+    statistic, certificate = release_file.read(path)
     try:
-        return Release(sketch, certificate)
+        return Release(statistic, certificate)
     except NotPrivateError as error:
         raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
     except ArgumentError as error:

@@ -1,8 +1,18 @@
-"""The file of a release: one small Parquet file that any tool can open.
+"""The file of a release: one Parquet file that any tool can open.
 
-Its m rows are those of the sketch's factor and its columns the encoded columns: ordinary least squares on it, in any
-tool, gives the coefficients as published, in encoded units. Everything else is JSON under the key ``gaussmix`` of the
-file's metadata. Format 2 has typed accounts and conditions; format 1 is still read.
+Its columns are the encoded columns and one more, ``block``, which says what a row belongs to. Blocks of m rows each:
+
+``G``, ``N``
+    The estimate of the Gram matrix of encoded rows, and the shape of its noise: entry (i, j) has the variance
+    N_ii N_jj + N_ij². What most readers want.
+``M1``, ``T2``, ``M2``, …
+    The outputs of the passes in units of their clips, and the integer transforms of all but the first
+    (:mod:`gaussmix.models.transcript`). G and N are computed from them, and compared when the file is read.
+``R``
+    Of a finite sketch instead: its triangular factor. Least squares on these rows gives the coefficients as published.
+
+Everything else is JSON under the key ``gaussmix`` of the file's metadata. Format 3; formats 1 and 2, which hold the
+factor alone, are still read.
 """
 
 from __future__ import annotations
@@ -21,27 +31,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussmix._types import Floats
-from gaussmix.accounting.accounts import Unprotected
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.errors import DamagedError, NotPrivateError
+from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.sketch import Sketch
-from gaussmix.tables.schema import stored_schema
+from gaussmix.models.transcript import Statistic
 
 __all__ = ["as_bytes", "fingerprint", "read", "release_id"]
 
-FORMAT = 2
+FORMAT = 3
 METADATA_KEY = b"gaussmix"
+BLOCK = "block"
 COLUMNS_MAX = 2**14
+BLOCKS_MAX = 64
 FOOTER_MAX = 2**26
 
 
-def as_bytes(sketch: Sketch, certificate: Certificate) -> bytes:
+def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
     """What the file holds."""
-    content = _content(sketch, certificate)
-    metadata = content | {"sha256": _digest(content, sketch.factor)}
-    columns = [pa.array(column) for column in sketch.factor.T]
-    table = pa.Table.from_arrays(columns, names=list(sketch.schema.names)).replace_schema_metadata(
+    blocks, content = blocks_of(statistic), _content(statistic, certificate)
+    metadata = content | {"sha256": _digest(content, blocks)}
+    names = statistic.schema.names
+    rows = np.concatenate(list(blocks.values()))
+    labels = [name for name, block in blocks.items() for _ in block]
+    columns = [pa.array(labels).dictionary_encode(), *(pa.array(column) for column in rows.T)]
+    table = pa.Table.from_arrays(columns, names=[_block_column(names), *names]).replace_schema_metadata(
         {METADATA_KEY: json.dumps(metadata, ensure_ascii=False).encode()}
     )
     buffer = io.BytesIO()
@@ -49,31 +62,36 @@ def as_bytes(sketch: Sketch, certificate: Certificate) -> bytes:
     return buffer.getvalue()
 
 
-def fingerprint(sketch: Sketch, certificate: Certificate) -> str:
+def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
     """SHA-256 of the release, as stored in its file."""
-    return _digest(_content(sketch, certificate), sketch.factor)
+    return _digest(_content(statistic, certificate), blocks_of(statistic))
 
 
-def _content(sketch: Sketch, certificate: Certificate) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "sketch_size": sketch.size,
-        "noise_variance": sketch.noise_variance,
-        "certificate": certificate.to_dict(),
-    }
+def _content(statistic: Statistic, certificate: Certificate) -> dict[str, Any]:
+    return {"format": FORMAT, **parameters_of(statistic), "certificate": certificate.to_dict()}
 
 
-def _digest(content: dict[str, Any], factor: Floats) -> str:
+def _block_column(names: tuple[str, ...]) -> str:
+    """``block``, or the first of ``block'``, ``block''``, … that no encoded column has for a name."""
+    name = BLOCK
+    while name in names:
+        name += "'"
+    return name
+
+
+def _digest(content: dict[str, Any], blocks: Blocks) -> str:
     """Finds damage and edits by hand; it is no signature."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode() + np.ascontiguousarray(factor).tobytes()).hexdigest()
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+    for block in blocks.values():
+        digest.update(np.ascontiguousarray(block).tobytes())
+    return digest.hexdigest()
 
 
-def read(path: str | Path) -> tuple[Sketch, Certificate]:
+def read(path: str | Path) -> tuple[Statistic, Certificate]:
     """Read a file and check its checksum, and its parts against each other.
 
-    Counts in the file's footer are checked before anything is unpacked: memory stays within a few times that of the
-    factor.
+    Counts in the file's footer are checked before anything is unpacked: memory stays within a few times that of
+    the numbers.
 
     Raises
     ------
@@ -83,7 +101,7 @@ def read(path: str | Path) -> tuple[Sketch, Certificate]:
         If its certificate, computed anew, claims more privacy than its account gives.
     """
     path = Path(path)
-    stored, names, factor = _contents(path)
+    stored, names, blocks = _contents(path)
     if not isinstance(stored, dict) or type(stored.get("format")) is not int or stored["format"] < 1:
         raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.")
     if stored["format"] > FORMAT:
@@ -91,7 +109,7 @@ def read(path: str | Path) -> tuple[Sketch, Certificate]:
             f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT}: update gaussmix."
         )
     try:
-        return _checked(stored, names, factor)
+        return _checked(stored, names, blocks)
     except NotPrivateError as error:
         raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -107,32 +125,39 @@ def release_id(path: str | Path) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _checked(stored: dict[str, Any], names: tuple[str, ...], factor: Floats) -> tuple[Sketch, Certificate]:
+def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Statistic, Certificate]:
     """The parts of a release, from the parts of its file."""
-    if stored.pop("sha256") != _digest(stored, factor):
+    if stored.pop("sha256") != _digest(stored, blocks):
         raise ValueError("its checksum does not fit")
     if not isinstance(stored["certificate"], dict):
         raise TypeError("its certificate is no object")
     certificate = Certificate.from_dict(stored["certificate"])
-    variance = stored["noise_variance"]
-    if (
-        names != certificate.schema.names
-        or (stored["format"] == 1 and stored_schema(stored["schema"]) != certificate.schema)
-        or not isinstance(certificate.account, Calibration | Unprotected)
-        or type(stored["sketch_size"]) is not int
-        or not isinstance(variance, int | float)
-    ):
+    if names != certificate.schema.names:
         raise ValueError("its parts do not fit each other")
-    return Sketch(factor, stored["sketch_size"], float(variance), certificate.schema), certificate
+    return statistic_of(stored, blocks, certificate), certificate
 
 
-def _contents(path: Path) -> tuple[Any, tuple[str, ...], Floats]:
+def _contents(path: Path) -> tuple[Any, tuple[str, ...], Blocks]:
     """Metadata, names and numbers of a file whose counts are those of a release."""
     with _parquet(path) as file:
         stored = _metadata_of(file)
         table = file.read(use_threads=False)
-        factor = np.column_stack([column.to_numpy() for column in table.columns])
-        return stored, tuple(table.column_names), factor
+        if pa.types.is_floating(table.schema.field(0).type):  # formats 1 and 2
+            names, labels = tuple(table.column_names), ["R"] * table.num_rows
+        else:
+            names, labels = tuple(table.column_names[1:]), table.column(0).to_pylist()
+        rows = np.column_stack([column.to_numpy() for column in table.columns[-len(names) :]])
+        return stored, names, _split(labels, rows)
+
+
+def _split(labels: list[Any], rows: Floats) -> Blocks:
+    """Blocks by name, of as many rows as columns each and one after the other."""
+    m = rows.shape[1]
+    starts = range(0, len(labels), m)
+    blocks = {str(labels[start]): rows[start : start + m] for start in starts}
+    if len(blocks) < len(starts) or [name for name in blocks for _ in range(m)] != labels:
+        raise ValueError("its blocks are not those of a release")
+    return blocks
 
 
 def _metadata_of(file: pq.ParquetFile) -> Any:
@@ -141,7 +166,7 @@ def _metadata_of(file: pq.ParquetFile) -> Any:
 
 @contextlib.contextmanager
 def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of as many doubles as columns, none of them read yet.
+    """A Parquet file of square blocks of doubles, none of them read yet.
 
     Only the counts of the file and of its row groups are looked at: other parts of the metadata of a damaged or
     encrypted file end the process, in some versions of pyarrow.
@@ -152,16 +177,26 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
         with path.open("rb") as handle:
             _check_footer_length(handle)
             file = pq.ParquetFile(handle, pre_buffer=False)
-            counts = file.metadata
-            m = counts.num_columns
-            groups = [counts.row_group(i).num_rows for i in range(min(counts.num_row_groups, 2))]
-            if not 1 <= m <= COLUMNS_MAX or counts.num_rows != m or groups != [m]:
-                raise ValueError("its counts are not those of a release")
-            if len(file.schema_arrow) != m or any(kind != pa.float64() for kind in file.schema_arrow.types):
-                raise ValueError("its columns are not those of a release")
+            _check_counts(file)
             yield file
     except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError):
         raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.") from None
+
+
+def _check_counts(file: pq.ParquetFile) -> None:
+    """Columns, rows and types, before anything is unpacked."""
+    counts, kinds = file.metadata, file.schema_arrow.types
+    labelled = bool(kinds) and not pa.types.is_floating(kinds[0])
+    if labelled and kinds[0] not in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
+        raise ValueError("its columns are not those of a release")
+    m = counts.num_columns - labelled
+    groups = [counts.row_group(i).num_rows for i in range(min(counts.num_row_groups, 2))]
+    if not 1 <= m <= COLUMNS_MAX or groups != [counts.num_rows] or counts.num_rows % m:
+        raise ValueError("its counts are not those of a release")
+    if not 1 <= counts.num_rows // m <= (BLOCKS_MAX if labelled else 1):
+        raise ValueError("its counts are not those of a release")
+    if len(kinds) != counts.num_columns or any(kind != pa.float64() for kind in kinds[labelled:]):
+        raise ValueError("its columns are not those of a release")
 
 
 def _check_footer_length(handle: BinaryIO) -> None:

@@ -96,15 +96,15 @@ class Shrinkage:
         """The cleaned second moment."""
         return self._own.matrix
 
-    def fit(self, features: Indices, target: int, *, intercept: int | None = None) -> RidgeFit:
-        """Coefficients of column ``target`` on the columns ``features``.
+    def fit(self, features: Indices, response: Floats, *, intercept: int | None = None) -> RidgeFit:
+        """Coefficients of a response on the columns ``features``.
 
         Parameters
         ----------
         features : array of int
             Columns, the intercept's among them.
-        target : int
-            Column.
+        response : array (m,)
+            What is explained, as a combination of columns, none of them a feature.
         intercept : int, optional
             Column of the intercept: what a strength above 1 leaves free.
         """
@@ -112,23 +112,23 @@ class Shrinkage:
         at = None if intercept is None else int(np.flatnonzero(x == intercept)[0])
         losses = np.zeros(len(GRID))
         for fitted, held_out in self._pairs:
-            solutions = self._solve(fitted, x, target, at)
+            solutions = self._solve(fitted, x, response, at)
             losses += (
-                np.sum(solutions * (held_out[np.ix_(x, x)] @ solutions), axis=0) - 2 * held_out[x, target] @ solutions
+                np.sum(solutions * (held_out[np.ix_(x, x)] @ solutions), axis=0) - 2 * (held_out[x] @ response) @ solutions
             )
-        solutions = self._solve(self._own, x, target, at)
-        losses = losses / FISSIONS + self._caution * self._deviation(solutions, x, target)
+        solutions = self._solve(self._own, x, response, at)
+        losses = losses / FISSIONS + self._caution * self._deviation(solutions, x, response)
         best = int(np.argmin(losses))
         return RidgeFit(solutions[:, best], GRID[best])
 
-    def _solve(self, copy: _Copy, x: Indices, target: int, at: int | None) -> Floats:
+    def _solve(self, copy: _Copy, x: Indices, response: Floats, at: int | None) -> Floats:
         """Solutions for every strength, one a column."""
         d = len(x)
         base = self._base(copy, d)
         N = self._N[np.ix_(x, x)]
         free = N if at is None else N - np.outer(N[:, at], N[at]) / N[at, at]
         G = copy.matrix[np.ix_(x, x)] + self._unit * np.eye(d)
-        g = copy.matrix[x, target]
+        g = copy.matrix[x] @ response
         solutions = np.empty((d, len(GRID)))
         for column, strength in enumerate(GRID):
             if math.isinf(strength):
@@ -146,11 +146,10 @@ class Shrinkage:
         weakest = float(copy.cleaned.values[0])
         return r if weakest <= r else r**2 / weakest
 
-    def _deviation(self, solutions: Floats, x: Indices, target: int) -> Floats:
+    def _deviation(self, solutions: Floats, x: Indices, response: Floats) -> Floats:
         """Standard deviation of each held-out loss less the reference's: √2‖bbᵀ - b₀b₀ᵀ‖, b = Bᵀ(-θ, 1)."""
-        a = np.zeros((len(self._N), len(GRID)))
-        a[x] = -solutions
-        a[target] = 1.0
+        a = np.tile(response[:, np.newaxis], len(GRID))
+        a[x] -= solutions
         b = self._pool.current.factor.T @ a
         reference = b[:, self._reference]
         squares = np.sum(b**2, axis=0)

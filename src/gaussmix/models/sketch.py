@@ -59,6 +59,11 @@ class Sketch:
         """Standard deviation σ²/√k of an off-diagonal entry of :attr:`second_moment` where the table is empty."""
         return self.noise_variance / math.sqrt(self.size)
 
+    @property
+    def column_noise(self) -> Floats:
+        """:attr:`entry_noise` for every encoded column."""
+        return np.full(len(self.factor), self.entry_noise)
+
     def rows(self, seed: int | np.random.Generator | None = None) -> Floats:
         """Sketch rows with the law of M given R, shape (k, m), for bootstraps and the like: post-processing."""
         return rows_from_factor(self.factor, self.size, np.random.default_rng(seed))

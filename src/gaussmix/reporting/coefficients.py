@@ -90,15 +90,17 @@ def _meaning(schema: Schema, column: EncodedColumn) -> tuple[str, float | None]:
 
 def signals_of(release: Release) -> list[dict[str, Any]]:
     """Sum of squares of every encoded column beside the noise."""
-    noise = release.sketch.entry_noise
     diagonal = np.diagonal(release.second_moment).tolist()
     return [
         {
             "name": name,
             "signal": value,
             "signal_text": f"{value:.4g}",
+            "noise": noise,
             "noise_text": f"{noise:.4g}",
             "ratio_text": f"{value / noise:.3g}" if noise > 0 else "no noise",
         }
-        for name, value in zip(release.schema.names, diagonal, strict=True)
+        for name, value, noise in zip(
+            release.schema.names, diagonal, release.statistic.column_noise.tolist(), strict=True
+        )
     ]

@@ -10,7 +10,6 @@ import numpy as np
 from gaussmix.accounting.curve import DELTA_MAX, DELTA_MIN, PrivacyCurve
 from gaussmix.models.certificate import Certificate
 from gaussmix.reporting.numbers import number, up
-from gaussmix.reporting.statement import covers_ledger
 
 __all__ = ["picture", "why_no_curve"]
 
@@ -41,7 +40,7 @@ def picture(curve: PrivacyCurve, certificate: Certificate) -> dict[str, Any]:
     positions = [{"words": f"δ = {d:.6g}: ε = {up(e)}", "x": x(d), "y": y(e)} for d, e in pairs]
     start = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / max(certificate.delta, 1e-300))))
     inside = DELTA_MIN <= certificate.delta <= DELTA_MAX and certificate.epsilon <= highest
-    together = covers_ledger(certificate)
+    together = certificate.covers_ledger
     pair = f"ε = {number(certificate.epsilon)} at δ = {number(certificate.delta)}"
     return {
         "width": width,

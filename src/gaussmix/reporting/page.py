@@ -24,8 +24,8 @@ from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.reporting.coefficients import SIGNAL_WORDS, model_of, signals_of, targets_of
 from gaussmix.reporting.figure import picture, why_no_curve
 from gaussmix.reporting.statement import (
-    ASSUMED,
     NOTHING,
+    assumed,
     banner,
     bounds_of,
     conditions,
@@ -70,7 +70,6 @@ def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | No
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
         "models": models,
-        "noise": release.sketch.entry_noise,
         "signals": signals,
         "not_identified": NOT_IDENTIFIED,
     }
@@ -81,7 +80,7 @@ def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | No
         plain=NOTHING if invalid else in_plain_words(certificate),
         conditions=conditions(certificate),
         fields=fields_of(release, curve, valid=not invalid),
-        assumed=() if invalid else ASSUMED,
+        assumed=() if invalid else assumed(certificate),
         bounds=bounds_of(release.schema),
         parameters=parameters_of(certificate),
         curve=drawn,
@@ -90,7 +89,7 @@ def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | No
         targets=[model["target"] for model in models],
         no_models="No column of this release can be explained by others.",
         signals=signals,
-        signal_words=SIGNAL_WORDS if release.sketch.noise_variance > 0 else "No noise was added to this release.",
+        signal_words=SIGNAL_WORDS if release.statistic.column_noise.max() > 0 else "No noise was added to this release.",
         data=_embedded(data),
         style=_trusted(style),
         script=_trusted(script),

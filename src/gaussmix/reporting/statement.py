@@ -15,20 +15,22 @@ from gaussmix.accounting.accounts import (
 )
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.curve import PrivacyCurve
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import NotPrivateError
 from gaussmix.models.certificate import RELATION_WORDS, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
+from gaussmix.models.sketch import Sketch
+from gaussmix.models.transcript import Transcript
 from gaussmix.reporting.numbers import number, one_in, plain_value, up
 from gaussmix.tables.columns import Boolean, Column, Numeric, Vector
 from gaussmix.tables.schema import Schema
 
 __all__ = [
-    "ASSUMED",
     "NOTHING",
+    "assumed",
     "banner",
     "bounds_of",
     "conditions",
-    "covers_ledger",
     "fields_of",
     "in_plain_words",
     "is_valid",
@@ -36,25 +38,31 @@ __all__ = [
     "title",
 ]
 
-ASSUMED = (
+_ASSUMED = (
     "A trusted curator held the rows, ran the library and saw its errors. The guarantee is about what the curator "
     "handed on: this release and what is computed from it.",
     "Bounds, levels and weights were fixed without looking at the rows. Software cannot check this.",
     "One person has one row. Somebody with several rows is protected less.",
-    "The proofs are about real numbers. On the computer the sums over rows are exact, and what leaves is rounded to a "
-    "public grid of about a millionth of the noise; this is not a proof that no floating-point attack exists.",
     "The guarantee speaks of this release. Others from the same rows add up, unless a ledger covers them together.",
     "How long the computation took is not protected.",
 )
+_ON_INTEGERS = (
+    "On the computer the sums over rows are exact integers and the noise is an exact discrete Gaussian: no rounded "
+    "number stands between the rows and the release."
+)
+_IN_REAL_NUMBERS = (
+    "The proofs are about real numbers. On the computer the sums over rows are exact, and what leaves is rounded to a "
+    "public grid of about a millionth of the noise; this is not a proof that no floating-point attack exists."
+)
 NOTHING = ("Nothing is guaranteed: whoever sees this release may learn single rows from it. Do not publish it.",)
 _MECHANISMS: dict[type[Account], str] = {
+    LatticeAccount: "Gaussian mixing in the limit: the Gram matrix plus symmetric Gaussian noise, on integers",
     Calibration: "Gaussian mixing: a Gaussian sketch of the table plus noise",
     Unprotected: "None: the second moment itself",
     SheffetAccount: "Sheffet's tested Gaussian sketch",
     AdaSSPAccount: "Noisy sufficient statistics (AdaSSP)",
     ObjectivePerturbationAccount: "Objective perturbation",
 }
-LEDGER_PART = "all releases of the ledger"
 _LEVELS_SHOWN = 40
 
 
@@ -94,6 +102,8 @@ def in_plain_words(certificate: Certificate) -> list[str]:
     epsilon, delta = certificate.epsilon, certificate.delta
     times = f"{up(math.exp(epsilon))} times" if epsilon < 700 else "more than 10³⁰⁰ times"
     caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
+    if isinstance(certificate.account, LatticeAccount) and not certificate.covers_ledger:
+        caught = min(caught, certificate.account.hit_rate(0.05))
     other = "one row were replaced by another" if certificate.relation == "replace-one" else "any one row were left out"
     return [
         f"The release would look nearly the same if {other}: whatever somebody concludes from it is at most {times} as "
@@ -103,6 +113,12 @@ def in_plain_words(certificate: Certificate) -> list[str]:
         "Everything computed from the release, any number of models on this page or elsewhere, is covered at no "
         "further cost.",
     ]
+
+
+def assumed(certificate: Certificate) -> tuple[str, ...]:
+    """What nobody can check from the release."""
+    exact = isinstance(certificate.account, LatticeAccount)
+    return (*_ASSUMED, _ON_INTEGERS if exact else _IN_REAL_NUMBERS)
 
 
 def conditions(certificate: Certificate) -> list[Condition]:
@@ -131,7 +147,7 @@ def _budget(certificate: Certificate, whole: str, anew: str, *, valid: bool) -> 
 def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> list[Field]:
     """The statement, field by field."""
     certificate = release.certificate
-    together = covers_ledger(certificate)
+    together = certificate.covers_ledger
     whole = "for all releases through one ledger together, this one among them: do not add them up" if together else ""
     anew = "" if curve is None else f"computed anew for this page: δ = {up(curve.certified_delta)} at this ε"
     secure = certificate.generator == SECURE
@@ -142,7 +158,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> l
         Field("Bound on a row", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", _MECHANISMS[type(certificate.account)], f"made by {certificate.made_by}"),
         Field("Noise", *_noise(release)),
-        Field("Sketch size", f"{release.sketch.size:,} rows" if release.sketch.noise_variance else "no sketch"),
+        *_size(release),
         Field("Analysis", certificate.account.analysis, "what ε and δ were computed with"),
         Field(
             "Generator",
@@ -157,14 +173,44 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> l
     ]
 
 
+def _size(release: Release) -> list[Field]:
+    """How large the sketch is, or how many passes there were and what they are worth together."""
+    statistic, account = release.statistic, release.certificate.account
+    if isinstance(statistic, Sketch):
+        return [Field("Sketch size", f"{statistic.size:,} rows" if statistic.noise_variance else "no sketch")]
+    fields = [Field("Passes", str(len(statistic.passes)), "each in the metric that the ones before it learned")]
+    if isinstance(account, LatticeAccount):
+        alone = "of this release alone; " if release.certificate.covers_ledger else ""
+        fields += [
+            Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
+            Field(
+                "Best attack",
+                f"{math.ceil(1000 * account.hit_rate()) / 10:g} %",
+                f"{alone}of those present are found by whoever accuses 5 % of the absent falsely",
+            ),
+            Field("Slack", up(account.slack), "total variation between discrete and continuous noise, within δ"),
+        ]
+    if len(statistic.passes) > 1:
+        fields.append(
+            Field("Clipped", f"{100 * statistic.lost:.2g} %", "of the squared lengths, in the last pass's metric")
+        )
+    return fields
+
+
 def _noise(release: Release) -> tuple[str, str]:
-    sketch = release.sketch
-    if not sketch.noise_variance:
+    statistic = release.statistic
+    if isinstance(statistic, Transcript):
+        least, most = (f"{value:.4g}" for value in (statistic.column_noise.min(), statistic.column_noise.max()))
+        return (
+            "discrete Gaussian on integers, symmetric",
+            f"standard deviation of an entry of the second moment: {least} to {most} by column, in encoded units",
+        )
+    if not statistic.noise_variance:
         return "none", ""
-    gamma = sketch.noise_variance / release.schema.row_norm**2
+    gamma = statistic.noise_variance / release.schema.row_norm**2
     return (
-        f"Gaussian, variance σ² = {sketch.noise_variance:.6g} per entry of the sketch; σ²/C² = {gamma:.6g}",
-        f"standard deviation of an entry of the second moment: σ²/√k = {sketch.entry_noise:.6g}, in encoded units",
+        f"Gaussian, variance σ² = {statistic.noise_variance:.6g} per entry of the sketch; σ²/C² = {gamma:.6g}",
+        f"standard deviation of an entry of the second moment: σ²/√k = {statistic.entry_noise:.6g}, in encoded units",
     )
 
 
@@ -213,8 +259,3 @@ def parameters_of(certificate: Certificate) -> list[tuple[str, str]]:
         found["delta_split"] = dict(found["delta_split"])
     return [(name, plain_value(value)) for name, value in found.items()]
 
-
-def covers_ledger(certificate: Certificate) -> bool:
-    """Whether the budget is that of all releases of a ledger together."""
-    account = certificate.account
-    return isinstance(account, Calibration) and LEDGER_PART in dict(account.delta_split)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.claims import mixing_delta
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.models.release import Release, load
 
@@ -56,7 +57,7 @@ class Verdict:
 
 
 def verify(path: str | Path) -> Verdict:
-    """Compute (ε, δ) of a release file anew from its sketch size, γ and σ².
+    """Compute (ε, δ) of a release file anew from its noise.
 
     What this cannot find: a file rewritten as a whole, its noise removed or its void conditions taken out, with a new
     checksum. A checksum is no signature.
@@ -85,6 +86,8 @@ def verify(path: str | Path) -> Verdict:
 
 def _computed_delta(release: Release) -> float | None:
     account = release.certificate.account
+    if isinstance(account, LatticeAccount):
+        return account.spent_delta
     if not isinstance(account, Calibration):
         return None
     if account.scale == "private":  # checked by its own account, which is of the release with its scale bound

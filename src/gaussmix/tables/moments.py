@@ -96,6 +96,10 @@ class Moments:
         """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
         return self._high.astype(np.float64) + np.ldexp(self._low.astype(np.float64), -LIMB_BITS)
 
+    def sums(self) -> ExactSums:
+        """G and the number of rows as exact integers. **Sensitive**: for the mechanism."""
+        return ExactSums(self._high, self._low, self._n)
+
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented

@@ -141,28 +141,28 @@
   function showSignals() {
     const holder = byId("signals");
     holder.replaceChildren();
-    const noise = data.noise;
-    if (!(noise > 0)) return;
-    const values = data.signals.map((row) => row.signal).filter((value) => value > 0);
-    const low = Math.log10(Math.min(noise, ...values)) - 0.3, high = Math.log10(Math.max(noise, ...values)) + 0.7;
+    if (!data.signals.every((row) => row.noise > 0)) return;
+    const values = data.signals.map((row) => row.signal / row.noise).filter((value) => value > 0);
+    const low = Math.log10(Math.min(1, ...values)) - 0.3, high = Math.log10(Math.max(1, ...values)) + 0.7;
     const plot = frame(holder, data.signals.map((row) => row.name), "Signal of each encoded column against the noise; the table below has the numbers.");
     const at = (value) => plot.left + ((Math.log10(value) - low) / (high - low)) * (plot.right - plot.left);
     const every = Math.max(1, Math.ceil(((high - low) * 64) / (plot.right - plot.left)));
     for (let power = Math.ceil(low); power <= high; power += every) {
       tick(plot, at(10 ** power), power >= 0 && power < 6 ? String(10 ** power) : `1e${power}`);
     }
-    axisName(plot, "logarithmic; dashed: noise");
+    axisName(plot, "signal over noise, logarithmic; dashed: noise");
     data.signals.forEach((row, i) => {
       const y = plot.row(i);
-      if (!(row.signal > noise)) {
-        plot.picture.append(svg("text", { class: "unknown", x: at(noise) + 6, y: y + 4 }, "below the noise"));
+      const ratio = row.signal / row.noise;
+      if (!(ratio > 1)) {
+        plot.picture.append(svg("text", { class: "unknown", x: at(1) + 6, y: y + 4 }, "below the noise"));
         return;
       }
-      const bar = svg("rect", { class: "signal", x: at(noise), y: y - 7, width: at(row.signal) - at(noise), height: 14 });
+      const bar = svg("rect", { class: "signal", x: at(1), y: y - 7, width: at(ratio) - at(1), height: 14 });
       bar.append(svg("title", {}, `${row.name}: ${row.signal_text}, noise ${row.noise_text}`));
-      plot.picture.append(bar, svg("text", { class: "tick", x: at(row.signal) + 5, y: y + 4 }, `${row.ratio_text}×`));
+      plot.picture.append(bar, svg("text", { class: "tick", x: at(ratio) + 5, y: y + 4 }, `${row.ratio_text}×`));
     });
-    plot.picture.append(svg("line", { class: "zero", x1: at(noise), x2: at(noise), y1: TOP, y2: plot.bottom }));
+    plot.picture.append(svg("line", { class: "zero", x1: at(1), x2: at(1), y1: TOP, y2: plot.bottom }));
     holder.append(plot.picture);
   }
 

@@ -1,0 +1,64 @@
+"""One door to the noise: a finite sketch, or passes of its limit, as the account says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.mechanism.mixing import certify, draw_release
+from gaussmix.mechanism.passes import draw_passes
+from gaussmix.models.certificate import Condition
+from gaussmix.models.release import Release
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import RowSource
+
+__all__ = ["Noise", "draw"]
+
+Noise = Calibration | LatticeAccount
+"""What the noise of a release was chosen for."""
+
+
+def draw(
+    rows: RowSource,
+    moments: Moments,
+    account: Noise,
+    rng: np.random.Generator,
+    *,
+    made_by: str,
+    n_rows: int | None = None,
+    conditions: Sequence[Condition] = (),
+    release: str | None = None,
+) -> Release:
+    """A release of the rows, whose first pass, ``moments``, was read already.
+
+    Parameters
+    ----------
+    rows : RowSource
+        For the passes after the first.
+    moments : Moments
+        Exact sums over all of them.
+    account, rng
+        Noise and where it comes from.
+    made_by, n_rows, conditions, release
+        For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
+    """
+    if isinstance(account, Calibration):
+        return draw_release(
+            moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
+        )
+    transcript = draw_passes(rows, moments, account, rng)
+    certificate = certify(
+        rows.schema,
+        account,
+        rng,
+        made_by=made_by,
+        budget=(account.epsilon, account.delta),
+        relation=account.relation,
+        n_rows=n_rows,
+        conditions=conditions,
+        release=release,
+    )
+    return Release(transcript, certificate)

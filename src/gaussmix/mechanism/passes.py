@@ -1,0 +1,134 @@
+r"""The limit of Gaussian mixing, in one pass or in several: exact sums, exact discrete noise, nothing floating between.
+
+What goes in is sensitive, what comes out is noisy. Every μ is fixed by the account before a row is read. What a later
+pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs* (:mod:`gaussmix.models.passes`):
+post-processing. Each output is an integer sum over rows of norm at most 1, plus integers of known law
+(docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's slack, μ² = Σμ_p² over all releases.
+
+Order of the releases: a noisy count of rows, the first pass, then a histogram and a pass in turn. One pass alone has
+neither count nor histograms.
+
+Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
+for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md). The rate π comes from the
+noisy count. Coins are secret; that sampling protects rows further is not claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from gaussmix._types import Floats, Integers
+from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
+from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
+from gaussmix.models.passes import SCHEDULES, Schedule, absorb, plan_histogram, plan_pass
+from gaussmix.models.transcript import PassOutput, Transcript, start
+from gaussmix.tables.accumulate import ExactSums
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import RowSource, Sample
+from gaussmix.tables.schema import FRACTION_BITS
+
+__all__ = ["draw_passes", "releases_of", "schedule_of"]
+
+COUNT_SHARE = Fraction(1, 200)
+"""Part of μ² for the noisy count of rows, where there are several passes."""
+
+SAMPLE_ROWS = 200
+"""Rows of a sample in units of m^1.5/μ."""
+
+LARGEST_RATE = 0.25
+"""A sample that is a larger share than this saves too little: all rows are read."""
+
+
+def schedule_of(passes: int) -> Schedule:
+    """How the budget is shared among so many passes."""
+    if passes not in SCHEDULES:
+        raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
+    return SCHEDULES[passes]
+
+
+def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them."""
+    shares, coordinates = schedule.shares(), schedule.coordinates(m)
+    if len(shares) == 1:
+        return shares, coordinates
+    return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+
+
+def draw_passes(rows: RowSource, first: Moments, account: LatticeAccount, rng: np.random.Generator) -> Transcript:
+    """All passes of a release, one after the other.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The table, which can be read as often as there are passes.
+    first : Moments
+        Of the first pass, over all rows.
+    account : LatticeAccount
+        Of `releases_of` a schedule.
+    rng : Generator
+        The secure one, or a seeded one, which voids the guarantee.
+    """
+    if account.row_bits < FRACTION_BITS:
+        raise BudgetUnmetError(
+            f"epsilon={account.epsilon!r} is too small: no row could be told from the noise. Ask for a larger budget."
+        )
+    draw, schema = _Draw(account, rng), rows.schema
+    mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
+    output = PassOutput(draw.matrix(first.sums(), mu[0]), mu[0])
+    outputs = [output]
+    if len(mu) > 1:
+        counted = draw.counts(np.array([first.sums().n]), account.noise_mu[0])
+        sample = _sample(float(counted[0]), schema.n_columns, account.mu, rng)
+        rate = 1.0 if sample is None else sample.rate
+        rates = [1.0] + [rate] * (len(mu) - 2) + [1.0]  # the first and the last pass read all rows
+        state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
+        for q in range(1, len(mu), 2):
+            histogram = plan_histogram(state)
+            found = rows.counts([metric.transform for metric in histogram.metrics], histogram.edges, sample=sample)
+            counts = draw.histograms(found, mu[q])
+            request = plan_pass(state, histogram, tuple(count / rates[q] for count in counts))
+            last = q + 2 == len(mu)
+            sums = rows.mapped(request.metric.transform, request.clip, sample=None if last else sample)
+            output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1])
+            state = absorb(state, request, output.matrix / output.rate)
+            outputs.append(output)
+    return Transcript(tuple(outputs), schema)
+
+
+def _sample(rows: float, m: int, mu: float, rng: np.random.Generator) -> Sample | None:
+    """Which rows the passes in between read; None: all. ``rows`` is noisy, all else public."""
+    rate = SAMPLE_ROWS * m**1.5 / (mu * max(rows, 1.0))
+    return Sample(rate, rng.bytes(32)) if rate <= LARGEST_RATE else None
+
+
+class _Draw:
+    """Noise for exact sums, on the lattice of an account. What its methods return is private."""
+
+    def __init__(self, account: LatticeAccount, rng: np.random.Generator) -> None:
+        self.bits, self.refinement, self.rng = account.bits, account.refinement, rng
+
+    def matrix(self, sums: ExactSums, mu: float) -> Floats:
+        """A Gram matrix of rows of norm at most 1, with noise 1/μ on its diagonal and 1/(√2 μ) off it."""
+        exact = exact_integers(sums.high, sums.low, refinement=self.refinement)
+        noise = symmetric_noise(
+            len(exact),
+            diagonal=diagonal_sigma(mu, self.bits),
+            off_diagonal=off_diagonal_sigma(mu, self.bits),
+            rng=self.rng,
+        )
+        return to_floats(add_noise(exact, noise), self.bits)
+
+    def histograms(self, found: Sequence[Integers], mu: float) -> list[Floats]:
+        """Counts with noise √J/μ: a row is in one bin of each of J histograms."""
+        (part,) = split_mu(mu, [Fraction(1, len(found))])
+        return [self.counts(counts, part) for counts in found]
+
+    def counts(self, counts: Integers, mu: float) -> Floats:
+        """Counts with noise 1/μ."""
+        exact = np.asarray(counts.astype(object) << self.bits, dtype=object)
+        noise = discrete_gaussian(len(counts), sigma=diagonal_sigma(mu, self.bits), rng=self.rng)
+        return to_floats(add_noise(exact, noise), self.bits)

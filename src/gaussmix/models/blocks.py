@@ -1,0 +1,108 @@
+"""The numbers of a release as named square blocks and plain parameters, and back: what its file is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gaussmix._types import Floats
+from gaussmix.accounting.accounts import Unprotected
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.models.certificate import Certificate
+from gaussmix.models.passes import Metric, PassRequest
+from gaussmix.models.sketch import Sketch
+from gaussmix.models.transcript import PassOutput, Statistic, Transcript
+from gaussmix.tables.schema import stored_schema
+from gaussmix.tables.transforms import Transform
+
+__all__ = ["Blocks", "blocks_of", "parameters_of", "statistic_of"]
+
+Blocks = dict[str, Floats]
+"""Square matrices by name, in the order of the file."""
+
+_SAME = 1e-6  # of the largest entry: another machine's solvers differ in the last digits
+
+
+def blocks_of(statistic: Statistic) -> Blocks:
+    """The matrices of a release."""
+    if isinstance(statistic, Sketch):
+        return {"R": statistic.factor}
+    pooled = statistic.pooled
+    blocks = {"G": pooled.matrix, "N": pooled.shape}
+    for number, output in enumerate(statistic.passes, 1):
+        if output.request is not None:
+            blocks[f"T{number}"] = output.request.metric.transform.integers
+        blocks[f"M{number}"] = output.matrix
+    return blocks
+
+
+def parameters_of(statistic: Statistic) -> dict[str, Any]:
+    """Everything else, in plain values for JSON."""
+    if isinstance(statistic, Sketch):
+        return {"sketch_size": statistic.size, "noise_variance": statistic.noise_variance}
+    return {"passes": [_plain_pass(output) for output in statistic.passes]}
+
+
+def _plain_pass(output: PassOutput) -> dict[str, Any]:
+    plain: dict[str, Any] = {"mu": output.mu, "rate": output.rate}
+    request = output.request
+    if request is not None:
+        metric = request.metric
+        plain |= {
+            "scales": metric.transform.scales.tolist(),
+            **{name: getattr(metric, name) for name in _METRIC},
+            **{name: getattr(request, name) for name in _REQUEST},
+        }
+    return plain
+
+
+_METRIC = ("power", "mean", "cost")
+_REQUEST = ("clip", "rows", "kept_weight", "lost")
+
+
+def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Statistic:
+    """The numbers of a release from what its file holds, checked against each other; ValueError if they do not fit."""
+    schema = certificate.schema
+    if "passes" in stored:
+        outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
+        transcript = Transcript(tuple(outputs), schema)
+        transcript.check()
+        _check_derived(transcript, blocks)
+        return transcript
+    variance = stored["noise_variance"]
+    if (
+        (stored["format"] == 1 and stored_schema(stored["schema"]) != schema)
+        or not isinstance(certificate.account, Calibration | Unprotected)
+        or type(stored["sketch_size"]) is not int
+        or not isinstance(variance, int | float)
+        or list(blocks) != ["R"]
+    ):
+        raise ValueError("its parts do not fit each other")
+    return Sketch(blocks["R"], stored["sketch_size"], float(variance), schema)
+
+
+def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput:
+    mu, rate = (_number(plain[name]) for name in ("mu", "rate"))
+    if number == 1:
+        return PassOutput(blocks["M1"], mu, None, rate)
+    transform = Transform(blocks[f"T{number}"], np.array([_number(scale) for scale in plain["scales"]]))
+    metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
+    request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
+    return PassOutput(blocks[f"M{number}"], mu, request, rate)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("a number of the file is no number")
+    return float(value)
+
+
+def _check_derived(transcript: Transcript, blocks: Blocks) -> None:
+    """G and N must be what the passes give."""
+    found = blocks_of(transcript)
+    if list(found) != list(blocks):
+        raise ValueError("its blocks are not those of its passes")
+    for name in ("G", "N"):
+        if not np.allclose(blocks[name], found[name], rtol=0, atol=_SAME * float(np.abs(found[name]).max())):
+            raise ValueError(f"{name} is not what its passes give")

@@ -1,0 +1,157 @@
+r"""What leaves the mechanism in the limit of infinitely many sketch rows: one noisy Gram matrix a pass.
+
+**Private**: everything here is a function of noisy outputs and of declared quantities.
+
+As k → ∞ at a fixed budget, the second moment of a Gaussian sketch becomes G plus symmetric Gaussian noise: standard
+deviation C²/(√2 μ) off the diagonal, √2 times that on it. A release holds the outputs of one or several such passes,
+each in its own metric, z = E r shortened to ‖z‖² ≤ clip (:mod:`gaussmix.models.passes`). Pooled by inverse variance
+they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.passes import PassRequest, State, absorb, first_state
+from gaussmix.models.pooling import NoisyGram, Pool
+from gaussmix.models.shrinkage import Shrinkage
+from gaussmix.models.sketch import VARIANTS, Sketch, Variant
+from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
+
+__all__ = ["PassOutput", "Statistic", "Transcript", "start"]
+
+
+@dataclass(frozen=True, eq=False)
+class PassOutput:
+    """One pass: what was asked of the rows, and the noisy answer.
+
+    Attributes
+    ----------
+    matrix : array (m, m)
+        Σ z̄ z̄ᵀ in units of the clip (rows of norm at most 1), with noise 1/(√2 μ) off the diagonal.
+    mu : float
+        Sensitivity of one row over the noise, as the account has it.
+    request : PassRequest or None
+        Transform and clip; None for the first pass, in the declared metric.
+    rate : float
+        Share of the rows that were read, each with this probability.
+    """
+
+    matrix: Floats
+    mu: float
+    request: PassRequest | None = None
+    rate: float = 1.0
+
+
+def start(schema: Schema, matrix: Floats, mu: Sequence[float]) -> State:
+    """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first."""
+    entry = float(schema.in_units(schema.intercept)) / 2.0**FRACTION_BITS
+    at = schema.groups[INTERCEPT][0] if schema.intercept else None
+    return first_state(matrix, tuple(mu), intercept=at, intercept_energy=entry**2 if schema.intercept else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """The passes of a release, and what they say of the table together.
+
+    Attributes
+    ----------
+    passes : tuple of PassOutput
+        In the order in which they were drawn.
+    schema : Schema
+        How rows were encoded: declared.
+    """
+
+    passes: tuple[PassOutput, ...]
+    schema: Schema
+
+    def check(self) -> None:
+        """Refuse numbers that no mechanism drew: other shapes, infinite or asymmetric matrices, rates beyond (0, 1]."""
+        m = self.schema.n_columns
+        for number, output in enumerate(self.passes):
+            M = output.matrix
+            if M.shape != (m, m) or not np.isfinite(M).all() or np.any(M != M.T):
+                raise ArgumentError("A pass must be a finite, symmetric matrix of the encoded columns.")
+            check.positive(finite=True, mu=output.mu)
+            if not 0 < check.real(rate=output.rate) <= 1:
+                raise ArgumentError("rate must lie in (0, 1].")
+            if (output.request is None) != (number == 0):
+                raise ArgumentError("Only the first pass is in the declared metric.")
+            if output.request is not None:
+                output.request.check(m, mu=output.mu * output.rate)
+        if not self.passes:
+            raise ArgumentError("A release has at least one pass.")
+
+    @cached_property
+    def pool(self) -> Pool:
+        """All passes, pooled by inverse variance, for rows divided by C."""
+        first, *later = self.passes
+        state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate])
+        for output in later:
+            if output.request is None:
+                raise ArgumentError("Only the first pass is in the declared metric.")
+            state = absorb(state, output.request, output.matrix / output.rate)
+        return state.pool
+
+    @property
+    def pooled(self) -> NoisyGram:
+        """The pooled estimate of the Gram matrix and its noise, in the units of encoded rows."""
+        return self.pool.current.times(self.schema.row_norm**2)
+
+    @property
+    def last(self) -> NoisyGram:
+        """The last pass alone, whose noise is exactly as stated given all before it; in the units of encoded rows."""
+        return self.pool.members[-1].times(self.schema.row_norm**2)
+
+    @property
+    def second_moment(self) -> Floats:
+        """The pooled estimate of the Gram matrix; it need not be positive."""
+        return self.pooled.matrix
+
+    @property
+    def column_noise(self) -> Floats:
+        """N_jj for every encoded column: √2 of it is the standard deviation of its sum of squares."""
+        return np.diagonal(self.pooled.shape)
+
+    @property
+    def lost(self) -> float:
+        """Share of Σ‖z‖² that the last pass is expected to have clipped away."""
+        request = self.passes[-1].request
+        return 0.0 if request is None else request.lost
+
+    @cached_property
+    def _shrinkage(self) -> Shrinkage:
+        unit = 1 / self.schema.row_norm**2
+        if len(self.passes) == 1:
+            return Shrinkage(self.pool, unit=unit, caution=1.0, reference=1.0)
+        return Shrinkage(self.pool, unit=unit)
+
+    def solve(self, features: Sequence[int], responses: Floats, variant: Variant) -> Floats:
+        """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q)."""
+        check.choice(VARIANTS, variant=variant)
+        if variant == "paper":
+            raise ArgumentError("variant='paper' needs a sketch: make the release with a sketch_size.")
+        constant = self.schema.groups.get(INTERCEPT, ())
+        at = constant[0] if constant and constant[0] in features else None
+        fits = [self._shrinkage.fit(np.asarray(features), response, intercept=at) for response in responses.T]
+        return np.column_stack([fit.coef for fit in fits])
+
+
+Statistic = Sketch | Transcript
+"""What a release holds: a finite sketch, or the passes of its limit."""
+
+
+def noise_words(statistic: Statistic) -> str:
+    """The noise in one sentence, for statements and representations."""
+    if isinstance(statistic, Sketch):
+        return f"sketch_size={statistic.size}"
+    mu = math.sqrt(sum(output.mu**2 for output in statistic.passes))
+    return f"passes={len(statistic.passes)}, mu={mu:.4g}"
