@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pyarrow.parquet as pq
 
-from gaussmix.models.release_file import METADATA_KEY, _digest
+from gaussmix.models.release_file import METADATA_KEY, _contents, _digest
 
 
 def metadata_of(path):
@@ -26,13 +25,12 @@ def rewritten(path, change, *, frame=None):
 def forged(path, change):
     """The file with other metadata and a checksum that fits."""
     table = pq.read_table(path)
-    metadata = json.loads(table.schema.metadata[METADATA_KEY])
+    metadata, _, blocks = _contents(path)
     change(metadata)
-    factor = np.column_stack([column.to_numpy() for column in table.columns])
-    metadata = remade(metadata, factor)
+    metadata = remade(metadata, blocks)
     pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()}), path)
 
 
-def remade(stored, factor):
+def remade(stored, blocks):
     stored = {key: value for key, value in stored.items() if key != "sha256"}
-    return {**stored, "sha256": _digest(stored, factor)}
+    return {**stored, "sha256": _digest(stored, blocks)}

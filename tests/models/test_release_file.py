@@ -21,7 +21,7 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix import accounting
-from gaussmix.models.release_file import FORMAT, METADATA_KEY, _checked, release_id
+from gaussmix.models.release_file import FORMAT, METADATA_KEY, _checked, _contents, release_id
 from release_files import forged, metadata_of, remade, rewritten
 
 TESTS = Path(__file__).parent.parent
@@ -35,7 +35,7 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def private(table) -> gm.Release:
-    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, sketch_size=10**6, random_state=0)
 
 
 @pytest.fixture
@@ -208,20 +208,19 @@ def test_five_hundred_mutated_files(path):
     assert found["peak growth in MB"] < 200
 
 
-@pytest.mark.parametrize("file", ["written now", "release_format_1.parquet"])
+@pytest.mark.parametrize("file", ["written now", "release_format_1.parquet", "release_format_2.parquet"])
 def test_five_hundred_forged_metadata(path, file):
     """Numbers in the metadata changed at random, the checksum remade: no claim that is less than true is accepted."""
     path, rng = path if file == "written now" else GOLDEN / file, random.Random(1)
-    table, original = pq.read_table(path), metadata_of(path)
-    factor = np.column_stack([column.to_numpy() for column in table.columns])
-    gm.Release(*_checked(copy.deepcopy(original), tuple(table.column_names), factor))
+    original, names, blocks = _contents(path)
+    gm.Release(*_checked(copy.deepcopy(original), names, blocks))
     accepted = 0
     for _ in range(500):
         stored = copy.deepcopy(original)
         for _ in range(rng.choice([1, 1, 2, 3])):
             change_a_number(stored, rng)
         try:
-            found = gm.Release(*_checked(remade(stored, factor), tuple(table.column_names), factor))
+            found = gm.Release(*_checked(remade(stored, blocks), names, blocks))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             continue
         accepted += 1
@@ -262,6 +261,9 @@ def test_a_file_that_unpacks_to_gigabytes_is_refused_by_its_counts(tmp_path):
         pa.table({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}),
         pa.table({"a": np.zeros(1, np.float32)}),
         pa.table({"a": [[0.0]]}),
+        pa.table({"block": ["R"] * 10**6, "a": np.zeros(10**6)}),
+        pa.table({"block": ["R", "R", "R"], "a": np.zeros(3), "b": np.zeros(3)}),
+        pa.table({"block": [1], "a": np.zeros(1)}),
         pa.table({"a": np.zeros(0)}),
     ):
         pq.write_table(table.replace_schema_metadata(metadata), path)
@@ -294,7 +296,7 @@ def test_other_files_are_refused(private, tmp_path):
     with pytest.raises(ValueError, match="is not a release"):
         gm.load(path)
     path.write_bytes(content)
-    rewritten(path, lambda m: None, frame=lambda t: t.set_column(0, "age", pa.array(np.zeros(t.num_rows))))
+    rewritten(path, lambda m: None, frame=lambda t: t.set_column(1, "age", pa.array(np.zeros(t.num_rows))))
     with pytest.raises(ValueError, match="checksum"):
         gm.load(path)
 
@@ -356,11 +358,12 @@ def test_format_1_of_a_ledger_keeps_its_conditions():
     assert dict(certificate.account.delta_split)["all releases of the ledger"] > 0
 
 
+@pytest.mark.parametrize("former", [1, 2])
 @pytest.mark.parametrize("name", ["release", "open", "ledger"])
-def test_format_1_saved_again_is_format_2(tmp_path, name):
-    old = gm.load(GOLDEN / f"{name}_format_1.parquet")
+def test_former_formats_saved_again_are_format_3(tmp_path, name, former):
+    old = gm.load(GOLDEN / f"{name}_format_{former}.parquet")
     old.save(tmp_path / "new.parquet")
-    assert metadata_of(tmp_path / "new.parquet")["format"] == 2
+    assert metadata_of(tmp_path / "new.parquet")["format"] == 3
     new = gm.load(tmp_path / "new.parquet")
     assert new.certificate == old.certificate
     assert np.array_equal(new.sketch.factor, old.sketch.factor)
@@ -417,7 +420,7 @@ MALFORMED_1 = {
     "no conditions": lambda m: m["certificate"].pop("conditions"),
     "mechanism": lambda m: m["certificate"].update(mechanism="SheffetMixing"),
     "release": lambda m: m["certificate"].update(release="../x"),
-    "format": lambda m: m.update(format=3),
+    "format": lambda m: m.update(format=4),
 }
 
 

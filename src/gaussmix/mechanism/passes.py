@@ -22,6 +22,7 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
+
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.passes import SCHEDULES, Schedule, absorb, plan_histogram, plan_pass

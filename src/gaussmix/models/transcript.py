@@ -10,7 +10,6 @@ they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +25,7 @@ from gaussmix.models.shrinkage import Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 
-__all__ = ["PassOutput", "Statistic", "Transcript", "start"]
+__all__ = ["PassOutput", "Statistic", "Transcript", "noise_words", "start"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +149,5 @@ Statistic = Sketch | Transcript
 
 
 def noise_words(statistic: Statistic) -> str:
-    """The noise in one sentence, for statements and representations."""
-    if isinstance(statistic, Sketch):
-        return f"sketch_size={statistic.size}"
-    mu = math.sqrt(sum(output.mu**2 for output in statistic.passes))
-    return f"passes={len(statistic.passes)}, mu={mu:.4g}"
+    """How the numbers were made, in a word, for representations."""
+    return f"sketch_size={statistic.size}" if isinstance(statistic, Sketch) else f"passes={len(statistic.passes)}"

@@ -1,0 +1,227 @@
+"""A release in passes: what the rows can change in it, computed exactly, and how it is drawn."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix.accounting.lattice import lattice_account
+from gaussmix.mechanism import passes as mechanism
+from gaussmix.mechanism.passes import draw_passes, releases_of, schedule_of
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.models.passes import POWERS
+from gaussmix.models.tails import BINS
+from gaussmix.tables.rows import rows_of
+from gaussmix.tables.schema import Schema
+
+SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
+M = SCHEMA.n_columns
+
+
+def table(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.clip(rng.normal(0.3, 0.05, n), -1, 1)
+    level = rng.choice(["a", "b", "c"], n, p=[0.7, 0.25, 0.05])
+    return {"x": x, "level": level, "y": np.clip(0.5 * x + rng.normal(0, 0.1, n), -1, 1)}
+
+
+def with_row(rows, x, level, y):
+    return {"x": np.append(rows["x"], x), "level": np.append(rows["level"], level), "y": np.append(rows["y"], y)}
+
+
+def account_of(passes=4, epsilon=1.0, relation="zero-out"):
+    shares, coordinates = releases_of(schedule_of(passes), M)
+    return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, relation=relation)
+
+
+def drawn(data, account, rng):
+    rows = rows_of(data, SCHEMA)
+    return draw_passes(rows, rows.moments(), account, rng)
+
+
+class Script:
+    """Stands where noise is drawn: records exact sums and σ, and gives the outputs of another run."""
+
+    def __init__(self, monkeypatch, outputs=None):
+        self.sums, self.sigmas, self.outputs, self.given = [], [], outputs, []
+        monkeypatch.setattr(mechanism, "symmetric_noise", self.matrix_noise)
+        monkeypatch.setattr(mechanism, "discrete_gaussian", self.count_noise)
+        monkeypatch.setattr(mechanism, "add_noise", self.add)
+        self.rng = np.random.default_rng(5)
+
+    def matrix_noise(self, m, *, diagonal, off_diagonal, rng):
+        sigma = np.full((m, m), off_diagonal)
+        np.fill_diagonal(sigma, diagonal)
+        self.sigmas.append(sigma)
+        noise = np.triu(np.rint(self.rng.standard_normal((m, m)) * sigma))
+        return (noise + np.triu(noise, 1).T).astype(np.int64)
+
+    def count_noise(self, count, *, sigma, rng):
+        self.sigmas.append(np.full(count, sigma))
+        return np.rint(self.rng.standard_normal(count) * sigma).astype(np.int64)
+
+    def add(self, exact, noise):
+        self.sums.append(exact)
+        out = exact + noise.astype(object) if self.outputs is None else self.outputs[len(self.given)]
+        self.given.append(out)
+        return out
+
+
+def spent(with_it, without, sigmas):
+    """Σ (difference/σ)² over all coordinates of all releases, exactly; symmetric entries count once."""
+    total = Fraction(0)
+    for a, b, sigma in zip(with_it, without, sigmas, strict=True):
+        pairs = zip(a.ravel(), b.ravel(), sigma.ravel(), strict=True)
+        if a.ndim == 2:
+            above = np.triu_indices(len(a))
+            pairs = zip(a[above], b[above], sigma[above], strict=True)
+        total += sum((Fraction(int(p) - int(q)) / Fraction(float(s))) ** 2 for p, q, s in pairs)
+    return total
+
+
+ROWS = {
+    "at a corner": (1.0, "c", -1.0),
+    "in the middle": (0.3, "a", 0.15),
+    "beyond the bounds": (1e300, "b", -1e300),
+    "almost nothing": (0.0, "a", 0.0),
+}
+
+
+@pytest.mark.parametrize("passes", [1, 2, 3, 4])
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_what_one_row_can_change_is_what_the_account_has(monkeypatch, passes, row):
+    """Neighbours are asked the same, since all before is the same; what they answer differs by at most μ in all."""
+    account, rows = account_of(passes), table(500)
+    with monkeypatch.context() as patch:
+        first = Script(patch)
+        drawn(rows, account, np.random.default_rng(0))
+    with monkeypatch.context() as patch:
+        second = Script(patch, outputs=first.given)
+        drawn(with_row(rows, *row), account, np.random.default_rng(0))
+    assert all(np.array_equal(a, b) for a, b in zip(first.sigmas, second.sigmas, strict=True))
+    used = spent(second.sums, first.sums, first.sigmas)
+    assert used <= Fraction(account.mu) ** 2
+    if passes == 1 and row == ROWS["at a corner"]:  # the bound is met up to the rounding of rows
+        assert used >= Fraction(account.mu) ** 2 * Fraction(9999, 10000)
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_one_row_for_another(monkeypatch, relation):
+    account, rows = account_of(4, relation=relation), table(300)
+    outcomes = []
+    for extra in (ROWS["at a corner"], (-1.0, "b", -1.0)):
+        with monkeypatch.context() as patch:
+            script = Script(patch, outputs=outcomes[0].given if outcomes else None)
+            drawn(with_row(rows, *extra), account, np.random.default_rng(0))
+            outcomes.append(script)
+    used = spent(outcomes[1].sums, outcomes[0].sums, outcomes[0].sigmas)
+    assert used > 0
+    if relation == "replace-one":
+        assert used <= Fraction(account.mu) ** 2
+
+
+def test_requests_are_functions_of_earlier_outputs(monkeypatch):
+    """Another table with the same outputs is asked exactly the same."""
+    account = account_of(4)
+    with monkeypatch.context() as patch:
+        first = Script(patch)
+        one = drawn(table(400), account, np.random.default_rng(0))
+    with monkeypatch.context() as patch:
+        Script(patch, outputs=first.given)
+        other = drawn(table(900, seed=7), account, np.random.default_rng(0))
+    for a, b in zip(one.passes, other.passes, strict=True):
+        assert np.array_equal(a.matrix, b.matrix)
+        assert a.rate == b.rate
+        if a.request is not None:
+            assert np.array_equal(a.request.metric.transform.integers, b.request.metric.transform.integers)
+            assert np.array_equal(a.request.metric.transform.scales, b.request.metric.transform.scales)
+            assert (a.request.clip, a.request.rows) == (b.request.clip, b.request.rows)
+
+
+def test_noise_has_the_accounts_scale():
+    """400 draws of one pass, by seed: mean G, and variances 1/μ² and 1/(2μ²) within five standard errors."""
+    account, rows = account_of(1), table(50)
+    gram = rows_of(rows, SCHEMA).moments().gram()
+    mu = account.noise_mu[0]
+    noise = np.array(
+        [drawn(rows, account, np.random.default_rng(seed)).passes[0].matrix - gram for seed in range(400)]
+    ) * mu
+    diagonal = np.diagonal(noise, axis1=1, axis2=2).ravel()
+    above = noise[:, *np.triu_indices(M, 1)].ravel()
+    for values, variance in ((diagonal, 1.0), (above, 0.5)):
+        assert abs(values.mean()) < 5 * np.sqrt(variance / len(values))
+        assert abs((values**2).mean() / variance - 1) < 5 * np.sqrt(2 / len(values))
+
+
+def test_shares_are_of_the_whole_budget():
+    for passes in (1, 2, 3, 4):
+        shares, coordinates = releases_of(schedule_of(passes), M)
+        assert sum(shares) == 1
+        assert len(shares) == len(coordinates) == (1 if passes == 1 else 2 * passes)
+        assert coordinates[0 if passes == 1 else 1] == M * M
+        assert passes == 1 or coordinates[2] == len(POWERS) * BINS
+    with pytest.raises(gm.ArgumentError, match="passes must be one of 1, 2, 3, 4"):
+        schedule_of(5)
+
+
+def test_large_tables_are_sampled_in_between(monkeypatch):
+    account, rows = account_of(4, epsilon=10.0), rows_of(table(60_000), SCHEMA)
+    asked = []
+    for name in ("mapped", "counts"):
+        original = getattr(type(rows), name)
+
+        def spy(self, *arguments, sample=None, original=original, name=name):
+            asked.append((name, None if sample is None else sample.rate))
+            return original(self, *arguments, sample=sample)
+
+        monkeypatch.setattr(type(rows), name, spy)
+    found = draw_passes(rows, rows.moments(), account, np.random.default_rng(1))
+    rate = found.passes[1].rate
+    assert 0 < rate <= 0.25
+    assert rate == pytest.approx(200 * M**1.5 / account.mu / 60_000, rel=1e-2)
+    assert [output.rate for output in found.passes] == [1.0, rate, rate, 1.0]
+    assert asked == [
+        ("counts", rate), ("mapped", rate), ("counts", rate), ("mapped", rate), ("counts", rate), ("mapped", None)
+    ]  # fmt: skip
+    gram = rows.moments().gram()
+    assert np.abs(found.pool.matrix - gram).max() < 0.05 * np.abs(gram).max()
+
+
+def test_seeds_repeat_and_void():
+    data = table(2000)
+    one, two, other = (
+        gm.release(data, schema=SCHEMA, epsilon=1, delta=1e-6, random_state=seed) for seed in (3, 3, 4)
+    )
+    assert not one.certificate.is_private
+    assert one.second_moment.tolist() == two.second_moment.tolist()
+    assert one.second_moment.tolist() != other.second_moment.tolist()
+    secure = gm.release(data, schema=SCHEMA, epsilon=1, delta=1e-6)
+    assert secure.certificate.is_private
+    assert secure.certificate.account.holds(1.0, 1e-6, "zero-out")
+
+
+def test_a_table_that_can_be_read_once():
+    data = table(500)
+    batches = [data]
+    private = gm.release(iter(batches), schema=SCHEMA, epsilon=1, delta=1e-6, random_state=0)
+    assert len(private.statistic.passes) == 1
+    assert len(gm.release(gm.Moments.of(data, SCHEMA), epsilon=1, delta=1e-6, random_state=0).statistic.passes) == 1
+    with pytest.raises(gm.GaussmixError, match="passes=1"):
+        gm.release(iter(batches), schema=SCHEMA, epsilon=1, delta=1e-6, passes=4)
+    with pytest.raises(gm.GaussmixError, match="passes=1"):
+        gm.release(gm.Moments.of(data, SCHEMA), epsilon=1, delta=1e-6, passes=2)
+
+
+def test_budgets_too_small_for_the_lattice():
+    with pytest.raises(gm.BudgetUnmetError, match="too small"):
+        prepare(SCHEMA, epsilon=1e-7, delta=1e-9)
+    assert len(prepare(SCHEMA, epsilon=3e-4, delta=1e-5).account.noise_mu) in (1, 8)
+
+
+def test_passes_and_sketches_do_not_go_together():
+    with pytest.raises(gm.ArgumentError, match="one pass"):
+        prepare(SCHEMA, epsilon=1, delta=1e-6, sketch_size=1000, passes=4)
+    assert isinstance(prepare(SCHEMA, epsilon=1, delta=1e-6, sketch_size=1000).account, gm.Calibration)
