@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import pickle
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import mpmath as mp
@@ -11,21 +14,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, special
+from scipy import integrate, special, stats
 
 from gaussmix.accounting import gaussian_delta, gaussian_mu
+from gaussmix.accounting.accounts import Account
 from gaussmix.accounting.lattice import (
     LARGEST_SIGMA,
     LEAST_SIGMA,
+    LatticeAccount,
+    account_within,
     diagonal_sigma,
     gaussian_slack,
     lattice_account,
     lattice_delta,
     off_diagonal_sigma,
+    slack_delta,
     split_mu,
     total_variation,
 )
-from gaussmix.errors import BudgetUnmetError
+from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError, NotPrivateError
 
 TAYLOR_FROM = 20.0
 
@@ -176,6 +183,12 @@ def test_shares_above_one_are_refused():
     with pytest.raises(ValueError, match="add up to at most 1"):
         split_mu(1.0, [0.1] * 10)  # the binary 0.1 is more than a tenth
     assert len(split_mu(1.0, ["0.1"] * 10)) == 10
+    for share in ("much", "1/0", math.nan, math.inf):
+        with pytest.raises(ArgumentError, match="a share must be a number such as"):
+            split_mu(1.0, [share])
+    for share in (True, None, b"1"):
+        with pytest.raises(ArgumentTypeError, match="a share must be a string, a Fraction or a number"):
+            split_mu(1.0, [share])
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -231,6 +244,143 @@ def test_large_epsilon_refines_and_tiny_epsilon_coarsens():
     assert coarse.refinement in (0, 1)
     assert 2 * coarse.row_bits + coarse.refinement == coarse.bits
     assert diagonal_sigma(coarse.noise_mu[0], coarse.bits) < LARGEST_SIGMA
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# A value that computes anew what it claims
+ACCOUNT = lattice_account(1.0, 1e-9, shares=["0.3", "0.1", "0.6"], coordinates=[400, 24, 400])
+REPLACED = lattice_account(1.0, 1e-9, shares=["1"], coordinates=[400], relation="replace-one")
+
+
+@pytest.mark.parametrize("account", [ACCOUNT, REPLACED])
+def test_an_account_survives_json_and_pickle(account):
+    stored = json.loads(json.dumps(asdict(account)))
+    assert isinstance(stored["noise_mu"], list)
+    assert LatticeAccount(**stored) == account == pickle.loads(pickle.dumps(account))
+    assert hash(LatticeAccount(**stored)) == hash(account)
+    assert isinstance(account, Account)
+    assert account.analysis == "exact"
+
+
+def test_numbers_of_other_types_become_plain():
+    account = replace(ACCOUNT, epsilon=1, bits=np.int64(40), coordinates=[np.int32(400), 24, 400])
+    assert account == ACCOUNT
+    assert [type(value) for value in (account.epsilon, account.bits, account.coordinates[0])] == [float, int, int]
+
+
+below = lambda x: math.nextafter(x, 0.0)  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mu": ACCOUNT.mu * (1 - 1e-12)},  # the parts exceed it
+        {"mu": ACCOUNT.mu * 1.001},  # δ is exceeded
+        {"noise_mu": (*ACCOUNT.noise_mu[:2], ACCOUNT.noise_mu[2] * (1 + 1e-12))},
+        {"noise_mu": (*ACCOUNT.noise_mu, 1e-6), "coordinates": (400, 24, 400, 1)},
+        {"slack": below(ACCOUNT.slack)},
+        {"slack": 1e-9},
+        {"bits": 39},
+        {"bits": 60},  # beyond 2**57 steps
+        {"coordinates": (400, 25, 400)},
+        {"epsilon": 0.999},
+        {"delta": 0.99e-9},
+        {"relation": "replace-one"},
+    ],
+)
+def test_claims_that_are_not_true_are_refused(change):
+    with pytest.raises(NotPrivateError):
+        replace(ACCOUNT, **change)
+
+
+def test_noise_below_the_proved_bound_is_refused_whatever_slack_is_claimed():
+    def coarse(mu):  # off the diagonal σ = 4/(√2 μ)
+        return LatticeAccount(1.0, 0.999, "zero-out", mu, (mu,), 2, 0.02, (1,))
+
+    assert coarse(3.8).spent_delta < 0.999  # σ = 0.744
+    with pytest.raises(NotPrivateError, match="bits=2 has more than slack"):
+        coarse(3.83)  # σ = 0.738
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"epsilon": "1"}, ArgumentTypeError, "epsilon must be a real number"),
+        ({"epsilon": 0.0}, ArgumentError, "epsilon must be a finite number > 0"),
+        ({"epsilon": 701.0}, ArgumentError, "epsilon must be at most 700"),
+        ({"delta": 1.0}, ArgumentError, "delta must lie in"),
+        ({"mu": True}, ArgumentTypeError, "mu must be a real number"),
+        ({"mu": math.nan}, ArgumentError, "mu must be a real number, got nan"),
+        ({"slack": -1e-30}, ArgumentError, "slack must be a finite number ≥ 0"),
+        ({"bits": 40.0}, ArgumentTypeError, "bits must be an integer"),
+        ({"bits": 101}, ArgumentError, "bits must be from 2 to 100, got 101"),
+        ({"noise_mu": 0.1}, ArgumentTypeError, "noise_mu must be a tuple or a list, got float"),
+        ({"noise_mu": (0.1, "a", 0.1)}, ArgumentTypeError, "noise_mu must be a real number"),
+        ({"noise_mu": (0.1,)}, ArgumentError, "one entry for each release"),
+        ({"noise_mu": (), "coordinates": ()}, ArgumentError, "one entry for each release"),
+        ({"coordinates": "abc"}, ArgumentTypeError, "coordinates must be a tuple or a list, got str"),
+        ({"coordinates": (400, 0, 400)}, ArgumentError, "coordinates must be an integer ≥ 1, got 0"),
+        ({"relation": "add"}, ArgumentError, "relation must be one of"),
+    ],
+)
+def test_values_that_make_no_sense(change, error, words):
+    with pytest.raises(error, match=words):
+        replace(ACCOUNT, **change)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 1.0, 3.0, 20.0])
+def test_holds_says_which_claims_are_true(epsilon):
+    spent = lattice_delta(epsilon, mu=ACCOUNT.mu, total_slack=ACCOUNT.slack)
+    least = min(spent, ACCOUNT.spent_delta) if epsilon > 1 else spent  # δ(ε) never rises
+    assert ACCOUNT.holds(epsilon, least, "zero-out")
+    assert not ACCOUNT.holds(epsilon, least * (1 - 1e-9), "zero-out")
+    assert not ACCOUNT.holds(epsilon, least, "replace-one")
+
+
+def test_holds_at_any_epsilon():
+    for epsilon in (701.0, 1e6, math.inf):
+        assert ACCOUNT.holds(epsilon, 1e-9, "zero-out")
+    assert not ACCOUNT.holds(-1.0, 0.5, "zero-out")
+    broken = pickle.loads(pickle.dumps(ACCOUNT))
+    object.__setattr__(broken, "mu", 0.01)
+    with pytest.raises(NotPrivateError):
+        broken.holds(1.0, 1e-9, "zero-out")
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e-9, 0.001, 0.05, 0.5, 0.999])
+@pytest.mark.parametrize("mu", [1e-4, 0.2, 3.0])
+def test_hit_rate_is_the_power_curve_rounded_up(mu, alpha):
+    account = account_within(9.0, 0.9, mu=mu, allowed=1e-9, shares=["1"], coordinates=[400], relation="zero-out")
+    with mp.workdps(60):
+        level = mp.mpf(alpha) + mp.mpf(account.slack)
+        quantile = mp.findroot(lambda x: mp.log(mp.ncdf(x) / level), stats.norm.ppf(float(level)))
+        exact = mp.ncdf(account.mu + quantile) + mp.mpf(account.slack)
+    assert min(exact, 1) <= account.hit_rate(alpha) <= exact * (1 + mp.mpf(10) ** -9)
+    assert alpha < account.hit_rate(alpha) <= 1
+
+
+def test_hit_rate_on_a_coarse_lattice_is_an_upper_bound():
+    """The best test between two shifted discrete Gaussians, thresholds summed out exactly."""
+    mu, bits = 1.0, 2
+    account = LatticeAccount(3.0, 0.5, "zero-out", mu, (mu,), bits, gaussian_slack(mu, bits=bits, coordinates=1), (1,))
+    sigma, z = diagonal_sigma(mu, bits), np.arange(-60, 61)
+    without, present = (np.exp(-((z - centre) ** 2) / (2 * sigma**2)) for centre in (0, 2**bits))
+    without, present = without / without.sum(), present / present.sum()
+    for threshold in range(-8, 20):
+        alpha, power = without[z >= threshold].sum(), present[z >= threshold].sum()
+        assert power <= account.hit_rate(alpha)
+        assert account.hit_rate(alpha) - power < 0.03
+    for alpha in (0.0, 1.0, -0.1):
+        with pytest.raises(ArgumentError, match="false_alarms must lie in"):
+            account.hit_rate(alpha)
+
+
+@pytest.mark.parametrize("allowed", [1e-12, 1e-22, 1e-30])
+def test_the_slack_recorded_is_within_what_is_allowed(allowed):
+    account = account_within(1.0, 1e-9, mu=0.1, allowed=allowed, shares=["1"], coordinates=[400], relation="zero-out")
+    assert slack_delta(1.0, account.slack) <= allowed
+    assert slack_delta(1.0, account.slack) >= (1 + math.e) * account.slack
+    assert account.bits == 40 or slack_delta(1.0, 4 * account.slack) > allowed  # refined no further than needed
 
 
 def test_impossible_requests_are_refused():

@@ -1,6 +1,7 @@
 """The accounts that a certificate can rest on: public parameters that compute anew what they guarantee.
 
-A :class:`~gaussmix.accounting.calibration.Calibration` is the account of Gaussian mixing; those of the published
+A :class:`~gaussmix.accounting.calibration.Calibration` is the account of Gaussian mixing with a finite sketch, a
+:class:`~gaussmix.accounting.lattice.LatticeAccount` that of its limit, in passes on the lattice; those of the published
 methods that serve as baselines stand here.
 
 >>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "zero-out")
@@ -17,6 +18,7 @@ from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.gaussian import gaussian_delta
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.mixing import delta as mixing_delta
 
 __all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
@@ -107,4 +109,4 @@ class ObjectivePerturbationAccount:
         )
 
 
-Account = Calibration | Unprotected | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount
+Account = Calibration | LatticeAccount | Unprotected | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount

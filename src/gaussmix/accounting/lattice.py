@@ -15,6 +15,8 @@ a sensitivity of one, so the slack is made as small as one likes by a finer latt
 >>> account = lattice_account(1.0, 1e-9, shares=("0.4", "0.6"), coordinates=(20**2, 20**2))
 >>> account.bits, account.slack < 1e-9 / 1000, account.mu
 (40, True, 0.18196929489734506)
+>>> account.holds(1.0, 1e-9, "zero-out"), round(account.hit_rate(0.05), 4)
+(True, 0.0717)
 """
 
 from __future__ import annotations
@@ -23,178 +25,69 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
+
+from scipy import special
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.accounting.arguments import RELATIONS, ROUNDING, Relation
 from gaussmix.accounting.gaussian import gaussian_delta, gaussian_mu
-from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.accounting.lattice_noise import (
+    LARGEST_EPSILON,
+    LARGEST_SIGMA,
+    LEAST_SIGMA,
+    NATURAL_BITS,
+    Share,
+    amplification,
+    diagonal_sigma,
+    exact_slack,
+    gaussian_slack,
+    lattice_delta,
+    off_diagonal_sigma,
+    slack_delta,
+    split_mu,
+    total_variation,
+)
+from gaussmix.accounting.rounding import root_down, round_up
+from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError, NotPrivateError
 
 __all__ = [
     "LARGEST_SIGMA",
     "LEAST_SIGMA",
     "NATURAL_BITS",
     "LatticeAccount",
+    "account_within",
     "diagonal_sigma",
     "gaussian_slack",
     "lattice_account",
     "lattice_delta",
     "off_diagonal_sigma",
+    "slack_delta",
     "split_mu",
     "total_variation",
 ]
 
-Share = Fraction | float | str
-
-TOTAL_VARIATION = Fraction(21, 1000)
-"""Total variation between discrete and rounded Gaussian is at most this over σ² (docs/lattice.md)."""
-
-LEAST_SIGMA = 0.74
-"""Below it, in lattice units, that bound fails."""
-
-LARGEST_SIGMA = 2.0**57
-"""The sampler saturates at 64 bits; 2⁶³ is 64 standard deviations away at this σ, an event of chance e⁻²⁰⁴⁸."""
-
-NATURAL_BITS = 40
-"""Rows in units of 2⁻²⁰ have Gram matrices in units of 2⁻⁴⁰."""
-
 SLACK_SHARE = Fraction(1, 1000)
 """The part of δ that is kept for the slack: a lattice that needs more is refined."""
 
-_MOST_BITS = 100
+_LEAST_BITS, _MOST_BITS = 2, 100
+_LAST_DIGITS = 1 + Fraction(ROUNDING) / 2  # another machine's; less than the Gaussian curve is rounded up by
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Exact roundings
-def _root_down(square: Fraction) -> float:
-    """The largest float whose square is at most ``square``."""
-    root = math.sqrt(square)
-    while Fraction(root) ** 2 > square:
-        root = math.nextafter(root, 0.0)
-    while Fraction(above := math.nextafter(root, math.inf)) ** 2 <= square:
-        root = above
-    return root
-
-
-def _root_up(square: Fraction) -> float:
-    """The smallest float whose square is at least ``square``."""
-    root = _root_down(square)
-    return root if Fraction(root) ** 2 == square else math.nextafter(root, math.inf)
-
-
-def _float_up(value: Fraction) -> float:
-    """The smallest float that is at least ``value``."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def split_mu(mu: float, shares: Sequence[Share]) -> tuple[float, ...]:
-    r"""Parts μ_p, each the largest float with μ_p² ≤ share·μ², so that Σμ_p² ≤ μ² holds exactly.
-
-    Parameters
-    ----------
-    mu : float
-        What is divided.
-    shares : sequence of Fraction, float or str
-        Shares of μ², positive, together at most 1. A string such as ``"0.07"`` means that decimal number; a float means
-        the binary number it is.
-
-    Examples
-    --------
-    >>> parts = split_mu(1.0, ["0.36", "0.64"])
-    >>> parts, sum(Fraction(part) ** 2 for part in parts) <= 1
-    ((0.6, 0.7999999999999999), True)
-    """
-    total = Fraction(check.positive(finite=True, mu=mu)) ** 2
-    exact = [Fraction(share) for share in shares]
-    if any(share <= 0 for share in exact) or sum(exact) > 1:
-        raise ArgumentError("shares must be positive and add up to at most 1: give them as strings or Fractions.")
-    return tuple(_root_down(share * total) for share in exact)
-
-
-def diagonal_sigma(mu: float, bits: int) -> float:
-    """σ = 2^bits/μ in lattice units, rounded up: for counts, and for the diagonal of a matrix."""
-    return _float_up(Fraction(2) ** bits / Fraction(check.positive(finite=True, mu=mu)))
-
-
-def off_diagonal_sigma(mu: float, bits: int) -> float:
-    """σ = 2^bits/(√2 μ) in lattice units, rounded up: for entries above the diagonal of a symmetric matrix.
-
-    (r_i², √2 r_i r_j)_{i<j} has norm ‖r‖², so that an entry above the diagonal may have √2 times less noise than one on
-    it.
-    """
-    return _root_up(Fraction(4) ** bits / (2 * Fraction(check.positive(finite=True, mu=mu)) ** 2))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The slack
-def total_variation(sigma: float) -> float:
-    """Bound 0.021/σ² of the distance between discrete and rounded Gaussian, rounded up.
-
-    Raises
-    ------
-    ValueError
-        For σ < 0.74, where the bound fails.
-    """
-    sigma = check.positive(finite=True, sigma=sigma)
-    if sigma < LEAST_SIGMA:
-        raise ArgumentError(f"sigma must be at least {LEAST_SIGMA} lattice units, got {sigma!r}: refine the lattice.")
-    return _float_up(TOTAL_VARIATION / Fraction(sigma) ** 2)
-
-
-def gaussian_slack(mu: float, *, bits: int, coordinates: int) -> float:
-    r"""Total variation η of one release to the rounded Gaussian mechanism, rounded up.
-
-    A symmetric matrix of order m has m coordinates with σ = 2^bits/μ and m(m - 1)/2 with σ = 2^bits/(√2 μ):
-
-    .. math:: \eta = 0.021\,\frac{\mu^2}{4^\text{bits}} \Bigl(m + 2\,\frac{m(m-1)}2\Bigr)
-              = 0.021\,\frac{m^2 \mu^2}{4^\text{bits}}
-
-    so it counts as ``coordinates=m**2``; a vector of J counts as ``coordinates=J``.
-    """
-    coordinates = check.positive_integer(coordinates=coordinates)
-    return _float_up(_slack(check.positive(finite=True, mu=mu), bits, coordinates))
-
-
-def _slack(mu: float, bits: int, coordinates: int) -> Fraction:
-    return TOTAL_VARIATION * coordinates * Fraction(mu) ** 2 / Fraction(4) ** bits
-
-
-def lattice_delta(epsilon: float, *, mu: float, total_slack: float) -> float:
-    r"""δ of a transcript of lattice releases, rounded up: :math:`\delta_\text{Gauss} + (1 + e^\varepsilon)\eta`.
-
-    Parameters
-    ----------
-    epsilon : float
-    mu : float
-        √Σμ_p² over all releases, sensitivities under the neighbouring relation.
-    total_slack : float
-        η = Σ_p η_p of :func:`gaussian_slack`.
-    """
-    epsilon = check.nonnegative(epsilon=epsilon)
-    raised = _amplification(epsilon) * Fraction(check.nonnegative(total_slack=total_slack))
-    return min(_float_up(Fraction(gaussian_delta(epsilon, mu=mu)) + raised), 1.0)
-
-
-def _amplification(epsilon: float) -> Fraction:
-    """1 + e^ε, rounded up: the library's exponential is good to one unit in the last place."""
-    if epsilon > 700:
-        raise BudgetUnmetError(
-            f"epsilon must be at most 700 on the lattice, got {epsilon!r}: nothing is protected there."
-        )
-    return 1 + Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The whole account
 @dataclass(frozen=True)
 class LatticeAccount:
     r"""What a sequence of releases may use, fixed before the first of them.
 
+    Raises
+    ------
+    NotPrivateError
+        If the parts exceed μ, the slack is less than they imply, or δ(ε) is more than ``delta``: also from
+        ``dataclasses.replace``.
+
     Attributes
     ----------
     epsilon, delta : float
-        The budget.
+        The budget. In the account of a release through a ledger it is that of all of the ledger's releases together.
     relation : {"zero-out", "replace-one"}
     mu : float
         Gaussian-DP budget under the relation: δ_Gauss(ε; μ) + (1 + e^ε)·slack ≤ δ.
@@ -205,6 +98,8 @@ class LatticeAccount:
         2^bits lattice units are one squared row norm (and one count).
     slack : float
         η, total variation to rounded Gaussians over all releases: to be multiplied by 1 + e^ε.
+    coordinates : tuple of int
+        Of every release, as :func:`lattice_account` counts them.
     """
 
     epsilon: float
@@ -214,10 +109,93 @@ class LatticeAccount:
     noise_mu: tuple[float, ...]
     bits: int
     slack: float
+    coordinates: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for name, value in self._plain().items():
+            object.__setattr__(self, name, value)
+        self.verify()
+
+    def verify(self) -> None:
+        r"""Compute the claim anew: Σμ_p² ≤ μ² (twice that for replace-one), Σ0.021 J_p μ_p²/4^bits ≤ η, and δ(ε) ≤ δ.
+
+        Raises
+        ------
+        NotPrivateError
+            If more is claimed than is true, or a σ is one for which the bound on the slack is not proved.
+        """
+        self._plain()
+        squares = sum((Fraction(part) ** 2 for part in self.noise_mu), Fraction(0))
+        if (2 if self.relation == "replace-one" else 1) * squares > Fraction(self.mu) ** 2:
+            raise NotPrivateError(f"The releases use more than mu={self.mu!r}: their noise is too small for it.")
+        if _unfit(self.noise_mu, self.bits) or Fraction(self.slack) < _slacks(
+            self.noise_mu, self.bits, self.coordinates
+        ):
+            raise NotPrivateError(f"A lattice of bits={self.bits} has more than slack={self.slack!r} with this noise.")
+        if not self._gives(self.epsilon, self.delta):
+            raise NotPrivateError(
+                f"mu={self.mu!r} with slack={self.slack!r} does not give what this account claims, "
+                f"epsilon={self.epsilon!r} and delta={self.delta!r}."
+            )
+
+    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+        """Whether a claim is true: δ(ε) ≤ δ, at this ε or, since δ(ε) never rises, at the account's own smaller one."""
+        self.verify()
+        epsilon, delta = check.real(epsilon=epsilon), check.in_interval(0, 1, closed=True, delta=delta)
+        points = {epsilon, min(epsilon, self.epsilon)}
+        return relation == self.relation and any(
+            self._gives(point, delta) for point in points if 0 <= point <= LARGEST_EPSILON
+        )
+
+    def _gives(self, epsilon: float, delta: float) -> bool:
+        within = Fraction(delta) - amplification(epsilon) * Fraction(self.slack)
+        return Fraction(gaussian_delta(epsilon, mu=self.mu)) <= within * _LAST_DIGITS
+
+    def _plain(self) -> dict[str, Any]:
+        """The values as floats, integers and tuples, whatever numbers and lists (of JSON) they came as."""
+        bits = check.positive_integer(bits=self.bits)
+        if not _LEAST_BITS <= bits <= _MOST_BITS:
+            raise ArgumentError(f"bits must be from {_LEAST_BITS} to {_MOST_BITS}, got {bits}.")
+        parts, counts = _values(noise_mu=self.noise_mu), _values(coordinates=self.coordinates)
+        if not parts or len(parts) != len(counts):
+            raise ArgumentError("noise_mu and coordinates must have one entry for each release.")
+        return {
+            "epsilon": check.positive(finite=True, epsilon=self.epsilon),
+            "delta": check.in_interval(0, 1, delta=self.delta),
+            "relation": check.choice(RELATIONS, relation=self.relation),
+            "mu": check.positive(finite=True, mu=self.mu),
+            "noise_mu": tuple(check.positive(finite=True, noise_mu=part) for part in parts),
+            "bits": bits,
+            "slack": check.nonnegative(slack=self.slack),
+            "coordinates": tuple(check.positive_integer(coordinates=count) for count in counts),
+        }
+
+    def hit_rate(self, false_alarms: float = 0.05) -> float:
+        r"""How often the best attacker is right about a row that is there, rounded up.
+
+        Of all tests of "the row is in the table" on everything released, which accuse wrongly with probability at most
+        α = ``false_alarms``, none finds the row with a probability above
+
+        .. math:: \Phi\bigl(\mu + \Phi^{-1}(\alpha + \eta)\bigr) + \eta ,
+
+        the power curve of μ-Gaussian-DP (Dong, Roth and Su, arXiv:1905.02383), with the slack η on both sides since
+        each of the two laws is that far from one with rounded Gaussians. For the releases of this account alone, with
+        unlimited knowledge of all other rows.
+        """
+        alpha = check.in_interval(0, 1, false_alarms=false_alarms) + self.slack
+        if alpha >= 1:
+            return 1.0
+        power = float(special.ndtr(self.mu + special.ndtri(alpha)))
+        return min((power + self.slack) * (1 + ROUNDING), 1.0)
+
+    @property
+    def analysis(self) -> Literal["exact"]:
+        """What the claim rests on: the exact curve of the Gaussian mechanism, and a proved slack."""
+        return "exact"
 
     @property
     def spent_delta(self) -> float:
-        """δ(ε) of the whole transcript, at most ``delta``."""
+        """δ(ε) of the releases of this account, at most ``delta``."""
         return lattice_delta(self.epsilon, mu=self.mu, total_slack=self.slack)
 
     @property
@@ -234,6 +212,24 @@ class LatticeAccount:
         return self.bits - 2 * self.row_bits
 
 
+def _values(**named: Any) -> tuple[Any, ...]:
+    ((name, values),) = named.items()
+    if not isinstance(values, list | tuple):
+        raise ArgumentTypeError(f"{name} must be a tuple or a list, got {type(values).__name__}.")
+    return tuple(values)
+
+
+def _slacks(parts: Sequence[float], bits: int, counts: Sequence[int]) -> Fraction:
+    return sum((exact_slack(part, bits, count) for part, count in zip(parts, counts, strict=True)), Fraction(0))
+
+
+def _unfit(parts: Sequence[float], bits: int) -> Literal["", "too coarse", "too fine"]:
+    """Whether some σ = 2^bits/μ_p reaches 2⁵⁷, or some 2^bits/(√2 μ_p) is below 0.74."""
+    if Fraction(2) ** bits > Fraction(math.nextafter(LARGEST_SIGMA, 0.0)) * Fraction(min(parts)):
+        return "too fine"
+    return "" if off_diagonal_sigma(max(parts), bits) >= LEAST_SIGMA else "too coarse"
+
+
 def lattice_account(
     epsilon: float,
     delta: float,
@@ -244,10 +240,7 @@ def lattice_account(
 ) -> LatticeAccount:
     r"""Budget → μ, its parts, and the lattice.
 
-    μ is that of (ε, 0.999 δ) by the exact Gaussian curve, rounded down; the lattice is the natural one of 40 bits if
-    its slack (1 + e^ε)η fits into the δ/1000 that is left and no σ reaches 2⁵⁷. Otherwise it is refined (larger slack
-    than allowed) or coarsened by two bits at a time, one of the rows' bits (σ too large: budgets so small that rows
-    need not be known to 2⁻²⁰).
+    μ is that of (ε, 0.999 δ) by the exact Gaussian curve, rounded down; the slack may take the δ/1000 that is left.
 
     Parameters
     ----------
@@ -265,33 +258,49 @@ def lattice_account(
         If no lattice serves: the smallest σ would call for a finer one and the largest for a coarser.
     """
     epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)
-    check.choice(RELATIONS, relation=relation)
-    if len(shares) != len(coordinates):
-        raise ArgumentError("shares and coordinates must have one entry for each release.")
-    counts = [check.positive_integer(coordinates=count) for count in coordinates]
     allowed = SLACK_SHARE * Fraction(delta)
     mu = gaussian_mu(epsilon, math.nextafter(float(Fraction(delta) - allowed), 0.0))
-    single = _root_down(Fraction(mu) ** 2 / 2) if relation == "replace-one" else mu
-    parts = split_mu(single, shares)
+    return account_within(
+        epsilon, delta, mu=mu, allowed=allowed, shares=shares, coordinates=coordinates, relation=relation
+    )
 
-    def slack(bits: int) -> Fraction:
-        return sum((_slack(part, bits, count) for part, count in zip(parts, counts, strict=True)), Fraction(0))
 
-    def fits(bits: int) -> Literal["yes", "too coarse", "too fine"]:
-        if diagonal_sigma(min(parts), bits) >= LARGEST_SIGMA:
-            return "too fine"
-        small = off_diagonal_sigma(max(parts), bits) >= LEAST_SIGMA
-        return "yes" if small and _amplification(epsilon) * slack(bits) <= allowed else "too coarse"
+def account_within(
+    epsilon: float,
+    delta: float,
+    *,
+    mu: float,
+    allowed: Fraction | float,
+    shares: Sequence[Share],
+    coordinates: Sequence[int],
+    relation: Relation,
+) -> LatticeAccount:
+    """The account of releases that have a μ and a part of δ for their slack, both within the budget.
+
+    The lattice is the natural one of 40 bits if its slack (1 + e^ε)η fits into what is allowed and no σ reaches 2⁵⁷.
+    Otherwise it is refined (larger slack than allowed) or coarsened by two bits at a time, one of the rows' bits (σ
+    too large: budgets so small that rows need not be known to 2⁻²⁰).
+    """
+    check.choice(RELATIONS, relation=relation)
+    if not shares or len(shares) != len(coordinates):
+        raise ArgumentError("shares and coordinates must have one entry for each release.")
+    counts = [check.positive_integer(coordinates=count) for count in coordinates]
+    parts = split_mu(root_down(Fraction(mu) ** 2 / 2) if relation == "replace-one" else mu, shares)
+
+    def unfit(bits: int) -> Literal["", "too coarse", "too fine"]:
+        within = slack_delta(epsilon, round_up(_slacks(parts, bits, counts))) <= allowed
+        return _unfit(parts, bits) or ("" if within else "too coarse")
 
     bits = NATURAL_BITS
-    while bits > 2 and fits(bits) == "too fine":
+    while bits > _LEAST_BITS and unfit(bits) == "too fine":
         bits -= 2
-    while bits < _MOST_BITS and fits(bits) == "too coarse":
+    while bits < _MOST_BITS and unfit(bits) == "too coarse":
         bits += 1
-    if fits(bits) != "yes":
+    if unfit(bits):
         raise BudgetUnmetError(
-            f"No lattice serves epsilon={epsilon!r}, delta={delta!r} with these releases: its discreteness may cost a "
-            "thousandth of delta, and the noise must stay below 2**57 steps. Ask for a smaller epsilon or a larger "
-            "delta."
+            f"No lattice serves epsilon={epsilon!r}, delta={delta!r} with these releases: its discreteness may cost "
+            f"{float(allowed):.3g} of delta, and the noise must stay below 2**57 steps. Ask for a smaller epsilon or a "
+            "larger delta."
         )
-    return LatticeAccount(epsilon, delta, relation, mu, parts, bits, _float_up(slack(bits)))
+    slack = round_up(_slacks(parts, bits, counts))
+    return LatticeAccount(epsilon, delta, relation, mu, parts, bits, slack, tuple(counts))

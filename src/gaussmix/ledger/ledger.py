@@ -46,6 +46,7 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import ROUNDING, Relation
 from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.rounding import round_down, round_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetExceededError, LedgerError
 from gaussmix.ledger.reservation import (
     Entry,
@@ -55,8 +56,6 @@ from gaussmix.ledger.reservation import (
     refusal,
     reserved_gamma,
     room_left,
-    round_down,
-    round_up,
 )
 from gaussmix.ledger.store import append, contents, create, load, resolved, transaction
 

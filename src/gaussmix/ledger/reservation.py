@@ -5,7 +5,6 @@ Public parameters of releases; nothing in this module sees data.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ from gaussmix.accounting.arguments import GAMMA_MAX, RELATIONS, Relation
 from gaussmix.accounting.claims import holds, mixing_delta
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.accounting.least_noise import least_gamma
+from gaussmix.accounting.rounding import root_down, round_down
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 
 __all__ = [
@@ -29,8 +29,6 @@ __all__ = [
     "refusal",
     "reserved_gamma",
     "room_left",
-    "round_down",
-    "round_up",
 ]
 
 
@@ -168,7 +166,7 @@ def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
     failure = Fraction(reserved.failure_delta) - sum((Fraction(entry.failure_delta) for entry in entries), Fraction())
     if rows < 0 or mu2 < 0 or failure < 0 or any(e.gamma is not None and e.gamma < reserved.gamma for e in entries):
         raise ValueError("more is recorded than was reserved")
-    return Room(sketch_rows=rows, gamma=reserved.gamma, mu=_root_down(mu2), failure_delta=round_down(failure))
+    return Room(sketch_rows=rows, gamma=reserved.gamma, mu=root_down(mu2), failure_delta=round_down(failure))
 
 
 def refusal(room: Room, *, sketch_size: int, gamma: float | None, mu: float, failure_delta: float) -> str:
@@ -183,23 +181,6 @@ def refusal(room: Room, *, sketch_size: int, gamma: float | None, mu: float, fai
     if failure_delta > room.failure_delta:
         reasons.append(f"its scale bound fails with probability {failure_delta!r}, {room.failure_delta!r} is left")
     return "; ".join(reasons)
-
-
-def round_down(x: Fraction) -> float:
-    """The largest double that is at most x."""
-    nearest = float(x)
-    return nearest if nearest <= x else math.nextafter(nearest, -math.inf)
-
-
-def round_up(x: Fraction) -> float:
-    """The smallest double that is at least x."""
-    return -round_down(-x)
-
-
-def _root_down(x: Fraction) -> float:
-    """The largest double whose square is at most x ≥ 0."""
-    units = 1100  # of bits behind the point: finer than any double
-    return round_down(Fraction(math.isqrt((x.numerator << 2 * units) // x.denominator), 1 << units))
 
 
 ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation")
