@@ -10,6 +10,7 @@ from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Gram
 
 
 def current():
@@ -32,7 +33,7 @@ def test_overlapping_limits():
 def test_overlapping_builds():
     plan = BlockEncoder.of(Schema.of({"a": [0, 1]}))
     with threadpool_limits(4, user_api="blas"):
-        first, second = (_Team(lambda: _BlockWorker(plan, 2), 2) for _ in range(2))
+        first, second = (_Team(lambda: _BlockWorker(plan, Gram().tally(2)), 2) for _ in range(2))
         assert first.start()
         assert second.start()
         assert (current(), blas_threads()) == (1, 4)

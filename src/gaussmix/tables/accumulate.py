@@ -1,26 +1,21 @@
-"""Exact, sensitive sums of products over encoded rows, in parallel and in bounded memory.
+"""Passes over the rows of a table: encoded, asked and added up, in parallel and in bounded memory.
 
-Encoded rows (:mod:`gaussmix.tables.encoder`) have norm at most 1 and entries that are multiples of 2⁻²⁰. The Gram
-matrix G = Σ r rᵀ is then an exact integer in units of 2⁻⁴⁰:
-
-- In a block of 2¹² rows, ``sum |r_i r_j| <= 2**12``, that is 2⁵² units. Every partial sum of every order of summation,
-  fused or not, is an integer below 2⁵³, which float64 represents: BLAS makes no rounding error.
-- Blocks are added in two 64-bit integers, ``high * 2**40 + low`` with ``0 <= low < 2**40``: a unique form, good for
-  2⁶² rows.
-
-So block size, memory order, number of threads, order of merging and processor leave no trace in the bits, and removing
-a row changes G by exactly r rᵀ.
+**Sensitive.** Encoded rows (:mod:`gaussmix.tables.encoder`) have norm at most 1 and entries that are multiples of 2⁻²⁰;
+sums of their products are exact (:mod:`gaussmix.tables.exact_sums`), and so is whatever else is asked of them
+(:mod:`gaussmix.tables.tallies`). So block size, memory order, number of threads, order of merging and processor leave
+no trace in the bits, and removing a row changes the Gram matrix by exactly r rᵀ.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,159 +27,201 @@ from gaussmix.errors import ArgumentError
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
-from gaussmix.tables.schema import FRACTION_BITS, Schema
+from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, Limbs, carried
+from gaussmix.tables.sample import Sample
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Gram, Question, Summable, Tally
 
-__all__ = ["LIMB_BITS", "ExactSums", "carried", "sum_arrays", "sum_batches"]
+__all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "carried", "sum_arrays", "sum_batches"]
 
-LIMB_BITS = 2 * FRACTION_BITS
-_FLUSHES_PER_CARRY = 2**10  # 2**10 sums below 2**52 stay below 2**63
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
-_ALL = (slice(None), slice(None))
+
+A = TypeVar("A", bound=Summable)
 
 
-@dataclass(frozen=True, repr=False)
-class ExactSums:
-    """**Sensitive**: G as ``high + low · 2⁻⁴⁰``, 0 ≤ low < 2⁴⁰, and the number of rows."""
-
-    high: Integers
-    low: Integers
-    n: int
-
-
-def carried(high: Integers, low: Integers) -> tuple[Integers, Integers]:
-    """The unique form of ``high * 2**40 + low`` with 0 <= low < 2**40."""
-    return high + (low >> LIMB_BITS), low & (2**LIMB_BITS - 1)
-
-
+# ---------------------------------------------------------------------------------------------------------------
+# Arrays
 def sum_arrays(
     blocks: Iterable[tuple[ArrayLike, ArrayLike | None]], schema: Schema, *, threads: int | None = None
 ) -> ExactSums:
     """Sum over blocks (X, Y) of rows, for a schema of one vector and numbers (`encoder.ArrayEncoder`)."""
     plan = ArrayEncoder(schema)
-    with _Team(lambda: _ArrayWorker(plan), threads) as team:
+    with _Team(lambda: _GramWorker(plan), threads) as team:
         for X, Y in blocks:
-            _share_out(team, *checked_arrays(schema, X, Y))
-        return team.sums()
+            _share_out(team, *checked_arrays(schema, X, Y), None)
+        return _total(worker.answer() for worker in team.workers)
 
 
-def _share_out(team: _Team[_ArrayWorker], X: Rows, Y: Rows) -> None:
+def ask_arrays(
+    X: Rows,
+    Y: Rows,
+    schema: Schema,
+    question: Question[A],
+    *,
+    chosen: Integers | None = None,
+    threads: int | None = None,
+) -> A:
+    """Answer about the rows of arrays as `encoder.checked_arrays` returns them, or about those at chosen positions."""
+    plan = ArrayEncoder(schema)
+    with _Team(lambda: _ArrayWorker(plan, question.tally(plan.m)), threads) as team:
+        _share_out(team, X, Y, chosen)
+        return _total(worker.answer() for worker in team.workers)
+
+
+def _share_out(team: _Team[D], X: Rows, Y: Rows, chosen: Integers | None) -> None:
     """Let the workers draw pieces of one block until there are none; threads start once it is worth it."""
-    waiting: queue.SimpleQueue[slice | None] = queue.SimpleQueue()
-    cuts = pieces(len(X), EXACT_ROWS)
+    waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+    cuts: list[_Piece] = [*pieces(len(X), EXACT_ROWS)]
+    if chosen is not None:
+        cuts = [chosen[piece] for piece in pieces(len(chosen), EXACT_ROWS)]
     workers = team.workers if len(cuts) >= _WORTH_THREADS and team.start() else team.workers[:1]
-    for piece in cuts + [None] * len(workers):
+    for piece in [*cuts, *[None] * len(workers)]:
         waiting.put(piece)
     team.run(lambda worker: worker.drain(waiting, X, Y), workers)
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Batches
 def sum_batches(stream: Iterator[pa.RecordBatch], schema: Schema, *, threads: int | None = None) -> ExactSums:
     """Sum over the batches of a table, every thread encoding and adding up whole batches of its own."""
+    return ask_batches(stream, schema, Gram(), threads=threads)
+
+
+def ask_batches(
+    stream: Iterator[pa.RecordBatch],
+    schema: Schema,
+    question: Question[A],
+    *,
+    sample: Sample | None = None,
+    threads: int | None = None,
+) -> A:
+    """Answer about the batches of a table, or about a sample of their rows, by position in the stream."""
     plan = BlockEncoder.of(schema)
     shared = _Shared(stream)
 
-    def add_up(worker: _BlockWorker) -> None:
+    def work(worker: _BlockWorker[A]) -> None:
         try:
-            for block in encoded_blocks(shared, schema, plan):
+            for block in encoded_blocks(_sampled(shared, sample), schema, plan):
                 worker.add(block)
         except BaseException:
             shared.close()  # the others have no reason to go on
             raise
 
-    with _Team(lambda: _BlockWorker(plan, schema.n_columns), threads) as team:
+    with _Team(lambda: _BlockWorker(plan, question.tally(schema.n_columns)), threads) as team:
         team.start()
-        team.run(add_up, team.workers)
-        return team.sums()
+        team.run(work, team.workers)
+        return _total(worker.answer() for worker in team.workers)
 
 
 class _Shared:
-    """An iterator that several threads draw from."""
+    """An iterator that several threads draw from: batches, and the position of their first row."""
 
     def __init__(self, items: Iterator[pa.RecordBatch]) -> None:
-        self._items, self._lock, self._open = items, threading.Lock(), True
+        self._items, self._lock, self._open, self._position = items, threading.Lock(), True, 0
 
     def __iter__(self) -> _Shared:
         return self
 
-    def __next__(self) -> pa.RecordBatch:
+    def __next__(self) -> tuple[int, pa.RecordBatch]:
         with self._lock:
             if not self._open:
                 raise StopIteration
-            return next(self._items)
+            batch, start = next(self._items), self._position
+            self._position += batch.num_rows
+            return start, batch
 
     def close(self) -> None:
         self._open = False
 
 
-class _Limbs:
-    """One thread's sums as integers, and how many rows it has in floats that were not added to them yet."""
+def _sampled(batches: Iterable[tuple[int, pa.RecordBatch]], sample: Sample | None) -> Iterator[pa.RecordBatch]:
+    for start, batch in batches:
+        if sample is None:
+            yield batch
+        else:
+            chosen = np.flatnonzero(sample.chosen(start, start + batch.num_rows))
+            if len(chosen):
+                yield batch.take(pa.array(chosen))
 
-    def __init__(self, m: int) -> None:
-        self.high, self.low = (np.zeros((m, m), dtype=np.int64, order="F") for _ in range(2))
-        self.rows, self.pending_rows, self.flushes = 0, 0, 0
 
-    def fits(self, rows: int) -> bool:
-        """Whether so many rows more can be held in floats without rounding."""
-        return self.pending_rows + rows <= EXACT_ROWS
+def _total(answers: Iterable[A]) -> A:
+    """The order of adding does not matter."""
+    return functools.reduce(operator.add, answers)
 
-    def count(self, rows: int) -> None:
-        self.pending_rows += rows
-        self.rows += rows
 
-    def take(self, *parts: tuple[Floats, tuple[slice, slice]]) -> None:
-        """Add the floats, each at its place, and set them to zero."""
-        for floats, place in parts:
-            if not np.isfinite(floats).all():  # 4096 rows of norm at most 1 cannot do that
-                raise RuntimeError("Encoded rows are not finite: a fault of the encoder. Nothing was released.")
-            self.low[place] += floats.astype(np.int64)
-            floats.fill(0)
-        self.pending_rows = 0
-        self.flushes += 1
-        if self.flushes % _FLUSHES_PER_CARRY == 0:
-            self.high, self.low = carried(self.high, self.low)
+# ---------------------------------------------------------------------------------------------------------------
+# Workers
+_Piece = slice | Integers
 
 
 class _Worker(Protocol):
-    """One thread's share of a pass. Only the upper triangle of what it sums counts."""
+    """One thread's share of a pass."""
 
     alone: bool
-    limbs: _Limbs
-
-    def flush(self) -> None:
-        """Move what is pending in floats to the integers."""
 
 
-class _BlockWorker:
-    """Adds up blocks of whole rows, which are finished where they are."""
+class _Draining(_Worker, Protocol):
+    """A worker for arrays."""
 
-    def __init__(self, plan: BlockEncoder, m: int) -> None:
-        self.plan, self.limbs, self.alone = plan, _Limbs(m), True
-        self.pending, self.product = (np.zeros((m, m), order="F") for _ in range(2))
+    def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
+        """Take in the rows of one piece after the other until the queue says None."""
+
+
+W = TypeVar("W", bound=_Worker)
+D = TypeVar("D", bound=_Draining)
+
+
+class _BlockWorker(Generic[A]):
+    """Takes in blocks of whole rows, which are finished where they are."""
+
+    def __init__(self, plan: BlockEncoder, tally: Tally[A]) -> None:
+        self.plan, self.tally, self.alone = plan, tally, True
+        self.answer = tally.answer
 
     def add(self, block: Floats) -> None:
-        """Add any number of rows that are clipped and scaled but not yet rounded."""
-        for piece in pieces(len(block), EXACT_ROWS):
+        """Take in any number of rows that are clipped and scaled but not yet rounded."""
+        for piece in pieces(len(block), self.tally.block_rows):
             rows = block[piece]
-            if not self.limbs.fits(len(rows)):
-                self.flush()
             self.plan.finish(rows)
-            self.pending += np.matmul(rows.T, rows, out=self.product)
-            self.limbs.count(len(rows))
-
-    def flush(self) -> None:
-        self.limbs.take((self.pending, _ALL))
+            self.tally.add(rows)
 
 
-class _ArrayWorker:
-    """Encodes and adds up pieces of arrays, one cache-sized block after the other."""
+class _ArrayWorker(Generic[A]):
+    """Encodes pieces of arrays, one cache-sized block of whole rows after the other, and takes them in."""
+
+    def __init__(self, plan: ArrayEncoder, tally: Tally[A]) -> None:
+        self.plan, self.tally, self.alone = plan, tally, True
+        self.answer = tally.answer
+        self.block_rows = min(plan.block_rows, tally.block_rows)
+        self.rows, self.scratch = np.empty(self.block_rows * plan.m), np.empty(self.block_rows * plan.d)
+
+    def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
+        """Take in the rows of one piece after the other until the queue says None."""
+        with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
+            while (drawn := waiting.get()) is not None:
+                X_drawn, Y_drawn = X[drawn], Y[drawn]
+                for piece in pieces(len(X_drawn), self.block_rows):
+                    self._add(X_drawn[piece], Y_drawn[piece])
+
+    def _add(self, X: Rows, Y: Rows) -> None:
+        (n, d), m = X.shape, self.plan.m
+        order: Literal["C", "F"] = "C" if row_major(X) else "F"
+        rows = self.rows[: n * m].reshape((n, m), order=order)
+        self.plan.encode_rows(X, Y, rows, self.scratch[: n * d].reshape((n, d), order=order))
+        self.tally.add(rows)
+
+
+class _GramWorker:
+    """The same for the plain Gram matrix: features and the rest stay apart, and the features' part is `dsyrk`'s."""
 
     def __init__(self, plan: ArrayEncoder) -> None:
         d, m = plan.d, plan.m
-        self.plan, self.limbs, self.alone = plan, _Limbs(m), True
+        self.plan, self.limbs, self.alone = plan, Limbs(m), True
         self.features, self.others = np.empty(plan.block_rows * d), np.empty((m - d, EXACT_ROWS))
         self.left, self.product = np.zeros((d, d), order="F"), np.empty((d, d), order="F")
         self.right = np.zeros((m, m - d), order="F")
 
-    def drain(self, waiting: queue.SimpleQueue[slice | None], X: Rows, Y: Rows) -> None:
+    def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Add the rows of one piece after the other until the queue says None."""
         with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
             while (piece := waiting.get()) is not None:
@@ -221,8 +258,9 @@ class _ArrayWorker:
         d = self.plan.d
         self.limbs.take((self.left, (slice(d), slice(d))), (self.right, (slice(None), slice(d, None))))
 
-
-W = TypeVar("W", bound=_Worker)
+    def answer(self) -> ExactSums:
+        self.flush()
+        return self.limbs.sums()
 
 
 class _Team(Generic[W]):
@@ -263,10 +301,3 @@ class _Team(Generic[W]):
         else:
             for done in [self.pool.submit(work, worker) for worker in workers]:
                 done.result()
-
-    def sums(self) -> ExactSums:
-        for worker in self.workers:
-            worker.flush()
-        parts = [carried(worker.limbs.high, worker.limbs.low) for worker in self.workers]
-        high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in carried(*np.sum(parts, axis=0)))
-        return ExactSums(high, low, sum(worker.limbs.rows for worker in self.workers))

@@ -1,26 +1,30 @@
-"""Moments of tables that live on a cluster: Dask collections and Spark data frames.
+"""Sums over tables that live on a cluster: Dask collections and Spark data frames.
 
-Only :class:`gaussmix.tables.moments.Moments` leave the workers, and they are the same to the last bit as on one
-machine. A task that is lost and run again counts once: all partitions are computed in one job, of which the engine
-keeps one result a partition, and every build has its own random id. No noise is drawn on a worker.
+Only sums leave the workers, and they are the same to the last bit as on one machine. A task that is lost and run again
+counts once: all partitions are computed in one job, of which the engine keeps one result a partition. No noise is drawn
+on a worker.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from gaussmix.errors import DataError
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Summable
 
-__all__ = ["is_clustered", "moments_on_cluster"]
+__all__ = ["is_clustered", "moments_on_cluster", "sum_on_cluster"]
+
+A = TypeVar("A", bound=Summable)
 
 
 def is_clustered(data: Any) -> bool:
@@ -37,9 +41,28 @@ def moments_on_cluster(data: Any, schema: Schema | dict[str, Any] | str | Path) 
     schema : Schema, dict or path
     """
     declared = Schema.of(schema)
+    return sum_on_cluster(data, declared, functools.partial(_moments, schema=declared), Moments.empty(declared))
+
+
+def sum_on_cluster(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: A) -> A:
+    """Σ build(partition, its number) over a Dask or Spark table, in one job.
+
+    Parameters
+    ----------
+    data : dask.dataframe.DataFrame, (dask.array.Array, names) or pyspark.sql.DataFrame
+    schema : Schema
+    build : function of a table and a number
+        It is sent to the workers with all that it holds; it does not get empty partitions.
+    empty
+        The sum over no rows.
+    """
     if _is_dask(data) or _is_dask_array(data):
-        return _dask_moments(data, declared)
-    return _spark_moments(data, declared)
+        return _dask_sum(data, schema, build, empty)
+    return _spark_sum(data, schema, build, empty)
+
+
+def _moments(part: Any, number: int, *, schema: Schema) -> Moments:
+    return Moments.of(part, schema)
 
 
 def _module(data: Any) -> str:
@@ -67,7 +90,7 @@ def _check_columns(found: list[str], schema: Schema) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Dask
-def _dask_moments(data: Any, schema: Schema) -> Moments:
+def _dask_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: A) -> A:
     from dask.delayed import delayed
 
     if _is_dask_array(data):
@@ -78,31 +101,29 @@ def _dask_moments(data: Any, schema: Schema) -> Moments:
     else:
         _check_columns(list(data.columns), schema)
         parts = data[list(schema.columns)].to_delayed()
-    build = delayed(functools.partial(_build, schema=schema), pure=False)
+    of_part = delayed(functools.partial(_build, build=build, empty=empty), pure=False)
     add = delayed(operator.add, pure=False)
-    sums = [build(part) for part in parts]
+    sums = [of_part(part, number) for number, part in enumerate(parts)]
     while len(sums) > 1:  # a tree: no worker holds more than a few moments
         sums = [add(*pair) if len(pair) == 2 else pair[0] for pair in (sums[i : i + 2] for i in range(0, len(sums), 2))]
     if not sums:
-        return Moments.empty(schema)
-    moments: Moments = sums[0].compute()
-    return moments
+        return empty
+    total: A = sums[0].compute()
+    return total
 
 
-def _build(part: Any, *, schema: Schema) -> Moments:
-    """Moments of one partition; an empty one has none."""
+def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) -> A:
+    """Of one partition; an empty one has none."""
     rows = part[0] if isinstance(part, tuple) else part
-    if len(rows) == 0:
-        return Moments.empty(schema)
-    return Moments.of(part, schema)
+    return build(part, number) if len(rows) else empty
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Spark
-_RESULT = pa.schema([("part", pa.int32()), ("moments", pa.binary())])
+_RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
 
 
-def _spark_moments(data: Any, schema: Schema) -> Moments:
+def _spark_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: A) -> A:
     """One job, in which Spark keeps one result a partition, however often a task was run.
 
     A job for every partition (``toLocalIterator``) would compute what was lost in between once more, and a partition
@@ -110,26 +131,28 @@ def _spark_moments(data: Any, schema: Schema) -> Moments:
     """
     _check_columns(list(data.columns), schema)
     wanted = data.select(*[_quoted(name) for name in schema.columns])
-    parts = wanted.mapInArrow(functools.partial(_spark_build, schema=schema), "part int, moments binary").collect()
+    run = functools.partial(_spark_build, build=build, empty=empty)
+    parts = wanted.mapInArrow(run, "part int, sums binary").collect()
     found = sorted(row["part"] for row in parts)
     if found != list(range(len(found))):
         raise RuntimeError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")
-    sums = (Moments.from_bytes(bytes(row["moments"])) for row in parts)
-    return functools.reduce(operator.add, sums, Moments.empty(schema))
+    return functools.reduce(operator.add, (pickle.loads(bytes(row["sums"])) for row in parts), empty)
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _spark_build(batches: Iterator[pa.RecordBatch], *, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Moments of one partition under its number; of an empty one as well, so that none can be missed."""
+def _spark_build(
+    batches: Iterator[pa.RecordBatch], *, build: Callable[[Any, int], A], empty: A
+) -> Iterator[pa.RecordBatch]:
+    """The sums of one partition under its number; of an empty one as well, so that none can be missed."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
+    number = context.partitionId()
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
-    empty = Moments.empty(schema)
-    moments = empty if first is None else Moments.of(chain([first], rows), schema)
-    packed = {"part": [context.partitionId()], "moments": [moments.to_bytes()]}
+    sums = empty if first is None else build(chain([first], rows), number)
+    packed = {"part": [number], "sums": [pickle.dumps(sums)]}
     yield pa.RecordBatch.from_pydict(packed, schema=_RESULT)

@@ -30,7 +30,17 @@ from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 
-__all__ = ["EXACT_ROWS", "ArrayEncoder", "BlockEncoder", "checked_arrays", "encode_arrays", "pieces", "row_major"]
+__all__ = [
+    "EXACT_ROWS",
+    "ArrayEncoder",
+    "BlockEncoder",
+    "checked_arrays",
+    "encode_arrays",
+    "pieces",
+    "row_major",
+    "shorten_vectors",
+    "squared_norms_of",
+]
 
 EXACT_ROWS = 2**12
 """Rows whose Gram matrix float64 holds without rounding: 2**12 * 2**40 < 2**53."""
@@ -91,9 +101,9 @@ class BlockEncoder:
             for bound in self.norm_bounds:
                 part = block[:, bound.start : bound.stop]
                 np.trunc(part, out=part)
-                squares = _squared_norms(part)
+                squares = squared_norms_of(part)
                 if not (squares <= bound.limit).all():
-                    factors = _shorten(part, squares, bound.limit)[:, np.newaxis]
+                    factors = shorten_vectors(part, squares, bound.limit)[:, np.newaxis]
                     block[:, : bound.start] *= factors
                     block[:, bound.stop :] *= factors
             np.trunc(block, out=block)
@@ -149,16 +159,26 @@ class ArrayEncoder:
         )
         self.intercept = plan.intercept
 
-    def encode(self, X: Rows, features: Floats, others: Floats) -> None:
-        """Write up to ``block_rows`` rows into ``features``; finish what `map_others` wrote to ``others``."""
-        self._map_features(X, features)
-        np.trunc(features, out=features)
+    def encode(self, X: Rows, features: Floats, others: Floats, *, scratch: Floats | None = None) -> None:
+        """Write up to ``block_rows`` rows into ``features``; finish what `map_others` wrote to ``others``.
+
+        With ``scratch``, contiguous, ``features`` may be a part of wider rows: it is written to once only.
+        """
+        mapped = features if scratch is None else scratch
+        self._map_features(X, mapped)
+        np.trunc(mapped, out=features)
         if self.norm_limit is not None:
-            squares = _squared_norms(features)
+            squares = squared_norms_of(features)
             if not (squares <= self.norm_limit).all():  # also with NaN
                 _check_finite(X, "X")
-                others *= _shorten(features, squares, self.norm_limit)
+                others *= shorten_vectors(features, squares, self.norm_limit)
         np.trunc(others, out=others)
+
+    def encode_rows(self, X: Rows, Y: Rows, rows: Floats, scratch: Floats) -> None:
+        """Write up to ``block_rows`` whole rows, shape (n, m)."""
+        features, others = rows[:, : self.d], rows[:, self.d :].T
+        self.map_others(Y, others)
+        self.encode(X, features, others, scratch=scratch)
 
     def map_others(self, Y: Rows, out: Floats) -> None:
         """Write the clipped, scaled targets and the intercept into ``out``, not yet rounded."""
@@ -185,7 +205,7 @@ class ArrayEncoder:
         np.clip(out, -self.limit, self.limit, out=out)
 
 
-def _shorten(part: Floats, squares: Floats, limit: float) -> Floats:
+def shorten_vectors(part: Floats, squares: Floats, limit: float) -> Floats:
     """Make the squares of every row of ``part`` add up to at most ``limit``; return what the rest of a row is times.
 
     ``part`` is whole numbers, or infinite where a finite value was mapped beyond the range of floats, and is changed in
@@ -196,7 +216,7 @@ def _shorten(part: Floats, squares: Floats, limit: float) -> Floats:
     far = np.flatnonzero(~(squares < 2.0**53))  # norms that are rounded or infinite
     if len(far):
         part[far], factors[far] = _bring_near(part[far])
-        squares[far] = _squared_norms(part[far])
+        squares[far] = squared_norms_of(part[far])
     long = squares > limit
     long[far] = True
     shrink = np.ones(len(part))
@@ -266,7 +286,7 @@ def row_major(array: Rows) -> bool:
     return abs(array.strides[0]) >= abs(array.strides[1])
 
 
-def _squared_norms(rows: Floats) -> Floats:
+def squared_norms_of(rows: Floats) -> Floats:
     """Exact for whole numbers whose squares sum to less than 2**53; at least 2**53 or NaN for others."""
     return np.asarray(np.vecdot(rows, rows) if row_major(rows) else np.einsum("ij,ij->i", rows, rows))
 

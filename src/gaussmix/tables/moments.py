@@ -18,24 +18,24 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import DamagedError, DataError
-from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays, sum_batches
+from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
+from gaussmix.tables.asking import Source
 from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.reading import another_number
 from gaussmix.tables.schema import Schema, stored_schema
-from gaussmix.tables.sources import batches, known_rows, with_progress
+from gaussmix.tables.tallies import Gram
 
 __all__ = ["Moments"]
 
@@ -87,10 +87,7 @@ class Moments:
     def expect_rows(self, expected: int) -> None:
         """Refuse another number of rows. For the curator: whoever sees whether it was refused learns about rows."""
         if not self.rows_between(check.positive_integer(expect_rows=expected), expected):
-            raise DataError(
-                f"The table has another number of rows than expect_rows={expected}. Check the path, the query or the "
-                "filter that made it, or correct the number."
-            )
+            raise DataError(another_number(expected))
 
     def gram(self) -> Floats:
         """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
@@ -141,12 +138,8 @@ class Moments:
             Show a progress bar on a terminal. It shows row counts, which are for the curator.
         """
         declared = Schema.of(schema)
-        stream = batches(data, list(declared.columns), types=declared.text_types, csv=csv, expect_rows=expect_rows)
-        if progress:
-            stream = with_progress(stream, known_rows(data))
-        with closing(stream):  # an error keeps its frames, and with them a query that is not read to the end
-            sums = sum_batches(stream, declared, threads=None if _stays_as_it_is(data) else 1)
-        return cls._built(sums, declared)
+        source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+        return cls.built(source.ask(Gram(), declared), declared)
 
     @classmethod
     def of_arrays(
@@ -169,10 +162,11 @@ class Moments:
         DataError
             If a value is NaN or infinite. For the curator: whoever sees whether it occurred learns about single rows.
         """
-        return cls._built(sum_arrays(blocks, schema, threads=threads), schema)
+        return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
 
     @classmethod
-    def _built(cls, sums: ExactSums, schema: Schema) -> Moments:
+    def built(cls, sums: ExactSums, schema: Schema) -> Moments:
+        """From sums over the encoded rows of a table, under a new random id."""
         return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]))
 
     def to_bytes(self) -> bytes:
@@ -260,13 +254,3 @@ def _unpacked(content: bytes, name: str) -> Moments:
     ):
         raise ValueError("its parts do not fit each other")
     return found
-
-
-def _stays_as_it_is(data: Any) -> bool:
-    """Whether batches of a source may be read while others are still in use.
-
-    A generator or a reader may write the next batch where the last one was: then one thread reads it.
-    """
-    if isinstance(data, str | os.PathLike):
-        return True
-    return not isinstance(data, Iterator | pa.RecordBatchReader | list | tuple) and hasattr(data, "__arrow_c_stream__")

@@ -17,6 +17,7 @@ __all__ = [
     "READAHEAD",
     "Part",
     "Request",
+    "another_number",
     "bad_name",
     "check_columns",
     "guarded",
@@ -81,6 +82,14 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
 def twice(name: str, where: str) -> DataError:
     """The error for a name that two columns have."""
     return DataError(f"Column {name!r} occurs twice in {where}. Rename one of them.")
+
+
+def another_number(expect_rows: int | None) -> str:
+    """The words for another number of rows than the curator expects."""
+    return (
+        f"The table has another number of rows than expect_rows={expect_rows}. Check the path, the query or the "
+        "filter that made it, or correct the number."
+    )
 
 
 def unreadable(where: str) -> DataError:

@@ -46,6 +46,7 @@ from gaussmix.tables.reading import (
     READAHEAD,
     Part,
     Request,
+    another_number,
     check_columns,
     guarded,
     kind_of,
@@ -271,9 +272,6 @@ def _checked(parts: Iterator[Part], expect_rows: int | None) -> Generator[pa.Rec
         rows += batch.num_rows
         yield batch
     if expect_rows is not None and rows != expect_rows:
-        raise DataError(
-            f"The table has another number of rows than expect_rows={expect_rows}. Check the path, the query or the "
-            "filter that made it, or correct the number."
-        )
+        raise DataError(another_number(expect_rows))
     if not rows:
         raise DataError("The table has no rows. Check the path, the query or the filter that made it.")

@@ -1,15 +1,17 @@
 r"""Rows in another metric: integer transforms, exact norms, clipping, and histograms of norms.
 
-**Sensitive**: everything here touches rows. Each row is mapped by itself, and comes out the same, bit for bit, in every
-block, order, thread and memory layout:
+A transform is public; what is done with it here is **sensitive**. Each row is mapped by itself, and comes out the same,
+bit for bit, in every block, order, thread and memory layout:
 
 - A transform is a matrix of integers whose rows have norm at most 2³², and a scale for each of its rows. Encoded rows
   are integers of norm at most 2²⁰, so every partial sum of T r, of any subset in any order, is an integer of at most
   2⁵² (Cauchy and Schwarz): BLAS makes no rounding error. What follows is elementwise, and float64 arithmetic on single
-  numbers is the same everywhere.
-- Norms are sums of squares of integers below 2⁵³: exact, hence the same in any order.
-- Clipped rows are integers in units of 2⁻²⁰ of the clip. Their norm is checked after rounding, in integers: at most
-  2⁴⁰ squared, whatever the floats before it did. The sensitivity of their Gram matrix is exact.
+  numbers is the same everywhere; scales, clips and edges are within 2^±500, so that nothing overflows or is denormal.
+- Norms are sums of squares of integers. Below 2⁵³ such a sum is exact in any order; and if the exact sum is 2⁵³ or
+  more, so is what any order computes: partial sums below 2⁵³ are exact, and rounding never takes one that is not
+  back below (2⁵³ is a float). So whether a norm is known exactly, and then its value, depend on the row alone.
+- Clipped rows are integers in units of 2⁻²⁰ of the clip's root. Their norm is checked after rounding, in integers: at
+  most 2⁴⁰ squared, whatever the floats before it did. The sensitivity of their Gram matrix is exact.
 
 A transform is computed from releases (:mod:`gaussmix.models.passes`) by ``eigh``, which differs between machines:
 compute it once and send it to everybody.
@@ -18,48 +20,57 @@ compute it once and send it to everybody.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from gaussmix._types import Floats, Integers
+from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
+from gaussmix.tables.encoder import shorten_vectors, squared_norms_of
 
-__all__ = ["ROW_UNIT", "Transform", "clipped_rows", "histogram", "squared_norms"]
+__all__ = ["ROW_UNIT", "Bins", "Transform", "clipped_rows", "histogram", "shorten", "squared_norms", "to_units"]
 
 
 ROW_UNIT = 2.0**20
 """Encoded rows are integers of norm at most this."""
 
 TRANSFORM_UNIT = 2.0**32
-_LARGEST = 2.0**500
-_SHRINK = 1 - 2.0**-32
+_LEAST, _LARGEST = 2.0**-500, 2.0**500
+_NORM_UNIT = 2.0**26  # root of the last edge of a histogram: squares up to it, and well beyond, add up exactly
+_COLUMN_BLOCKS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Transform:
     """z = scales · (integers @ r) for integer rows r. Public: it is computed from releases.
 
+    Equal if all numbers are; `arrays` and `of_arrays` store it exactly.
+
     Attributes
     ----------
     integers : array (k, m) of float64 whole numbers
-        Rows of norm at most 2³².
+        Rows of norm at most 2³². Not to be written to.
     scales : array (k,)
-        Positive.
+        Positive, between 2⁻⁵⁰⁰ and 2⁵⁰⁰.
     """
 
     integers: Floats
     scales: Floats
 
     def __post_init__(self) -> None:
+        for name in ("integers", "scales"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
         T = self.integers
+        if T.ndim != 2 or not T.size or self.scales.shape != (len(T),):
+            raise ArgumentError("integers must be a matrix, and scales one number for each of its rows.")
         if not (np.isfinite(T).all() and (np.trunc(T) == T).all() and (np.abs(T) <= TRANSFORM_UNIT).all()):
             raise ArgumentError("integers must be whole numbers of at most 2**32.")
-        exact = [sum(int(entry) ** 2 for entry in row) for row in T]
-        if max(exact, default=0) > int(TRANSFORM_UNIT) ** 2:
+        if any(sum(int(entry) ** 2 for entry in T[i]) > int(TRANSFORM_UNIT) ** 2 for i in _about_too_long(T)):
             raise ArgumentError("rows of integers must have norm at most 2**32, or products would be rounded.")
-        if not (np.isfinite(self.scales).all() and (self.scales > 0).all() and (self.scales < _LARGEST).all()):
-            raise ArgumentError("scales must be positive and finite.")
+        if not ((self.scales > _LEAST) & (self.scales < _LARGEST)).all():
+            raise ArgumentError("scales must be positive and finite, between 2**-500 and 2**500.")
 
     @classmethod
     def nearest(cls, matrix: Floats) -> Transform:
@@ -69,9 +80,36 @@ class Transform:
         different the rows' lengths are.
         """
         lengths = np.sqrt(np.sum(matrix**2, axis=1))
+        if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+            raise ArgumentError("a transform needs finite rows, none of them zero.")
         room = TRANSFORM_UNIT - 2 * math.sqrt(matrix.shape[1])  # rounding lengthens a row by at most √m / 2
         integers = np.rint(matrix / lengths[:, np.newaxis] * room)
         return cls(integers, lengths / (room * ROW_UNIT))
+
+    def times(self, factors: Floats) -> Transform:
+        """Every row of the matrix times a positive number: the same integers, whose product is computed once."""
+        return Transform(self.integers, np.asarray(self.scales * factors))
+
+    def arrays(self) -> dict[str, Rows]:
+        """To be stored: ``integers`` (int64) and ``scales`` (float64)."""
+        return {"integers": self.integers.astype(np.int64), "scales": self.scales.copy()}
+
+    @classmethod
+    def of_arrays(cls, stored: Mapping[str, Rows]) -> Transform:
+        """What `arrays` gave, checked."""
+        return cls(np.asarray(stored["integers"], dtype=np.float64), np.asarray(stored["scales"], dtype=np.float64))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transform):
+            return NotImplemented
+        return self.same_integers(other) and np.array_equal(self.scales, other.scales)
+
+    def __hash__(self) -> int:
+        return hash((self.integers.shape, self.scales.tobytes()))
+
+    def same_integers(self, other: Transform) -> bool:
+        """Whether one product serves both."""
+        return self.integers is other.integers or np.array_equal(self.integers, other.integers)
 
     @property
     def matrix(self) -> Floats:
@@ -83,16 +121,118 @@ class Transform:
         """Bound of ‖z‖² over all rows that the declared bounds allow, with room for rounding."""
         return float(np.linalg.norm(self.matrix, 2) ** 2) * (1 + 1e-6)
 
+    @cached_property
+    def _blocks(self) -> list[tuple[slice, slice, Floats]]:
+        """Parts of the integers, transposed, that are not zero: of a triangular matrix hardly more than half."""
+        k = len(self.integers)
+        width = -(-k // _COLUMN_BLOCKS)
+        found = []
+        for to in (slice(start, min(start + width, k)) for start in range(0, k, width)):
+            used = np.flatnonzero(self.integers[to].any(axis=0))
+            of = slice(int(used[0]), int(used[-1]) + 1) if len(used) else slice(0, 1)
+            found.append((of, to, np.ascontiguousarray(self.integers[to, of].T)))
+        if all(of == slice(0, self.integers.shape[1]) for of, _, _ in found):
+            return [(slice(None), slice(None), np.ascontiguousarray(self.integers.T))]
+        return found
+
+    def product(self, rows: Floats, *, out: Floats | None = None) -> Floats:
+        """``rows @ integers.T``, exact, for integer rows (n, m) of norm at most 2²⁰."""
+        out = np.empty((len(rows), len(self.integers))) if out is None else out
+        for of, to, part in self._blocks:
+            np.matmul(rows[:, of], part, out=out[:, to])
+        return out
+
     def apply(self, rows: Floats) -> Floats:
         """Z for integer rows (n, m): an exact product, then one multiplication an entry."""
-        return np.asarray((rows @ self.integers.T) * self.scales)
+        return np.asarray(self.product(rows) * self.scales)
 
 
-def _near(z: Floats) -> tuple[Floats, Floats]:
-    """Integer rows y with z ≈ y·2^e and squares that add up to less than 2⁵³; and e, one a row."""
-    _, exponents = np.frexp(np.abs(z).max(axis=1, initial=0.0))
-    steps = 26 - math.ceil(math.log2(max(z.shape[1], 1)) / 2) - exponents
-    return np.trunc(np.ldexp(z, steps[:, np.newaxis])), -steps
+def _frozen(array: Rows) -> Floats:
+    """The array itself if nobody can write to it, else a copy that nobody can."""
+    if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and not array.flags.writeable):
+        array = np.array(array, dtype=np.float64)
+        array.flags.writeable = False
+    return array
+
+
+def _about_too_long(T: Floats) -> Integers:
+    """Rows whose norm must be looked at in integers: the others are surely within the limit, rounding included."""
+    return np.flatnonzero(np.einsum("ij,ij->i", T, T) > TRANSFORM_UNIT**2 * (1 - 1e-9))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Clipping
+def to_units(transform: Transform, clip: float) -> Floats:
+    """What products are times, so that rows with ‖z‖² = clip have length 2²⁰."""
+    if not _LEAST < clip < _LARGEST:  # also NaN
+        raise ArgumentError("clip must be positive and finite, between 2**-500 and 2**500.")
+    return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
+
+
+def shorten(rows: Floats) -> None:
+    """Make rows of whole numbers, of any size, no longer than 2²⁰, in place; who is not longer stays as it is.
+
+    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting.
+    """
+    with np.errstate(over="ignore"):
+        squares = squared_norms_of(rows)
+        long = np.flatnonzero(~(squares <= ROW_UNIT**2))
+        if len(long):
+            part = rows[long]
+            shorten_vectors(part, squares[long], ROW_UNIT**2)
+            if not (squared_norms_of(part) <= ROW_UNIT**2).all():
+                raise RuntimeError("A row is longer than its clip: a fault of the library. Nothing was released.")
+            rows[long] = part
+
+
+def clipped_rows(z: Floats, clip: float) -> Floats:
+    """Rows shortened to ‖z‖² ≤ clip, as integers in units of 2⁻²⁰·√clip: norm at most 2²⁰, checked after rounding."""
+    rows = np.trunc(z * (ROW_UNIT / math.sqrt(clip)))
+    shorten(rows)
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Norms
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins of ‖z‖² in whole numbers: the root of the last edge is 2²⁶ units, entries are rounded to units.
+
+    Squares of rows up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the
+    row stands. A bin's limit is accurate to about 2⁻²⁶·√(k·last edge) in ‖z‖.
+
+    Attributes
+    ----------
+    factors : array (k,)
+        What products are times before they are rounded.
+    limits : array (J,)
+        Edges in these units, squared.
+    """
+
+    factors: Floats
+    limits: Floats
+
+    @classmethod
+    def of(cls, transform: Transform, edges: Floats) -> Bins:
+        """Bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞)."""
+        edges = np.asarray(edges, dtype=np.float64)
+        if not (edges.ndim == 1 and len(edges) and ((edges > _LEAST) & (edges < _LARGEST)).all()):
+            raise ArgumentError("edges must be positive and finite numbers, at least one.")
+        if not (np.diff(edges) > 0).all():
+            raise ArgumentError("edges must increase.")
+        limits = edges / edges[-1] * _NORM_UNIT**2
+        return cls(np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1]))), limits)
+
+    def count(self, products: Floats, scaled: Floats) -> Integers:
+        """Rows in each bin; ``scaled``, ``products`` times the factors, is overwritten."""
+        np.rint(scaled, out=scaled)
+        with np.errstate(over="ignore"):
+            squares = squared_norms_of(scaled)
+        counts = np.bincount(np.searchsorted(self.limits, squares), minlength=len(self.limits) + 1)
+        zero = np.flatnonzero(squares == 0)
+        if len(zero):
+            counts[0] -= len(zero) - np.count_nonzero(products[zero].any(axis=1))
+        return counts.astype(np.int64, copy=False)
 
 
 def squared_norms(z: Floats) -> Floats:
@@ -100,22 +240,10 @@ def squared_norms(z: Floats) -> Floats:
 
     The row is truncated to integers at its own power of two; their squares are summed without rounding.
     """
-    y, exponents = _near(z)
-    return np.asarray(np.ldexp(np.einsum("ij,ij->i", y, y), 2 * exponents))
-
-
-def clipped_rows(z: Floats, clip: float) -> Floats:
-    """Rows shortened to ‖z‖² ≤ clip, as integers in units of 2⁻²⁰·√clip: norm at most 2²⁰, checked after rounding.
-
-    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting.
-    """
-    shrink = np.minimum(np.sqrt(clip / np.maximum(squared_norms(z), clip * 2.0**-60)), 1.0)
-    rows = np.trunc(z * (shrink * (ROW_UNIT / math.sqrt(clip)))[:, np.newaxis])
-    squares = np.einsum("ij,ij->i", rows, rows)  # integers below 2⁵³: norms are near 2²⁰ or below
-    long = squares > ROW_UNIT**2
-    if long.any():
-        rows[long] = np.trunc(rows[long] * (ROW_UNIT * _SHRINK / np.sqrt(squares[long]))[:, np.newaxis])
-    return np.asarray(rows)
+    _, exponents = np.frexp(np.abs(z).max(axis=1, initial=0.0))
+    steps = 26 - math.ceil(math.log2(max(z.shape[1], 1)) / 2) - exponents
+    y = np.trunc(np.ldexp(z, steps[:, np.newaxis]))
+    return np.asarray(np.ldexp(np.einsum("ij,ij->i", y, y), -2 * steps))
 
 
 def histogram(z: Floats, edges: Floats) -> Integers:

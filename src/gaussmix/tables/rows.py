@@ -1,0 +1,274 @@
+"""Rows that can be read several times: what a release in passes asks of a table, one pass after the other.
+
+**Sensitive**: all that is answered here are exact sums over rows; only the mechanism reads them. Each answer is a sum
+over single rows, and a row gives the same bits wherever it stands (:mod:`gaussmix.tables.tallies`), so that sources of
+every kind answer alike.
+
+>>> import numpy as np
+>>> rows = rows_of({"a": np.linspace(0, 1, 50)}, {"a": [0, 1]})
+>>> transform = Transform.nearest(np.eye(2))
+>>> [counts.tolist() for counts in rows.counts([transform], [np.array([0.75, 2.0])])]
+[[34, 16, 0]]
+>>> rows.mapped(transform, clip=1.0).n
+50
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numpy.typing import ArrayLike
+
+from gaussmix._types import Floats, Integers
+from gaussmix.errors import ArgumentError, DataError
+from gaussmix.tables.accumulate import ExactSums, ask_arrays, sum_arrays
+from gaussmix.tables.asking import CHANGED, Source
+from gaussmix.tables.cluster import is_clustered, sum_on_cluster
+from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.encoder import checked_arrays
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.reading import another_number
+from gaussmix.tables.sample import Sample
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Question, Summable
+from gaussmix.tables.transforms import Transform
+
+__all__ = ["ArrayRows", "ClusterRows", "Rows", "SummedRows", "TableRows", "rows_of"]
+
+A = TypeVar("A", bound=Summable)
+
+
+class Rows(ABC):
+    """A table that is read in passes; **sensitive**.
+
+    Every method but `count` and `check_again` reads the whole table once, or a sample of its rows. ``describe`` is what
+    a progress bar says meanwhile, where there is one.
+    """
+
+    schema: Schema
+
+    @abstractmethod
+    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        """Answer of the whole table."""
+
+    @abstractmethod
+    def count(self) -> int | None:
+        """Rows where they are known without reading them. **Sensitive**; None: not known."""
+
+    @abstractmethod
+    def check_again(self) -> None:
+        """Refuse a table that can be read only once."""
+
+    def moments(self, sample: Sample | None = None, *, describe: str = "Reading") -> Moments:
+        """The exact Gram matrix in the declared metric."""
+        return Moments.built(self._ask(Gram(), sample, describe), self.schema)
+
+    def mapped(
+        self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
+    ) -> ExactSums:
+        """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, z = T r shortened to ‖z̄‖² ≤ clip."""
+        return self._ask(MappedGram(transform, clip), sample, describe)
+
+    def counts(
+        self,
+        transforms: Sequence[Transform],
+        edges: Sequence[Floats],
+        sample: Sample | None = None,
+        *,
+        describe: str = "Reading",
+    ) -> list[Integers]:
+        """How many rows have ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges."""
+        return self._ask(NormCounts.of(transforms, edges), sample, describe).counts
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"
+
+
+class ArrayRows(Rows):
+    """Rows that come as arrays, for a schema of one vector X and then numbers y: the fastest.
+
+    Parameters
+    ----------
+    X : array (n, size)
+    Y : array (n,) or (n, numbers), or None
+    schema : Schema
+    threads : int, optional
+        Default: as many as BLAS would use.
+    """
+
+    def __init__(self, X: ArrayLike, Y: ArrayLike | None, schema: Schema, *, threads: int | None = None) -> None:
+        self.schema = schema
+        self._X, self._Y = checked_arrays(schema, X, Y)
+        self._threads = threads
+        self._sampled: tuple[Sample, Integers] | None = None
+
+    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        chosen = None if sample is None else self._positions(sample)
+        return ask_arrays(self._X, self._Y, self.schema, question, chosen=chosen, threads=self._threads)
+
+    def _positions(self, sample: Sample) -> Integers:
+        """Of the sample's rows, drawn once: passes read the same ones."""
+        if self._sampled is None or self._sampled[0] != sample:
+            self._sampled = sample, sample.positions(len(self._X))
+        return self._sampled[1]
+
+    def moments(self, sample: Sample | None = None, *, describe: str = "Reading") -> Moments:
+        """The exact Gram matrix in the declared metric."""
+        if sample is not None:
+            return super().moments(sample, describe=describe)
+        return Moments.built(sum_arrays([(self._X, self._Y)], self.schema, threads=self._threads), self.schema)
+
+    def count(self) -> int | None:
+        """Rows of the arrays, **sensitive**."""
+        return len(self._X)
+
+    def check_again(self) -> None:
+        """Arrays can always be read again."""
+
+
+class TableRows(Rows):
+    """Anything that :func:`gaussmix.tables.sources.batches` reads; every pass reads it again, in bounded memory.
+
+    Parameters are those of :class:`gaussmix.tables.asking.Source`.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        schema: Schema,
+        *,
+        csv: CsvOptions | None = None,
+        expect_rows: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.schema = schema
+        self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+
+    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        return self._source.ask(question, self.schema, sample=sample, describe=describe)
+
+    def count(self) -> int | None:
+        """Rows where they are known without reading them. **Sensitive**; None: not known."""
+        return self._source.count()
+
+    def check_again(self) -> None:
+        """Refuse an iterator or a reader, which can be read only once."""
+        self._source.check_again()
+
+
+class ClusterRows(Rows):
+    """A Dask or Spark table: each pass is one job, only sums leave the workers, questions are sent to everybody.
+
+    The coins of a sample belong to a partition and a position in it, and are fresh for every pass: an engine that
+    computes a partition again may put its rows in another order. Persist the table, or every pass computes it anew.
+    """
+
+    def __init__(self, data: Any, schema: Schema, *, expect_rows: int | None = None) -> None:
+        self.schema = schema
+        self._data, self._expect_rows = data, expect_rows
+        self._passes, self._rows = 0, 0
+
+    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        fresh = None if sample is None else sample.fresh(self._passes)
+        build = functools.partial(_ask_part, schema=self.schema, question=question, sample=fresh)
+        empty = _Counted(question.tally(self.schema.n_columns).answer(), 0)
+        found = sum_on_cluster(self._data, self.schema, build, empty)
+        if self._passes and found.rows != self._rows:
+            raise DataError(CHANGED)
+        if not self._passes and self._expect_rows not in (None, found.rows):
+            raise DataError(another_number(self._expect_rows))
+        if not found.rows:
+            raise DataError("The table has no rows. Check the query or the filter that made it.")
+        self._passes, self._rows = self._passes + 1, found.rows
+        answer: A = found.answer
+        return answer
+
+    def count(self) -> int | None:
+        """Not known before a pass."""
+        return None
+
+    def check_again(self) -> None:
+        """An engine can always compute its table again."""
+
+
+@dataclass(frozen=True, repr=False)
+class _Counted(Summable):
+    """An answer, and the rows of the source that it is about or that a sample of it left out."""
+
+    answer: Any
+    rows: int
+
+    def __add__(self, other: _Counted) -> _Counted:
+        return _Counted(self.answer + other.answer, self.rows + other.rows)
+
+
+def _ask_part(part: Any, number: int, *, schema: Schema, question: Question[Any], sample: Sample | None) -> _Counted:
+    """Answer of one partition, on a worker."""
+    source = Source(part)
+    answer = source.ask(question, schema, sample=None if sample is None else sample.part(number))
+    return _Counted(answer, source.rows)
+
+
+class SummedRows(Rows):
+    """Moments that were built before, whose rows are gone: one pass."""
+
+    def __init__(self, moments: Moments) -> None:
+        self.schema = moments.schema
+        self._moments = moments
+
+    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        raise self._refusal()
+
+    def _refusal(self) -> ArgumentError:
+        return ArgumentError("Moments that were summed up before serve one pass: set passes=1, or pass the table.")
+
+    def moments(self, sample: Sample | None = None, *, describe: str = "Reading") -> Moments:
+        """The moments, whole."""
+        if sample is not None:
+            raise self._refusal()
+        return self._moments
+
+    def count(self) -> int | None:
+        """Not asked of moments."""
+        return None
+
+    def check_again(self) -> None:
+        """Refuse: the rows are gone."""
+        raise self._refusal()
+
+
+def rows_of(
+    data: Any,
+    schema: Schema | dict[str, Any] | str | Path | None = None,
+    *,
+    csv: CsvOptions | None = None,
+    expect_rows: int | None = None,
+    progress: bool = False,
+) -> Rows:
+    """Rows of whatever holds a table.
+
+    Parameters
+    ----------
+    data : table, path, query, Dask or Spark table, Moments, or Rows
+    schema : Schema, dict or path of a TOML or JSON file
+        Not needed with moments.
+    csv, expect_rows, progress
+        As in :meth:`gaussmix.tables.moments.Moments.of`.
+    """
+    if isinstance(data, Rows):
+        return data
+    if isinstance(data, Moments):
+        if expect_rows is not None:
+            data.expect_rows(expect_rows)
+        return SummedRows(data)
+    if schema is None:
+        raise ArgumentError("schema must be declared for a table.")
+    declared = Schema.of(schema)
+    if is_clustered(data):
+        return ClusterRows(data, declared, expect_rows=expect_rows)
+    return TableRows(data, declared, csv=csv, expect_rows=expect_rows, progress=progress)

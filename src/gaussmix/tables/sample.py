@@ -1,0 +1,103 @@
+"""Which rows a pass reads: a coin for every position of the table, under a secret key.
+
+A pass that needs few rows may read a Bernoulli sample of them. The coin of a row is a pseudo-random function of its
+position in the source (ChaCha20 under a secret key), so that batches, threads and the kind of source do not matter, and
+readings with the same key choose the same rows.
+
+**What is private about it.** Take a table D and the same table without the row x. Coins are functions of the key and of
+positions alone, never of values. Let every row have *one* position in all readings that share a key. Then, over the
+key, whether rows are chosen are independent coins of the same rate, one a row: that rows behind x move up by one
+position changes which coin is theirs, but distinct positions have independent coins, so the joint law of what is chosen
+from the rows other than x is the same in both tables. Couple the two: the chosen rows are equal but for x, which is
+there or not. Given that, each pass is the mechanism on two tables that differ in one row at most, and the divergence
+between two mixtures with the same weights is at most the largest of their parts. So sampling costs nothing. It is not
+claimed to gain anything: amplification by sampling is left out of every account.
+
+What the argument needs: the key is secret and drawn for one release; the rate is public; and a row stands at one
+position wherever the key is used. A source that does not promise its order takes fresh coins for every reading
+(`Sample.fresh`), so that no two readings share any; else a coin that two rows share in two readings would make the law
+of the rest depend on x. With ChaCha20 in place of true coins all of this holds for whoever cannot tell them apart.
+
+>>> sample = Sample.seeded(0.25, 1)
+>>> whole = sample.chosen(0, 1000)
+>>> bool((sample.chosen(700, 1000) == whole[700:]).all()), sample
+(True, Sample(rate=0.25))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from randomgen import ChaCha
+
+from gaussmix import _validation as check
+from gaussmix._types import Integers
+from gaussmix.errors import ArgumentError
+
+__all__ = ["Sample"]
+
+_SIDES = 2**16  # of a coin: half a word of ChaCha
+_ALIGNED = 32  # coins of one block of ChaCha
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A Bernoulli sample of rows.
+
+    Attributes
+    ----------
+    rate : float
+        Public. Between 0 and 1; rounded to a multiple of 2⁻¹⁶, not to 0.
+    key : bytes
+        32 bytes, secret: whoever knows them knows which positions were read.
+    """
+
+    rate: float
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < check.real(rate=self.rate) <= 1:
+            raise ArgumentError(f"rate must be above 0 and at most 1, got {self.rate!r}.")
+        if not isinstance(self.key, bytes) or len(self.key) != 32:
+            raise ArgumentError("key must be 32 bytes: use Sample.secure(rate).")
+        object.__setattr__(self, "rate", max(round(self.rate * _SIDES), 1) / _SIDES)
+
+    @classmethod
+    def secure(cls, rate: float) -> Sample:
+        """With a new key from the operating system."""
+        return cls(rate, os.urandom(32))
+
+    @classmethod
+    def seeded(cls, rate: float, seed: int) -> Sample:
+        """For tests: whoever knows the seed knows the coins."""
+        return cls(rate, hashlib.sha256(b"seeded %d" % seed).digest())
+
+    def part(self, number: int) -> Sample:
+        """The coins of one partition of a table, whose positions begin at 0 again."""
+        return self._derived(b"part %d" % number)
+
+    def fresh(self, reading: int) -> Sample:
+        """Coins of one reading, which it shares with no other reading."""
+        return self._derived(b"reading %d" % reading)
+
+    def _derived(self, purpose: bytes) -> Sample:
+        return Sample(self.rate, hashlib.blake2b(purpose, key=self.key, digest_size=32).digest())
+
+    def chosen(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Whether each of the positions from ``start`` on, before ``stop``, is in the sample."""
+        first = start - start % _ALIGNED
+        words = -(-(stop - first) // 2)
+        stream = ChaCha(key=int.from_bytes(self.key, "little"), counter=first // 2, rounds=20)  # it counts in words
+        drawn = np.random.Generator(stream).integers(0, 2**32, size=words, dtype=np.uint32)
+        coins = drawn.astype("<u4", copy=False).view("<u2")[start - first : stop - first]
+        return np.asarray(coins < round(self.rate * _SIDES))
+
+    def positions(self, n: int) -> Integers:
+        """Those among the first n positions, in order. **Sensitive**, as the coins are."""
+        found = [start + np.flatnonzero(self.chosen(start, min(start + _CHUNK, n))) for start in range(0, n, _CHUNK)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
