@@ -27,6 +27,7 @@ from experiments import Floats
 from experiments.datasets import LINEAR, Table
 from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
+from experiments.sketches import LARGE_SKETCH
 from experiments.summed import Regressor, SummedTable
 from gaussmix import LinearMixing, baselines
 from gaussmix.mechanism.sampling import explicit_sketch
@@ -39,7 +40,7 @@ FOLDERS = ("linear", "published", "sketch_times")
 SYNTHETIC = ("gaussian", "mlp", "uniform")
 DECLARED: dict[str, Any] = {"data_norm": 1.0, "bounds_y": (-1, 1), "fit_intercept": False}
 METHODS: dict[str, Callable[..., Regressor]] = {
-    "LinearMixing, exact": lambda **budget: LinearMixing(**DECLARED, **budget),
+    "LinearMixing, exact": lambda **budget: LinearMixing(sketch_size=LARGE_SKETCH, **DECLARED, **budget),
     "LinearMixing, paper": lambda **budget: LinearMixing(variant="paper", **DECLARED, **budget),
     "AdaSSP, exact": lambda **budget: baselines.AdaSSP(**DECLARED, **budget),
     "AdaSSP, printed": lambda **budget: baselines.AdaSSP(analysis="printed", **DECLARED, **budget),
@@ -128,7 +129,7 @@ def sketch_times(name: str) -> Rows:
     common: dict[str, Any] = {**DECLARED, "epsilon": 1.0, "delta": 1 / len(y) ** 2, "random_state": 0}
     variants = (
         (LinearMixing(variant="paper", **common), baselines.AdaSSP(analysis="printed", **common), 1),
-        (LinearMixing(**common), baselines.AdaSSP(**common), 1000),
+        (LinearMixing(sketch_size=LARGE_SKETCH, **common), baselines.AdaSSP(**common), 1000),
     )
     return [{"set": name, **_fit_times(X, y, *variant)} for variant in variants]
 

@@ -34,10 +34,10 @@ from experiments import Floats
 from experiments.network_features import EPSILONS, NETWORK_SHARE, D, Features, digest, load
 from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
+from experiments.sketches import LARGE_SKETCH
 from gaussmix import LogisticMixing, accounting, calibrate
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.mechanism.objective_perturbation import minimise
-from gaussmix.mechanism.preparation import automatic_sketch_size
 
 LOSS_INTERVAL = 1e-4  # of privacy losses, in units of ε
 DECLARED_NORM = 0.25
@@ -77,7 +77,7 @@ def make_head(method: str, table: Features, epsilon: float, k: int) -> Callable[
             table.X, table.y, sigma * rng.standard_normal(table.X.shape[1]), 1 / (4 * epsilon), tolerance=1e-6
         )
     makers: dict[str, Callable[[np.random.Generator], Any]] = {
-        EXACT: lambda rng: LogisticMixing(**declared, random_state=rng),
+        EXACT: lambda rng: LogisticMixing(**declared, sketch_size=LARGE_SKETCH, random_state=rng),
         PAPER: lambda rng: LogisticMixing(**declared, variant="paper", sketch_size=k, random_state=rng),
         PERTURBED: lambda rng: ObjectivePerturbation(**declared, random_state=rng),
     }
@@ -190,7 +190,7 @@ def composed_budget(name: str, epsilon: float, cache: Path) -> Rows:
     ).self_compose(features.steps)
 
     def composed(head_epsilon: float) -> float:
-        calibration = calibrate(head_epsilon, share * features.delta, sketch_size=automatic_sketch_size(D + 1))
+        calibration = calibrate(head_epsilon, share * features.delta, sketch_size=LARGE_SKETCH)
         sketch = accounting.privacy_loss_distribution(
             sketch_size=calibration.sketch_size, gamma=calibration.gamma, interval=interval
         )
@@ -247,8 +247,7 @@ def run(
     seconds = time.perf_counter() - start
     table = summarise(pd.concat([drawn, fixed]))
     table["sketch_size"] = [
-        automatic_sketch_size(D + 1) if row.method == EXACT else sizes.get(row.method, {}).get(row.set)
-        for row in table.itertuples()
+        LARGE_SKETCH if row.method == EXACT else sizes.get(row.method, {}).get(row.set) for row in table.itertuples()
     ]
     budgets = run_all(composed_budget, [(*pair, cache) for pair in pairs], folder=kept / "budget", processes=processes)
     times = run_all(

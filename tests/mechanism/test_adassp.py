@@ -12,6 +12,7 @@ from gaussmix import Moments, Numeric, Schema, Vector, accounting
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.mechanism.adassp import PreparedAdaSSP, _noisy_eigenvalue
 from gaussmix.mechanism.grid import public_grid
+from gaussmix.tables.rows import SummedRows
 
 FALSE_ALARM = 1e-6  # chance that a correct mechanism fails one comparison
 SCHEMA = Schema({"X": Vector(2, norm=2.0), "y": Numeric(-1, 1, weight=0.5)}, intercept=0.0)
@@ -37,7 +38,7 @@ def prepared(analysis="exact", *, epsilon=1.0, delta=1e-6, seed=0):
 def test_blocks_have_their_noise_and_half_the_variance_off_the_diagonal(analysis, factor):
     moments, plan, draws = moments_of_a_table(), prepared(analysis), 4000
     gram = moments.gram()
-    blocks = [plan.draw(moments) for _ in range(draws)]
+    blocks = [plan.draw(SummedRows(moments)) for _ in range(draws)]
     variance = (plan.noise * X_NORM**2) ** 2
     noise = np.array([block.XX for block in blocks]) - gram[:2, :2]
     for entry, expected in (((0, 0), variance), ((1, 1), variance), ((0, 1), variance * factor)):
@@ -52,7 +53,7 @@ def test_blocks_have_their_noise_and_half_the_variance_off_the_diagonal(analysis
 
 def test_blocks_lie_on_the_public_grid():
     plan = prepared()
-    block = plan.draw(moments_of_a_table())
+    block = plan.draw(SummedRows(moments_of_a_table()))
     assert np.all(block.XX / public_grid(plan.noise * X_NORM**2) % 1 == 0)
     assert np.all(block.XY / public_grid(plan.noise * X_NORM * Y_NORM) % 1 == 0)
     assert np.array_equal(block.XX, block.XX.T)

@@ -15,6 +15,7 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.errors import OutputError, OutputExistsError
 from gaussmix.mechanism import preparation
+from gaussmix.tables.rows import rows_of
 from kills import count_kills
 
 
@@ -120,14 +121,14 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
 
 def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
     """Interrupted in the middle of the draw: the file is written first, and then it is an interruption."""
-    draw = preparation.draw_release
+    draw = preparation.draw
 
     def interrupted(*arguments, **options):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
         return draw(*arguments, **options)
 
-    monkeypatch.setattr(preparation, "draw_release", interrupted)
+    monkeypatch.setattr(preparation, "draw", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # runners in parallel ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -167,6 +168,6 @@ def test_the_room_fits_the_file(tmp_path):
         ) as prepared:
             (temporary,) = tmp_path.glob(".gaussmix*")
             room = temporary.stat().st_size
-            prepared.draw(gm.Moments.of({name: [0.1, 0.7] for name in schema}, schema))
+            prepared.draw(rows_of({name: [0.1, 0.7] for name in schema}, schema))
         written = (tmp_path / str(columns)).stat().st_size
         assert written <= room <= written + 2**17

@@ -146,9 +146,10 @@ def test_noise_has_the_accounts_scale():
     account, rows = account_of(1), table(50)
     gram = rows_of(rows, SCHEMA).moments().gram()
     mu = account.noise_mu[0]
-    noise = np.array(
-        [drawn(rows, account, np.random.default_rng(seed)).passes[0].matrix - gram for seed in range(400)]
-    ) * mu
+    noise = (
+        np.array([drawn(rows, account, np.random.default_rng(seed)).passes[0].matrix - gram for seed in range(400)])
+        * mu
+    )
     diagonal = np.diagonal(noise, axis1=1, axis2=2).ravel()
     above = noise[:, *np.triu_indices(M, 1)].ravel()
     for values, variance in ((diagonal, 1.0), (above, 0.5)):
@@ -173,9 +174,9 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
     for name in ("mapped", "counts"):
         original = getattr(type(rows), name)
 
-        def spy(self, *arguments, sample=None, original=original, name=name):
+        def spy(self, *arguments, sample=None, original=original, name=name, **words):
             asked.append((name, None if sample is None else sample.rate))
-            return original(self, *arguments, sample=sample)
+            return original(self, *arguments, sample=sample, **words)
 
         monkeypatch.setattr(type(rows), name, spy)
     found = draw_passes(rows, rows.moments(), account, np.random.default_rng(1))
@@ -192,9 +193,7 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
 
 def test_seeds_repeat_and_void():
     data = table(2000)
-    one, two, other = (
-        gm.release(data, schema=SCHEMA, epsilon=1, delta=1e-6, random_state=seed) for seed in (3, 3, 4)
-    )
+    one, two, other = (gm.release(data, schema=SCHEMA, epsilon=1, delta=1e-6, random_state=seed) for seed in (3, 3, 4))
     assert not one.certificate.is_private
     assert one.second_moment.tolist() == two.second_moment.tolist()
     assert one.second_moment.tolist() != other.second_moment.tolist()

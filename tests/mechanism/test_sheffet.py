@@ -12,6 +12,7 @@ from scipy import stats
 from gaussmix import Moments, Numeric, Schema, Vector
 from gaussmix.accounting.accounts import SheffetAccount
 from gaussmix.mechanism.sheffet import PreparedSheffet
+from gaussmix.tables.rows import SummedRows
 
 FALSE_ALARM = 1e-6
 SCHEMA = Schema({"X": Vector(2, norm=2.0), "y": Numeric(-1, 1, weight=0.5)}, intercept=0.0)
@@ -38,7 +39,7 @@ def prepared(*, epsilon=4.0, delta=1e-6, sketch_size=50, **replaced) -> Prepared
 @pytest.mark.parametrize(("rows", "noise_free"), [(20, False), (20_000, True)])
 def test_the_test_decides_about_noise(rows, noise_free):
     plan = prepared()
-    release = plan.draw(axes(rows))
+    release = plan.draw(SummedRows(axes(rows)))
     expected = 0.0 if noise_free else plan.account.gamma * SCHEMA.row_norm**2
     assert release.sketch.noise_variance == pytest.approx(expected)
 
@@ -50,7 +51,7 @@ def test_the_margin_grows_with_the_noise_of_the_test(monkeypatch):
     delta, epsilon, draws = 0.1, 2.0, 4000
     gamma = float(np.linalg.eigvalsh(moments.gram())[0]) - 0.5
     plan = prepared(epsilon=epsilon, delta=delta, sketch_size=5, gamma=gamma)
-    free = sum(plan.draw(moments).sketch.noise_variance == 0 for _ in range(draws))
+    free = sum(plan.draw(SummedRows(moments)).sketch.noise_variance == 0 for _ in range(draws))
     assert stats.binomtest(free, draws, delta / 2, alternative="greater").pvalue > FALSE_ALARM
     without = int(draws * 0.5 * delta ** (1 / 2))  # what a margin that does not grow would give
     assert stats.binomtest(without, draws, delta / 2, alternative="greater").pvalue < FALSE_ALARM

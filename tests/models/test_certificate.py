@@ -32,12 +32,22 @@ def fitted(name):
         "Sheffet, Rényi": lambda: SheffetMixing(**regression, analysis="renyi").fit(X, y),
         "ObjectivePerturbation": lambda: ObjectivePerturbation(**BUDGET, classes=[False, True]).fit(X, y > 0),
         "LinearMixing": lambda: gm.LinearMixing(**regression).fit(X, y),
+        "sketch": lambda: gm.LinearMixing(**regression, sketch_size=10**6).fit(X, y),
         "paper": lambda: gm.LinearMixing(**regression, variant="paper").fit(X, y),
         "LogisticMixing": lambda: gm.LogisticMixing(**BUDGET, classes=[False, True]).fit(X, y > 0),
     }[name]().privacy_
 
 
-NAMES = ["AdaSSP", "printed", "SheffetMixing", "Sheffet, Rényi", "ObjectivePerturbation", "LinearMixing", "paper"]
+NAMES = [
+    "AdaSSP",
+    "printed",
+    "SheffetMixing",
+    "Sheffet, Rényi",
+    "ObjectivePerturbation",
+    "LinearMixing",
+    "sketch",
+    "paper",
+]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "LogisticMixing"])
@@ -50,7 +60,7 @@ def test_every_certificate_is_computed_anew(name):
         with pytest.raises(gm.NotPrivateError, match="claims epsilon="):
             replace(certificate, **change)
     account = certificate.account
-    weaker = [key for key in ("noise", "gamma", "penalty", "margin", "laplace_scale") if hasattr(account, key)]
+    weaker = [key for key in ("noise", "gamma", "penalty", "margin", "laplace_scale", "mu") if hasattr(account, key)]
     assert weaker
     for key in weaker:  # published constants leave room
         with pytest.raises(gm.NotPrivateError):
@@ -106,7 +116,8 @@ def test_words_and_types_of_conditions():
 def test_the_text_says_everything():
     words = str(fitted("LinearMixing"))
     for text in (
-        "Gaussian mixing (LinearMixing): (1, 1e-06)",
+        "Gaussian mixing in the limit (LinearMixing): (1, 1e-06)",
+        "finds at most 7.95 % of those present",
         "zero-out",
         "one row set to zero",
         "chacha20-os",

@@ -26,7 +26,7 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def private(table) -> gm.Release:
-    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, sketch_size=10**6, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -80,21 +80,21 @@ def test_no_release_can_be_made_with_a_false_claim(private, change):
     certificate, sketch = private.certificate, private.sketch
     smaller = gm.Schema(certificate.schema.columns, max_row_norm=certificate.row_norm / 2)
     make = {
-        "noise_variance": lambda: replace(private, sketch=changed(sketch, noise_variance=sketch.noise_variance / 2)),
-        "sketch_size": lambda: replace(private, sketch=changed(sketch, size=sketch.size * 2)),
+        "noise_variance": lambda: replace(private, statistic=changed(sketch, noise_variance=sketch.noise_variance / 2)),
+        "sketch_size": lambda: replace(private, statistic=changed(sketch, size=sketch.size * 2)),
         "row_norm": lambda: replace(
-            private, sketch=changed(sketch, schema=smaller), certificate=replace(certificate, schema=smaller)
+            private, statistic=changed(sketch, schema=smaller), certificate=replace(certificate, schema=smaller)
         ),
         "schema": lambda: replace(private, certificate=replace(certificate, schema=smaller)),
         "epsilon": lambda: replace(private, certificate=replace(certificate, epsilon=1.0)),
         "gamma": lambda: replace(
             private,
-            sketch=changed(sketch, noise_variance=sketch.noise_variance / 2),
+            statistic=changed(sketch, noise_variance=sketch.noise_variance / 2),
             certificate=replace(certificate, account=replace(certificate.account, gamma=certificate.account.gamma / 2)),
         ),
-        "factor": lambda: replace(private, sketch=changed(sketch, factor=sketch.factor.T)),
+        "factor": lambda: replace(private, statistic=changed(sketch, factor=sketch.factor.T)),
     }[change]
-    with pytest.raises(ValueError, match=r"do not fit|claims|not those|does not give"):
+    with pytest.raises(ValueError, match=r"do not fit|claims|not those|does not give|different columns"):
         make()
 
 
@@ -103,7 +103,7 @@ def test_a_factor_that_is_no_number_is_refused(private, entry):
     factor = private.sketch.factor.copy()
     factor[0, 0] = entry
     with pytest.raises(gm.ArgumentError, match="do not fit each other"):
-        replace(private, sketch=changed(private.sketch, factor=factor))
+        replace(private, statistic=changed(private.sketch, factor=factor))
 
 
 def test_what_was_changed_behind_the_checks_is_not_written(private, tmp_path):
@@ -164,7 +164,7 @@ def test_an_estimators_release_can_be_saved_and_loaded(estimator, tmp_path):
     release = estimator.release_
     release.save(tmp_path / "r.parquet")
     back = gm.load(tmp_path / "r.parquet")
-    assert np.array_equal(back.sketch.factor, release.sketch.factor)
+    assert np.array_equal(back.second_moment, release.second_moment)
     assert back.certificate == release.certificate == estimator.privacy_
     assert back.certificate.made_by == type(estimator).__name__
     assert back.schema == release.schema

@@ -29,7 +29,8 @@ from gaussmix.models.passes import SCHEDULES, Schedule, absorb, plan_histogram, 
 from gaussmix.models.transcript import PassOutput, Transcript, start
 from gaussmix.tables.accumulate import ExactSums
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import RowSource, Sample
+from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import FRACTION_BITS
 
 __all__ = ["draw_passes", "releases_of", "schedule_of"]
@@ -88,12 +89,14 @@ def draw_passes(rows: RowSource, first: Moments, account: LatticeAccount, rng: n
         rates = [1.0] + [rate] * (len(mu) - 2) + [1.0]  # the first and the last pass read all rows
         state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
         for q in range(1, len(mu), 2):
-            histogram = plan_histogram(state)
-            found = rows.counts([metric.transform for metric in histogram.metrics], histogram.edges, sample=sample)
+            histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
+            transforms = [metric.transform for metric in histogram.metrics]
+            found = rows.counts(transforms, histogram.edges, sample=sample, describe=f"{pass_name}, lengths of rows")
             counts = draw.histograms(found, mu[q])
             request = plan_pass(state, histogram, tuple(count / rates[q] for count in counts))
             last = q + 2 == len(mu)
-            sums = rows.mapped(request.metric.transform, request.clip, sample=None if last else sample)
+            chosen = None if last else sample
+            sums = rows.mapped(request.metric.transform, request.clip, sample=chosen, describe=pass_name)
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1])
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)

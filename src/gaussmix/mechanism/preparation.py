@@ -25,7 +25,14 @@ from gaussmix.accounting.budgets import warn_if_weak
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.accounting.least_noise import calibrate
-from gaussmix.errors import ArgumentError, BudgetExceededError, BudgetUnmetError, DeclarationError, OutputError
+from gaussmix.errors import (
+    ArgumentError,
+    BudgetExceededError,
+    BudgetUnmetError,
+    DeclarationError,
+    GaussmixError,
+    OutputError,
+)
 from gaussmix.ledger import Ledger
 from gaussmix.ledger.reservation import refusal
 from gaussmix.mechanism.drawing import Noise, draw
@@ -37,7 +44,8 @@ from gaussmix.models.certificate import LEDGER_BUDGET, Condition
 from gaussmix.models.passes import AUTOMATIC_PASSES
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import VARIANTS, Variant
-from gaussmix.tables.rows import RowSource
+from gaussmix.tables.moments import Moments
+from gaussmix.tables.rows import Rows as RowSource
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 __all__ = ["Passes", "Prepared", "papers_sketch_size", "prepare"]
@@ -85,8 +93,22 @@ class Prepared:
         moments = rows.moments()
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
-        release = None if self.ledger is None else self._recorded(self.ledger, account)
-        private = draw(
+        if isinstance(account, LatticeAccount) and len(account.noise_mu) > 1:
+            private = self._drawn(rows, moments, account)  # takes its time: whoever interrupts it loses what is spent
+            with interruptions_wait():
+                return self._written(private)
+        with interruptions_wait():
+            return self._written(self._drawn(rows, moments, account))
+
+    def _drawn(self, rows: RowSource, moments: Moments, account: Noise) -> Release:
+        """Recorded first, then drawn: a crash loses budget, not privacy."""
+        release = None
+        if self.ledger is not None:
+            rehearse(account, self.schema)
+            file = None if self.output is None else self.output.path
+            spend = self.ledger.spend_calibration if isinstance(account, Calibration) else self.ledger.spend_account
+            release = spend(account, note=self.note, file=file).release
+        return draw(
             rows,
             moments,
             account,
@@ -96,26 +118,18 @@ class Prepared:
             conditions=self.conditions,
             release=release,
         )
-        with interruptions_wait():
-            return self._written(private)
-
-    def _recorded(self, ledger: Ledger, account: Noise) -> str:
-        """The name of the release in the ledger, which is charged first: a crash loses budget, not privacy."""
-        rehearse(account, self.schema)
-        file = None if self.output is None else self.output.path
-        with interruptions_wait():
-            if isinstance(account, Calibration):
-                return ledger.spend_calibration(account, note=self.note, file=file).release
-            return ledger.spend_account(account, note=self.note, file=file).release
 
     def _account_for(self, rows: RowSource) -> Noise | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
         if not isinstance(self.account, LatticeAccount) or len(self.account.noise_mu) == 1:
             return self.account
-        if self.single is None:
+        try:
             rows.check_again()
-            return self.account
-        return self.account if rows.again else self.single
+        except GaussmixError:
+            if self.single is None:
+                raise
+            return self.single
+        return self.account
 
     def _written(self, private: Release) -> Release:
         if self.output is not None:
@@ -274,7 +288,9 @@ def _from_ledger(
 
         return _in_passes(passes, account)
     if share is not None:
-        raise ArgumentError("share is for releases in the limit: a sketch takes as many of the ledger's rows as it has.")
+        raise ArgumentError(
+            "share is for releases in the limit: a sketch takes as many of the ledger's rows as it has."
+        )
     calibration, room = ledger.calibration(k), ledger.remaining()
     reasons = refusal(room, sketch_size=k, gamma=calibration.gamma, mu=0.0, failure_delta=0.0)
     if reasons:

@@ -8,14 +8,17 @@ that room is looked for first.
 from __future__ import annotations
 
 import mmap
+from typing import TypeVar
 
 import numpy as np
 
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.release import Release
-from gaussmix.tables.rows import NoRows
+from gaussmix.tables.rows import Rows
+from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Question, Summable
 
 __all__ = ["rehearse", "room_in_memory"]
 
@@ -24,6 +27,26 @@ _BLAS_BUFFERS = 2**28
 
 _MATRICES = 16
 """More matrices than a draw and a file hold at once."""
+
+
+A = TypeVar("A", bound=Summable)
+
+
+class _NoRows(Rows):
+    """A table without rows, which can be read as often as one likes."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        return question.tally(self.schema.n_columns).answer()
+
+    def count(self) -> int:
+        """None at all."""
+        return 0
+
+    def check_again(self) -> None:
+        """It can be read again."""
 
 
 def rehearse(account: Noise | None, schema: Schema) -> Release:
@@ -35,7 +58,7 @@ def rehearse(account: Noise | None, schema: Schema) -> Release:
         If there is no room in memory for the draw.
     """
     room_in_memory(schema.n_columns)
-    nothing = NoRows(schema)
+    nothing = _NoRows(schema)
     moments = nothing.moments()
     if account is None:
         return open_release(moments)

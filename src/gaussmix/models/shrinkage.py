@@ -114,7 +114,8 @@ class Shrinkage:
         for fitted, held_out in self._pairs:
             solutions = self._solve(fitted, x, response, at)
             losses += (
-                np.sum(solutions * (held_out[np.ix_(x, x)] @ solutions), axis=0) - 2 * (held_out[x] @ response) @ solutions
+                np.sum(solutions * (held_out[np.ix_(x, x)] @ solutions), axis=0)
+                - 2 * (held_out[x] @ response) @ solutions
             )
         solutions = self._solve(self._own, x, response, at)
         losses = losses / FISSIONS + self._caution * self._deviation(solutions, x, response)

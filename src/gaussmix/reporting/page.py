@@ -89,7 +89,9 @@ def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | No
         targets=[model["target"] for model in models],
         no_models="No column of this release can be explained by others.",
         signals=signals,
-        signal_words=SIGNAL_WORDS if release.statistic.column_noise.max() > 0 else "No noise was added to this release.",
+        signal_words=SIGNAL_WORDS
+        if release.statistic.column_noise.max() > 0
+        else "No noise was added to this release.",
         data=_embedded(data),
         style=_trusted(style),
         script=_trusted(script),

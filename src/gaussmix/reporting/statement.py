@@ -258,4 +258,3 @@ def parameters_of(certificate: Certificate) -> list[tuple[str, str]]:
     if "delta_split" in found:
         found["delta_split"] = dict(found["delta_split"])
     return [(name, plain_value(value)) for name, value in found.items()]
-
