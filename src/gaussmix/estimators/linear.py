@@ -55,8 +55,8 @@ class LinearMixing(LinearRegressor[Release]):
     passes : int or "auto"
         How often the table is read (:func:`gaussmix.release`).
     variant : {"exact", "paper"}
-        ``"exact"``: exact accounting, noise alone, the ridge that predicts best. ``"paper"``: Algorithm 2 of arXiv:2505.24603v2 with
-        Theorem 1, corrected where it is not private (docs/privacy.md).
+        ``"exact"``: exact accounting, noise alone, the ridge that predicts best. ``"paper"``: Algorithm 2 of
+        arXiv:2505.24603v2 with Theorem 1, corrected where it is not private (docs/privacy.md).
     n_rows : int, optional
         The number of rows, if it is public. It sharpens the bound on rounding errors and allows a warning, before
         anything is spent, if the budget is hopeless.
@@ -122,7 +122,7 @@ class LinearMixing(LinearRegressor[Release]):
         return theta, drawn.certificate
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Predicted targets, shape (rows,) or (rows, targets); the paper's variant does not clip them to ``bounds_y``."""
+        """Predicted targets, shape (rows,) or (rows, targets), within ``bounds_y``; the paper's are not clipped."""
         predicted = super().predict(X)
         if self.variant == "paper" or self.bounds_y is None:
             return predicted

@@ -1,7 +1,7 @@
 r"""The limit of Gaussian mixing, in one pass or in several: exact sums, exact discrete noise, nothing floating between.
 
 What goes in is sensitive, what comes out is noisy. Every μ is fixed by the account before a row is read. What a later
-pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs* (:mod:`gaussmix.models.passes`):
+pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs* (`gaussmix.models.passes`):
 post-processing. Each output is an integer sum over rows of norm at most 1, plus integers of known law
 (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's slack, μ² = Σμ_p² over all releases.
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
-
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.passes import SCHEDULES, Schedule, absorb, plan_histogram, plan_pass

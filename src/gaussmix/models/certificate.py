@@ -195,8 +195,8 @@ class Certificate:
             return []
         alone = "this release alone: " if self.covers_ledger else ""
         return [
-            f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); whoever accuses 5 % of the absent falsely finds at most "
-            f"{100 * self.account.hit_rate():.3g} % of those present"
+            f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); whoever accuses 5 % of the absent falsely "
+            f"finds at most {100 * self.account.hit_rate():.3g} % of those present"
         ]
 
 

@@ -218,10 +218,8 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
     transcript.check()
-    if len(passes) == 1:
-        at = [0]
-    else:  # a count, then the first pass, then a histogram and a pass in turn
-        at = list(range(1, 2 * len(passes), 2))
+    several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
+    at = [0] if len(passes) == 1 else list(several)
     if len(account.noise_mu) != at[-1] + 1 or any(account.coordinates[i] < m * m for i in at):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     if any(output.mu != account.noise_mu[i] for output, i in zip(passes, at, strict=True)):
