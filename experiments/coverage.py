@@ -20,10 +20,12 @@ from experiments import Floats
 from experiments.parallel import Rows, run_all
 from gaussmix import calibrate
 from gaussmix.mechanism.sampling import factor, wishart_factor
+from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem
 from gaussmix.models.summary import summarise
 
 LEVEL, DELTA, K = 0.95, 1e-6, 10**6
+REACH = 1e6  # no coefficient is bounded, to speak of
 ORDINARY = [(20_000, 5, 1.0), (20_000, 5, 0.3), (100_000, 20, 1.0), (5_000, 5, 1.0)]  # rows, features, ε
 WEAK = [  # features, strength of the weak direction, coefficient along it, rows of the sketch
     (d, strength, theta, k)
@@ -51,16 +53,12 @@ def problem(W: Floats, sigma2: float, k: int) -> Problem:
     """Features first, response last."""
     d = len(W) - 1
     return Problem(
-        W_xx=W[:d, :d],
-        w_xy=W[:d, d],
-        w_yy=float(W[d, d]),
-        response_noise=sigma2,
-        noise_variance=sigma2,
-        sketch_size=k,
+        noisy=NoisyMoment.wishart(W, noise=sigma2 * np.eye(d + 1), size=k),
         names=tuple(f"x{i}" for i in range(d)),
         to_user=np.eye(d),
         offset=np.zeros(d),
         groups={},
+        reach=np.full(d, REACH),
         total=1.0,
         nobs=float("nan"),
         response_name="y",
@@ -69,8 +67,10 @@ def problem(W: Floats, sigma2: float, k: int) -> Problem:
 
 def accepts(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> tuple[bool, Floats]:
     """Whether the score test accepts a value of one of the table's coefficients, and all standard errors."""
-    summary = summarise(problem(W, sigma2, k), estimand="table", pvalues=False)
-    return summary.test(f"x{coefficient}", value) >= 1 - LEVEL, np.array(list(summary.bse.values()))
+    summary = summarise(problem(W, sigma2, k), estimand="table")
+    return bool(summary._score.p(np.array([value]), [coefficient])[0] >= 1 - LEVEL), np.array(
+        list(summary.bse.values())
+    )
 
 
 def covers(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> bool:

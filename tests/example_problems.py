@@ -8,24 +8,23 @@ import numpy as np
 from scipy import stats
 
 from gaussmix.mechanism.sampling import factor, wishart_factor
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.pooling import goe
 from gaussmix.models.problem import Problem
 
 FALSE_ALARM = 1e-6
 
 
-def problem(W, sigma2, k, **changes):
-    d = len(W) - 1
+def problem(noisy, **changes):
+    """Features first, response last, in encoded units; no coefficient is bounded, unless ``reach`` is changed."""
+    d = len(noisy.moment) - 1
     values = {
-        "W_xx": W[:d, :d],
-        "w_xy": W[:d, d],
-        "w_yy": float(W[d, d]),
-        "response_noise": sigma2,
-        "noise_variance": sigma2,
-        "sketch_size": k,
+        "noisy": noisy,
         "names": tuple(f"x{i}" for i in range(d)),
         "to_user": np.eye(d),
         "offset": np.zeros(d),
         "groups": {},
+        "reach": np.full(d, 1e6),
         "total": 1.0,
         "nobs": math.nan,
         "response_name": "y",
@@ -40,8 +39,14 @@ def gram(strengths, theta, residual=1.0):
 
 
 def draw(G, sigma2, k, rng, **changes):
+    """From a finite sketch."""
     R = wishart_factor(factor(G, sigma2), k, rng)
-    return problem(R.T @ R / k, sigma2, k, **changes)
+    return problem(NoisyMoment.wishart(R.T @ R / k, noise=sigma2 * np.eye(len(G)), size=k), **changes)
+
+
+def draw_gaussian(G, B, rng, **changes):
+    """From a release with noise B·GOE·Bᵀ."""
+    return problem(NoisyMoment.gaussian(G + B @ goe(len(G), rng) @ B.T, shape=B @ B.T), **changes)
 
 
 def binomial_in(hits, trials, low, high):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import stats
 
 from example_problems import binomial_in, draw, gram
 from gaussmix.models.summary import summarise
@@ -18,8 +18,8 @@ def test_score_intervals_cover_where_wald_fails(d, strength, theta, k):
     G = gram(np.concatenate([[strength], np.full(d - 1, 5.0)]), truth)
     trials, hits, wald = 800, 0, 0
     for _ in range(trials):
-        summary = summarise(draw(G, 1.0, k, rng), estimand="table", pvalues=False)
-        hits += summary._score.profile({0: theta})[0] <= stats.chi2.isf(0.05, 1)
+        summary = summarise(draw(G, 1.0, k, rng))
+        hits += bool(summary._score.p(np.array([theta]), [0])[0] >= 0.05)
         wald += abs(summary.params["x0"] - theta) <= 1.96 * summary.bse["x0"]
     assert binomial_in(hits, trials, 0.92, 0.97)
     if d == 1:
@@ -29,12 +29,10 @@ def test_score_intervals_cover_where_wald_fails(d, strength, theta, k):
 def test_interval_ends_are_where_the_test_turns():
     summary = summarise(draw(gram([30.0, 10.0], np.array([0.5, -1.0])), 1.0, 400, np.random.default_rng(0)))
     for alpha in (0.05, 0.3):
-        for i, (name, ends) in enumerate(summary.conf_int(alpha).items()):
+        for name, ends in summary.conf_int(alpha).items():
             assert ends[0] < summary.params[name] < ends[1]
             for end in ends:
-                value = summary._score.profile({i: end})[0]
-                assert stats.chi2.sf(value, 1) == pytest.approx(alpha, rel=1e-3)
-                assert summary.test(name, end) == pytest.approx(alpha, rel=1e-3)
+                assert summary.test(name, end) == pytest.approx(alpha, rel=1e-6)
     for wide, narrow in zip(summary.conf_int(0.01).values(), summary.conf_int(0.3).values(), strict=True):
         assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
@@ -46,27 +44,6 @@ def test_strong_directions_give_wald_intervals():
         half = 1.96 * summary.bse[name]
         assert interval == pytest.approx((summary.params[name] - half, summary.params[name] + half), rel=1e-2)
     assert summary.strength > 12
-
-
-def test_profile_is_the_least_over_the_others():
-    """Against a dense search over the other coefficient."""
-    p = draw(gram([2.0, 0.5], np.array([0.5, -1.0])), 1.0, 200, np.random.default_rng(3))
-    score = summarise(p, pvalues=False)._score
-    grid = np.sinh(np.linspace(-12, 12, 8001))  # fine near 0, and far out
-    for b in (-1.0, 0.3, 2.0):
-        brute = min(score.value(np.array([b, other]))[0] for other in grid)
-        assert score.profile({0: b})[0] == pytest.approx(brute, rel=1e-3, abs=1e-3)
-
-
-@pytest.mark.parametrize("n_rows", [None, 5000])
-def test_the_gradient_is_that_of_the_value(n_rows):
-    p = draw(gram([20.0, 5.0, 9.0], np.array([0.5, -1.0, 0.2])), 1.0, 200, np.random.default_rng(3))
-    estimand = "table" if n_rows is None else "population"
-    score = summarise(p, estimand=estimand, n_rows=n_rows, pvalues=False)._score
-    for theta in (np.array([0.1, -0.4, 0.0]), np.array([0.5, -1.0, 0.3])):
-        _, gradient = score.value(theta)
-        numeric = optimize.approx_fprime(theta, lambda t: score.value(t)[0], 1e-7)
-        assert gradient == pytest.approx(numeric, rel=1e-3, abs=1e-3)
 
 
 def test_an_unbounded_set_is_said_and_not_numbered():
@@ -89,7 +66,7 @@ def test_no_joint_effect_is_rejected_as_often_as_said():
     G = gram([20.0, 30.0, 8.0], np.array([0.0, 0.0, -1.0]))
     trials, found = 1500, []
     for _ in range(trials):
-        summary = summarise(draw(G, 1.0, 500, rng), pvalues=False)
+        summary = summarise(draw(G, 1.0, 500, rng))
         found.append(summary.f_test(["x0", "x1"]))
     rejected = sum(p < 0.05 for p in found)
     assert binomial_in(rejected, trials, 0.04, 0.06)

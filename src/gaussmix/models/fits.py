@@ -21,10 +21,11 @@ from scipy import special, stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
+from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.problem import Problem, Response, in_reference_coding, regression_problem
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
-from gaussmix.models.summary import Estimand, Summary, summarise
+from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
@@ -48,7 +49,7 @@ class Summarised(ABC):
     """What is known of coefficients under the names that statsmodels gives it, for the default estimand."""
 
     @abstractmethod
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
+    def summary(self) -> Summary:
         """Coefficients with standard errors, p-values and intervals."""
 
     @cached_property
@@ -108,23 +109,40 @@ class RegressionModel(Summarised):
     variant: Variant
     statistic: Statistic = field(repr=False, compare=False)
 
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
+    def summary(
+        self,
+        *,
+        estimand: Estimand = "table",
+        n_rows: int | None = None,
+        largest: float = LARGEST,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> Summary:
         """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.score`).
 
-        They are those of the ``estimand``, estimated without the ridge that makes :attr:`coef` predict well, and levels
-        of a category are measured from its first one.
+        They are those of the ``estimand``, estimated without the ridge that makes :attr:`coef` predict well.
 
         Parameters
         ----------
-        estimand : {"ridge", "table", "population"}
+        estimand : {"table", "population", "ridge"}
+            ``"ridge"`` is for finite sketches alone.
         n_rows : int, optional
-            The number of rows, declared public; needed for ``"population"``.
+            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
+        largest : float
+            Assumed: across its declared range no column moves the target by more than so many times the target's.
+        merge : mapping, optional
+            Levels to take as one: ``{"job": {"other": ["none", "unpaid"]}}``.
+        reference : mapping, optional
+            The level of a category that the others are measured from: ``{"race": "White"}``; default: its first one.
         """
-        return summarise(self.problem(), estimand=estimand, n_rows=n_rows)
+        problem = self.problem(merge=merge, reference=reference)
+        return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
 
-    def problem(self) -> Problem:
+    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
-        return regression_problem(self.statistic, _number(self.statistic.schema, self.target), self.coef)
+        schema = self.statistic.schema
+        response = _number(schema, self.target)
+        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
@@ -183,18 +201,28 @@ class ClassificationModel(Summarised):
     surrogate_radius: float
     statistic: Statistic = field(repr=False, compare=False)
 
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
+    def summary(
+        self,
+        *,
+        estimand: Estimand = "table",
+        n_rows: int | None = None,
+        largest: float = LARGEST,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> Summary:
         """Intervals for the coefficients of the quadratic surrogate, not of the logistic likelihood.
 
         The surrogate's coefficients are what least squares with response ±1 gives, times a constant; they share signs
         and ratios with the logistic ones where margins are small. Parameters as in :meth:`RegressionModel.summary`.
         """
-        return summarise(self.problem(), estimand=estimand, n_rows=n_rows)
+        problem = self.problem(merge=merge, reference=reference)
+        return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
 
-    def problem(self) -> Problem:
+    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem."""
-        response, _ = _classes(self.statistic.schema, self.target, self.surrogate_radius)
-        return regression_problem(self.statistic, response, self.coef)
+        schema = self.statistic.schema
+        response, _ = _classes(schema, self.target, self.surrogate_radius)
+        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""

@@ -1,19 +1,20 @@
-"""One regression of a release as an inference problem: its second moments, and the way back to the user's units."""
+"""One regression of a release as an inference problem: its second moment, and the way back to the user's units."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 
 from gaussmix._types import Floats
-from gaussmix.models.sketch import Sketch
+from gaussmix.models.coding import Coding, Merge, Reference, rows_where
+from gaussmix.models.noisy import NoisyMoment
 from gaussmix.tables.columns import Categorical
-from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.schema import INTERCEPT, EncodedColumn, Schema
 
 __all__ = ["Problem", "Response", "in_reference_coding", "regression_problem"]
 
@@ -24,75 +25,94 @@ class Problem:
 
     Attributes
     ----------
-    W_xx, w_xy, w_yy : array (d, d), array (d,), float
-        Blocks of RᵀR / k.
-    response_noise : float
-        Variance of the noise in the response.
-    noise_variance : float
-        σ² of the noise in every feature.
-    sketch_size : int
-        Rows k of the sketch; 0 for a second moment without noise.
+    noisy : NoisyMoment
+        Of the d features and, last, the response.
     names : tuple of str
         Of the features.
     to_user : array (d, d), offset : array (d,)
-        Coefficients in the user's units are ``to_user @ theta + offset``.
+        Coefficients in the user's units are ``to_user @ theta + offset``. The diagonal has no zero.
     groups : dict of str to tuple of int
         Features that belong together: levels of a category.
+    reach : array (d,)
+        What a coefficient is, in encoded units, that moves the response by its declared range across the feature's
+        own; for the intercept, that puts the response as far from its centre.
     total : float
         Sum of squares of the response about its mean (about 0 without an intercept), in encoded units, noise removed.
-    nobs : float
-        Rows in the table, as the release shows them: noisy. NaN without an intercept column.
+    nobs, nobs_deviation : float
+        Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
+        intercept column.
     response_name : str
         For the heading.
     surrogate : bool
         Whether coefficients are those of the quadratic surrogate of a logistic model.
+    counts : dict of str to (float, float)
+        Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
+    references : dict of str to str
+        The level that every category is measured from, by its name.
     """
 
-    W_xx: Floats
-    w_xy: Floats
-    w_yy: float
-    response_noise: float
-    noise_variance: float
-    sketch_size: int
+    noisy: NoisyMoment
     names: tuple[str, ...]
     to_user: Floats
     offset: Floats
     groups: dict[str, tuple[int, ...]]
+    reach: Floats
     total: float
     nobs: float
     response_name: str
+    nobs_deviation: float = math.nan
     surrogate: bool = False
+    counts: dict[str, tuple[float, float]] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
 
-    @cached_property
-    def debiased(self) -> Floats:
-        """W_xx - σ²I."""
-        return self.W_xx - self.noise_variance * np.eye(len(self.W_xx))
+    @property
+    def moment(self) -> Floats:
+        """M_xx, the features' block of the second moment."""
+        return self.noisy.moment[:-1, :-1]
 
-    @cached_property
-    def positive(self) -> Floats:
-        """``debiased`` with its eigenvalues raised to at least a millionth of the largest."""
-        values, vectors = scipy.linalg.eigh(self.debiased)
-        return np.asarray((vectors * np.maximum(values, 1e-6 * max(values[-1], 1e-300))) @ vectors.T)
+    @property
+    def cross(self) -> Floats:
+        """M_xy."""
+        return self.noisy.moment[:-1, -1]
+
+    @property
+    def spread(self) -> Floats:
+        """Q_xx."""
+        return self.noisy.spread[:-1, :-1]
 
     def to_theta(self, coefficients: Floats) -> Floats:
         """Coefficients in the user's units back in encoded units."""
         return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
 
     def omega(self, theta: Floats) -> float:
-        """ω(θ): mean square of the residuals of the sketch rows."""
-        return float(self.w_yy - 2 * theta @ self.w_xy + theta @ self.W_xx @ theta)
+        """aᵀQa with a = (-θ, 1); of a sketch, the mean square of its rows' residuals."""
+        a = np.append(-theta, 1.0)
+        return float(a @ self.noisy.spread @ a)
 
     def residual(self, theta: Floats) -> float:
-        """Residual sum of squares of the table: ω less the noise, σ²|θ|² and the response's own."""
-        return self.omega(theta) - self.noise_variance * float(theta @ theta) - self.response_noise
+        """Residual sum of squares of the table, aᵀMa: noise taken out, so that it may be negative."""
+        a = np.append(-theta, 1.0)
+        return float(a @ self.noisy.moment @ a)
+
+    def bounds(self, largest: float) -> Floats:
+        """Largest coefficients that are assumed, in encoded units, where ``largest`` times the range is."""
+        constant = np.array([name == INTERCEPT for name in self.names])
+        return np.where(constant, (1 + 2 * largest) * self.reach, largest * self.reach)
+
+    @cached_property
+    def directions(self) -> tuple[Floats, Floats]:
+        """Signal of independent directions in the noise's metric, increasing: h and F with FᵀMF = h, FᵀQF = I."""
+        scale = 1 / np.sqrt(np.maximum(np.diagonal(self.spread), 1e-300))
+        metric = self.spread * np.outer(scale, scale) + 1e-13 * np.eye(len(scale))
+        h, F = scipy.linalg.eigh(self.moment * np.outer(scale, scale), metric)
+        return h, scale[:, np.newaxis] * F
 
     @property
     def strength(self) -> float:
-        """s: standard deviations by which the weakest direction stands above the noise floor."""
-        if self.noise_variance == 0:
+        """Standard deviations by which the weakest direction stands above the noise: min uᵀMu / (√(2α)·uᵀQu)."""
+        if self.noisy.alpha == 0:
             return math.inf
-        weakest = float(scipy.linalg.eigvalsh(self.W_xx)[0])
-        return (1 - self.noise_variance / weakest) * math.sqrt(self.sketch_size / 2)
+        return float(self.directions[0][0]) / math.sqrt(2 * self.noisy.alpha)
 
 
 @dataclass(frozen=True)
@@ -118,44 +138,71 @@ class Response:
     surrogate: bool = False
 
 
-def regression_problem(sketch: Sketch, response: Response, names: Collection[str]) -> Problem:
-    """The regression of a response on the encoded columns ``names``: first levels left out, the intercept first."""
-    schema, W, noise = sketch.schema, sketch.noisy_second_moment, sketch.noise_variance
-    kept = [i for i, column in enumerate(schema.encoded) if column.name in names]
+def regression_problem(
+    noisy: NoisyMoment,
+    schema: Schema,
+    response: Response,
+    names: Collection[str],
+    *,
+    merge: Merge | None = None,
+    reference: Reference | None = None,
+) -> Problem:
+    """The regression of a response on the encoded columns ``names``: one level of each category left out.
+
+    The intercept comes first. ``merge`` and ``reference`` are those of :class:`~gaussmix.models.coding.Coding`.
+    """
+    sources = {column.source for column in schema.encoded if column.name in names and column.source is not None}
+    coding = Coding.of(schema, sources, merge=merge, reference=reference)
+    own = noisy.mapped(np.vstack([coding.rows, response.vector]))
+    d = len(coding.names)
+    scales = np.array([column.scale for column in coding.columns])
+    to_user, offset = np.diag(response.scale / scales), np.zeros(d)
+    total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
     if schema.intercept:
-        first = set(_first_levels(schema).values())
-        kept = [schema.groups[INTERCEPT][0], *(i for i in kept if i not in first)]
-    own, y = [schema.encoded[i] for i in kept], response.vector
-    to_user = np.diag([response.scale / column.scale for column in own])
-    offset, nobs = np.zeros(len(kept)), math.nan
-    y_noise = noise * float(y @ y)
-    total = float(y @ W @ y) - y_noise
-    if schema.intercept:
-        constant = kept[0]
-        to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in own[1:]]
+        to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in coding.columns[1:]]
         offset[0] = response.centre
-        total -= float(W[constant] @ y) ** 2 / max(W[constant, constant] - noise, 1e-300)
-        nobs = float(W[constant, constant] - noise) * own[0].scale ** 2
+        total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
+        nobs, deviation = own.quadratic(np.eye(d + 1)[0] * scales[0])
+    half = half_range(schema, response.vector)
+    spans = np.array([_half_span(schema, column) for column in coding.columns])
+    levels = [
+        (name, row)
+        for name, row, column in zip(coding.names, coding.rows, coding.columns, strict=True)
+        if column.kind == "level"
+    ]
     return Problem(
-        W_xx=W[np.ix_(kept, kept)],
-        w_xy=W[kept] @ y,
-        w_yy=float(y @ W @ y),
-        response_noise=y_noise,
-        noise_variance=noise,
-        sketch_size=sketch.size if noise else 0,
-        names=tuple(column.name for column in own),
+        noisy=own,
+        names=coding.names,
         to_user=to_user,
         offset=offset,
-        groups={
-            source: tuple(j for j, column in enumerate(own) if column.source == source)
-            for source in schema.columns
-            if any(column.source == source for column in own)
-        },
+        groups=coding.groups,
+        reach=half / spans,
         total=total,
         nobs=nobs,
+        nobs_deviation=deviation,
         response_name=response.name,
         surrogate=response.surrogate,
+        counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
+        references={source: name for source, (name, _) in coding.references.items()},
     )
+
+
+def half_range(schema: Schema, vector: Floats) -> float:
+    """Half of the declared range of a combination of encoded columns: no row leaves it."""
+    found = 0.0
+    for source, indices in schema.groups.items():
+        values = vector[list(indices)]
+        if source == INTERCEPT or not values.any():
+            continue
+        ends = values / np.array([schema.encoded[i].scale for i in indices])
+        column = schema.columns[source]
+        levels = isinstance(column, Categorical)
+        found += (
+            float(np.ptp(ends)) / 2
+            if levels
+            else float(sum(abs(vector[i]) * _half_span(schema, schema.encoded[i]) for i in indices))
+        )
+    return found
 
 
 def in_reference_coding(schema: Schema, coef: dict[str, float], intercept: float, name: str) -> float:
@@ -171,3 +218,13 @@ def in_reference_coding(schema: Schema, coef: dict[str, float], intercept: float
 def _first_levels(schema: Schema) -> dict[str, int]:
     """Index of the first level of every category, which the others are measured from."""
     return {name: schema.groups[name][0] for name, column in schema.columns.items() if isinstance(column, Categorical)}
+
+
+def _half_span(schema: Schema, column: EncodedColumn) -> float:
+    """Half of the declared range of an encoded column in encoded units; all of the intercept."""
+    if column.source is None:
+        return 1 / column.scale
+    declared = schema.columns[column.source]
+    if isinstance(declared, Categorical):
+        return declared.weight / 2
+    return declared.weight

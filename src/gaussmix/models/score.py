@@ -1,142 +1,225 @@
-r"""The score test of regression coefficients from a sketch: post-processing, which costs no privacy.
+r"""The score test of regression coefficients from a release: post-processing, which costs no privacy.
 
-Symbols: W = RᵀR/k estimates G + σ²I; W_xx, w_xy, w_yy are its blocks for features x and response y (a column, or a
-combination c of columns, whose noise has variance σ²|c|²), M = W_xx - σ²I, ω(θ) = w_yy - 2θᵀw_xy + θᵀW_xxθ.
+Symbols: M estimates G with noise of spread Q, shape N and size α (:mod:`gaussmix.models.noisy`); x are features, y
+the response.
 
-Three estimands:
+Estimands:
 
-``"ridge"``
-    θ = (G_xx + σ²I)⁻¹ G_xy of this table. Rows of the sketch are independent normal, so that ordinary least squares on
-    them has exact Student-t intervals with k - d degrees of freedom.
 ``"table"``
-    θ = G_xx⁻¹ G_xy, the least-squares coefficients of this table: errors in variables with known variance. Under θ the
-    score g = w_xy - Mθ has mean 0 and covariance V/k, V = W_xx ω + σ⁴θθᵀ (a Wishart's), and
+    θ = G_xx⁻¹ G_xy, the least-squares coefficients of this table: errors in variables with a known law. Under θ the
+    score g = M_xy - M_xx θ has mean 0 and covariance V(θ) = α[Q_xx aᵀQa + (Na)_x(Na)_xᵀ], a = (-θ, 1). One coefficient
+    ψ = ℓᵀθ is tested by one combination of scores,
 
-    .. math:: T(\theta) = k\, g^\top V^{-1} g
+    .. math:: w^\top M_{xy} - m\psi = w^\top g + \sum_j c_j\theta_j ,\qquad |\theta_j| \le 1 \text{ in units of bounds,}
 
-    is nearly chi-square with d degrees of freedom: M is never inverted, and intervals hold where directions are weak.
-    One coefficient: the least T over the others against one degree of freedom (Anderson and Rubin's idea). The set may
-    be unbounded; then the coefficient is not identified at this budget.
+    which is normal with variance wᵀVw about a mean of at most b = Σ|c_j|. ψ is rejected at level α if the left side
+    exceeds the quantile of |N(b, wᵀVw)|. V is that of the *hypothesis*: with ψ given, averaged over what is known of
+    the other coefficients, a quadratic in ψ. That is Fieller's and Anderson and Rubin's idea: nothing is divided by a
+    noisy slope m, and intervals hold where signal is weak. Weights and bounds: :mod:`gaussmix.models.weights`.
 ``"population"``
-    The coefficients of a linear model that the n rows were drawn from: s² M/n is added to the covariance of g, with s²
-    the residual variance. n must be declared public.
+    The coefficients of a linear model that the n rows were drawn from: s²M_xx is added to V, s² the residual variance.
+``"ridge"`` (finite sketches)
+    θ = (G_xx + N_xx)⁻¹ (G_xy + N_xy) of this table. Rows of the sketch are independent normal, so that ordinary least
+    squares on them has exact Student-t intervals with k - d degrees of freedom (:mod:`gaussmix.models.summary`).
+
+The accepted values are one interval, or do not end: c(b/v)·v is convex in v and increases, v(ψ) = √(wᵀVw) is convex, so
+|wᵀM_xy - mψ| - c(b/v)·v is concave on either side of its root. It ends where p(ψ) falls below the level as ψ → ∞.
+p-values are those of the hull, min(sup_{φ≤ψ} p(φ), sup_{φ≥ψ} p(φ)) = max(p(ψ), p(∞)): below the level exactly where the
+interval leaves ψ out.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-from scipy import optimize
+from scipy import optimize, special, stats
 
 from gaussmix._types import Floats
+from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem
+from gaussmix.models.weights import (
+    Conditional,
+    Pilot,
+    Weights,
+    critical_value,
+    noise_factor,
+    pilot,
+    sampling_covariance,
+    score_covariance,
+    slopes_and_biases,
+    weights_of,
+)
 
-__all__ = ["Score", "invert", "score_of", "wald_covariance"]
-
-_FAR = 1e4  # standard errors from the estimate at which a set that still goes on is taken to be unbounded
+__all__ = ["Score", "score_of"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Score:
-    """T(θ) and its gradient in coordinates φ with θ = start + scale φ, where T is about |φ|² near its root."""
+    """Tests of all coefficients of a problem. Arrays have one entry a coefficient; values are in the user's units.
 
-    problem: Problem
-    n_rows: int | None
-    start: Floats
-    scale: Floats
+    Attributes
+    ----------
+    noisy : NoisyMoment
+        Of features and response, coefficients in units of their bounds.
+    functionals, offset : arrays (d, d), (d,)
+        Coefficients in the user's units are ``functionals @ theta + offset``.
+    pilot : Pilot
+    weights : Weights
+    n_rows : float or None
+        Rows that a population was sampled by.
+    """
 
-    def value(self, theta: Floats) -> tuple[float, Floats]:
-        """T(θ) and its gradient in θ."""
-        p, sigma2 = self.problem, self.problem.noise_variance
-        g = p.w_xy - p.debiased @ theta
-        residual_of_sketch = p.w_xy - p.W_xx @ theta
-        omega = max(p.omega(theta), 1e-300)
-        V = W_term = np.zeros_like(p.W_xx)
-        if p.sketch_size:
-            V = (p.W_xx * omega + sigma2**2 * np.outer(theta, theta)) / p.sketch_size
-            W_term = p.W_xx / p.sketch_size
-        if self.n_rows is not None:
-            s2 = max(p.residual(theta), 1e-12 * omega) / max(self.n_rows - len(theta), 1)
-            V = V + s2 * p.positive
-            W_term = W_term + p.positive / max(self.n_rows - len(theta), 1)
-        u = scipy.linalg.solve(V, g, assume_a="pos")
-        gradient = -2 * p.debiased @ u + 2 * float(u @ W_term @ u) * residual_of_sketch
-        if self.n_rows is not None:
-            gradient = gradient + 2 * sigma2 * float(u @ p.positive @ u) / max(self.n_rows - len(theta), 1) * theta
-        if p.sketch_size:
-            gradient = gradient - 2 * sigma2**2 / p.sketch_size * float(u @ theta) * u
-        return float(g @ u), gradient
+    noisy: NoisyMoment
+    functionals: Floats
+    offset: Floats
+    pilot: Pilot
+    weights: Weights
+    n_rows: float | None
 
-    def profile(self, fixed: dict[int, float], warm: Floats | None = None) -> tuple[float, Floats]:
-        """Least T with some combinations of coefficients held: θ_user[i] = b for each i: b."""
-        p = self.problem
-        rows = p.to_user[list(fixed)]
-        target = np.array([b - p.offset[i] for i, b in fixed.items()])
-        # θ = particular + free directions that leave the fixed ones alone, in coordinates scaled by the covariance.
-        A = rows @ self.scale
-        particular = self.start if warm is None else warm
-        shift, *_ = np.linalg.lstsq(A, target - rows @ particular, rcond=None)
-        particular = particular + self.scale @ shift
-        free = scipy.linalg.null_space(A)
-        if free.shape[1] == 0:
-            return self.value(particular)[0], particular
-        directions = self.scale @ free
+    @cached_property
+    def level(self) -> Floats:
+        """Scores at ψ = 0: wᵀM_xy."""
+        return np.asarray(self.weights.columns.T @ self.noisy.moment[:-1, -1])
 
-        def objective(phi: Floats) -> tuple[float, Floats]:
-            value, gradient = self.value(particular + directions @ phi)
-            return value, directions.T @ gradient
+    @cached_property
+    def _slope_and_bias(self) -> tuple[Floats, Floats]:
+        slope, bias = slopes_and_biases(self.weights.columns, self.noisy.moment[:-1, :-1], self.functionals)
+        return slope, np.where(self.weights.exact, 0.0, bias)
 
-        found = optimize.minimize(
-            objective, np.zeros(free.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-4, "maxiter": 200}
-        )
-        return float(min(found.fun, objective(np.zeros(free.shape[1]))[0])), particular + directions @ found.x
+    @property
+    def slope(self) -> Floats:
+        """How fast the scores fall with ψ: m."""
+        return self._slope_and_bias[0]
+
+    @property
+    def bias(self) -> Floats:
+        """The most that the other coefficients can do."""
+        return self._slope_and_bias[1]
+
+    @cached_property
+    def estimate(self) -> Floats:
+        """Roots of the scores."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.level / self.slope + self.offset)
+
+    @cached_property
+    def known(self) -> Conditional:
+        """What is known of the other coefficients, given one."""
+        return self.pilot.conditional(self.noisy, self.functionals)
+
+    @cached_property
+    def variance(self) -> tuple[Floats, Floats, Floats]:
+        """Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's."""
+        noisy, w, known = self.noisy, self.weights.columns, self.known
+        d, a, r = len(self.functionals), np.append(-self.pilot.theta, 1.0), known.slopes
+        Q, N = noisy.spread[:d, :d], noisy.shape[:d, :d]
+        stretch = noise_factor(noisy, d - 1) * np.sum(w * (Q @ w), axis=0)
+        Nw = N @ w
+        along, turn = w.T @ (noisy.shape @ a)[:d], np.sum(Nw * r, axis=0)
+        left = np.sum((self.pilot.basis.T @ Nw) ** 2 * known.values, axis=0) - known.variance * turn**2
+        constant = noisy.alpha * (stretch * known.omega + along**2 + np.maximum(left, 0.0))
+        linear = -2 * noisy.alpha * (stretch * (r.T @ (noisy.spread @ a)[:d]) + along * turn)
+        square = noisy.alpha * (stretch * np.sum(r * (Q @ r), axis=0) + turn**2)
+        return constant + np.sum(w * (self.pilot.sampling @ w), axis=0), linear, square
+
+    def p(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
+        """p-values of the test itself, of values of all coefficients or of those in ``index``."""
+        psi = np.asarray(values, dtype=np.float64) - self.offset[index]
+        constant, linear, square = (part[index] for part in self.variance)
+        t = psi - (self.functionals @ self.pilot.theta)[index]
+        deviation = np.sqrt(np.maximum(constant + t * (linear + t * square), 1e-300))
+        distance = np.abs(self.level[index] - psi * self.slope[index]) / deviation
+        bias = self.bias[index] / deviation
+        return np.asarray(np.minimum(special.ndtr(bias - distance) + special.ndtr(-bias - distance), 1.0))
+
+    @cached_property
+    def p_at_infinity(self) -> Floats:
+        """Limits of the p-values far out: at a level below it an interval does not end."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = 2 * special.ndtr(-np.abs(self.slope) / np.sqrt(self.variance[2]))
+        return np.where(np.isnan(found), 1.0, found)
+
+    def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
+        """p-values that are below a level exactly where the interval of that level leaves the value out."""
+        return np.maximum(self.p(values, index), self.p_at_infinity[index])
+
+    def intervals(self, level: float) -> Floats:
+        """Ends of the accepted values at 1 - level, shape (d, 2); infinite where they do not end."""
+        ends = np.column_stack([np.full(len(self.slope), -np.inf), np.full(len(self.slope), np.inf)])
+        bounded = np.flatnonzero(self.p_at_infinity < level).tolist()
+        if not bounded:
+            return ends
+        constant, middle = self.variance[0][bounded], self.estimate[bounded]
+        unit = (np.sqrt(constant) + self.bias[bounded]) / np.abs(self.slope[bounded])
+        for column, side in enumerate((-1.0, 1.0)):
+            low, high = np.zeros(len(bounded)), np.full(len(bounded), 4.0)
+            while (inside := self.p(middle + side * high * unit, bounded) >= level).any() and high.max() < 1e60:
+                low, high = np.where(inside, high, low), np.where(inside, 2 * high, high)
+            for _ in range(60):
+                half = (low + high) / 2
+                inside = self.p(middle + side * half * unit, bounded) >= level
+                low, high = np.where(inside, half, low), np.where(inside, high, half)
+            ends[bounded, column] = middle + side * low * unit
+        return ends
+
+    def joint(self, index: Sequence[int], values: Floats) -> float:
+        """p-value of values of several coefficients at once.
+
+        At the true coefficients the scores, other coefficients taken out, have normal law: the least weighted square
+        over others within their bounds is at most chi-square with as many degrees of freedom as there are values.
+        """
+        own, d = list(index), len(self.functionals)
+        if len(own) == 1:
+            return float(self.p_of_hull(values, own)[0])
+        rest = [j for j in range(d) if j not in own]
+        T, P, w = self.functionals[own], self.pilot.covariance, self.weights.columns[:, own]
+        psi = values - self.offset[own]
+        turn = scipy.linalg.solve(T @ P @ T.T, T @ P, assume_a="pos").T
+        mean = self.pilot.theta + turn @ (psi - T @ self.pilot.theta)
+        V = score_covariance(self.noisy, mean, P - turn @ T @ P, noise_factor(self.noisy, d - len(own)))
+        V = w.T @ (V + self.pilot.sampling) @ w
+        e = w.T @ self.noisy.moment[:-1, :-1]
+        by_own = scipy.linalg.solve(T[:, own].T, e[:, own].T).T
+        score = self.level[own] - by_own @ psi
+        lower = scipy.linalg.cholesky(V, lower=True)
+        z = scipy.linalg.solve_triangular(lower, score, lower=True)
+        if rest and not self.weights.exact[own].all():
+            others = scipy.linalg.solve_triangular(lower, e[:, rest] - by_own @ T[:, rest], lower=True)
+            z = z - others @ optimize.lsq_linear(others, z, bounds=(-1, 1)).x
+        return float(stats.chi2.sf(float(z @ z), len(own)))
+
+    def covariance(self) -> tuple[Floats, Floats]:
+        """Covariances of the estimates in the user's units at the estimates: from the noise, and from sampling.
+
+        The noise's is that of θ at the estimates, cut to the bounds; not more than a standard error.
+        """
+        d = len(self.functionals)
+        theta = scipy.linalg.solve(self.functionals, self.estimate - self.offset)
+        theta = np.clip(np.where(np.isfinite(theta), theta, self.pilot.theta), -1.0, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            w = self.weights.columns / self.slope
+        noise = w.T @ score_covariance(self.noisy, theta, None, 1.0) @ w * noise_factor(self.noisy, d)
+        return noise, w.T @ sampling_covariance(self.noisy, theta, self.n_rows) @ w
+
+    def reliance(self, level: float) -> Floats:
+        """Share of the intervals' half-lengths that is there for the bounds of other coefficients."""
+        w, factor = self.weights.columns, noise_factor(self.noisy, len(self.functionals) - 1)
+        V = score_covariance(self.noisy, self.pilot.theta, None, factor) + self.pilot.sampling
+        plain, deviation = np.sqrt(np.sum(w * (V @ w), axis=0)), np.sqrt(self.variance[0])
+        half = critical_value(self.bias / deviation, level) * deviation
+        return np.asarray(np.maximum(1 - critical_value(np.zeros(1), level) * plain / half, 0.0))
 
 
-def wald_covariance(problem: Problem, theta: Floats, n_rows: int | None) -> tuple[Floats, Floats]:
-    """Covariances of the errors-in-variables estimate: from the noise, and from sampling."""
-    d, k, sigma2 = len(theta), problem.sketch_size, problem.noise_variance
-    inverse = scipy.linalg.pinvh(problem.debiased)
-    noise = np.zeros((d, d))
-    if k:
-        V = problem.W_xx * problem.omega(theta) + sigma2**2 * np.outer(theta, theta)
-        noise = inverse @ V @ inverse / max(k - d, 1)
-    sampling = np.zeros((d, d))
-    if n_rows is not None:
-        s2 = max(problem.residual(theta), 0.0) / max(n_rows - d, 1)
-        sampling = s2 * scipy.linalg.pinvh(problem.positive)
-    return noise, sampling
-
-
-def score_of(problem: Problem, theta: Floats, covariance: Floats, n_rows: int | None) -> Score:
-    """The score test around an estimate, scaled by its covariance."""
-    values, vectors = scipy.linalg.eigh(covariance)
-    floor = 1e-12 * max(float(np.abs(values).max()), 1e-300)  # no zero direction: the search must be able to move
-    return Score(problem, n_rows, theta, np.asarray(vectors * np.sqrt(np.maximum(np.abs(values), floor))))
-
-
-def invert(score: Score, index: int, estimate: float, bse: float, critical: float) -> tuple[float, float]:
-    """Ends of {b : least T with the coefficient at b ≤ critical}; infinite where the set does not end."""
-    if not (math.isfinite(bse) and math.isfinite(estimate)):
-        return -math.inf, math.inf
-    if bse == 0:
-        return estimate, estimate
-    ends = []
-    for side in (-1.0, 1.0):
-
-        def excess(step: float, side: float = side) -> float:
-            return score.profile({index: estimate + side * step * bse})[0] - critical
-
-        step = math.sqrt(critical)
-        low, high = 0.0, step
-        while excess(high) <= 0:
-            low, high = high, 2 * high
-            if high > _FAR:
-                return -math.inf, math.inf
-        # A set may go on beyond a gap: then it is unbounded all the same.
-        if excess(_FAR) <= 0:
-            return -math.inf, math.inf
-        ends.append(estimate + side * bse * optimize.brentq(excess, low, high, xtol=1e-4, rtol=1e-6))
-    return ends[0], ends[1]
+def score_of(problem: Problem, n_rows: float | None, largest: float) -> Score:
+    """The tests of a problem, with no coefficient beyond ``problem.bounds(largest)``."""
+    bounds = problem.bounds(largest)
+    noisy = problem.noisy.mapped(np.diag([*bounds, 1.0]))
+    functionals = problem.to_user * bounds
+    found = pilot(noisy, n_rows)
+    return Score(
+        noisy, functionals, problem.offset, found, weights_of(found, noisy.moment[:-1, :-1], functionals), n_rows
+    )

@@ -14,6 +14,7 @@ import scipy.linalg
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.solvers import as_published, cleaned_ridge, least_squares
 from gaussmix.tables.schema import Schema
 
@@ -58,6 +59,14 @@ class Sketch:
     def entry_noise(self) -> float:
         """Standard deviation σ²/√k of an off-diagonal entry of :attr:`second_moment` where the table is empty."""
         return self.noise_variance / math.sqrt(self.size)
+
+    @property
+    def noisy(self) -> NoisyMoment:
+        """The second moment and the law of its noise, for inference."""
+        W = self.noisy_second_moment
+        if self.noise_variance == 0:
+            return NoisyMoment.exact(W)
+        return NoisyMoment.wishart(W, noise=self.noise_variance * np.eye(len(W)), size=self.size)
 
     @property
     def column_noise(self) -> Floats:

@@ -15,13 +15,20 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
+from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.problem import Problem
-from gaussmix.models.score import Score, invert, score_of, wald_covariance
+from gaussmix.models.score import Score, score_of
+from gaussmix.models.solvers import least_squares
 
-__all__ = ["ESTIMANDS", "Estimand", "Summary", "summarise"]
+__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "summarise"]
 
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
+
+LARGEST = 2.0
+"""No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
+
+_RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,12 @@ class Summary:
         What is explained.
     params, bse, pvalues : dict of str to float
         In the user's units. ``bse`` is a Wald standard error; for ``"table"`` and ``"population"`` p-values and
-        intervals come from the score test and need not agree with it where directions are weak.
+        intervals come from the score test and need not agree with it where directions are weak. A p-value is below α
+        exactly where the interval of level 1 - α leaves 0 out.
+    relies : dict of str to bool
+        Whether more than 5 % of a 95 % interval is there because other coefficients are bounded by assumption only.
+    largest : float
+        That assumption: across its declared range no column moves the target by more than so many times the target's.
     noise_share : dict of str to float
         Share of each squared standard error that is privacy noise; the rest is sampling.
     strength : float
@@ -45,8 +57,11 @@ class Summary:
         Within [0, 1]: noise can take the plain value out of it.
     noise_dominates : bool
         Whether it did, or the response's variance drowned in noise: then ``rsquared`` says nothing.
-    nobs : float
-        Rows in the table, as the release shows them: noisy. NaN without an intercept column.
+    nobs, nobs_deviation : float
+        Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
+        intercept column.
+    weakest : WeakestDirection or None
+        The combination of features that stands least above the noise; None without noise.
     """
 
     estimand: Estimand
@@ -55,10 +70,14 @@ class Summary:
     bse: dict[str, float]
     pvalues: dict[str, float]
     noise_share: dict[str, float]
+    relies: dict[str, bool]
+    largest: float
     strength: float
     rsquared: float
     noise_dominates: bool
     nobs: float
+    nobs_deviation: float
+    weakest: WeakestDirection | None
     surrogate: bool
     _problem: Problem = field(repr=False)
     _score: Score | None = field(repr=False)
@@ -79,33 +98,32 @@ class Summary:
         if self._score is None:
             t = float(stats.t.isf(alpha / 2, self._degrees_of_freedom))
             return {name: (b - t * self.bse[name], b + t * self.bse[name]) for name, b in self.params.items()}
-        critical = float(stats.chi2.isf(alpha, 1))
         return {
-            name: invert(self._score, index, value, self.bse[name], critical)
-            for index, (name, value) in enumerate(self.params.items())
+            name: (low, high)
+            for name, (low, high) in zip(self.params, self._score.intervals(alpha).tolist(), strict=True)
         }
 
     def test(self, name: str, value: float) -> float:
-        """p-value of the hypothesis that one coefficient has a value, by the test that the intervals invert."""
+        """p-value of the hypothesis that one coefficient has a value: below α where the interval leaves it out."""
         index = self._indices([name])[0]
         if self._score is None:
-            t = (self.params[name] - value) / self.bse[name]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                t = np.float64(self.params[name] - value) / self.bse[name]
             return float(2 * stats.t.sf(abs(t), self._degrees_of_freedom))
-        return float(stats.chi2.sf(self._score.profile({index: value})[0], 1))
+        return float(self._score.p_of_hull(np.array([value]), [index])[0])
 
     def f_test(self, names: str | Sequence[str]) -> float:
         """p-value of the hypothesis that all named coefficients (or all levels of a column) are 0."""
-        indices = self._indices([names] if isinstance(names, str) else names)
+        indices = list(dict.fromkeys(self._indices([names] if isinstance(names, str) else names)))
         if self._score is None:
             params, block = np.array(list(self.params.values()))[indices], np.ix_(indices, indices)
             wald = params @ scipy.linalg.pinvh(self._covariance[block]) @ params
             return float(stats.f.sf(wald / len(indices), len(indices), self._degrees_of_freedom))
-        value, _ = self._score.profile(dict.fromkeys(indices, 0.0))
-        return float(stats.chi2.sf(value, len(indices)))
+        return self._score.joint(indices, np.zeros(len(indices)))
 
     @property
-    def _degrees_of_freedom(self) -> int:
-        return max(self._problem.sketch_size - len(self.params), 1)
+    def _degrees_of_freedom(self) -> float:
+        return max(self._problem.noisy.degrees - len(self.params), 1.0)
 
     def _indices(self, names: Sequence[str]) -> list[int]:
         """Indices of coefficients, or of all coefficients of a column."""
@@ -137,41 +155,41 @@ class Summary:
 
 
 def summarise(
-    problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, pvalues: bool = True
+    problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
 ) -> Summary:
     """The summary of one regression.
 
     Parameters
     ----------
     problem : Problem
-    estimand : {"ridge", "table", "population"}
+    estimand : {"table", "population", "ridge"}
+        ``"ridge"`` is for finite sketches alone.
     n_rows : int, optional
-        Rows of the table, declared public; needed for ``"population"``.
-    pvalues : bool
-        Whether to compute p-values, each of which is a search.
+        Rows of the table, declared public, for ``"population"``; what the release shows of them, unless given.
+    largest : float
+        The assumption that keeps one weak direction from hiding all coefficients: across its declared range no column
+        moves the target by more than so many times the target's declared range.
     """
     check.choice(ESTIMANDS, estimand=estimand)
-    rows = _rows_of_sample(estimand, n_rows)
-    d, k = len(problem.w_xy), problem.sketch_size
-    score = None
-    if estimand == "ridge":
-        theta = scipy.linalg.solve(problem.W_xx, problem.w_xy, assume_a="pos")
-        scale = problem.omega(theta) / max(k - d, 1) if k else 0.0
-        noise, sampling = scale * np.linalg.inv(problem.W_xx), np.zeros((d, d))
+    largest = check.positive(finite=True, largest=largest)
+    rows = _rows_of_sample(problem, n_rows) if estimand == "population" else None
+    noisy, d = problem.noisy, len(problem.names)
+    score, relies, p = None, np.zeros(d, dtype=bool), np.full(d, np.nan)
+    if estimand == "ridge" or (noisy.alpha == 0 and rows is None):
+        theta, noise = _least_squares(problem, ridge=estimand == "ridge")
+        params, noise = problem.to_user @ theta + problem.offset, problem.to_user @ noise @ problem.to_user.T
+        sampling = np.zeros((d, d))
     else:
-        theta = scipy.linalg.pinvh(problem.debiased) @ problem.w_xy
-        noise, sampling = wald_covariance(problem, theta, rows)
-        score = score_of(problem, theta, noise + sampling, rows)
-    T = problem.to_user
-    covariance, params = T @ (noise + sampling) @ T.T, T @ theta + problem.offset
+        score = score_of(problem, rows, largest)
+        params, p, relies = score.estimate, score.p_of_hull(np.zeros(d)), score.reliance(0.05) > _RELIES
+        noise, sampling = score.covariance()
+        theta = problem.bounds(largest) * score.pilot.theta
+    covariance = noise + sampling
     variance = np.maximum(np.diagonal(covariance), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.diagonal(T @ noise @ T.T) / variance
-        p = np.full(d, np.nan)
-        if score is None and k:
-            p = 2 * stats.t.sf(np.abs(params / np.sqrt(variance)), max(k - d, 1))
-        elif score is not None and pvalues and (k or rows):
-            p = np.array([stats.chi2.sf(score.profile({i: 0.0})[0], 1) for i in range(d)])
+        share = np.diagonal(noise) / variance
+        if score is None and noisy.alpha:
+            p = 2 * stats.t.sf(np.abs(params / np.sqrt(variance)), max(noisy.degrees - d, 1.0))
     explained, dominates = _explained(problem, theta)
     return Summary(
         estimand=estimand,
@@ -180,10 +198,14 @@ def summarise(
         bse=_labelled(problem.names, np.sqrt(variance)),
         pvalues=_labelled(problem.names, p),
         noise_share=_labelled(problem.names, share),
+        relies=dict(zip(problem.names, relies.tolist(), strict=True)),
+        largest=largest,
         strength=problem.strength,
         rsquared=explained,
         noise_dominates=dominates,
         nobs=problem.nobs,
+        nobs_deviation=problem.nobs_deviation,
+        weakest=weakest_direction(problem) if noisy.alpha else None,
         surrogate=problem.surrogate,
         _problem=problem,
         _score=score,
@@ -191,13 +213,37 @@ def summarise(
     )
 
 
-def _rows_of_sample(estimand: Estimand, n_rows: int | None) -> int | None:
-    """How many rows the population was sampled by, where that matters."""
-    if estimand != "population":
-        return None
-    if n_rows is None:
-        raise ArgumentError('estimand="population" needs n_rows=, the number of rows, which must be public.')
-    return check.positive_integer(n_rows=n_rows)
+def _least_squares(problem: Problem, *, ridge: bool) -> tuple[Floats, Floats]:
+    """Least squares on the rows of a sketch, or on a table without noise; with the covariance of the coefficients."""
+    noisy, d = problem.noisy, len(problem.names)
+    if noisy.alpha == 0:
+        return least_squares(problem.moment, problem.cross), np.zeros((d, d))
+    if ridge and math.isinf(noisy.degrees):
+        raise ArgumentError(
+            'estimand="ridge" is for finite sketches, whose rows least squares can be run on; this release has '
+            'Gaussian noise without such rows: use estimand="table" or "population".'
+        )
+    factor = scipy.linalg.cho_factor(problem.spread)
+    theta = np.asarray(scipy.linalg.cho_solve(factor, noisy.spread[:d, d]))
+    scale = problem.omega(theta) / max(noisy.degrees - d, 1.0)
+    return theta, np.asarray(scale * scipy.linalg.cho_solve(factor, np.eye(d)))
+
+
+def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
+    """How many rows the population was sampled by: as declared, or as the release shows them."""
+    if n_rows is not None:
+        return float(check.positive_integer(n_rows=n_rows))
+    if math.isnan(problem.nobs):
+        raise ArgumentError(
+            'estimand="population" needs n_rows=, the number of rows, which must be public: this release has no '
+            "intercept column to show it."
+        )
+    if problem.nobs < 2 * problem.nobs_deviation:
+        raise ArgumentError(
+            'estimand="population" needs n_rows=, the number of rows, which must be public: '
+            "this release shows it less than two standard deviations from 0."
+        )
+    return problem.nobs
 
 
 def _explained(problem: Problem, theta: Floats) -> tuple[float, bool]:

@@ -19,6 +19,7 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.passes import PassRequest, State, absorb, first_state
 from gaussmix.models.pooling import NoisyGram, Pool
 from gaussmix.models.shrinkage import Shrinkage
@@ -114,6 +115,12 @@ class Transcript:
     def second_moment(self) -> Floats:
         """The pooled estimate of the Gram matrix; it need not be positive."""
         return self.pooled.matrix
+
+    @property
+    def noisy(self) -> NoisyMoment:
+        """The last pass and the law of its noise, for inference: exact given all before it, where the pool's is not."""
+        last = self.last
+        return NoisyMoment.gaussian(last.matrix, shape=last.shape)
 
     @property
     def column_noise(self) -> Floats:

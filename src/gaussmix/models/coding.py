@@ -1,0 +1,206 @@
+"""How encoded columns become the features of a regression: levels merged, one level of each category left out.
+
+>>> schema = Schema.of({"age": [0, 100], "job": ["none", "unpaid", "paid"]})
+>>> coding = Coding.of(schema, ["age", "job"], merge={"job": {"other": ["none", "unpaid"]}}, reference={"job": "paid"})
+>>> coding.names
+('(intercept)', 'age', 'job=other')
+>>> coding.rows.tolist()
+[[0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0, 0.0]]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.tables.columns import Categorical
+from gaussmix.tables.schema import INTERCEPT, EncodedColumn, Schema
+
+__all__ = ["Coding", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
+
+Merge = Mapping[str, Mapping[str, Sequence[object]]]
+Reference = Mapping[str, object]
+
+_ENOUGH = 5.0  # standard deviations of a noisy count
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """Features of a regression as sums of encoded columns.
+
+    Attributes
+    ----------
+    names, sources : tuple of str, tuple of str or None
+        Of every feature, the intercept first; its source is None.
+    rows : array (d, m)
+        Which encoded columns each feature is the sum of.
+    columns : tuple of EncodedColumn
+        One encoded column of each feature: they share centre, scale and kind.
+    references : dict of str to (str, array (m,))
+        Name and encoded columns of the level that every category is measured from, where one is left out.
+    """
+
+    names: tuple[str, ...]
+    sources: tuple[str | None, ...]
+    rows: Floats
+    columns: tuple[EncodedColumn, ...]
+    references: dict[str, tuple[str, Floats]]
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        sources: Collection[str],
+        *,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> Coding:
+        """Features from some columns of the table.
+
+        Parameters
+        ----------
+        schema : Schema
+        sources : collection of str
+            Columns of the table that explain.
+        merge : mapping, optional
+            Per category, new levels with the levels that they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
+        reference : mapping, optional
+            Per category, the level that the others are measured from; the first one, unless said.
+        """
+        merge, reference = merge or {}, reference or {}
+        for name in (*merge, *reference):
+            _check_category(schema, sources, name)
+        found: list[tuple[str, str | None, EncodedColumn, list[int]]] = []
+        references: dict[str, tuple[str, Floats]] = {}
+        for source in (name for name in schema.columns if name in sources):
+            column, indices = schema.columns[source], schema.groups[source]
+            if not isinstance(column, Categorical):
+                found += [(schema.names[i], source, schema.encoded[i], [i]) for i in indices]
+                continue
+            levels = _merged(source, column, dict(merge.get(source, {})))
+            left_out = _label(reference[source]) if source in reference else next(iter(levels))
+            if left_out not in levels:
+                raise ArgumentError(f"reference: {left_out!r} is no level of {source!r}; it has {', '.join(levels)}.")
+            if not schema.intercept and source in reference:
+                raise ArgumentError("reference needs a release with an intercept column, which measures the level.")
+            for label, members in levels.items():
+                own = [indices[i] for i in members]
+                if schema.intercept and label == left_out:
+                    references[source] = (f"{source}={label}", _indicator(own, schema.n_columns))
+                else:
+                    found.append((f"{source}={label}", source, schema.encoded[own[0]], own))
+        if schema.intercept:
+            (constant,) = schema.groups[INTERCEPT]
+            found.insert(0, (INTERCEPT, None, schema.encoded[constant], [constant]))
+        rows = np.array([_indicator(own, schema.n_columns) for *_, own in found])
+        names, origins, columns, _ = zip(*found, strict=True)
+        return cls(names, origins, rows, columns, references)
+
+    @property
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """Features of every column of the table, in the order of the schema."""
+        found: dict[str, tuple[int, ...]] = {}
+        for index, source in enumerate(self.sources):
+            if source is not None:
+                found[source] = (*found.get(source, ()), index)
+        return found
+
+
+def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[str, tuple[float, float]]:
+    """Rows of every level of a category as a release shows them, with their standard deviations."""
+    column = schema.columns[source]
+    if not isinstance(column, Categorical):
+        raise ArgumentError(f"Column {source!r} has no levels to count.")
+    return {
+        label: rows_where(noisy, schema, _indicator([index], schema.n_columns))
+        for label, index in zip(column.labels, schema.groups[source], strict=True)
+    }
+
+
+def propose_merges(
+    noisy: NoisyMoment, schema: Schema, *, at_least: float = _ENOUGH
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Merges of the levels whose noisy counts are below ``at_least`` standard deviations, for ``merge=``.
+
+    The rare levels of a category become one, called ``"other"``; while that is rare itself, or has one member only, the
+    next rarest level joins it. Two levels at least are left: where that cannot be had, nothing is proposed. It reads
+    noisy counts alone, so it costs no privacy; the model is then chosen by the data, which intervals do not know.
+    """
+    found = {}
+    for source, column in schema.columns.items():
+        if not isinstance(column, Categorical):
+            continue
+        counts = counts_of_levels(noisy, schema, source)
+        order = sorted(counts, key=lambda label: _ratio(*counts[label]))
+        indices = {label: schema.groups[source][place] for place, label in enumerate(column.labels)}
+
+        def rare_together(labels: Sequence[str], indices: dict[str, int] = indices) -> bool:
+            own = _indicator([indices[label] for label in labels], schema.n_columns)
+            count, deviation = rows_where(noisy, schema, own)
+            return count < at_least * deviation
+
+        rare = sum(rare_together([label]) for label in order)
+        members = order[:rare]
+        while 0 < len(members) < len(order) and (len(members) < 2 or rare_together(members)):
+            members = order[: len(members) + 1]
+        if members and len(members) < len(order):
+            kept = tuple(label for label in counts if label in members)
+            found[source] = {"other" if "other" not in order[len(members) :] else "other levels": kept}
+    return found
+
+
+def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, float]:
+    """Rows of the table that have one of some levels of a category, as a release shows them, ± noise.
+
+    ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in the user's units.
+    """
+    scale = schema.encoded[int(np.flatnonzero(row)[0])].scale
+    return noisy.quadratic(scale * row)
+
+
+def _ratio(count: float, deviation: float) -> float:
+    return count / deviation if deviation else math.inf
+
+
+def _indicator(indices: Sequence[int], m: int) -> Floats:
+    row = np.zeros(m)
+    row[list(indices)] = 1.0
+    return row
+
+
+def _label(level: object) -> str:
+    return str(level).lower() if isinstance(level, bool) else str(level)
+
+
+def _check_category(schema: Schema, sources: Collection[str], name: str) -> None:
+    if name not in schema.columns or name not in sources:
+        raise ArgumentError(f"{name!r} does not explain this model; {', '.join(sorted(sources)) or 'nothing'} does.")
+    if not isinstance(schema.columns[name], Categorical):
+        raise ArgumentError(f"Column {name!r} has no levels to merge or to measure from: it is not categorical.")
+
+
+def _merged(source: str, column: Categorical, merges: dict[str, Sequence[object]]) -> dict[str, list[int]]:
+    """Labels of the levels after merging, in order of their first members, with the members' places."""
+    new_name: dict[str, str] = {}
+    for name, members in merges.items():
+        if isinstance(members, str) or not len(members):
+            raise ArgumentError(f"merge: name the levels of {source!r} that become {name!r} in a list.")
+        for level in map(_label, members):
+            if level not in column.labels:
+                raise ArgumentError(f"merge: {level!r} is no level of {source!r}; it has {', '.join(column.labels)}.")
+            if level in new_name:
+                raise ArgumentError(f"merge: level {level!r} of {source!r} is merged twice.")
+            new_name[level] = name
+    for name in merges:
+        if name in column.labels and name not in new_name:
+            raise ArgumentError(f"merge: {source!r} has a level {name!r} that is not merged: take another name.")
+    found: dict[str, list[int]] = {}
+    for place, label in enumerate(column.labels):
+        found.setdefault(new_name.get(label, label), []).append(place)
+    return found

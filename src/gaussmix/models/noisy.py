@@ -1,0 +1,79 @@
+r"""A second moment with noise of known law, in one form for every kind of release: post-processing.
+
+For a = (-θ, 1) and g = (Ma)_x, M an unbiased estimate of the Gram matrix G with (Ga)_x = 0,
+
+.. math:: \mathrm{Cov}(g) = \alpha\,\bigl[\,Q_{xx}\,(a^\top Q a) + (Na)_x (Na)_x^\top\,\bigr]
+
+with
+
+- a finite sketch, RᵀR/k = W ~ Wishart(k, G + N)/k, N = σ²I: M = W - N, Q = W, α = 1/k;
+- the limit, and passes, M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it): Q = N = BBᵀ, α = 1;
+- no noise: α = 0.
+
+The form survives linear maps of the columns: each of M, Q, N becomes L · Lᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaussmix._types import Floats
+
+__all__ = ["NoisyMoment"]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMoment:
+    """A second moment and the law of its noise.
+
+    Attributes
+    ----------
+    moment : array (m, m)
+        M, an unbiased estimate of the Gram matrix; it need not be positive.
+    spread : array (m, m)
+        Q: entries of M have covariance α (Q_ik Q_jl + Q_il Q_jk).
+    shape : array (m, m)
+        N, the part of the spread that is there for an empty table too.
+    alpha : float
+        α; 0 without noise.
+    degrees : float
+        Rows k behind an estimated spread; infinite where the spread is known.
+    """
+
+    moment: Floats
+    spread: Floats
+    shape: Floats
+    alpha: float
+    degrees: float = math.inf
+
+    @classmethod
+    def wishart(cls, W: Floats, *, noise: Floats, size: int) -> NoisyMoment:
+        """From W ~ Wishart(k, G + N)/k."""
+        return cls(W - noise, W, noise, 1 / size, float(size))
+
+    @classmethod
+    def gaussian(cls, moment: Floats, *, shape: Floats) -> NoisyMoment:
+        """From G + B·GOE·Bᵀ with BBᵀ = ``shape``."""
+        return cls(moment, shape, shape, 1.0)
+
+    @classmethod
+    def exact(cls, moment: Floats) -> NoisyMoment:
+        """A second moment without noise."""
+        nothing = np.zeros_like(moment)
+        return cls(moment, nothing, nothing, 0.0)
+
+    def mapped(self, L: Floats) -> NoisyMoment:
+        """Of the columns L r in place of r, shape (p, m)."""
+        moment, spread, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.spread, self.shape))
+        return NoisyMoment(moment, spread, shape, self.alpha, self.degrees)
+
+    def quadratic(self, u: Floats) -> tuple[float, float]:
+        """uᵀMu, which estimates Σ (u·r)², and its standard deviation √(2α)·uᵀQu."""
+        return float(u @ self.moment @ u), math.sqrt(2 * self.alpha) * float(u @ self.spread @ u)
+
+
+def _symmetric(matrix: Floats) -> Floats:
+    return np.asarray((matrix + matrix.T) / 2)
