@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gaussmix import Ledger, LedgerDamagedError, LedgerError
 from gaussmix.ledger import store as ledger_store
+from gaussmix.ledger.records import APPLICATION_ID
 from gaussmix.ledger.reservation import account_holds
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "sketch_rows": 1000, "mu": 0.05, "failure_delta": 1e-7}
+GAUSSIAN = {"epsilon": 1.0, "delta": 1e-6, "releases": 5}
+KINDS = ["sketches", "gaussian"]
 FULL_SWEEP = os.environ.get("GAUSSMIX_FULL_SWEEP") == "1"
 
 
-def small_ledger(path: Path) -> Ledger:
+def small_ledger(path: Path, kind: str = "sketches") -> Ledger:
+    if kind == "gaussian":
+        ledger = Ledger(path, **GAUSSIAN)
+        plan = ledger.lattice_account(shares=["0.3", "0.7"], coordinates=[400, 400])
+        ledger.spend_account(plan, note="first", file=path.with_name("a.parquet"))
+        ledger.spend(mu=0.01)
+        ledger.spend(mu=0.02, failure_delta=1e-12, note="third")
+        return ledger
     ledger = Ledger(path, **BUDGET)
     ledger.spend(sketch_size=100, gamma=1e3, note="first", file=path.with_name("a.parquet"))
     ledger.spend(sketch_size=50, gamma=500.0, mu=0.01)
@@ -43,15 +55,17 @@ def written_bytes(content: bytes) -> tuple[list[int], list[int]]:
     return records, others
 
 
-def test_no_flipped_bit_is_accepted_with_other_numbers(tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_flipped_bit_is_accepted_with_other_numbers(tmp_path, kind):
     """Every bit of every record; of the rest (SQL text, header), a sample, or all with GAUSSMIX_FULL_SWEEP=1."""
     path = tmp_path / "rows.ledger"
-    small_ledger(path)
+    small_ledger(path, kind)
     before, content = state(path), path.read_bytes()
     records, others = written_bytes(content)
     bits = [(place, bit) for place in records for bit in range(8)]
     rest = [(place, bit) for place in others for bit in range(8)]
     bits += rest if FULL_SWEEP else random.Random(0).sample(rest, 800)
+    bits += [(place, bit) for place in range(60, 72) for bit in range(8)]  # of the header: format and application
     assert len(records) * 8 > 3000
     refused = 0
     for place, bit in bits:
@@ -70,10 +84,22 @@ def test_no_flipped_bit_is_accepted_with_other_numbers(tmp_path):
 
 EDITS = {
     "gamma": "UPDATE reservation SET gamma = 13.5",
+    "delta": "UPDATE reservation SET delta = 2e-6",
     "budget": "UPDATE reservation SET epsilon = 2.0",
     "rows": "UPDATE reservation SET sketch_rows = 2000",
     "text": "UPDATE reservation SET mu = 'much'",
-    "entry": "UPDATE entries SET sketch_size = 1 WHERE id = 1",
+    "mu": "UPDATE reservation SET mu = mu * 1.01",
+    "failure": "UPDATE reservation SET failure_delta = failure_delta / 2",
+    "releases": "UPDATE reservation SET releases = 7",
+    "releases as text": "UPDATE reservation SET releases = 'five'",
+    "no releases": "UPDATE reservation SET releases = 0",
+    "other kind": "UPDATE reservation SET sketch_rows = 1000 - sketch_rows",
+    "no gamma": "UPDATE reservation SET gamma = CASE WHEN gamma IS NULL THEN 50.0 ELSE NULL END",
+    "spent": "UPDATE entries SET mu = mu / 2 WHERE mu > 0",
+    "format 2": "PRAGMA user_version = 2",
+    "format 1": "PRAGMA user_version = 1",
+    "column": "ALTER TABLE entries ADD COLUMN more TEXT",
+    "entry": "UPDATE entries SET sketch_size = 1, gamma = 1000.0 WHERE id = 1",
     "file": "UPDATE entries SET file = 'elsewhere' WHERE id = 1",
     "note": "UPDATE entries SET note = 'another' WHERE id = 1",
     "first deleted": "DELETE FROM entries WHERE id = 1",
@@ -95,13 +121,18 @@ def edit(path, statements):
     connection.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", EDITS)
-def test_edits_are_found_when_opened_and_while_open(tmp_path, what):
+def test_edits_are_found_when_opened_and_while_open(tmp_path, what, kind):
     path = tmp_path / "rows.ledger"
-    ledger = small_ledger(path)
+    ledger = small_ledger(path, kind)
     edit(path, EDITS[what])
+    before = path.read_bytes()
     with pytest.raises(LedgerDamagedError, match=r"rows\.ledger is damaged"):
         Ledger.open(path)
+    assert path.read_bytes() == before
+    if what.startswith("format"):  # looked at when opened
+        return
     for use in (ledger.remaining, ledger.entries, lambda: ledger.spend(mu=1e-6)):
         with pytest.raises(LedgerDamagedError):
             use()
@@ -120,6 +151,24 @@ def test_an_account_that_is_not_private_is_refused_though_its_hashes_fit(tmp_pat
         assert not account_holds(type(true)(**{**vars(true), **change}))
 
 
+def test_a_gaussian_account_that_is_not_private_is_refused_though_its_hashes_fit(tmp_path):
+    path = tmp_path / "rows.ledger"
+    true = Ledger(path, **GAUSSIAN).reservation
+    assert account_holds(true)
+    for change in (
+        {"mu": true.mu * (1 + 1e-6)},
+        {"epsilon": 0.99},
+        {"delta_reserved": true.delta_reserved * (1 - 1e-6)},
+        {"failure_delta": true.failure_delta * 1.001},
+    ):
+        path.unlink()
+        ledger_store.create(path, replace(true, **change))
+        with pytest.raises(LedgerDamagedError):
+            Ledger.open(path)
+    for change in ({"delta_reserved": 2e-6}, {"delta": true.delta * (1 - 1e-6)}, {"sketch_rows": 10}, {"gamma": 50.0}):
+        assert not account_holds(replace(true, **change))
+
+
 def test_the_head_shows_an_older_copy(tmp_path):
     path = tmp_path / "rows.ledger"
     ledger = small_ledger(path)
@@ -127,14 +176,18 @@ def test_the_head_shows_an_older_copy(tmp_path):
     assert len(head) == 64
     ledger.spend(mu=0.001)
     assert ledger.head != head
+    newer = ledger.head
+    assert ledger.has_had(head)
+    assert ledger.has_had(newer)
     path.write_bytes(old)  # what remains: the file alone cannot know that it is old
     assert Ledger.open(path).head == head
+    assert not Ledger.open(path).has_had(newer)
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Format 1
+# Earlier formats
 FORMAT_1 = f"""
-PRAGMA application_id = {ledger_store.APPLICATION_ID};
+PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = 1;
 CREATE TABLE reservation (only INTEGER PRIMARY KEY, identity TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,
     sketch_rows INTEGER NOT NULL, mu REAL NOT NULL, failure_delta REAL NOT NULL, relation TEXT NOT NULL,
@@ -151,6 +204,7 @@ def former(path, *, gamma=None):
     reserved = Ledger(path, **BUDGET).reservation
     path.unlink()
     values = {**vars(reserved), "gamma": reserved.gamma if gamma is None else gamma}
+    del values["releases"]
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(FORMAT_1)
@@ -186,7 +240,7 @@ def test_format_1_is_read_and_rewritten(tmp_path):
     assert ledger.spend(sketch_size=1, gamma=1e3).id == 3
     assert [p.name for p in tmp_path.iterdir()] == ["old.ledger"]  # nothing in a file beside it any more
     connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (3,)
     connection.close()
     assert Ledger.open(path).entries() == ledger.entries()
 
@@ -210,3 +264,41 @@ def test_a_program_that_still_writes_format_1_cannot_record(tmp_path):
             "INSERT INTO entries (time, sketch_size, mu, failure_delta, note) VALUES ('2026-01-01', 0, 0.0, 0.0, '')"
         )
     connection.close()
+
+
+FORMAT_2 = Path(__file__).parents[1] / "golden" / "format2.ledger"
+FORMAT_2_HEAD = "1e72cafcd54ac02e2294613d25b52c11f7659a475f7c4f73c0e35fa4383f4a27"
+
+
+def test_format_2_is_read_and_rewritten_with_the_same_head(tmp_path):
+    """A ledger with three entries, written when format 2 was the newest; its head was noted then."""
+    path = tmp_path / "old.ledger"
+    shutil.copy(FORMAT_2, path)
+    path.chmod(0o600)
+    ledger = Ledger.open(path)
+    assert ledger.head == FORMAT_2_HEAD
+    assert {name: getattr(ledger.reservation, name) for name in BUDGET} == BUDGET
+    assert ledger.reservation.releases == 1
+    assert [entry.note for entry in ledger.entries()] == ["first", "", "third"]
+    assert all(len(entry.release) == 32 for entry in ledger.entries())
+    assert ledger.remaining().sketch_rows == 850
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+    connection.close()
+    assert ledger.spend(sketch_size=1, gamma=1e3).id == 4
+    assert Ledger.open(path).has_had(FORMAT_2_HEAD)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE reservation SET gamma = 13.5", "DELETE FROM entries WHERE id = 3", "UPDATE entries SET mu = 0.001"],
+)
+def test_format_2_that_was_edited_is_refused_and_left_alone(tmp_path, statement):
+    path = tmp_path / "old.ledger"
+    shutil.copy(FORMAT_2, path)
+    path.chmod(0o600)
+    edit(path, statement)
+    before = path.read_bytes()
+    with pytest.raises(LedgerDamagedError):
+        Ledger.open(path)
+    assert path.read_bytes() == before

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gaussmix.cli.options import JSON
-from gaussmix.ledger import Ledger
-from gaussmix.reporting.outcomes import outcomes
+from gaussmix._files import refuse_inputs, reserve
+from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.cli.options import FORCE, JSON
+from gaussmix.errors import LedgerDamagedError, OutputExistsError
+from gaussmix.ledger import Entry, Ledger, Reservation
+from gaussmix.reporting.outcomes import Outcome, outcomes
 
 __all__ = ["ledger"]
+
+_LEDGER: Callable[[Any], Any] = click.argument(
+    "file", metavar="LEDGER", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 
 
 @click.group()
@@ -21,27 +30,138 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.argument("file", metavar="LEDGER", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", metavar="LEDGER", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--epsilon", "-e", type=float, required=True, help="ε of all releases together.")
+@click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
+@click.option("--releases", type=int, default=1, show_default=True, help="How many releases of one size are planned.")
+@click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True, help="Neighbours.")
+@click.option("--sketch-rows", "-k", type=int, help="Set sketch rows aside as well: all that there can ever be.")
+@click.option("--mu", type=float, help="Gaussian budget. Default: all that ε and δ allow; beside sketch rows, none.")
+@click.option("--failure-delta", type=float, help="Part of δ for slacks. Default: δ/1000; beside sketch rows, none.")
+@JSON
+def create(
+    file: Path,
+    epsilon: float,
+    delta: float,
+    releases: int,
+    relation: Relation,
+    sketch_rows: int | None,
+    mu: float | None,
+    failure_delta: float | None,
+    as_json: bool,
+) -> None:
+    """Make a ledger. What it reserves never changes: a release that does not fit is refused.
+
+    \b
+    gaussmix ledger create patients.ledger --epsilon 1 --delta 1e-6 --releases 4
+    """  # noqa: D301 - click wants the character
+    if file.exists():
+        raise OutputExistsError(f"{file} is there already, and a ledger is never replaced: see gaussmix ledger show.")
+    made = Ledger(
+        file,
+        epsilon=epsilon,
+        delta=delta,
+        sketch_rows=sketch_rows,
+        mu=mu,
+        failure_delta=failure_delta,
+        relation=relation,
+        releases=releases,
+    )
+    if as_json:
+        click.echo(json.dumps({"reserved": asdict(made.reservation), "head": made.head}, indent=2))
+        return
+    _print_reserved(file, made.reservation)
+    click.echo(f"left: {made.remaining()}")
+
+
+@ledger.command()
+@_LEDGER
 @JSON
 def show(file: Path, as_json: bool) -> None:
-    """What a ledger has recorded, what is left, and which entry has no file."""
+    """What a ledger has recorded, what is left, how many more releases fit, and which entry has no file."""
     opened = Ledger.open(file)
     found, room, head = outcomes(opened), opened.remaining(), opened.head
-    reserved = opened.reservation
     if as_json:
-        entries = [
-            {**asdict(outcome.entry), "time": outcome.entry.time.isoformat(), "state": outcome.state}
-            for outcome in found
-        ]
-        content = {"reserved": asdict(reserved), "entries": entries, "left": asdict(room), "head": head}
+        entries = [{**_plain(outcome.entry), "state": outcome.state} for outcome in found]
+        content = {"reserved": asdict(opened.reservation), "entries": entries, "left": asdict(room), "head": head}
         click.echo(json.dumps(content, indent=2, ensure_ascii=False))
         return
-    click.echo(f"{file}: ({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.relation}")
+    _print_reserved(file, opened.reservation)
     for outcome in found:
-        entry = outcome.entry
-        spent = f"{entry.sketch_size} sketch rows" if entry.sketch_size else f"mu {entry.mu:g}"
-        named = f" {entry.file}:" if entry.file else ""
-        note = f" ({entry.note})" if entry.note else ""
-        click.echo(f"  entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, {spent}{note}:{named} {outcome.words}")
+        click.echo(f"  {_words(outcome)}")
     click.echo(f"left: {room}")
     click.echo(f"head: {head}")
+
+
+@ledger.command()
+@_LEDGER
+@click.option("--head", help="A head that was noted: fail if the ledger has never had it, as an older copy has not.")
+@JSON
+def verify(file: Path, head: str | None, as_json: bool) -> None:
+    """Compute anew what a ledger reserves, and every hash. Exit code 0: all of it is true.
+
+    Exit code 5: it is damaged or edited, reserves more than its budget, or has never had the head that was noted.
+    """
+    opened = Ledger.open(file)
+    if head is not None and not opened.has_had(head.strip().lower()):
+        raise LedgerDamagedError(
+            f"{file} has never had this head: it is an older copy, or another ledger. Restore the one that has every "
+            "release; if there is none, take its budget as spent."
+        )
+    reserved, entries = opened.reservation, opened.entries()
+    if as_json:
+        content = {"reserved": asdict(reserved), "entries": len(entries), "left": asdict(opened.remaining())}
+        click.echo(json.dumps({**content, "head": opened.head, "true": True}, indent=2))
+        return
+    click.echo(
+        f"{file}: true. Computed anew, everything reserved is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
+        f"differentially private ({reserved.relation}), within delta = {reserved.delta:g}; "
+        f"the {len(entries)} recorded are within what is reserved, and their hashes fit."
+    )
+
+
+@ledger.command()
+@_LEDGER
+@click.option(
+    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="JSON file. Default: standard output."
+)
+@FORCE
+def export(file: Path, out: Path | None, force: bool) -> None:
+    """Reservation and entries as JSON, for records elsewhere. Only a ledger itself can be spent from."""
+    opened = Ledger.open(file)
+    content = {
+        "reservation": asdict(opened.reservation),
+        "entries": [_plain(entry) for entry in opened.entries()],
+        "left": asdict(opened.remaining()),
+        "head": opened.head,
+    }
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    if out is None:
+        click.echo(text)
+        return
+    refuse_inputs(out, [file.with_name(file.name + ending) for ending in ("", "-wal", "-shm", "-journal")])
+    with reserve(out, 0, force=force) as output:
+        written = output.commit(f"{text}\n".encode(), mode=0o600)  # as the ledger
+    click.echo(f"wrote {written}", err=True)
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {**asdict(entry), "time": entry.time.isoformat()}
+
+
+def _print_reserved(file: Path, reserved: Reservation) -> None:
+    budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.relation}"
+    planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
+    gaussian = f"mu {reserved.mu:.6g} and {reserved.failure_delta:g} of delta for slacks"
+    if reserved.gamma is None:
+        click.echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
+    else:
+        click.echo(f"{file}: {budget}; {reserved.sketch_rows} sketch rows, beside {gaussian}")
+
+
+def _words(outcome: Outcome) -> str:
+    entry = outcome.entry
+    spent = f"{entry.sketch_size} sketch rows" if entry.sketch_size else f"mu {entry.mu:g}"
+    named = f" {entry.file}:" if entry.file else ""
+    note = f" ({entry.note})" if entry.note else ""
+    return f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, {spent}{note}:{named} {outcome.words}"

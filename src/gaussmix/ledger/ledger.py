@@ -4,38 +4,29 @@ It holds public parameters of releases; nothing in this module sees data.
 
 >>> import pathlib, tempfile
 >>> folder = tempfile.TemporaryDirectory()
->>> ledger = Ledger(pathlib.Path(folder.name) / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=500, mu=0.1)
->>> plan = ledger.calibration(250)
->>> ledger.spend_calibration(plan, note="costs by region").sketch_size  # recorded: now the noise may be drawn
-250
->>> ledger.remaining().sketch_rows
-250
->>> ledger.spend(sketch_size=251, gamma=plan.gamma)
+>>> ledger = Ledger(pathlib.Path(folder.name) / "patients.ledger", epsilon=1.0, delta=1e-6, releases=4)
+>>> plan = ledger.lattice_account(shares=["1"], coordinates=[20**2])  # a quarter of μ²: half of μ
+>>> ledger.spend_account(plan, note="costs by region").mu == plan.mu  # recorded: now the noise may be drawn
+True
+>>> ledger.remaining().releases_left
+3
+>>> ledger.lattice_account(shares=["1"], coordinates=[20**2], share="4/5")
 Traceback (most recent call last):
     ...
-gaussmix.errors.BudgetExceededError: The release does not fit: it asks for 251 sketch rows, 250 are left. ...
+gaussmix.errors.BudgetExceededError: The release does not fit: it asks for mu=0.2117..., 0.2049... is left. ...
 >>> folder.cleanup()
 
-What is reserved. Composing "what was spent so far" is not private when later releases are chosen after seeing earlier
-ones: δ is exceeded up to 1.6 times (docs/ledger.md). A ledger therefore fixes at its creation K sketch rows at leverage
-at most t* = 1/(1 + γ*) and a Gaussian budget μ, with γ* the least that keeps the two together within (ε, δ), and allows
-
-.. math:: t_i \le t^*, \qquad \sum_i k_i \le K, \qquad \sum_i \mu_i^2 \le \mu^2 .
-
-Why any adaptive sequence within it is private. Take K independent draws of N(0, 1) against N(0, 1 - t*), and a
-Brownian path on [0, μ²] with drift 1 against drift 0: one fixed pair of laws, whose curve is ``accounting.delta``. A
-release of k_i rows at leverage t_i ≤ t* is made from k_i unread draws, since √(1 - s) x + N(0, s) turns leverage t*
-into t*(1 - s); a Gaussian release is made from the increment over an unread stretch of length μ_i². Which release comes
-next is chosen from what was read. So everything that is ever released is post-processing of the one pair.
-
-Releases with a private scale bound add the probability that the bound fails, from a part of δ reserved for it.
+What was spent so far is not what is claimed: every certificate states the whole budget, which no adaptive choice of
+releases exceeds (:mod:`gaussmix.ledger.reservation` has the proof).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -46,18 +37,15 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import ROUNDING, Relation
 from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.lattice_noise import Share, slack_delta
 from gaussmix.accounting.rounding import round_down, round_up
-from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetExceededError, LedgerError
-from gaussmix.ledger.reservation import (
-    Entry,
-    Reservation,
-    Room,
-    checked_budget,
-    refusal,
-    reserved_gamma,
-    room_left,
-)
-from gaussmix.ledger.store import append, contents, create, load, resolved, transaction
+from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
+from gaussmix.ledger.plans import exceeded, lattice_plan, sketch_plan
+from gaussmix.ledger.records import append, contents, hashes
+from gaussmix.ledger.reservation import checked_budget, refusal, reserve, room_left
+from gaussmix.ledger.store import create, load, resolved, transaction
+from gaussmix.ledger.values import Entry, Reservation, Room
 
 __all__ = ["Ledger"]
 
@@ -75,14 +63,18 @@ class Ledger:
         mode 0600. Deleting it, copying it or restoring an old copy forgets what was spent.
     epsilon, delta : float
         Budget of all releases of these rows together, through this ledger.
-    sketch_rows : int
-        K: how many sketch rows there can ever be.
-    mu : float
-        Room for Gaussian releases: √Σμ², μ = sensitivity / noise under ``relation``.
-    failure_delta : float
-        Part of ``delta``, for private scale bounds that fail.
+    sketch_rows : int, optional
+        K: how many sketch rows there can ever be. Default: none, all of the budget is Gaussian.
+    mu : float, optional
+        Room for Gaussian releases: √Σμ², μ = sensitivity / noise under ``relation``. Default: the largest that the
+        budget allows, or, beside sketch rows, 0.
+    failure_delta : float, optional
+        Part δ₀ of ``delta``, for slacks of lattices, thresholds, and private scale bounds that fail. Default: a
+        thousandth of it, or, beside sketch rows, 0.
     relation : {"zero-out", "replace-one"}
         The neighbouring relation.
+    releases : int
+        How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
 
     Notes
     -----
@@ -90,7 +82,7 @@ class Ledger:
     depend on earlier releases in any way, and on the rows in none. An entry is never taken back, also if the release
     it was made for failed. Objects hold no connection: they may be pickled, forked and used by threads.
 
-    ``relation="replace-one"`` with ``mu`` > 0 takes up to a minute to create.
+    ``relation="replace-one"`` with ``sketch_rows`` and ``mu`` > 0 takes up to a minute to create.
     """
 
     def __init__(
@@ -99,17 +91,28 @@ class Ledger:
         *,
         epsilon: float,
         delta: float,
-        sketch_rows: int,
-        mu: float = 0.0,
-        failure_delta: float = 0.0,
+        sketch_rows: int | None = None,
+        mu: float | None = None,
+        failure_delta: float | None = None,
         relation: Relation = "zero-out",
+        releases: int = 1,
     ) -> None:
-        asked = checked_budget(epsilon, delta, sketch_rows, mu, failure_delta, relation)
+        asked = checked_budget(
+            epsilon=epsilon,
+            delta=delta,
+            sketch_rows=sketch_rows,
+            mu=mu,
+            failure_delta=failure_delta,
+            relation=relation,
+            releases=releases,
+        )
         self._path = resolved(path)
         if not self._path.exists():
-            create(self._path, _reserve(**asked))
+            create(self._path, reserve(asked))
         self._reserved = load(self._path)
         stored = asdict(self._reserved)
+        if mu is None and math.isclose(stored["mu"], asked["mu"], rel_tol=1e-9):
+            asked["mu"] = stored["mu"]  # another machine's last digits
         differing = [
             f"{name} is {stored[name]!r}, not {value!r}" for name, value in asked.items() if stored[name] != value
         ]
@@ -158,7 +161,7 @@ class Ledger:
         mu : float
             √Σμ² of the release's Gaussian parts.
         failure_delta : float
-            Probability that a private scale bound fails.
+            What the release takes of δ₀: the probability that a bound or threshold of its fails.
         note : str
             Words to recognise the release by. Nothing about the rows belongs here.
         file : path, optional
@@ -191,9 +194,7 @@ class Ledger:
             room, count, last = self._room(connection)
             reasons = refusal(room, sketch_size=rows, gamma=least, mu=mu, failure_delta=failure_delta)
             if reasons:
-                raise BudgetExceededError(
-                    f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded."
-                )
+                raise exceeded(reasons, room)
             now, release = datetime.now(UTC), uuid.uuid4().hex
             entry = Entry(count + 1, now, rows, least, mu, failure_delta, note, release, named)
             append(connection, last, [entry])
@@ -229,34 +230,55 @@ class Ledger:
             file=file,
         )
 
+    def spend_account(
+        self, account: LatticeAccount, *, note: str = "", file: str | os.PathLike[str] | None = None
+    ) -> Entry:
+        """Record releases that are to be drawn with an account's noise: its μ, and (1 + e^ε)·slack of δ₀.
+
+        ε is the ledger's; the account's own ε and δ do not matter. Only once this has returned may noise be drawn.
+        """
+        account.verify()
+        reserved = self._reserved
+        if account.relation != reserved.relation:
+            raise ArgumentError(
+                f"This ledger is for relation={reserved.relation!r}, the account for {account.relation!r}."
+            )
+        failure_delta = slack_delta(reserved.epsilon, account.slack)
+        return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file)
+
+    def lattice_account(
+        self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
+    ) -> LatticeAccount:
+        """The account of one release on the lattice, perhaps in passes. Spends nothing: see :meth:`spend_account`.
+
+        Its ``epsilon`` and ``delta`` are the ledger's. A certificate made from it says that **all** releases through
+        the ledger, this one and every other, are together (ε, δ)-differentially private: do not add them up.
+
+        Parameters
+        ----------
+        shares, coordinates
+            Of the release's passes, as in :func:`gaussmix.accounting.lattice.lattice_account`; ``shares`` are of the
+            release's μ².
+        share : Fraction, float or str, optional
+            How much the release takes of the ledger's μ² and δ₀. Default: one of the planned releases, that is
+            1/``releases``, never what happens to be left.
+
+        Raises
+        ------
+        BudgetExceededError
+            If less than that is left; the message says how much is.
+        BudgetUnmetError
+            If no lattice has so little slack.
+        """
+        return lattice_plan(self._reserved, self.remaining(), shares=shares, coordinates=coordinates, share=share)
+
     def calibration(self, sketch_size: int) -> Calibration:
         """Parameters of a sketch at the ledger's γ*, the least noise it allows. Spends nothing: see spend_calibration.
 
         Its ``epsilon`` and ``delta`` are the ledger's. A certificate made from it says that **all** releases through
         the ledger, this one and every other, are together (ε, δ)-differentially private: do not add them up.
         """
-        reserved = self._reserved
-        k = check.sketch_rows(sketch_size=sketch_size)
-        if k > reserved.sketch_rows:
-            raise BudgetExceededError(
-                f"sketch_size={k} exceeds the {reserved.sketch_rows} sketch rows of the whole ledger."
-            )
-        within = round_up(Fraction(reserved.delta_reserved) - Fraction(reserved.failure_delta))
-        return Calibration(
-            epsilon=reserved.epsilon,
-            delta=reserved.delta,
-            sketch_size=k,
-            gamma=reserved.gamma,
-            scale="none",
-            analysis="exact",
-            relation=reserved.relation,
-            eta=None,
-            tau=None,
-            eigenvalue_error=0.0,
-            epsilon_spent=reserved.epsilon,
-            delta_spent=reserved.delta_reserved,
-            delta_split=(("all releases of the ledger", within), ("eigenvalue exceeded", reserved.failure_delta)),
-        )
+        return sketch_plan(self._reserved, sketch_size)
 
     def remaining(self) -> Room:
         """What is left now. Another process may take it before you do: only :meth:`spend` decides."""
@@ -274,6 +296,11 @@ class Ledger:
         """
         return transaction(self._path, contents)[2]
 
+    def has_had(self, head: str) -> bool:
+        """Whether the ledger has, or had before its last entries, a head that was noted. An older copy has not."""
+        reserved, entries, _ = transaction(self._path, contents)
+        return head in hashes(reserved, entries)
+
     def _room(self, connection: sqlite3.Connection) -> tuple[Room, int, str]:
         """What is left, the number of entries and the hash of the last."""
         reserved, entries, last = contents(connection)
@@ -283,24 +310,13 @@ class Ledger:
 
     def __repr__(self) -> str:
         r = self._reserved
+        rows = f"sketch_rows={r.sketch_rows}, " if r.sketch_rows else ""
         return (
-            f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, sketch_rows={r.sketch_rows}, "
-            f"mu={r.mu!r}, failure_delta={r.failure_delta!r}, relation={r.relation!r})"
+            f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, {rows}mu={r.mu!r}, "
+            f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases})"
         )
 
 
 def _storable(text: str) -> str:
     """Text with the bytes of a file's name that are no UTF-8 spelled out."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _reserve(
-    *, epsilon: float, delta: float, sketch_rows: int, mu: float, failure_delta: float, relation: Relation
-) -> Reservation:
-    """The account of a new ledger."""
-    within = round_down(Fraction(delta) - Fraction(failure_delta))
-    gamma, spent = reserved_gamma(epsilon, within, sketch_rows=sketch_rows, mu=mu, relation=relation)
-    total = round_up(Fraction(spent) + Fraction(failure_delta))
-    return Reservation(
-        uuid.uuid4().hex, epsilon, delta, sketch_rows, mu, failure_delta, relation, gamma=gamma, delta_reserved=total
-    )

@@ -1,142 +1,141 @@
-"""What a ledger reserves, what it has recorded and what is left: values and exact arithmetic.
+r"""What a ledger can reserve, why it covers whatever is chosen within it, and what is left: exact arithmetic.
 
-Public parameters of releases; nothing in this module sees data.
+Public parameters of releases; nothing in this module sees data. Floats are rational numbers, added up as such.
+
+What is reserved. A ledger fixes at its creation a Gaussian budget μ, the largest with δ_Gauss(ε; μ) ≤ δ - δ₀, and δ₀,
+``failure_delta``, for what does not behave like a Gaussian release. It allows every release with
+
+.. math:: \sum_i \mu_i^2 \le \mu^2, \qquad (1 + e^\varepsilon) \sum_i \eta_i \le \delta_0 ,
+
+μ_i = sensitivity/noise, η_i the slack of its lattice: each μ_i and η_i, the number of releases and everything else
+about them may be chosen in the light of all earlier outputs.
+
+Why any such sequence is private. First with rounded Gaussian noise. Take a Brownian path on [0, μ²] whose drift is 1
+for one table and 0 for its neighbour. Somebody who holds the path, not knowing which it is, can act out the whole
+history. To release i belongs the stretch of length μ_i² that begins at t_i = Σ_{j<i} μ_j²; both ends are known from
+what was acted out before, and it ends by μ². The path beyond t_i is independent of the path up to t_i, so that given
+the history the increment over the stretch, divided by μ_i, is N(μ_i, 1) or N(0, 1). The history has led to a question
+to which the two tables' answers are d ≤ μ_i apart, in units of the noise. d/μ_i times that number plus N(0, 1 -
+d²/μ_i²) is N(d, 1) or N(0, 1): the answer with its noise, along the line through the two answers; across it the law is
+the same for both. So the transcript is post-processing of the path. Of the path only the end, N(μ², μ²) or N(0, μ²),
+tells the drifts apart: the transcript is μ-Gaussian-DP, exactly, and asking once with all of μ is the worst that can be
+done. This is the fully adaptive composition of Smith and Thakurta (arXiv:2210.17520). Rounding is post-processing.
+
+Now with discrete noise. Draw the transcripts with either noise, T and T*, side by side, equal for as long as they can
+be. While they are equal, the two laws of release i are η_i apart in total variation, and it parts them with
+probability η_i at most. So they ever part with probability at most E Σ η_i ≤ η = δ₀/(1 + e^ε), for each of the tables A
+and A′, and
+
+.. math:: P(T_A \in E) \le P(T^*_A \in E) + \eta \le e^\varepsilon P(T^*_{A'} \in E) + \delta - \delta_0 + \eta
+          \le e^\varepsilon P(T_{A'} \in E) + \delta .
+
+What is claimed is the cap, never what happens to have been spent so far.
+
+With ``sketch_rows`` the ledger is for finite sketches as well. Composing "what was spent so far" is not private for
+them: δ is exceeded up to 1.6 times (docs/ledger.md). It fixes K sketch rows at leverage at most t* = 1/(1 + γ*), with
+γ* the least that keeps them, beside μ, within (ε, δ - δ₀), and allows t_i ≤ t*, Σ k_i ≤ K, Σ μ_i² ≤ μ². The pair of
+laws is then the path beside K independent draws of N(0, 1) against N(0, 1 - t*): a release of k_i rows at leverage t_i
+≤ t* is made from k_i unread draws, since √(1 - s) x + N(0, s) turns leverage t* into t*(1 - s).
+
+Private scale bounds and thresholds add the probability that they fail, from δ₀.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import GAMMA_MAX, RELATIONS, Relation
+from gaussmix.accounting.arguments import GAMMA_MAX, RELATIONS, ROUNDING, Relation
 from gaussmix.accounting.claims import holds, mixing_delta
-from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.accounting.gaussian import gaussian_delta, gaussian_mu
 from gaussmix.accounting.least_noise import least_gamma
-from gaussmix.accounting.rounding import root_down, round_down
+from gaussmix.accounting.rounding import root_down, round_down, round_up
 from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.ledger.values import Entry, Reservation, Room
 
 __all__ = [
     "ASKED",
-    "Entry",
-    "Reservation",
-    "Room",
     "account_holds",
     "checked_budget",
+    "part_of",
     "refusal",
+    "reserve",
     "reserved_gamma",
     "room_left",
 ]
 
+FAILURE_SHARE = Fraction(1, 1000)
+"""δ₀/δ of a ledger in μ: it costs 0.005 % of μ, and is a thousand times what usual lattices need."""
+
+
+ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation", "releases")
+
 
 # ---------------------------------------------------------------------------------------------------------------
-# Values
-@dataclass(frozen=True)
-class Reservation:
-    """What a ledger sets aside when it is created; it never changes.
+# What is reserved
+def checked_budget(
+    *,
+    epsilon: float,
+    delta: float,
+    sketch_rows: int | None,
+    mu: float | None,
+    failure_delta: float | None,
+    relation: Relation,
+    releases: int,
+) -> dict[str, Any]:
+    """The arguments of a ledger, what was left out filled in, if they make sense together.
 
-    Attributes
-    ----------
-    identity : str
-        Random name of the ledger, the same wherever the file is moved.
-    epsilon, delta : float
-        The budget of all releases together.
-    sketch_rows : int
-        K, sketch rows of all releases together.
-    mu : float
-        Gaussian budget: Σμ² of all Gaussian releases is at most its square.
-    failure_delta : float
-        Part of δ for the event that a private scale bound fails.
-    relation : {"zero-out", "replace-one"}
-        The neighbouring relation.
-    gamma : float
-        γ*, the least γ of any sketch: leverage at most 1/(1 + γ*).
-    delta_reserved : float
-        δ at ε of everything reserved, ``failure_delta`` included, rounded up: at most ``delta``.
+    Without sketch rows δ₀ is δ/1000 and μ the largest with δ_Gauss(ε; μ) ≤ δ - δ₀; beside sketch rows both are 0.
     """
+    check.choice(RELATIONS, relation=relation)
+    epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)
+    rows = 0 if sketch_rows is None else check.sketch_rows(sketch_rows=sketch_rows)
+    if failure_delta is None:
+        failure_delta = 0.0 if rows else round_down(FAILURE_SHARE * Fraction(delta))
+    failure = check.nonnegative(failure_delta=failure_delta)
+    if failure >= delta:
+        raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure!r}.")
+    if mu is None:
+        mu = 0.0 if rows else gaussian_mu(epsilon, _within(delta, failure))
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "sketch_rows": rows,
+        "mu": check.nonnegative(mu=mu) if rows else check.positive(finite=True, mu=mu),
+        "failure_delta": failure,
+        "relation": relation,
+        "releases": check.positive_integer(releases=releases),
+    }
 
-    identity: str
-    epsilon: float
-    delta: float
-    sketch_rows: int
-    mu: float
-    failure_delta: float
-    relation: Relation
-    gamma: float
-    delta_reserved: float
 
-
-@dataclass(frozen=True)
-class Room:
-    """What is left: any release within it fits. Numbers are rounded so that spending all of one is allowed.
-
-    Attributes
-    ----------
-    sketch_rows : int
-        Sketch rows left.
-    gamma : float
-        The least γ they may have; it never changes.
-    mu : float
-        The largest μ of one more Gaussian release.
-    failure_delta : float
-        The largest failure probability of one more private scale bound.
-    """
-
-    sketch_rows: int
-    gamma: float
-    mu: float
-    failure_delta: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.sketch_rows} sketch rows at gamma ≥ {self.gamma!r}, mu ≤ {self.mu!r}, "
-            f"failure_delta ≤ {self.failure_delta!r}"
+def reserve(budget: dict[str, Any]) -> Reservation:
+    """The account of a new ledger."""
+    epsilon, mu, failure = budget["epsilon"], budget["mu"], budget["failure_delta"]
+    within = _within(budget["delta"], failure)
+    gamma: float | None = None
+    if budget["sketch_rows"]:
+        gamma, spent = reserved_gamma(
+            epsilon, within, sketch_rows=budget["sketch_rows"], mu=mu, relation=budget["relation"]
         )
+    else:
+        spent = gaussian_delta(epsilon, mu=mu)
+    if spent > within:
+        raise BudgetUnmetError(
+            f"mu={mu!r} is more than epsilon={epsilon!r} and delta={budget['delta']!r} (what failure_delta leaves of "
+            f"it) allow: at most {gaussian_mu(epsilon, within)!r}. Leave mu out for that."
+        )
+    total = round_up(Fraction(spent) + Fraction(failure))
+    return Reservation(identity=uuid.uuid4().hex, **budget, gamma=gamma, delta_reserved=total)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One release, as it was recorded before its noise was drawn.
-
-    Attributes
-    ----------
-    id : int
-        Number in the ledger, from 1.
-    time : datetime
-        When it was recorded, UTC.
-    sketch_size : int
-        Sketch rows; 0 for a release without a sketch.
-    gamma : float or None
-        The sketch's leverage as 1/(1 + γ); None without one.
-    mu : float
-        √Σμ² of the release's Gaussian parts.
-    failure_delta : float
-        Probability that its private scale bound fails.
-    note : str
-        The caller's words.
-    release : str
-        Random name of the release, made with the entry; the release's certificate has it too. Empty in entries that
-        were made before ledgers had it.
-    file : str
-        Where the release was to be written; empty if nobody said.
-    """
-
-    id: int
-    time: datetime
-    sketch_size: int
-    gamma: float | None
-    mu: float
-    failure_delta: float
-    note: str
-    release: str = ""
-    file: str = ""
+def _within(delta: float, failure_delta: float) -> float:
+    """What δ₀ leaves of δ, rounded down."""
+    return round_down(Fraction(delta) - Fraction(failure_delta))
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Arithmetic, exact: floats are rational numbers, and sums of their squares are compared as such
 def reserved_gamma(
     epsilon: float, delta: float, *, sketch_rows: int, mu: float, relation: Relation
 ) -> tuple[float, float]:
@@ -152,6 +151,36 @@ def reserved_gamma(
     return gamma, mixing_delta(epsilon, sketch_rows, gamma, relation, mu)
 
 
+def account_holds(reserved: Reservation) -> bool:
+    """Whether what is reserved is within what the ledger says it takes of δ, computed anew.
+
+    δ_Gauss(ε; μ) + δ₀, or, beside K sketch rows at γ*, their joint curve at μ and δ₀.
+    """
+    within = Fraction(reserved.delta_reserved) - Fraction(reserved.failure_delta)
+    if within <= 0 or not reserved.delta_reserved <= reserved.delta < 1:
+        return False
+    if (reserved.gamma is None) != (reserved.sketch_rows == 0):
+        return False
+    if reserved.gamma is None:
+        spent = Fraction(gaussian_delta(reserved.epsilon, mu=reserved.mu))
+        return spent <= within * (1 + Fraction(ROUNDING) / 2)  # another machine's digits
+    return holds(
+        reserved.epsilon,
+        float(within),
+        sketch_size=check.sketch_rows(sketch_rows=reserved.sketch_rows),
+        gamma=reserved.gamma,
+        relation=reserved.relation,
+        mu=reserved.mu,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What is left
+def part_of(reserved: Reservation, share: Fraction) -> tuple[float, float]:
+    """μ and δ₀ of a release that takes a share of μ² and of δ₀, rounded down: n parts of 1/n always fit."""
+    return root_down(share * Fraction(reserved.mu) ** 2), round_down(share * Fraction(reserved.failure_delta))
+
+
 def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
     """What a reservation has left after some entries, rounded down.
 
@@ -164,9 +193,12 @@ def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
     rows = reserved.sketch_rows - sum(entry.sketch_size for entry in entries)
     mu2 = Fraction(reserved.mu) ** 2 - sum((Fraction(entry.mu) ** 2 for entry in entries), Fraction())
     failure = Fraction(reserved.failure_delta) - sum((Fraction(entry.failure_delta) for entry in entries), Fraction())
-    if rows < 0 or mu2 < 0 or failure < 0 or any(e.gamma is not None and e.gamma < reserved.gamma for e in entries):
+    least = reserved.gamma or 0.0
+    if rows < 0 or mu2 < 0 or failure < 0 or any(e.gamma is not None and e.gamma < least for e in entries):
         raise ValueError("more is recorded than was reserved")
-    return Room(sketch_rows=rows, gamma=reserved.gamma, mu=root_down(mu2), failure_delta=round_down(failure))
+    mu_part, failure_part = part_of(reserved, Fraction(1, reserved.releases))
+    more = min(mu2 // Fraction(mu_part) ** 2, failure // Fraction(failure_part)) if mu_part and failure_part else 0
+    return Room(rows, reserved.gamma, root_down(mu2), round_down(failure), releases_left=int(more))
 
 
 def refusal(room: Room, *, sketch_size: int, gamma: float | None, mu: float, failure_delta: float) -> str:
@@ -174,48 +206,10 @@ def refusal(room: Room, *, sketch_size: int, gamma: float | None, mu: float, fai
     reasons = []
     if sketch_size > room.sketch_rows:
         reasons.append(f"it asks for {sketch_size} sketch rows, {room.sketch_rows} are left")
-    if gamma is not None and gamma < room.gamma:
+    if gamma is not None and room.gamma is not None and gamma < room.gamma:
         reasons.append(f"its sketch has gamma={gamma!r}, the least is {room.gamma!r}")
     if mu > room.mu:
         reasons.append(f"it asks for mu={mu!r}, {room.mu!r} is left")
     if failure_delta > room.failure_delta:
-        reasons.append(f"its scale bound fails with probability {failure_delta!r}, {room.failure_delta!r} is left")
+        reasons.append(f"it asks for failure_delta={failure_delta!r}, {room.failure_delta!r} is left")
     return "; ".join(reasons)
-
-
-ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation")
-
-
-def checked_budget(
-    epsilon: float, delta: float, sketch_rows: int, mu: float, failure_delta: float, relation: Relation
-) -> dict[str, Any]:
-    """The arguments of a ledger, if they make sense together."""
-    check.choice(RELATIONS, relation=relation)
-    budget = {
-        "epsilon": check.positive(finite=True, epsilon=epsilon),
-        "delta": check.in_interval(0, 1, delta=delta),
-        "sketch_rows": check.sketch_rows(sketch_rows=sketch_rows),
-        "mu": check.nonnegative(mu=mu),
-        "failure_delta": check.nonnegative(failure_delta=failure_delta),
-        "relation": relation,
-    }
-    if failure_delta >= delta:
-        raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure_delta!r}.")
-    return budget
-
-
-def account_holds(reserved: Reservation) -> bool:
-    """Whether K rows at γ* beside μ are within what the ledger says they take of δ, computed anew."""
-    within = Fraction(reserved.delta_reserved) - Fraction(reserved.failure_delta)
-    return (
-        within > 0
-        and reserved.delta_reserved <= reserved.delta < 1
-        and holds(
-            reserved.epsilon,
-            float(within),
-            sketch_size=check.sketch_rows(sketch_rows=reserved.sketch_rows),
-            gamma=reserved.gamma,
-            relation=reserved.relation,
-            mu=reserved.mu,
-        )
-    )
