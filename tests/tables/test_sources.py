@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from gaussmix.errors import ArgumentError, MissingFileError
 from gaussmix.tables import sources
 from gaussmix.tables.accumulate import sum_batches
 from gaussmix.tables.checking import check_table
@@ -461,11 +462,11 @@ def test_files_without_rows(tmp_path):
 
 
 def test_no_matching_files(tmp_path):
-    fails(ValueError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
-    fails(ValueError, "holds no Parquet or CSV file", tmp_path)
-    fails(FileNotFoundError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
+    fails(MissingFileError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
+    fails(MissingFileError, "holds no Parquet or CSV file", tmp_path)
+    fails(MissingFileError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
     (tmp_path / "t.xlsx").write_text("")
-    fails(ValueError, r"t.xlsx must end in one of .parquet, .pq, .csv, .tsv", tmp_path / "t.xlsx")
+    fails(ArgumentError, r"t.xlsx must end in one of .parquet, .pq, .csv, .tsv", tmp_path / "t.xlsx")
 
 
 def test_names_that_are_not_utf8(tmp_path):
@@ -503,7 +504,7 @@ def test_duckdb(tmp_path):
     fails(ValueError, r"The query on .*table.duckdb is not valid", DuckDBQuery(path, "select nothing from people"))
     fails(ValueError, "is not valid", DuckDBQuery(path, "selec"))
     fails(ValueError, "failed while it ran", DuckDBQuery(path, "select unused::double as a from people"), batch_rows=10)
-    fails(FileNotFoundError, "There is no file", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
+    fails(MissingFileError, "There is no file", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
     (tmp_path / "bad.duckdb").write_text(SECRET * 1000)
     fails(ValueError, "cannot be opened as a DuckDB file", DuckDBQuery(tmp_path / "bad.duckdb", "select 1"))
     assert plain(batches((path, 'select 1 as "q""uoted name"'), ['q"uoted name'])) == [(1,)]

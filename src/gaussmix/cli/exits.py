@@ -5,7 +5,7 @@ code  meaning
 ====  ==============================================================================
 0     done
 1     interrupted, or out of memory; with a traceback, a fault of gaussmix
-2     what was asked for cannot be done: arguments, schema, files to write
+2     what was asked for cannot be done: arguments, schema, files that are not there
 3     the rows do not fit their declaration, or cannot be read
 4     the ledger has no budget left for it
 5     a release, moments or ledger is damaged, or is not private

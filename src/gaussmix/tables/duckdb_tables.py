@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaussmix.errors import DataError
+from gaussmix.errors import DataError, MissingFileError, MissingPackageError
 from gaussmix.tables.paths import is_path, suffix_of
 from gaussmix.tables.reading import Part, Request, check_columns, late, running, sliced
 
@@ -48,9 +48,9 @@ def connect(query: DuckDBQuery) -> Iterator[Any]:
     try:
         import duckdb
     except ImportError:
-        raise ImportError('A DuckDB query needs duckdb: pip install "gaussmix[duckdb]".') from None
+        raise MissingPackageError('A DuckDB query needs duckdb: pip install "gaussmix[duckdb]".') from None
     if not Path(query.path).is_file():
-        raise FileNotFoundError(f"There is no file {str(query.path)!r}.")
+        raise MissingFileError(f"There is no file {str(query.path)!r}.")
     try:
         connection = duckdb.connect(os.fspath(query.path), read_only=True)
     except duckdb.Error:

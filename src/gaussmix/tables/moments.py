@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.errors import DamagedError, DataError
+from gaussmix.errors import DamagedError, DataError, MissingFileError
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays, sum_batches
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.schema import Schema, stored_schema
@@ -212,7 +212,7 @@ class Moments:
         """Read a file that :meth:`save` wrote."""
         path = Path(path)
         if not path.is_file():
-            raise FileNotFoundError(f"There is no file {path}.")
+            raise MissingFileError(f"There is no file {path}.")
         return cls.from_bytes(path.read_bytes(), name=str(path))
 
     def __repr__(self) -> str:
