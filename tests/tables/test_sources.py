@@ -284,6 +284,15 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peak(8 * 2**20, "large.parquet") - peak(2**10, "small.parquet") < 64
 
 
+def test_batches_of_wide_rows_are_shorter():
+    """16 MiB of what is declared, whatever the rows hold; what the caller asks for is what the caller gets."""
+    types = {"v": pa.list_(pa.float64(), 2**16), "x": pa.float64()}
+    table = {"v": np.zeros((130, 2**16), np.int8), "x": np.zeros(130)}
+    assert [batch.num_rows for batch in batches(table, ["x", "v"], types=types)] == [31, 31, 31, 31, 6]
+    assert [batch.num_rows for batch in batches(table, ["x", "v"], types=types, batch_rows=100)] == [100, 30]
+    assert [batch.num_rows for batch in batches(table, ["x"], types=types)] == [130]
+
+
 # -- bad input --------------------------------------------------------------------------------------------------
 def damage(path, start, length):
     content = bytearray(path.read_bytes())
