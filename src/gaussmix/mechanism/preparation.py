@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -47,7 +48,7 @@ _SPARE_BYTES = 2**16  # words in a certificate differ in length
 
 @dataclass(frozen=True)
 class Prepared:
-    """A release for which all is ready but the rows. As a context it gives back the output's room at its end."""
+    """One release for which all is ready but the rows. As a context it gives back the output's room at its end."""
 
     schema: Schema
     calibration: Calibration | None
@@ -58,13 +59,18 @@ class Prepared:
     note: str
     output: Output | None
     rng: np.random.Generator
+    _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def draw(self, moments: Moments) -> Release:
-        """Charge the ledger, draw, and write the file."""
+        """Charge the ledger, draw, and write the file. A second time it is refused: that would be a second release."""
         if moments.schema != self.schema:
             raise DeclarationError(
                 "These moments are of another schema than the release was prepared for: leave the schema out, "
                 "or build the moments again with it."
+            )
+        if not self._unused.acquire(blocking=False):
+            raise ArgumentError(
+                "A release was drawn from this preparation: prepare another one, which has its own cost."
             )
         if self.calibration is None:
             return self._written(open_release(moments, made_by=self.made_by))
