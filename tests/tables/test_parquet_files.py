@@ -195,7 +195,7 @@ def test_memory_follows_batches_and_not_row_groups(tmp_path):
 
 
 def test_memory_follows_the_declared_size_of_vectors(tmp_path):
-    """40,000 vectors of 1,000 equal numbers: 320 MB of numbers in a small file, in one row group that took 850 MB to read whole."""
+    """320 MB of equal numbers in a small file, whose one row group would take 850 MB if it were read whole."""
     values = pa.DictionaryArray.from_arrays(np.zeros(40_000_000, np.int8), pa.array([0.5])).dictionary_decode()
     table = pa.table({"v": pa.FixedSizeListArray.from_arrays(values, 1000)})
     pq.write_table(table, tmp_path / "large.parquet", row_group_size=40_000)
