@@ -77,6 +77,12 @@ def query_parts(query: DuckDBQuery, request: Request) -> Iterator[Part]:
 def relation_parts(relation: Any, request: Request, *, where: str) -> Iterator[Part]:
     """Batches of a relation; the engine sees which columns are wanted."""
     check_columns(relation.columns, request.columns, where)
+    for name in request.columns:
+        if sum(other.lower() == name.lower() for other in relation.columns) > 1:
+            raise DataError(
+                f"Column {name!r} of {where} differs from another one by case alone, and DuckDB would read either. "
+                "Rename one of them."
+            )
     wanted = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
     for batch in running(late(lambda: wanted.to_arrow_reader(request.rows)), where):
         yield from ((where, piece) for piece in sliced(batch.rename_columns(request.columns), request.rows))
