@@ -522,6 +522,14 @@ def test_duckdb(tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("wrap", [lambda relation: relation, nw.from_native])
+def test_duckdb_does_not_tell_names_apart_by_case(wrap):
+    """It read the first of them, whichever was asked for."""
+    for name in ("a", "A"):
+        fails(ValueError, "differs from another one by case alone", wrap(duckdb.sql('select 1 as a, 2 as "A"')), [name])
+    assert plain(batches(wrap(duckdb.sql('select 1 as a, 2 as b, 3 as "B"')), ["a"])) == [(1,)]
+
+
 # -- rows known in advance, progress ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "rows"),

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from gaussmix.errors import DataError
+from gaussmix import errors
+from gaussmix.errors import DataError, GaussmixError
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
@@ -65,6 +67,31 @@ def _check_columns(found: list[str], schema: Schema) -> None:
             raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
 
 
+def _computed(run: Callable[[], Any], where: str) -> Any:
+    """What an engine computes. Its errors may quote values; one of ours, from a worker, is raised again as it was."""
+    try:
+        return run()
+    except MemoryError:
+        raise
+    except GaussmixError as error:
+        found: Exception = error
+    except Exception as error:
+        found = _raised_by_worker(str(error)) or DataError(
+            f"{where} failed while it ran. Run it on its own for the details."
+        )
+    found.__cause__ = found.__context__ = None
+    raise found from None
+
+
+def _raised_by_worker(words: str) -> GaussmixError | None:
+    """The error of ours at the end of a worker's traceback, as Spark passes it on."""
+    for name, message in reversed(re.findall(r"^gaussmix\.errors\.(\w+): (.*)$", words, re.MULTILINE)):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, GaussmixError):
+            return kind(message)
+    return None
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Dask
 def _dask_moments(data: Any, schema: Schema) -> Moments:
@@ -72,6 +99,8 @@ def _dask_moments(data: Any, schema: Schema) -> Moments:
 
     if _is_dask_array(data):
         array, names = data
+        if array.ndim != 2:
+            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
         _check_columns(list(names), schema)
         array = array.rechunk({1: -1})
         parts = [(block, list(names)) for block in array.to_delayed()[:, 0]]
@@ -85,7 +114,7 @@ def _dask_moments(data: Any, schema: Schema) -> Moments:
         sums = [add(*pair) if len(pair) == 2 else pair[0] for pair in (sums[i : i + 2] for i in range(0, len(sums), 2))]
     if not sums:
         return Moments.empty(schema)
-    moments: Moments = sums[0].compute()
+    moments: Moments = _computed(sums[0].compute, "The Dask collection")
     return moments
 
 
@@ -109,8 +138,12 @@ def _spark_moments(data: Any, schema: Schema) -> Moments:
     of a table whose order is not fixed may then hold the rows of another. A shuffle of the results could do the same.
     """
     _check_columns(list(data.columns), schema)
-    wanted = data.select(*[_quoted(name) for name in schema.columns])
-    parts = wanted.mapInArrow(functools.partial(_spark_build, schema=schema), "part int, moments binary").collect()
+
+    def collected() -> Any:
+        wanted = data.select(*[_quoted(name) for name in schema.columns])
+        return wanted.mapInArrow(functools.partial(_spark_build, schema=schema), "part int, moments binary").collect()
+
+    parts = _computed(collected, "The Spark data frame")
     found = sorted(row["part"] for row in parts)
     if found != list(range(len(found))):
         raise RuntimeError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")
