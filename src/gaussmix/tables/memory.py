@@ -202,9 +202,9 @@ def lazy_batches(frame: Any, request: Request, where: str) -> Iterator[pa.Record
 
 def _partitions(collection: Any) -> tuple[Any, ...]:
     """Partitions of a Dask frame, by one job; put together they would get one type, in Arrow guessed from all rows."""
-    import dask
+    from dask.base import compute
 
-    found: tuple[Any, ...] = dask.compute(*collection.to_delayed())
+    found: tuple[Any, ...] = compute(*collection.to_delayed())
     return found
 
 
