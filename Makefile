@@ -7,7 +7,7 @@ BIN := .venv/bin
 .PHONY: demo test coverage test-oldest format bench figures networks networks-env clean
 
 demo: .venv/core
-	$(BIN)/gaussmix demo --out demo
+	$(BIN)/gaussmix demo --out demo --force
 
 test: .venv/test
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
@@ -238,12 +239,55 @@ def _with_checksum(content: bytes) -> object:
     return _through_moments(magic + hashlib.sha256(rest).digest() + rest)
 
 
+@functools.cache
+def _ledgers() -> dict[bytes, object]:
+    """One ledger as it is made and after each of three entries, with what it then says; its times differ every time."""
+    from gaussmix.ledger import Ledger
+
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.ledger"
+        ledger = Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000, mu=0.05, failure_delta=1e-7)
+        found[path.read_bytes()] = _said(path)
+        for spent in (
+            {"sketch_size": 100, "gamma": 1e3, "note": "first", "file": "a.parquet"},
+            {"sketch_size": 50, "gamma": 500.0, "mu": 0.01},
+            {"mu": 0.02, "failure_delta": 1e-8, "note": "third"},
+        ):
+            ledger.spend(**spent)
+            found[path.read_bytes()] = _said(path)
+    return found
+
+
+def _said(path: Path) -> object:
+    from gaussmix.ledger import Ledger
+
+    ledger = Ledger.open(path)
+    return ledger.reservation, ledger.entries(), ledger.remaining()
+
+
+def _through_ledger(content: bytes) -> object:
+    """What is accepted says what was recorded: any other number is a fault."""
+    from gaussmix.errors import LedgerError
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.ledger"
+        path.write_bytes(content)
+        try:
+            found = _said(path)
+        except LedgerError:
+            raise ValueError("refused") from None
+    assert found in _ledgers().values(), "accepted with other numbers"
+    return found
+
+
 READERS: dict[str, Reader] = {
     "csv": Reader(lambda: _csv_seeds(","), _through_file(".csv")),
     "tsv": Reader(lambda: _csv_seeds("\t"), _through_file(".tsv")),
     "parquet": Reader(_parquet_seeds, _through_file(".parquet")),
     "arrow": Reader(_ipc_seeds, _through_stream),
     "moments": Reader(_moments_seeds, _with_checksum),
+    "ledger": Reader(lambda: list(_ledgers()), _through_ledger),
 }
 
 

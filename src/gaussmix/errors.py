@@ -12,6 +12,7 @@ type                        it is about                                       al
 `DeclarationError`          a schema, bounds or labels that are not declared  `ValueError`
 `BudgetUnmetError`          a budget that no noise meets                      `ValueError`
 `MissingPackageError`       an optional package that is not installed         `ImportError`
+`MissingFileError`          a file to be read that does not exist             `FileNotFoundError`
 `OutputError`               a file that cannot be written                     `OSError`
 `OutputFolderError`         a folder for it that does not exist               `FileNotFoundError`
 `OutputExistsError`         a file that would be replaced                     `FileExistsError`
@@ -40,6 +41,7 @@ __all__ = [
     "GaussmixError",
     "LedgerDamagedError",
     "LedgerError",
+    "MissingFileError",
     "MissingPackageError",
     "NotPrivateError",
     "OutputError",
@@ -71,6 +73,10 @@ class BudgetUnmetError(ArgumentError):
 
 class MissingPackageError(GaussmixError, ImportError):
     """An optional package is not installed."""
+
+
+class MissingFileError(GaussmixError, FileNotFoundError):
+    """There is no file of the name, or none that a folder or a pattern means."""
 
 
 class OutputError(GaussmixError, OSError):

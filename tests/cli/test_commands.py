@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from example_tables import SCHEMA, patients
-from gaussmix import __version__, accounting, load
+from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
 
 
@@ -57,9 +57,9 @@ def test_an_analysis_that_does_not_apply_says_so():
     [
         (("-k", "5", "-d", "1e-6"), "Give either --gamma"),
         (("-k", "5", "-d", "1e-6", "-g", "3", "-e", "1"), "Give either --gamma"),
-        (("-k", "0", "-d", "1e-6", "-g", "3"), "sketch_size must be an integer ≥ 1"),
-        (("-k", "5", "-d", "2", "-g", "3"), "delta must lie in [0, 1]"),
-        (("-k", "5", "-d", "1e-6", "-e", "-1"), "epsilon must be a finite number > 0"),
+        (("-k", "0", "-d", "1e-6", "-g", "3"), "--sketch-size must be an integer ≥ 1"),
+        (("-k", "5", "-d", "2", "-g", "3"), "--delta must lie in [0, 1]"),
+        (("-k", "5", "-d", "1e-6", "-e", "-1"), "--epsilon must be a finite number > 0"),
         (("-k", "5", "-d", "1e-6", "-g", "0.5", "--bound-holds-for", "larger"), "gamma must be > 1"),
         (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for goes with --gamma"),
     ],
@@ -93,6 +93,7 @@ def test_demo_shows_the_truth_beside_private_estimates(tmp_path):
     assert "(1, 1e-06)-differentially private" in text
     assert load(tmp_path / "demo.release.parquet").certificate.epsilon == 1
     assert (tmp_path / "demo.report.html").stat().st_size > 10_000
+    assert "demo.release.parquet exists already" in run("demo", "-o", str(tmp_path), code=2)
 
 
 @pytest.fixture
@@ -131,11 +132,77 @@ def test_table_to_release_to_models(files):
     assert "privacy noise" in run("regress", out, "cost")
     assert "exact t" in run("regress", out, "cost", "--intervals", "ridge")
     assert "population" in run("regress", out, "cost", "--intervals", "population", "--rows", "2000")
-    assert "needs n_rows=" in run("regress", out, "cost", "--intervals", "population", code=2)
+    assert "--intervals population needs --rows, the number of rows" in run(
+        "regress", out, "cost", "--intervals", "population", code=2
+    )
     assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
     assert "is not in the release" in run("regress", out, "weight", code=2)
     run("report", out, "-o", str(files / "report.html"), "--target", "cost")
     assert "<html" in (files / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --intervals population"),
+        (("classify", "RELEASE", "smoker", "--rows", "20", "--intervals", "ridge"), "--rows goes with --intervals pop"),
+        (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
+        (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
+        (("release", "SUMS", "-e", "1", "-d", "1e-6", "-o", "OUT", "--skip-initial-space"), "no CSV file"),
+        (("moments", "TABLE", "-s", "SCHEMA", "-o", "OUT", "--quoted-newlines"), "no CSV file"),
+        (("check", "TABLE", "-s", "SCHEMA", "--no-quoting"), "no CSV file"),
+        (("schema", "TABLE", "--skip-initial-space"), "no CSV file"),
+        (("schema", "TABLE", "--force"), "--force replaces a file"),
+        (("plan", "-n", "9999", "-p", "2", "-e", "1", "-d", "1e-6", "--force"), "--force replaces a file"),
+        (("account", "-k", "150", "-g", "100", "-d", "1e-8", "--force"), "--force replaces a file"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(files, arguments, words):
+    places = {
+        "TABLE": "a.parquet", "SCHEMA": "schema.json", "OUT": "out", "RELEASE": "r.parquet", "SUMS": "a.moments",
+    }  # fmt: skip
+    if "RELEASE" in arguments:
+        release(patients(300), schema=SCHEMA, epsilon=5, delta=1e-6, out=files / "r.parquet")
+    if "SUMS" in arguments:
+        run("moments", str(files / "a.parquet"), "-s", str(files / "schema.json"), "-o", str(files / "a.moments"))
+    said = run(*(str(files / places[word]) if word in places else word for word in arguments), code=2)
+    assert words in said
+    assert not (files / "out").exists()
+
+
+def test_every_command_that_reads_tables_has_the_csv_options(files):
+    (files / "spaced.csv").write_text("age, cost\n1, ?\n?, 3\n")
+    template = json.loads(run("schema", str(files / "spaced.csv"), "--skip-initial-space", "--na-value", "?"))
+    assert template["columns"] == {name: {"type": "numeric", "lower": None, "upper": None} for name in ("age", "cost")}
+    for command in ("schema", "check", "moments", "release"):
+        text = run(command, "--help")
+        for option in ("--skip-initial-space", "--na-value", "--quoted-newlines", "--quoting / --no-quoting"):
+            assert option in text
+
+
+def test_messages_name_options(files):
+    table, schema = str(files / "b.csv"), str(files / "schema.json")
+    out = ("-o", str(files / "x.parquet"))
+    budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
+    assert "rows than --expect-rows 3." in run("release", table, *budget, "--expect-rows", "3", code=3)
+    assert "--sketch-size must be at least" in run("release", table, *budget, "-k", "2", code=2)
+    assert "leave --epsilon and --delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
+    assert "for --relation zero-out, got 'replace-one': leave --relation out" in run(
+        "release", table, "-s", schema, "--ledger", _ledger(files), "--relation", "replace-one", *out, code=2
+    )
+    (files / "stray.csv").write_text('age,cost\n1,"2\n')
+    said = run("check", str(files / "stray.csv"), "-s", schema, code=3)
+    assert "declare --quoted-newlines if fields" in said
+    assert "or --no-quoting if quotes" in said
+    taken = run("release", table, *budget[:-1], str(files / "a.parquet"), code=2)
+    assert "replace it with --force." in taken
+
+
+def _ledger(files):
+    path = files / "rows.ledger"
+    if not path.exists():
+        Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    return str(path)
 
 
 def test_two_sites_and_one_curator(files):
@@ -177,7 +244,7 @@ def test_two_sites_and_one_curator(files):
 def test_release_says_what_is_missing(files):
     table = str(files / "a.parquet")
     assert "--schema" in run("release", table, "-e", "1", "-d", "1e-6", "-o", str(files / "x.parquet"), code=2)
-    assert "epsilon and delta" in run(
+    assert "Give --epsilon and --delta" in run(
         "release", table, "-s", str(files / "schema.json"), "-o", str(files / "x.parquet"), code=2
     )
     nowhere = run(
@@ -203,7 +270,11 @@ def test_plan_from_public_quantities(tmp_path):
     assert plan["useful"] is (plan["least_useful_epsilon"] <= 1)
     run(*arguments, "--plot", str(tmp_path / "plan.png"))
     assert (tmp_path / "plan.png").stat().st_size > 5_000
-    assert "rows must be" in run("plan", "--rows", "0", "--features", "20", "--epsilon", "1", "--delta", "1e-6", code=2)
+    assert "--force" in run(*arguments, "--plot", str(tmp_path / "plan.png"), code=2)
+    run(*arguments, "--plot", str(tmp_path / "plan.png"), "--force")
+    assert "--rows must be" in run(
+        "plan", "--rows", "0", "--features", "20", "--epsilon", "1", "--delta", "1e-6", code=2
+    )
 
 
 def test_no_input_is_overwritten(files):

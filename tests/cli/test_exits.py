@@ -71,6 +71,35 @@ def test_exit_codes(files, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("absent.csv", "There is no file"),
+        ("absent-*.csv", "No file matches"),
+        ("rows.xlsx", "must end in one of"),
+        ("empty", "holds no Parquet or CSV file"),
+        ("dangling.csv", "link to nothing"),
+        ("absent.moments", "There is no file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["schema", "check", "moments", "release"])
+def test_a_source_that_is_not_there_or_no_table_is_a_wrong_argument(files, tmp_path, command, name, words):
+    """However it is named: not the rows are at fault."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "rows.xlsx").write_bytes(b"x")
+    (tmp_path / "dangling.csv").symlink_to(tmp_path / "nowhere")
+    options = [] if command == "schema" else ["-s", files / "schema.json"]
+    options += BUDGET if command == "release" else []
+    options += ["-o", tmp_path / "out"] if command in ("moments", "release") else []
+    assert words in here(command, tmp_path / name, *options, code=2)
+
+
+def test_csv_options_that_contradict_each_other_are_wrong_arguments(files, tmp_path):
+    (tmp_path / "a.csv").write_text("age\n1\n")
+    command = ("check", tmp_path / "a.csv", "-s", files / "schema.json", "--skip-initial-space", "--quoted-newlines")
+    assert "cannot be declared together" in here(*command, code=2)
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         ("[" * 200_000, "nested too deeply"),

@@ -9,6 +9,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix.tables.rows import SummedRows, rows_of
 
 
 def test_budget_and_schema_are_declared_before_anything_is_read():
@@ -115,9 +116,25 @@ def test_a_vector_and_arrays_make_the_same_release():
 
 def test_moments_of_another_schema_are_refused():
     from gaussmix.mechanism.preparation import prepare
-    from gaussmix.tables.rows import SummedRows
 
     sums = gm.Moments.of({"x": [1.0]}, {"x": [0, 1]})
     prepared = prepare(gm.Schema.of({"x": [0, 2]}), epsilon=1.0, delta=1e-6, random_state=0)
     with pytest.raises(ValueError, match="another schema than the release was prepared for"):
         prepared.draw(SummedRows(sums))
+    assert prepared.draw(rows_of({"x": [1.0]}, {"x": [0, 2]})).certificate.epsilon == 1.0  # nothing was lost
+
+
+@pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.inf, "delta": 1e-6}, "ledger"])
+def test_one_preparation_is_one_release(tmp_path, budget):
+    from gaussmix.mechanism.preparation import prepare
+
+    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    budget = {"ledger": ledger} if budget == "ledger" else budget
+    sums = gm.Moments.of({"x": [1.0]}, {"x": [0, 1]})
+    prepared = prepare(sums.schema, sketch_size=100, out=tmp_path / "r.parquet", **budget)
+    prepared.draw(SummedRows(sums))
+    written, entries = (tmp_path / "r.parquet").read_bytes(), ledger.entries()
+    with pytest.raises(gm.ArgumentError, match="prepare another one"):
+        prepared.draw(SummedRows(sums))
+    assert (tmp_path / "r.parquet").read_bytes() == written
+    assert ledger.entries() == entries

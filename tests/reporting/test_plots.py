@@ -23,7 +23,11 @@ def test_files_are_written(tmp_path, draw, arguments, ending):
     draw(path, **arguments)
     assert path.read_bytes().startswith(STARTS[ending])
     assert path.stat().st_size > 5000
-    draw(str(path), **arguments)
+    before = path.read_bytes()
+    with pytest.raises(gm.errors.OutputExistsError, match="exists already"):
+        draw(path, **arguments)
+    assert path.read_bytes() == before
+    draw(str(path), **arguments, force=True)
     assert [entry.name for entry in tmp_path.iterdir()] == [f"figure.{ending}"]
 
 

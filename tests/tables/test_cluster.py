@@ -14,6 +14,8 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.tables.cluster import is_clustered, moments_on_cluster
 
+SECRET = "secret"  # no message may hold it
+
 
 @pytest.fixture(scope="module")
 def table():
@@ -48,6 +50,47 @@ def test_dask_frames_and_arrays(table, gram):
     assert np.array_equal(moments_on_cluster(array, schema).gram(), gm.Moments.of((X, ["a", "b"]), schema).gram())
     with pytest.raises(ValueError, match="'weight' is not in the table"):
         moments_on_cluster(frame, {"weight": [0, 1]})
+
+
+def spoilt(part):
+    raise ValueError(f"could not convert {SECRET!r}")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_dask_quote_no_value(table):
+    dd = pytest.importorskip("dask.dataframe")
+    import dask.array as da
+
+    frame = dd.from_pandas(table, npartitions=3)
+    broken = frame.map_partitions(spoilt, meta=table)
+    for read in (gm.Moments.of, moments_on_cluster):
+        with pytest.raises(gm.errors.DataError, match="failed while it ran") as caught:
+            read(broken, SCHEMA)
+        assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
+        with pytest.raises(gm.errors.DataError, match="'sex' has values that are not among its levels"):
+            read(frame, {**SCHEMA, "sex": ["f"]})
+    with pytest.raises(gm.errors.DataError, match="must be a 2-D array"):
+        moments_on_cluster((da.zeros(5), ["a"]), {"a": [0, 1]})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_partition_of_a_dask_frame_is_read_by_itself():
+    """Partitions put together have one type: a missing value in one would round the integers of another."""
+    dd = pytest.importorskip("dask.dataframe")
+    import dask
+    import pandas as pd
+    from dask.delayed import delayed
+
+    large = 2**53 + 1
+    parts = [pd.DataFrame({"a": [large, 3]}), pd.DataFrame({"a": [0.5, None]})]
+    schema = {"a": {"lower": 0, "upper": 2**54, "missing": "drop-row"}, "k": {"levels": [1, 2], "unknown": "zero"}}
+    for part, labels in zip(parts, ([1, 2], [2, 1]), strict=True):
+        part["k"] = pd.Series(labels, dtype=object)
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_delayed([delayed(part) for part in parts], meta=parts[1], verify_meta=False)
+        expected = gm.Moments.of(iter(parts), schema).gram()
+        assert np.array_equal(gm.Moments.of(frame, schema).gram(), expected)
+        assert np.array_equal(moments_on_cluster(frame, schema).gram(), expected)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -133,6 +176,18 @@ def test_vectors_of_spark_frames(spark):
     rows = [(x, float(value)) for x, value in zip(X.tolist(), y, strict=True)]
     frame = spark.createDataFrame(rows, "X array<double>, y double").repartition(3)
     assert np.array_equal(moments_on_cluster(frame, schema).gram(), gm.Moments.of_arrays([(X, y)], schema).gram())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_spark_quote_no_value(spark, spark_frame):
+    with pytest.raises(gm.errors.DataError, match=r"^Column 'sex' has values that are not among its levels"):
+        moments_on_cluster(spark_frame, {**SCHEMA, "sex": ["f"]})
+    texts = spark.createDataFrame([("1",), (SECRET,)], "s string")
+    broken = texts.selectExpr(f"if(s = '{SECRET}', raise_error(s), 1.0) as a")
+    for frame in (broken, spark.createDataFrame([(1.0, 2.0)], "a double, A double")):  # names that Spark confuses
+        with pytest.raises(gm.errors.DataError, match="The Spark data frame failed while it ran") as caught:
+            moments_on_cluster(frame, {"a": [0, 1]})
+        assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
 
 
 @pytest.mark.filterwarnings("ignore")

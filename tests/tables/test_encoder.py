@@ -15,7 +15,7 @@ from array_tables import BOUNDS, SCHEMAS, Y, arrays, targets
 from declared_schemas import corner_rows, schemas, vector_array
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.tables.encoder import BlockEncoder, encode_arrays
+from gaussmix.tables.encoder import BlockEncoder, _shorten, _squared_norms, encode_arrays
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
@@ -304,3 +304,21 @@ def test_a_column_that_rounds_to_nothing_is_refused(columns):
 def test_huge_entries_of_a_vector_make_no_warning():
     table = {"X": np.array([[1e200, 0.0], [0.1, 0.2]]), "y": np.array([0.1, 0.2])}
     Moments.of(table, {"X": {"size": 2, "norm": 1.0}, "y": [0, 1]})
+
+
+@pytest.mark.parametrize("d", [1, 7, 300])
+@pytest.mark.parametrize("size", [2.0**21, 2.0**25, 2.0**60, 2.0**400])
+def test_shortened_rows_have_the_weight_that_is_documented(d, size):
+    """Against the norm of the entries before they are rounded, by exact arithmetic."""
+    rng, limit = np.random.default_rng(d), 2.0**38
+    rows = rng.uniform(-size, size, (20, d))
+    rows[:, 0] = size
+    part = np.trunc(rows)
+    squares = _squared_norms(part)
+    near = bool((squares < 2.0**53).all())
+    factors = _shorten(part, squares, limit)
+    most = math.sqrt(d) / math.sqrt(limit) if near else d * 2.0**-24
+    for row, factor, short in zip(rows.tolist(), factors.tolist(), part.tolist(), strict=True):
+        square = Fraction(factor) ** 2 * sum(Fraction(x) ** 2 for x in row) / Fraction(limit)
+        assert (1 - 2.0**-31) ** 2 <= square <= (1 + most) ** 2
+        assert sum(Fraction(x) ** 2 for x in short) <= limit

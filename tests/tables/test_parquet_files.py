@@ -2,6 +2,7 @@
 
 import base64
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -168,15 +169,17 @@ def test_damaged_streams_are_refused():
 
 
 MEMORY = r"""
-import re, sys
+import json, re, sys
 from gaussmix.tables.moments import Moments
-Moments.of(sys.argv[1], {"a": [0, 9], "s": {"levels": ["x", "y"], "unknown": "other"}})
+Moments.of(sys.argv[1], json.loads(sys.argv[2]))
 print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's
 """
 
 
-def peak(path):
-    answer = subprocess.run([sys.executable, "-c", MEMORY, str(path)], check=True, capture_output=True, text=True)
+def peak(path, schema=None):
+    declared = json.dumps(schema or {"a": [0, 9], "s": {"levels": ["x", "y"], "unknown": "other"}})
+    command = [sys.executable, "-c", MEMORY, str(path), declared]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(answer.stdout) / 1024
 
 
@@ -189,6 +192,17 @@ def test_memory_follows_batches_and_not_row_groups(tmp_path):
     pq.write_table(table.slice(0, 1000), tmp_path / "small.parquet")
     assert pq.ParquetFile(tmp_path / "large.parquet").num_row_groups == 1
     assert peak(tmp_path / "large.parquet") - peak(tmp_path / "small.parquet") < 100
+
+
+def test_memory_follows_the_declared_size_of_vectors(tmp_path):
+    """320 MB of equal numbers in a small file, whose one row group would take 850 MB if it were read whole."""
+    values = pa.DictionaryArray.from_arrays(np.zeros(40_000_000, np.int8), pa.array([0.5])).dictionary_decode()
+    table = pa.table({"v": pa.FixedSizeListArray.from_arrays(values, 1000)})
+    pq.write_table(table, tmp_path / "large.parquet", row_group_size=40_000)
+    pq.write_table(table.slice(0, 1000), tmp_path / "small.parquet")
+    assert (tmp_path / "large.parquet").stat().st_size < 2**20
+    schema = {"v": {"size": 1000, "norm": 1.0}}
+    assert peak(tmp_path / "large.parquet", schema) - peak(tmp_path / "small.parquet", schema) < 400
 
 
 def test_a_long_text_is_in_memory_once(tmp_path):

@@ -80,7 +80,7 @@ def test_links_to_nothing_are_not_left_out(tree):
     assert names(files_of(f"{tree}/*.csv"), tree) == ["a.csv", "z.csv"]
     with pytest.raises(FileNotFoundError):
         is_parquet(tree / "z.csv")
-    with pytest.raises(ValueError, match="link to nothing"):
+    with pytest.raises(FileNotFoundError, match="link to nothing"):
         files_of(tree / "z.csv")
 
 

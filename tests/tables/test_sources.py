@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from gaussmix.errors import ArgumentError, MissingFileError
 from gaussmix.tables import sources
 from gaussmix.tables.accumulate import sum_batches
 from gaussmix.tables.checking import check_table
@@ -283,6 +284,15 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peak(8 * 2**20, "large.parquet") - peak(2**10, "small.parquet") < 64
 
 
+def test_batches_of_wide_rows_are_shorter():
+    """16 MiB of what is declared, whatever the rows hold; what the caller asks for is what the caller gets."""
+    types = {"v": pa.list_(pa.float64(), 2**16), "x": pa.float64()}
+    table = {"v": np.zeros((130, 2**16), np.int8), "x": np.zeros(130)}
+    assert [batch.num_rows for batch in batches(table, ["x", "v"], types=types)] == [31, 31, 31, 31, 6]
+    assert [batch.num_rows for batch in batches(table, ["x", "v"], types=types, batch_rows=100)] == [100, 30]
+    assert [batch.num_rows for batch in batches(table, ["x"], types=types)] == [130]
+
+
 # -- bad input --------------------------------------------------------------------------------------------------
 def damage(path, start, length):
     content = bytearray(path.read_bytes())
@@ -461,11 +471,11 @@ def test_files_without_rows(tmp_path):
 
 
 def test_no_matching_files(tmp_path):
-    fails(ValueError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
-    fails(ValueError, "holds no Parquet or CSV file", tmp_path)
-    fails(FileNotFoundError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
+    fails(MissingFileError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
+    fails(MissingFileError, "holds no Parquet or CSV file", tmp_path)
+    fails(MissingFileError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
     (tmp_path / "t.xlsx").write_text("")
-    fails(ValueError, r"t.xlsx must end in one of .parquet, .pq, .csv, .tsv", tmp_path / "t.xlsx")
+    fails(ArgumentError, r"t.xlsx must end in one of .parquet, .pq, .csv, .tsv", tmp_path / "t.xlsx")
 
 
 def test_names_that_are_not_utf8(tmp_path):
@@ -503,13 +513,21 @@ def test_duckdb(tmp_path):
     fails(ValueError, r"The query on .*table.duckdb is not valid", DuckDBQuery(path, "select nothing from people"))
     fails(ValueError, "is not valid", DuckDBQuery(path, "selec"))
     fails(ValueError, "failed while it ran", DuckDBQuery(path, "select unused::double as a from people"), batch_rows=10)
-    fails(FileNotFoundError, "There is no file", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
+    fails(MissingFileError, "There is no file", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
     (tmp_path / "bad.duckdb").write_text(SECRET * 1000)
     fails(ValueError, "cannot be opened as a DuckDB file", DuckDBQuery(tmp_path / "bad.duckdb", "select 1"))
     assert plain(batches((path, 'select 1 as "q""uoted name"'), ['q"uoted name'])) == [(1,)]
     before = path.read_bytes()
     fails(ValueError, "failed while it ran", DuckDBQuery(path, "drop table people"))
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("wrap", [lambda relation: relation, nw.from_native])
+def test_duckdb_does_not_tell_names_apart_by_case(wrap):
+    """It read the first of them, whichever was asked for."""
+    for name in ("a", "A"):
+        fails(ValueError, "differs from another one by case alone", wrap(duckdb.sql('select 1 as a, 2 as "A"')), [name])
+    assert plain(batches(wrap(duckdb.sql('select 1 as a, 2 as b, 3 as "B"')), ["a"])) == [(1,)]
 
 
 # -- rows known in advance, progress ----------------------------------------------------------------------------

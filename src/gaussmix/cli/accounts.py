@@ -16,7 +16,7 @@ from rich.table import Table
 from gaussmix import accounting
 from gaussmix.accounting.arguments import BoundHoldsFor
 from gaussmix.accounting.least_noise import calibrate
-from gaussmix.cli.options import JSON
+from gaussmix.cli.options import FORCE, JSON, refuse_lone_force
 from gaussmix.errors import ArgumentError
 
 __all__ = ["account"]
@@ -50,6 +50,7 @@ _WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw ε against γ to a PNG, SVG or PDF file."
 )
+@FORCE
 def account(
     sketch_size: int,
     delta: float,
@@ -58,6 +59,7 @@ def account(
     bound_holds_for: BoundHoldsFor | None,
     as_json: bool,
     plot: Path | None,
+    force: bool,
 ) -> None:
     """Privacy of a sketch: ε from γ by every analysis, or γ from ε.
 
@@ -65,6 +67,7 @@ def account(
     gaussmix account --sketch-size 150 --gamma 100 --delta 1e-8
     gaussmix account --sketch-size 250 --epsilon 1 --delta 1e-6
     """  # noqa: D301 - click wants the character
+    refuse_lone_force(force, plot)
     if (gamma is None) == (epsilon is None):
         raise click.UsageError("Give either --gamma, to account for it, or --epsilon, to calibrate.")
     if gamma is not None:
@@ -78,15 +81,15 @@ def account(
         names = {name: label for name, (label, _) in _WAYS.items()}
         rows = _try_each(names, lambda name: _gamma_row(name, sketch_size, epsilon, delta))
         title, first = f"γ for ε = {epsilon:g}, δ = {delta:g}, k = {sketch_size}", "calibration"
+    if plot is not None:
+        from gaussmix.reporting.plots import compare_analyses  # an optional extra
+
+        compare_analyses(plot, sketch_size=sketch_size, delta=delta, force=force)
+        click.echo(f"wrote {plot}", err=True)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
         _print_table(title, first, rows)
-    if plot is not None:
-        from gaussmix.reporting.plots import compare_analyses  # an optional extra
-
-        compare_analyses(plot, sketch_size=sketch_size, delta=delta)
-        click.echo(f"wrote {plot}", err=True)
 
 
 def _try_each(names: Mapping[str, str], row: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -13,12 +13,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gaussmix.cli.options import JSON
+from gaussmix._files import reserve
+from gaussmix.cli.options import FORCE, JSON
 from gaussmix.models.fits import Summarised
+from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.summary import Summary
 from gaussmix.reporting import demo as hospital
-from gaussmix.reporting.page import write as write_report
+from gaussmix.reporting.page import render
 
 __all__ = ["demo"]
 
@@ -33,9 +35,22 @@ __all__ = ["demo"]
     default=Path(),
     help="Folder for release and report.",
 )
+@FORCE
 @JSON
-def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
+def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) -> None:
     """One private release of 100,000 synthetic patients, and three models from it beside the truth."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        reserve(out / "demo.release.parquet", 0, force=force) as file,
+        reserve(out / "demo.report.html", 0, force=force) as page,
+    ):
+        private = _shown(epsilon, delta, as_json)
+        written = file.commit(private.to_bytes(), mode=private.file_mode), page.commit(render(private).encode())
+    click.echo(f"wrote {written[0]} and {written[1]}", err=True)
+
+
+def _shown(epsilon: float, delta: float, as_json: bool) -> Release:
+    """Print the models of a release, and return it."""
     with Console(stderr=True).status("making 100,000 patients and one private release of them"):
         private = hospital.private_patients(hospital.make_patients(), epsilon=epsilon, delta=delta)
     models: dict[str, tuple[Summarised, dict[str, float]]] = {}
@@ -55,10 +70,7 @@ def demo(epsilon: float, delta: float, out: Path, as_json: bool) -> None:
         console = Console(file=sys.stdout)
         for title, rows in tables.items():
             console.print(_truth_table(title, rows))
-    out.mkdir(parents=True, exist_ok=True)
-    private.save(out / "demo.release.parquet")
-    write_report(private, out / "demo.report.html")
-    click.echo(f"wrote {out / 'demo.release.parquet'} and {out / 'demo.report.html'}", err=True)
+    return private
 
 
 def _beside_truth(summary: Summary, truth: Mapping[str, float]) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ code  meaning
 ====  ==============================================================================
 0     done
 1     interrupted, or out of memory; with a traceback, a fault of gaussmix
-2     what was asked for cannot be done: arguments, schema, files to write
+2     what was asked for cannot be done: arguments, schema, files that are not there
 3     the rows do not fit their declaration, or cannot be read
 4     the ledger has no budget left for it
 5     a release, moments or ledger is damaged, or is not private
@@ -25,6 +25,7 @@ from typing import Any
 import click
 
 from gaussmix import errors
+from gaussmix.cli.wording import with_options
 
 __all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "exit_code"]
 
@@ -42,6 +43,15 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (ImportError, 2),
 )
 """The first type that fits decides."""
+
+_ABOUT_OPTIONS = (
+    errors.ArgumentError,
+    errors.ArgumentTypeError,
+    errors.BudgetExceededError,
+    errors.DataError,
+    errors.OutputError,
+)
+"""Errors whose cure may be an option; others are about files, which say what they say."""
 
 _FAULT = (
     "This is a fault of gaussmix, not of your input: please report it. Read the traceback before you send it: "
@@ -78,7 +88,8 @@ class Group(click.Group):
                 if code is None:
                     error.add_note(_FAULT)
                     raise
-                raise _failure(str(error), code) from None
+                words = with_options(str(error)) if isinstance(error, _ABOUT_OPTIONS) else str(error)
+                raise _failure(words, code) from None
 
 
 def _failure(message: str, code: int) -> click.ClickException:
@@ -140,7 +151,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
             if category in (UserWarning, errors.BudgetWarning):
-                click.echo(f"Warning: {message}", err=True)
+                click.echo(f"Warning: {with_options(str(message))}", err=True)
             else:
                 shown(message, category, *rest, **options)
 

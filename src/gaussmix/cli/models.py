@@ -44,6 +44,8 @@ def _print_model(
     model: RegressionModel | ClassificationModel, estimand: Estimand, rows: int | None, as_json: bool
 ) -> None:
     """The summary as a table; as JSON also the coefficients that predict best."""
+    if rows is not None and estimand != "population":
+        raise click.UsageError("--rows goes with --intervals population: other intervals do not depend on it.")
     summary = model.summary(estimand=estimand, n_rows=rows)
     if as_json:
         content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-__all__ = ["ESTIMAND", "FORCE", "JSON", "ON", "RELEASE", "ROWS", "SCHEMA"]
+from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.paths import PARQUET
+
+__all__ = ["CSV", "ESTIMAND", "FORCE", "JSON", "ON", "RELEASE", "ROWS", "SCHEMA", "csv_options", "refuse_lone_force"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SCHEMA = click.option(
     "--schema", "-s", "schema_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML or JSON."
@@ -24,3 +31,43 @@ FORCE = click.option("--force", is_flag=True, help="Replace the output if it is 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ON = click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
 RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+def refuse_lone_force(force: bool, output: Path | None) -> None:
+    """An option that would do nothing is a mistake."""
+    if force and output is None:
+        raise click.UsageError("--force replaces a file, but none is written: leave it out.")
+
+
+def CSV(command: F) -> F:  # noqa: N802 - used as the options above are
+    """How CSV files are written, for every command that reads tables; `csv_options` takes what was given."""
+    for option in (
+        click.option("--skip-initial-space", is_flag=True, help="CSV: spaces after a delimiter do not count."),
+        click.option("--na-value", "na_values", multiple=True, help="CSV: a field that means missing; repeat."),
+        click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may hold line breaks."),
+        click.option(
+            "--quoting/--no-quoting", default=None, help='CSV: whether " encloses fields; default: not in TSV.'
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def csv_options(
+    sources: Sequence[str],
+    *,
+    skip_initial_space: bool,
+    na_values: tuple[str, ...],
+    quoted_newlines: bool,
+    quoting: bool | None,
+) -> CsvOptions:
+    """What was declared about CSV files; where none is read it would do nothing, and is refused."""
+    found = CsvOptions(
+        skip_initial_space=skip_initial_space,
+        na_values=na_values or None,
+        quoted_newlines=quoted_newlines,
+        quoting=quoting,
+    )
+    if found != CsvOptions() and all(source.lower().endswith((*PARQUET, ".moments")) for source in sources):
+        raise click.UsageError("Options for CSV files are given, but no CSV file is read: leave them out.")
+    return found

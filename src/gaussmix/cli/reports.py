@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gaussmix._files import refuse_inputs, reserve
 from gaussmix.cli.exits import NOT_PRIVATE
-from gaussmix.cli.options import FORCE, JSON, RELEASE
+from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.models.release import load
 from gaussmix.reporting.page import render
 from gaussmix.reporting.planning import Expectation, expect, least_useful_epsilon
@@ -77,20 +77,31 @@ def verify(file: Path, as_json: bool) -> None:
 @click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
 @JSON
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw R² lost against ε to a file.")
-def plan(rows: int, features: int, epsilon: float, delta: float, r2: float, as_json: bool, plot: Path | None) -> None:
+@FORCE
+def plan(
+    rows: int,
+    features: int,
+    epsilon: float,
+    delta: float,
+    r2: float,
+    as_json: bool,
+    plot: Path | None,
+    force: bool,
+) -> None:
     """What to expect of a release, before any data is touched."""
+    refuse_lone_force(force, plot)
     found = expect(rows=rows, features=features, epsilon=epsilon, delta=delta, r2=r2)
     least = least_useful_epsilon(rows=rows, features=features, delta=delta, r2=r2)
+    if plot is not None:
+        from gaussmix.reporting.plots import lost_r2  # an optional extra
+
+        lost_r2(plot, rows=rows, features=features, delta=delta, r2=r2, chosen=epsilon, force=force)
+        click.echo(f"wrote {plot}", err=True)
     if as_json:
         content = {**asdict(found), "least_useful_epsilon": least if least < math.inf else None}
         click.echo(json.dumps(content, indent=2))
     else:
         _print_expectation(found, least)
-    if plot is not None:
-        from gaussmix.reporting.plots import lost_r2  # an optional extra
-
-        lost_r2(plot, rows=rows, features=features, delta=delta, r2=r2, chosen=epsilon)
-        click.echo(f"wrote {plot}", err=True)
 
 
 def _print_expectation(found: Expectation, least: float) -> None:

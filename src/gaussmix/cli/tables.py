@@ -7,10 +7,10 @@ import json
 import math
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
-from gaussmix.cli.options import FORCE, JSON, SCHEMA
+from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
@@ -35,37 +35,21 @@ _NO_SCHEMA = "Declare the columns with --schema FILE; `gaussmix schema SOURCE` w
 _SPARE_BYTES = 2**12  # for names of parts
 _EXPECT_ROWS = click.option("--expect-rows", type=int, help="Refuse a table with another number of rows.")
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _csv_options(command: F) -> F:
-    """How CSV files are written, for commands that read tables."""
-    for option in (
-        click.option("--skip-initial-space", is_flag=True, help="CSV: spaces after a delimiter do not count."),
-        click.option("--na-value", "na_values", multiple=True, help="CSV: a field that means missing; repeat."),
-        click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may hold line breaks."),
-    ):
-        command = option(command)
-    return command
-
-
-def _csv(skip_initial_space: bool, na_values: tuple[str, ...], quoted_newlines: bool) -> CsvOptions:
-    return CsvOptions(
-        skip_initial_space=skip_initial_space, na_values=na_values or None, quoted_newlines=quoted_newlines
-    )
-
 
 @click.command()
 @click.argument("source")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="JSON file; default: print.")
 @FORCE
-def schema(source: str, out: Path | None, force: bool) -> None:
+@CSV
+def schema(source: str, out: Path | None, force: bool, **csv: Any) -> None:
     """Write a template of a schema for SOURCE (Parquet, CSV, a folder or a glob).
 
     It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
     about the columns without looking at the rows.
     """
-    text = json.dumps(describe_columns(source_schema(source)), indent=2, ensure_ascii=False)
+    refuse_lone_force(force, out)
+    found = source_schema(source, csv=csv_options([source], **csv))
+    text = json.dumps(describe_columns(found), indent=2, ensure_ascii=False)
     if out is None:
         click.echo(text)
         return
@@ -79,7 +63,7 @@ def schema(source: str, out: Path | None, force: bool) -> None:
 @click.argument("sources", nargs=-1, required=True)
 @SCHEMA
 @_EXPECT_ROWS
-@_csv_options
+@CSV
 @JSON
 def check(
     sources: tuple[str, ...], schema_file: Path | None, expect_rows: int | None, as_json: bool, **csv: Any
@@ -91,8 +75,8 @@ def check(
     \b
     gaussmix check patients.csv --schema patients.json --expect-rows 120000
     """  # noqa: D301 - click wants the character
-    declared = _declared(schema_file, [])
-    found = check_table(_paths(sources), declared, csv=_csv(**csv), expect_rows=expect_rows, progress=True)
+    declared, options = _declared(schema_file, []), csv_options(sources, **csv)
+    found = check_table(_paths(sources), declared, csv=options, expect_rows=expect_rows, progress=True)
     if as_json:
         content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
         click.echo(json.dumps(content, indent=2, ensure_ascii=False))
@@ -115,7 +99,7 @@ def check(
 @SCHEMA
 @JSON
 @FORCE
-@_csv_options
+@CSV
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def moments(
@@ -131,11 +115,11 @@ def moments(
 
     Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once.
     """
-    declared = _declared(schema_file, [])
+    declared, options = _declared(schema_file, []), csv_options(sources, **csv)
     refuse_inputs(out, [*sources, *([] if schema_file is None else [schema_file])])
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
     with reserve(out, size, force=force) as output:
-        sums = Moments.of(_paths(sources), declared, csv=_csv(**csv), expect_rows=expect_rows, progress=True)
+        sums = Moments.of(_paths(sources), declared, csv=options, expect_rows=expect_rows, progress=True)
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
         content = {"file": str(written), "parts": sorted(sums.parts), "schema": declared.fingerprint, "sensitive": True}
@@ -161,7 +145,7 @@ def moments(
 @click.option("--note", default="", help="Kept in the ledger.")
 @JSON
 @FORCE
-@_csv_options
+@CSV
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def release(
@@ -193,6 +177,9 @@ def release(
     refuse_inputs(out, [name for name in (*sources, schema_file, ledger_file) if name is not None])
     if epsilon == math.inf:
         raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
+    if note and ledger_file is None:
+        raise click.UsageError("--note is kept in a ledger: give --ledger as well, or leave it out.")
+    options = csv_options(sources, **csv)
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
     with prepare(
@@ -208,7 +195,7 @@ def release(
         out=out,
         force=force,
     ) as prepared:
-        private = prepared.draw(_rows(tables, sums, prepared.schema, _csv(**csv), expect_rows))
+        private = prepared.draw(_rows(tables, sums, prepared.schema, options, expect_rows))
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
 

@@ -137,9 +137,11 @@ def _per_column(bounds: Bounds, columns: int, name: str) -> tuple[tuple[float, .
         ) from None
     for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            way = (
+                "Swap them: the smaller bound comes first" if low > high else "A constant column carries no information"
+            )
             raise DeclarationError(
-                f"{name} must be finite with lower < upper, got ({low!r}, {high!r}). "
-                "A constant column carries no information: leave it out."
+                f"{name} must be a pair (lower, upper), finite with lower < upper, got ({low!r}, {high!r}). {way}."
             )
     return tuple(lows.tolist()), tuple(highs.tolist())
 

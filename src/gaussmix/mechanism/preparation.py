@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -60,7 +61,7 @@ _SPARE_BYTES = 2**16  # words in a certificate differ in length
 
 @dataclass(frozen=True)
 class Prepared:
-    """A release for which all is ready but the rows. As a context it gives back the output's room at its end.
+    """One release for which all is ready but the rows. As a context it gives back the output's room at its end.
 
     Attributes
     ----------
@@ -81,9 +82,10 @@ class Prepared:
     note: str
     output: Output | None
     rng: np.random.Generator
+    _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def draw(self, rows: RowSource) -> Release:
-        """Read the rows, charge the ledger, draw, and write the file."""
+        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release."""
         if rows.schema != self.schema:
             raise DeclarationError(
                 "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
@@ -91,6 +93,10 @@ class Prepared:
             )
         account = self._account_for(rows)
         moments = rows.moments()
+        if not self._unused.acquire(blocking=False):
+            raise ArgumentError(
+                "A release was drawn from this preparation: prepare another one, which has its own cost."
+            )
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if isinstance(account, LatticeAccount) and len(account.noise_mu) > 1:

@@ -12,11 +12,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaussmix import _validation as check
-from gaussmix._files import write_whole
 from gaussmix.accounting.curve import curve_of
 from gaussmix.errors import MissingPackageError
 from gaussmix.models.release import Release
@@ -38,12 +36,7 @@ from gaussmix.reporting.statement import (
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render", "write"]
-
-
-def write(release: Release, path: str | Path, *, alpha: float = 0.05, targets: Sequence[str] | None = None) -> None:
-    """Write the page to a file, whole or not at all. Parameters as in :func:`render`."""
-    write_whole(path, render(release, alpha=alpha, targets=targets).encode())
+__all__ = ["render"]
 
 
 def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | None = None) -> str:

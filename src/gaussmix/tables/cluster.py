@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from gaussmix.errors import DataError
+from gaussmix import errors
+from gaussmix.errors import DataError, GaussmixError
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Summable
@@ -88,6 +90,31 @@ def _check_columns(found: list[str], schema: Schema) -> None:
             raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
 
 
+def _computed(run: Callable[[], Any], where: str) -> Any:
+    """What an engine computes. Its errors may quote values; one of ours, from a worker, is raised again as it was."""
+    try:
+        return run()
+    except MemoryError:
+        raise
+    except GaussmixError as error:
+        found: Exception = error
+    except Exception as error:
+        found = _raised_by_worker(str(error)) or DataError(
+            f"{where} failed while it ran. Run it on its own for the details."
+        )
+    found.__cause__ = found.__context__ = None
+    raise found from None
+
+
+def _raised_by_worker(words: str) -> GaussmixError | None:
+    """The error of ours at the end of a worker's traceback, as Spark passes it on."""
+    for name, message in reversed(re.findall(r"^gaussmix\.errors\.(\w+): (.*)$", words, re.MULTILINE)):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, GaussmixError):
+            return kind(message)
+    return None
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Dask
 def _dask_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: A) -> A:
@@ -95,6 +122,8 @@ def _dask_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: 
 
     if _is_dask_array(data):
         array, names = data
+        if array.ndim != 2:
+            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
         _check_columns(list(names), schema)
         array = array.rechunk({1: -1})
         parts = [(block, list(names)) for block in array.to_delayed()[:, 0]]
@@ -108,7 +137,7 @@ def _dask_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: 
         sums = [add(*pair) if len(pair) == 2 else pair[0] for pair in (sums[i : i + 2] for i in range(0, len(sums), 2))]
     if not sums:
         return empty
-    total: A = sums[0].compute()
+    total: A = _computed(sums[0].compute, "The Dask collection")
     return total
 
 
@@ -130,9 +159,13 @@ def _spark_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty:
     of a table whose order is not fixed may then hold the rows of another. A shuffle of the results could do the same.
     """
     _check_columns(list(data.columns), schema)
-    wanted = data.select(*[_quoted(name) for name in schema.columns])
     run = functools.partial(_spark_build, build=build, empty=empty)
-    parts = wanted.mapInArrow(run, "part int, sums binary").collect()
+
+    def collected() -> Any:
+        wanted = data.select(*[_quoted(name) for name in schema.columns])
+        return wanted.mapInArrow(run, "part int, sums binary").collect()
+
+    parts = _computed(collected, "The Spark data frame")
     found = sorted(row["part"] for row in parts)
     if found != list(range(len(found))):
         raise RuntimeError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")

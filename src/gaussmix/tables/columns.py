@@ -9,6 +9,7 @@ Every kind says how many entries an encoded row has for it, what they are called
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -242,6 +243,11 @@ def _centre_and_half_range(lower: float, upper: float) -> tuple[float, float]:
 
 def _check_range(lower: float, upper: float) -> None:
     half_range = upper / 2 - lower / 2
+    if -math.inf < half_range < 0:
+        raise DeclarationError(
+            f"lower must be below upper, got lower={lower!r} and upper={upper!r}: the smaller bound comes first, "
+            "as in [lower, upper]. Swap them."
+        )
     if not (1 / LARGEST_HALF_RANGE <= half_range <= LARGEST_HALF_RANGE):
         raise DeclarationError(
             f"lower and upper must be finite with lower < upper, got {lower!r} and {upper!r}. "

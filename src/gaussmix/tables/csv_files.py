@@ -29,7 +29,7 @@ def csv_schema(file: Path, options: CsvOptions) -> pa.Schema:
     where = str(file)
     with readable(where):
         try:
-            with _opened(file, options, pa.csv.ConvertOptions()) as (reader, _):
+            with _opened(file, options, pa.csv.ConvertOptions(**_missing_words(options))) as (reader, _):
                 found = reader.schema
                 found.names  # noqa: B018  # decodes the names
                 return found
@@ -78,10 +78,14 @@ def _conversion(request: Request, where: str) -> Any:
             f"Column {vectors[0]!r} of {where} is declared as a vector, which a CSV file cannot hold. "
             "Declare its entries as columns of their own, or write a Parquet file."
         )
-    missing = request.csv.na_values
-    words = {} if missing is None else {"null_values": ["", *missing], "strings_can_be_null": True}
     types = {name: request.types[name] for name in request.columns}
-    return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **words)
+    return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **_missing_words(request.csv))
+
+
+def _missing_words(options: CsvOptions) -> dict[str, Any]:
+    """What declared words for missing values mean to Arrow."""
+    missing = options.na_values
+    return {} if missing is None else {"null_values": ["", *missing], "strings_can_be_null": True}
 
 
 @contextmanager
@@ -138,7 +142,7 @@ def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
         kind = {"double": "a number", "bool": "true or false, 1 or 0"}.get(found[2], f"of the type {found[2]}")
         return DataError(
             f"Column {name!r} of {where} has a field that is not {kind}, as the schema says. "
-            "Correct the file, or the column's declaration; fields that mean a missing value are declared in na_values."
+            "Correct the file, or the column's declaration; declare fields that mean a missing value with na_values."
         )
     if re.search(r"Expected \d+ columns, got \d+", words):
         return DataError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gaussmix.errors import DataError, DataTypeError
+from gaussmix.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["CsvOptions"]
 
@@ -40,18 +40,20 @@ class CsvOptions:
     def __post_init__(self) -> None:
         for name in ("skip_initial_space", "quoted_newlines"):
             if not isinstance(getattr(self, name), bool):
-                raise DataTypeError(f"{name} must be True or False.")
+                raise ArgumentTypeError(f"{name} must be True or False.")
         if self.quoting not in (None, True, False):
-            raise DataTypeError("quoting must be True, False or None.")
+            raise ArgumentTypeError("quoting must be True, False or None.")
         if self.na_values is not None:
             values = (self.na_values,) if isinstance(self.na_values, str) else tuple(self.na_values)
             if not all(isinstance(value, str) for value in values):
-                raise DataTypeError("na_values must be strings, as they stand in the file.")
+                raise ArgumentTypeError("na_values must be strings, as they stand in the file.")
             object.__setattr__(self, "na_values", values)
         if self.quoted_newlines and self.skip_initial_space:
-            raise DataError("skip_initial_space and quoted_newlines cannot be declared together: remove the spaces.")
+            raise ArgumentError(
+                "skip_initial_space and quoted_newlines cannot be declared together: remove the spaces."
+            )
         if self.quoted_newlines and self.quoting is False:
-            raise DataError("quoted_newlines needs quotes: leave out quoting=False.")
+            raise ArgumentError("quoted_newlines needs quotes: leave out quoting=False.")
 
     def quoting_of(self, suffix: str) -> bool:
         """Whether quotes enclose fields in a file with this suffix."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaussmix.errors import DataError
+from gaussmix.errors import DataError, MissingFileError, MissingPackageError
 from gaussmix.tables.paths import is_path, suffix_of
 from gaussmix.tables.reading import Part, Request, check_columns, late, running, sliced
 
@@ -48,9 +48,9 @@ def connect(query: DuckDBQuery) -> Iterator[Any]:
     try:
         import duckdb
     except ImportError:
-        raise ImportError('A DuckDB query needs duckdb: pip install "gaussmix[duckdb]".') from None
+        raise MissingPackageError('A DuckDB query needs duckdb: pip install "gaussmix[duckdb]".') from None
     if not Path(query.path).is_file():
-        raise FileNotFoundError(f"There is no file {str(query.path)!r}.")
+        raise MissingFileError(f"There is no file {str(query.path)!r}.")
     try:
         connection = duckdb.connect(os.fspath(query.path), read_only=True)
     except duckdb.Error:
@@ -77,6 +77,12 @@ def query_parts(query: DuckDBQuery, request: Request) -> Iterator[Part]:
 def relation_parts(relation: Any, request: Request, *, where: str) -> Iterator[Part]:
     """Batches of a relation; the engine sees which columns are wanted."""
     check_columns(relation.columns, request.columns, where)
+    for name in request.columns:
+        if sum(other.lower() == name.lower() for other in relation.columns) > 1:
+            raise DataError(
+                f"Column {name!r} of {where} differs from another one by case alone, and DuckDB would read either. "
+                "Rename one of them."
+            )
     wanted = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
     for batch in running(late(lambda: wanted.to_arrow_reader(request.rows)), where):
         yield from ((where, piece) for piece in sliced(batch.rename_columns(request.columns), request.rows))

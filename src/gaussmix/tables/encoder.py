@@ -208,9 +208,11 @@ class ArrayEncoder:
 def shorten_vectors(part: Floats, squares: Floats, limit: float) -> Floats:
     """Make the squares of every row of ``part`` add up to at most ``limit``; return what the rest of a row is times.
 
-    ``part`` is whole numbers, or infinite where a finite value was mapped beyond the range of floats, and is changed in
-    place. The norm is that of the rounded entries: exact, where a float sum would depend on its order. Rounding changes
-    the weight of the row by 2⁻²⁰√d at most, and not its direction. No row sees another one.
+    ``part``, shape (n, d), is whole numbers, or infinite where a finite value was mapped beyond the range of floats.
+    It is changed in place. No row sees another one. The norm is that of the rounded entries: exact, where a float sum
+    would depend on its order. It is short of the true one by less than √d, so the factor is at most 1 + √d/√limit times
+    √limit over the true norm (1 + d 2⁻²⁴ times, where squares add up to 2⁵³ or more), and at least 1 - 2⁻³¹ times.
+    Rounding towards zero turns the row by as little; entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more.
     """
     factors = np.ones(len(part))
     far = np.flatnonzero(~(squares < 2.0**53))  # norms that are rounded or infinite

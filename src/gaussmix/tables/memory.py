@@ -13,7 +13,7 @@ import pyarrow as pa
 from gaussmix.errors import DataError, DataTypeError
 from gaussmix.tables.duckdb_tables import relation_of, relation_parts
 from gaussmix.tables.objects import column_of
-from gaussmix.tables.reading import Request, check_columns, guarded, readable, running, sliced, twice, valid
+from gaussmix.tables.reading import Request, check_columns, guarded, late, readable, running, sliced, twice, valid
 
 __all__ = [
     "array_batches",
@@ -185,16 +185,27 @@ def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
 def lazy_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
     """A lazy frame; the engine sees which columns are wanted."""
     check_columns(frame.collect_schema().names(), request.columns, where)
+    if (relation := relation_of(nw.to_native(frame))) is not None:
+        return (batch for _, batch in relation_parts(relation, request, where=where))
     wanted = frame.select(request.columns)
     native = nw.to_native(wanted)
-    if (relation := relation_of(native)) is not None:
-        return (batch for _, batch in relation_parts(relation, request, where=where))
     if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
         pieces = (nw.from_native(piece) for piece in running(native.collect_batches(chunk_size=request.rows), where))
         return chain.from_iterable(frame_batches(piece, request, where) for piece in pieces)
     if hasattr(native, "__arrow_c_stream__"):
         return reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
+    if frame.implementation.is_dask():
+        found = (nw.from_native(part) for part in running(late(lambda: _partitions(native)), where))
+        return chain.from_iterable(frame_batches(part, request, where) for part in found)
     return frame_batches(wanted.collect("pyarrow"), request, where)
+
+
+def _partitions(collection: Any) -> tuple[Any, ...]:
+    """Partitions of a Dask frame, by one job; put together they would get one type, in Arrow guessed from all rows."""
+    from dask.base import compute
+
+    found: tuple[Any, ...] = compute(*collection.to_delayed())
+    return found
 
 
 def reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.errors import DamagedError, DataError
+from gaussmix.errors import DamagedError, DataError, MissingFileError
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
 from gaussmix.tables.asking import Source
 from gaussmix.tables.csv_options import CsvOptions
@@ -210,7 +210,7 @@ class Moments:
         """Read a file that :meth:`save` wrote."""
         path = Path(path)
         if not path.is_file():
-            raise FileNotFoundError(f"There is no file {path}.")
+            raise MissingFileError(f"There is no file {path}.")
         return cls.from_bytes(path.read_bytes(), name=str(path))
 
     def __repr__(self) -> str:

@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from gaussmix.errors import DataError
-from gaussmix.tables.reading import READAHEAD, Request, check_columns, readable, unreadable
+from gaussmix.tables.reading import READAHEAD, Request, check_columns, readable, row_bytes, unreadable
 
 __all__ = ["parquet_batches", "parquet_schema"]
 
 _SMALL_ROW_GROUP = 64 * 2**20  # bytes when decoded
-_VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
 _SMALL_FILE = 64 * 2**20  # bytes: below, compressed columns are read whole
 _PARQUET_BUFFER = 2**18  # bytes of a column that are read at a time
 
@@ -40,16 +39,17 @@ def parquet_batches(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     schema = parquet_schema(file)
     check_columns(schema.names, request.columns, where)
     try:
-        yield from _ahead(_decoded(file, request.columns, request.rows, schema))
+        yield from _ahead(_decoded(file, request.columns, request, schema))
     except (pa.ArrowException, OSError):
         raise _damaged(file, request, where, schema) from None
 
 
-def _decoded(file: Path, columns: list[str], rows: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Small row groups are decoded whole, which is faster; large ones page by page, so that memory stays flat."""
     # A dataset's scanner is no faster, and holds up to 1 GiB where rows are used more slowly than they are read.
     # Through a buffer a page that claims to have 2 GB, in a damaged file, is given them before it is read.
     buffer = _PARQUET_BUFFER if file.stat().st_size > _SMALL_FILE else 0
+    row, rows = row_bytes(columns, request.types), request.rows
     texts = [name for name in columns if _is_text(schema.field(name).type)]  # a long text is in memory once
     with pa.parquet.ParquetFile(
         file,
@@ -59,7 +59,7 @@ def _decoded(file: Path, columns: list[str], rows: int, schema: pa.Schema) -> It
         read_dictionary=texts,
     ) as opened:
         for index in range(opened.num_row_groups):
-            if _decoded_bytes(opened.metadata.row_group(index), len(columns)) <= _SMALL_ROW_GROUP:
+            if _decoded_bytes(opened.metadata.row_group(index), row) <= _SMALL_ROW_GROUP:
                 found = opened.read_row_group(index, columns=columns).to_batches(max_chunksize=rows)
             else:
                 found = opened.iter_batches(rows, row_groups=[index], columns=columns)
@@ -72,9 +72,9 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
 
 
-def _decoded_bytes(row_group: Any, columns: int) -> int:
+def _decoded_bytes(row_group: Any, row: int) -> int:
     """At least what the row group's columns take when decoded: a few bytes of a file may mean many equal values."""
-    return int(max(row_group.total_byte_size, row_group.num_rows * columns * _VALUE_BYTES))
+    return int(max(row_group.total_byte_size, row_group.num_rows * row))
 
 
 def _ahead(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ def _damaged(file: Path, request: Request, where: str, schema: pa.Schema) -> Dat
     """Find the column that cannot be decoded, for the message."""
     for name in request.columns:
         try:
-            for _ in _decoded(file, [name], request.rows, schema):
+            for _ in _decoded(file, [name], request, schema):
                 pass
         except (pa.ArrowException, OSError):
             return DataError(f"Column {name!r} of {where} cannot be read: the file is corrupt. Write it again.")

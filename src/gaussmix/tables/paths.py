@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gaussmix.errors import DataError
+from gaussmix.errors import ArgumentError, DataError, MissingFileError
 
 __all__ = ["CSV", "PARQUET", "files_of", "is_parquet", "is_path", "suffix_of"]
 
@@ -37,26 +37,26 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
     if whole.is_dir():
         found = sorted(file for file in _below(whole) if suffix_of(file) in (*PARQUET, *CSV))
         if not found:
-            raise DataError(f"The directory {str(path)!r} holds no Parquet or CSV file.")
+            raise MissingFileError(f"The directory {str(path)!r} holds no Parquet or CSV file.")
         return found
     if glob.has_magic(str(path)):
         found = sorted({file for file in _matching(whole) if not _is_folder(file)})
         if not found:
-            raise DataError(f"No file matches {str(path)!r}.")
+            raise MissingFileError(f"No file matches {str(path)!r}.")
         return found
     if os.path.lexists(whole):
-        raise DataError(f"{whole} is neither a file nor a folder (or a link to nothing). Name a file.")
-    raise FileNotFoundError(f"There is no file {str(path)!r}.")
+        raise MissingFileError(f"{whole} is neither a file nor a folder (or a link to nothing). Name a file.")
+    raise MissingFileError(f"There is no file {str(path)!r}.")
 
 
 def is_parquet(file: Path) -> bool:
     """Whether it is a Parquet file rather than CSV; an error if it is neither, empty, or no plain file."""
     suffix = suffix_of(file)
     if suffix not in (*PARQUET, *CSV):
-        raise DataError(f"{file} must end in one of {', '.join((*PARQUET, *CSV[:2]))} (CSV also compressed).")
+        raise ArgumentError(f"{file} must end in one of {', '.join((*PARQUET, *CSV[:2]))} (CSV also compressed).")
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise DataError(f"{file} is no plain file. Write its content to one.")
+        raise ArgumentError(f"{file} is no plain file. Write its content to one.")
     if not status.st_size:
         raise DataError(f"{file} is empty. Write it again, or leave it out.")
     return suffix in PARQUET

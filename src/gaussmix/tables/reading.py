@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = [
     "kind_of",
     "late",
     "readable",
+    "row_bytes",
     "running",
     "sliced",
     "twice",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 READAHEAD = 3  # batches that are decoded in the background
+_VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,13 @@ class Request:
     types: dict[str, pa.DataType]
     csv: CsvOptions = field(default_factory=CsvOptions)
     seen: Seen = field(default_factory=Seen)
+
+
+def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int:
+    """Bytes of a decoded row, by what is declared: a vector has as many numbers as its size says."""
+    found = [types[name] for name in columns if name in types and pa.types.is_fixed_size_list(types[name])]
+    vectors = sum(int(kind.list_size) for kind in found)
+    return _VALUE_BYTES * (vectors + len(columns) - len(found))
 
 
 Part = tuple[str, pa.RecordBatch]  # where it is from, for messages

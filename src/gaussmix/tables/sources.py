@@ -51,6 +51,7 @@ from gaussmix.tables.reading import (
     guarded,
     kind_of,
     readable,
+    row_bytes,
     twice,
     valid,
     without_values,
@@ -59,8 +60,9 @@ from gaussmix.tables.reading import (
 __all__ = ["BATCH_ROWS", "CsvOptions", "DuckDBQuery", "batches", "known_rows", "source_schema", "with_progress"]
 
 BATCH_ROWS = 2**16
-"""Rows of a batch: 11 MB for 22 columns, several blocks for every thread."""
+"""Rows of a batch: 11 MB for 22 columns, several blocks for every thread. Fewer where rows are wide."""
 
+_BATCH_BYTES = 2**24
 _PEEK_ROWS = 1000  # rows of a data frame in memory from which Arrow tells the types of Python objects
 _KINDS_OF_DATA = (
     "a NumPy array with names, a dictionary of arrays, a pandas or polars data frame, "
@@ -73,7 +75,7 @@ def batches(
     data: Any,
     columns: Sequence[str],
     *,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int | None = None,
     types: Mapping[str, pa.DataType] | None = None,
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
@@ -89,8 +91,9 @@ def batches(
         of a Parquet or CSV file, a directory or a glob; a DuckDB relation, `DuckDBQuery` or (path, SQL).
     columns : sequence of str
         Columns to read, in the order in which they come back. No other column is read.
-    batch_rows : int
-        Most rows of a batch.
+    batch_rows : int, optional
+        Most rows of a batch. Default: `BATCH_ROWS`, or as many as 16 MiB hold where ``types`` declares long vectors
+        or there are many columns.
     types : mapping of str to pyarrow.DataType, optional
         Types of columns that have none of their own (`Schema.text_types`): fields of CSV files, lists and other
         columns of Python objects. Each value is read by itself; nothing is guessed from the rows.
@@ -112,10 +115,13 @@ def batches(
     names = list(columns)
     if not names or len(set(names)) < len(names):
         raise DataError("columns must name at least one column, and each column once.")
+    declared = dict(types or {})
+    if batch_rows is None:
+        batch_rows = max(min(BATCH_ROWS, _BATCH_BYTES // row_bytes(names, declared)), 1)
     positive_integer(batch_rows=batch_rows)
     if expect_rows is not None:
         positive_integer(expect_rows=expect_rows)
-    request = Request(names, batch_rows, dict(types or {}), csv or CsvOptions())
+    request = Request(names, batch_rows, declared, csv or CsvOptions())
     return _checked(_parts(data, request), expect_rows)
 
 

@@ -1,0 +1,56 @@
+r"""Messages of the library in the words of the command line: options for arguments.
+
+>>> with_options("sketch_size must be at least 4, got 3.")
+'--sketch-size must be at least 4, got 3.'
+>>> with_options("The table has another number of rows than expect_rows=300. Column 'epsilon' is not in the table.")
+"The table has another number of rows than --expect-rows 300. Column 'epsilon' is not in the table."
+
+What stands in quotes is a name of a column, or a value, and stays as it is; so do names of files.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["with_options"]
+
+_OPTIONS = {
+    "bound_holds_for": "--bound-holds-for",
+    "delta": "--delta",
+    "epsilon": "--epsilon",
+    "estimand": "--intervals",
+    "expect_rows": "--expect-rows",
+    "gamma": "--gamma",
+    "n_rows": "--rows",
+    "na_values": "--na-value",
+    "quoted_newlines": "--quoted-newlines",
+    "relation": "--relation",
+    "sketch_size": "--sketch-size",
+    "skip_initial_space": "--skip-initial-space",
+}
+_FLAGS = {
+    "force=True (--force)": "--force",
+    "quoted_newlines=True": "--quoted-newlines",
+    "quoting=False": "--no-quoting",
+    "quoting=True": "--quoting",
+}
+_QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_VALUE = r"""(?:=(?P<value>"[^"]*"|'[^']*'|(?:[^\s,;:)]*[^\s,;:).])?))?"""
+_NAMES = re.compile(rf"{_QUOTED}|(?<![\w/.-])(?P<name>{'|'.join(_OPTIONS)})(?![\w/]|\.\w){_VALUE}")
+_FIRST = re.compile("(alpha|features|note|r2|rows) must")  # words that mean something else further on
+
+
+def with_options(message: str) -> str:
+    """The message with the command's options in the place of Python's arguments."""
+    for flag, option in _FLAGS.items():
+        message = message.replace(flag, option)
+    if _FIRST.match(message):
+        message = f"--{message}"
+    return _NAMES.sub(_option, message)
+
+
+def _option(found: re.Match[str]) -> str:
+    if found["name"] is None:
+        return found[0]
+    value = (found["value"] or "").strip("'\"")
+    return f"{_OPTIONS[found['name']]} {value}".rstrip()
