@@ -18,7 +18,7 @@ import argparse
 import csv
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
@@ -60,19 +60,19 @@ def account_of(passes: int, epsilon: float) -> LatticeAccount:
 class _Seen(mechanism._Draw):
     """Keeps every output beside its exact sum and its noise's scale."""
 
-    log: list[tuple[Any, Any, Floats]] = []
+    log: ClassVar[list[tuple[Floats, Floats]]] = []
 
     def matrix(self, sums: Any, mu: float) -> Floats:
         out = super().matrix(sums, mu)
         exact = sums.high + sums.low / 2.0**40
         upper = np.triu_indices(len(out))
         sigma = np.where(upper[0] == upper[1], 1 / mu, 1 / (math.sqrt(2) * mu))
-        self.log.append((out[upper] - exact[upper], "matrix", sigma))
+        self.log.append((out[upper] - exact[upper], sigma))
         return out
 
     def counts(self, counts: Any, mu: float) -> Floats:
         out = super().counts(counts, mu)
-        self.log.append((out - counts, "counts", np.full(len(out), 1 / mu)))
+        self.log.append((out - counts, np.full(len(out), 1 / mu)))
         return out
 
 
@@ -101,7 +101,8 @@ def losses(passes: int, epsilon: float, kind: str, present: bool, chunk: int) ->
     """Λ of some releases, of the larger table or of the smaller."""
     table, row = neighbours(kind)
     held = np.concatenate([table, row]) if present else table
-    account, found, rng = account_of(passes, epsilon), [], secure_generator()
+    found: Rows = []
+    account, rng = account_of(passes, epsilon), secure_generator()
     moments = rows_of(held).moments()
     mechanism._Draw, kept = _Seen, mechanism._Draw  # type: ignore[misc]
     try:
@@ -111,7 +112,7 @@ def losses(passes: int, epsilon: float, kind: str, present: bool, chunk: int) ->
             mechanism.draw_passes(rows, moments, account, rng)  # type: ignore[arg-type]
             changes = rows.changes if passes == 1 else [rows.changes[0], np.ones(1), *rows.changes[1:]]
             total = 0.0
-            for (noise, _, sigma), change in zip(_Seen.log, changes, strict=True):
+            for (noise, sigma), change in zip(_Seen.log, changes, strict=True):
                 step = change / sigma
                 error = noise / sigma + (step if present else 0.0)  # from the sum of the smaller table
                 total += float(error @ step - step @ step / 2)
@@ -140,6 +141,7 @@ def _shown(hits: float, alarms: float, runs: int) -> float:
 
 
 def main() -> None:
+    """Attack releases of one pass and of several."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100_000, help="releases of each table")
     parser.add_argument("--passes", type=int, nargs="*", default=[1, 4])

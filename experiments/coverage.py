@@ -68,9 +68,8 @@ def problem(W: Floats, sigma2: float, k: int) -> Problem:
 def accepts(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> tuple[bool, Floats]:
     """Whether the score test accepts a value of one of the table's coefficients, and all standard errors."""
     summary = summarise(problem(W, sigma2, k), estimand="table")
-    return bool(summary._score.p(np.array([value]), [coefficient])[0] >= 1 - LEVEL), np.array(
-        list(summary.bse.values())
-    )
+    p = summary.test(list(summary.params)[coefficient], value)
+    return p >= 1 - LEVEL, np.array(list(summary.bse.values()))
 
 
 def covers(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> bool:

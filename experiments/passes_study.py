@@ -162,7 +162,7 @@ def accuracy(name: str, number: int, draws: int, epsilons: tuple[float, ...]) ->
             for method, pool in (("passes", state.pool), ("single", single_pass(rows, mu, rng))):
                 solver = Shrinkage(pool, unit=rows.unit)
                 for target, (x, y, base, var) in columns.items():
-                    fit = solver.fit(x, target, intercept=table.intercept)
+                    fit = solver.fit(x, np.eye(len(pool.matrix))[target], intercept=table.intercept)
                     low = -1.0 if test[:, target].min() < 0 else 0.0
                     mse = float(np.mean((y - np.clip(test[:, x] @ fit.coef, low, 1.0)) ** 2))
                     add(method, epsilon, draw, target, mse, base, var, strength=fit.strength, trail=trail)

@@ -52,7 +52,7 @@ class Script:
         monkeypatch.setattr(mechanism, "add_noise", self.add)
         self.rng = np.random.default_rng(5)
 
-    def matrix_noise(self, m, *, diagonal, off_diagonal, rng):
+    def matrix_noise(self, m, *, diagonal, off_diagonal, rng, progress):
         sigma = np.full((m, m), off_diagonal)
         np.fill_diagonal(sigma, diagonal)
         self.sigmas.append(sigma)

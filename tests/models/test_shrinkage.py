@@ -24,6 +24,7 @@ def release(A: np.ndarray, scale: float, seed: int) -> Pool:
 
 
 X = np.r_[0 : M - 2, M - 1]
+TARGET = np.eye(M)[M - 2]
 
 
 def r2(A: np.ndarray, coef: np.ndarray) -> float:
@@ -33,16 +34,16 @@ def r2(A: np.ndarray, coef: np.ndarray) -> float:
 
 def test_without_noise_it_is_least_squares():
     A = table(0, signal=1.0)
-    fit = Shrinkage(release(A, 1e-6, 1), unit=1 / M).fit(X, M - 2, intercept=M - 1)
+    fit = Shrinkage(release(A, 1e-6, 1), unit=1 / M).fit(X, TARGET, intercept=M - 1)
     exact = np.linalg.lstsq(A[:, X], A[:, M - 2], rcond=None)[0]
     assert np.allclose(fit.coef, exact, atol=2e-3)
 
 
 def test_the_same_release_gives_the_same_bits_and_another_one_does_not():
     A = table(0, signal=1.0)
-    first, second = (Shrinkage(release(A, 5.0, 1), unit=1 / M).fit(X, M - 2, intercept=M - 1) for _ in range(2))
+    first, second = (Shrinkage(release(A, 5.0, 1), unit=1 / M).fit(X, TARGET, intercept=M - 1) for _ in range(2))
     assert (first.coef == second.coef).all()
-    other = Shrinkage(release(A, 5.0, 2), unit=1 / M).fit(X, M - 2, intercept=M - 1)
+    other = Shrinkage(release(A, 5.0, 2), unit=1 / M).fit(X, TARGET, intercept=M - 1)
     assert not (first.coef == other.coef).any()
 
 
@@ -53,7 +54,7 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
         A = table(seed, signal=0.0)
         pool = release(A, 25.0, seed)
         solver = Shrinkage(pool, unit=1 / M)
-        losses.append(r2(A, solver.fit(X, M - 2, intercept=M - 1).coef))
+        losses.append(r2(A, solver.fit(X, TARGET, intercept=M - 1).coef))
         means.append(r2(A, solver._solve(solver._own, X, M - 2, len(X) - 1)[:, -1]))
         plain.append(r2(A, np.linalg.lstsq(pool.matrix[np.ix_(X, X)], pool.matrix[X, M - 2], rcond=None)[0]))
     assert np.mean(plain) < np.mean(means) - 0.2
@@ -77,7 +78,7 @@ def test_shrinking_beats_not_shrinking_where_noise_is_strong():
         A = table(seed, signal=1.0)
         pool = release(A, 60.0, seed)
         solver = Shrinkage(pool, unit=1 / M)
-        chosen = r2(A, solver.fit(X, M - 2, intercept=M - 1).coef)
+        chosen = r2(A, solver.fit(X, TARGET, intercept=M - 1).coef)
         weakest = r2(A, solver._solve(solver._own, X, M - 2, len(X) - 1)[:, 0])
         gains.append(chosen - weakest)
     assert np.mean(gains) > 0.01
@@ -99,6 +100,6 @@ def test_fissioned_copies_have_uncorrelated_noise():
 
 def test_without_an_intercept_everything_is_penalised():
     A = table(0, signal=1.0)
-    fit = Shrinkage(release(A, 1e7, 1), unit=1 / M).fit(X[:-1], M - 2)
+    fit = Shrinkage(release(A, 1e7, 1), unit=1 / M).fit(X[:-1], TARGET)
     assert np.isfinite(fit.coef).all()
     assert fit.coef.shape == (M - 2,)

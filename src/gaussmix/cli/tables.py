@@ -195,7 +195,7 @@ def release(
         out=out,
         force=force,
     ) as prepared:
-        private = prepared.draw(_rows(tables, sums, prepared.schema, options, expect_rows))
+        private = prepared.draw(_rows(tables, sums, prepared.schema, options, expect_rows), progress=True)
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
 

@@ -119,7 +119,8 @@ def release(
         force=force,
         random_state=random_state,
     ) as prepared:
-        return prepared.draw(rows_of(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress))
+        rows = rows_of(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress)
+        return prepared.draw(rows, progress=progress)
 
 
 def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:

@@ -31,6 +31,7 @@ def draw(
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
     release: str | None = None,
+    progress: bool = False,
 ) -> Release:
     """A release of the rows, whose first pass, ``moments``, was read already.
 
@@ -44,12 +45,14 @@ def draw(
         Noise and where it comes from.
     made_by, n_rows, conditions, release
         For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
+    progress : bool
+        Show on a terminal how far the noise is.
     """
     if isinstance(account, Calibration):
         return draw_release(
             moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
         )
-    transcript = draw_passes(rows, moments, account, rng)
+    transcript = draw_passes(rows, moments, account, rng, progress=progress)
     certificate = certify(
         rows.schema,
         account,

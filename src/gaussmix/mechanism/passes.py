@@ -15,10 +15,14 @@ noisy count. Coins are secret; that sampling protects rows further is not claime
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
@@ -43,6 +47,8 @@ SAMPLE_ROWS = 200
 LARGEST_RATE = 0.25
 """A sample that is a larger share than this saves too little: all rows are read."""
 
+_MANY_COLUMNS = 300  # their noise takes a second
+
 
 def schedule_of(passes: int) -> Schedule:
     """How the budget is shared among so many passes."""
@@ -59,7 +65,9 @@ def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple
     return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
 
 
-def draw_passes(rows: RowSource, first: Moments, account: LatticeAccount, rng: np.random.Generator) -> Transcript:
+def draw_passes(
+    rows: RowSource, first: Moments, account: LatticeAccount, rng: np.random.Generator, *, progress: bool = False
+) -> Transcript:
     """All passes of a release, one after the other.
 
     Parameters
@@ -72,12 +80,14 @@ def draw_passes(rows: RowSource, first: Moments, account: LatticeAccount, rng: n
         Of `releases_of` a schedule.
     rng : Generator
         The secure one, or a seeded one, which voids the guarantee.
+    progress : bool
+        Show a bar on a terminal while much noise is drawn.
     """
     if account.row_bits < FRACTION_BITS:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small: no row could be told from the noise. Ask for a larger budget."
         )
-    draw, schema = _Draw(account, rng), rows.schema
+    draw, schema = _Draw(account, rng, progress=progress), rows.schema
     mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
     output = PassOutput(draw.matrix(first.sums(), mu[0]), mu[0])
     outputs = [output]
@@ -108,21 +118,34 @@ def _sample(rows: float, m: int, mu: float, rng: np.random.Generator) -> Sample 
     return Sample(rate, rng.bytes(32)) if rate <= LARGEST_RATE else None
 
 
+@contextmanager
+def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A callback that moves a bar on a terminal; None where nothing is shown."""
+    if not (shown and sys.stderr.isatty()):
+        yield None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("Drawing noise", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
 class _Draw:
     """Noise for exact sums, on the lattice of an account. What its methods return is private."""
 
-    def __init__(self, account: LatticeAccount, rng: np.random.Generator) -> None:
-        self.bits, self.refinement, self.rng = account.bits, account.refinement, rng
+    def __init__(self, account: LatticeAccount, rng: np.random.Generator, *, progress: bool) -> None:
+        self.bits, self.refinement, self.rng, self.progress = account.bits, account.refinement, rng, progress
 
     def matrix(self, sums: ExactSums, mu: float) -> Floats:
         """A Gram matrix of rows of norm at most 1, with noise 1/μ on its diagonal and 1/(√2 μ) off it."""
         exact = exact_integers(sums.high, sums.low, refinement=self.refinement)
-        noise = symmetric_noise(
-            len(exact),
-            diagonal=diagonal_sigma(mu, self.bits),
-            off_diagonal=off_diagonal_sigma(mu, self.bits),
-            rng=self.rng,
-        )
+        with _bar(shown=self.progress and len(exact) > _MANY_COLUMNS) as bar:
+            noise = symmetric_noise(
+                len(exact),
+                diagonal=diagonal_sigma(mu, self.bits),
+                off_diagonal=off_diagonal_sigma(mu, self.bits),
+                rng=self.rng,
+                progress=bar,
+            )
         return to_floats(add_noise(exact, noise), self.bits)
 
     def histograms(self, found: Sequence[Integers], mu: float) -> list[Floats]:

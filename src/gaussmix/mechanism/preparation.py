@@ -84,7 +84,7 @@ class Prepared:
     rng: np.random.Generator
     _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def draw(self, rows: RowSource) -> Release:
+    def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
         """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release."""
         if rows.schema != self.schema:
             raise DeclarationError(
@@ -100,20 +100,19 @@ class Prepared:
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if isinstance(account, LatticeAccount) and len(account.noise_mu) > 1:
-            private = self._drawn(rows, moments, account)  # takes its time: whoever interrupts it loses what is spent
+            private = self._drawn(
+                rows, moments, account, progress
+            )  # takes its time: whoever interrupts it loses what is spent
             with interruptions_wait():
                 return self._written(private)
         with interruptions_wait():
-            return self._written(self._drawn(rows, moments, account))
+            return self._written(self._drawn(rows, moments, account, progress))
 
-    def _drawn(self, rows: RowSource, moments: Moments, account: Noise) -> Release:
+    def _drawn(self, rows: RowSource, moments: Moments, account: Noise, progress: bool) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
         release = None
         if self.ledger is not None:
-            rehearse(account, self.schema)
-            file = None if self.output is None else self.output.path
-            spend = self.ledger.spend_calibration if isinstance(account, Calibration) else self.ledger.spend_account
-            release = spend(account, note=self.note, file=file).release
+            release = self._recorded(self.ledger, account)
         return draw(
             rows,
             moments,
@@ -123,7 +122,16 @@ class Prepared:
             n_rows=self.n_rows,
             conditions=self.conditions,
             release=release,
+            progress=progress,
         )
+
+    def _recorded(self, ledger: Ledger, account: Noise) -> str:
+        """Charge the ledger; the name of the release in it."""
+        rehearse(account, self.schema)
+        file = None if self.output is None else self.output.path
+        if isinstance(account, Calibration):
+            return ledger.spend_calibration(account, note=self.note, file=file).release
+        return ledger.spend_account(account, note=self.note, file=file).release
 
     def _account_for(self, rows: RowSource) -> Noise | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""

@@ -49,7 +49,7 @@ class Summarised(ABC):
     """What is known of coefficients under the names that statsmodels gives it, for the default estimand."""
 
     @abstractmethod
-    def summary(self) -> Summary:
+    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
         """Coefficients with standard errors, p-values and intervals."""
 
     @cached_property
