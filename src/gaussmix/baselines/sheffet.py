@@ -21,7 +21,7 @@ from gaussmix.accounting.budgets import warn_if_weak
 from gaussmix.baselines.unprotected import Unnoised, blocks_of, least_squares_of
 from gaussmix.estimators.base import LinearRegressor, PreparedDraw
 from gaussmix.estimators.declared import Bounds
-from gaussmix.mechanism.preparation import papers_sketch_size
+from gaussmix.mechanism.budgeting import papers_sketch_size
 from gaussmix.mechanism.sampling import generator
 from gaussmix.mechanism.sheffet import PreparedSheffet
 from gaussmix.models.certificate import Certificate

@@ -22,7 +22,8 @@ from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_nam
 from gaussmix.estimators.naming import named_summary
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Passes, Prepared
+from gaussmix.mechanism.budgeting import Passes
+from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release

@@ -9,7 +9,8 @@ import numpy as np
 
 from gaussmix.estimators.hopeless import warn_if_hopeless
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Passes, Prepared, prepare
+from gaussmix.mechanism.budgeting import Passes
+from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.models.certificate import Condition
 from gaussmix.models.sketch import Variant
 from gaussmix.tables.schema import Schema

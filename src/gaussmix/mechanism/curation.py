@@ -21,7 +21,8 @@ from gaussmix._files import refuse_inputs
 from gaussmix.accounting.arguments import Relation
 from gaussmix.errors import DeclarationError
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Passes, prepare
+from gaussmix.mechanism.budgeting import Passes
+from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.release import Release
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments

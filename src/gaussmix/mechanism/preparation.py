@@ -7,14 +7,12 @@ passes) and writes the file.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -23,38 +21,29 @@ from gaussmix._files import Output, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.budgets import warn_if_weak
-from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
-from gaussmix.accounting.lattice import LatticeAccount, lattice_account
-from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import (
     ArgumentError,
-    BudgetExceededError,
-    BudgetUnmetError,
     DeclarationError,
     GaussmixError,
     OutputError,
 )
 from gaussmix.ledger import Ledger
-from gaussmix.ledger.reservation import refusal
+from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, sketch_size_of
 from gaussmix.mechanism.drawing import Noise, draw
-from gaussmix.mechanism.mixing import check_sketch_size, largest_table, open_release
-from gaussmix.mechanism.passes import releases_of, schedule_of
+from gaussmix.mechanism.mixing import open_release
 from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
-from gaussmix.models.passes import AUTOMATIC_PASSES
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import Rows as RowSource
-from gaussmix.tables.schema import FRACTION_BITS, Schema
+from gaussmix.tables.schema import Schema
 
-__all__ = ["Passes", "Prepared", "papers_sketch_size", "prepare"]
+__all__ = ["Prepared", "prepare"]
 
-Passes = int | Literal["auto"]
-
-LARGE_SKETCH = 10**6
-"""Most rows of a sketch that takes them from a ledger of sketch rows, where nobody says how many."""
 
 _SPARE_BYTES = 2**16  # words in a certificate differ in length
 
@@ -203,133 +192,22 @@ def prepare(
     check.choice(VARIANTS, variant=variant)
     check.text(note=note)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
-    k = _sketch_size(sketch_size, variant, schema, ledger)
+    k = sketch_size_of(sketch_size, variant, schema, ledger)
     if k is not None and passes not in ("auto", 1):
         raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
     if share is not None and ledger is None:
         raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
     rng = generator(random_state)
     if ledger is not None:
-        accounts = _from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share)
+        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share)
         conditions = (*conditions, LEDGER_BUDGET)
     else:
-        accounts = _from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows)
+        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows)
     account, single = accounts
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
     output = None if out is None else _reserved(out, schema, account, ledger, force=force)
     return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng)
-
-
-Accounts = tuple[Noise | None, LatticeAccount | None]
-
-
-def _from_budget(
-    epsilon: float | None,
-    delta: float | None,
-    k: int | None,
-    passes: Passes,
-    relation: Relation,
-    variant: Variant,
-    schema: Schema,
-    n_rows: int | None,
-) -> Accounts:
-    """The least noise for a budget; none for an infinite ε."""
-    if epsilon is None or delta is None:
-        raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
-    if check.positive(epsilon=epsilon) == math.inf:
-        return None, None
-    if k is None:
-
-        def account(number: int) -> LatticeAccount:
-            shares, coordinates = releases_of(schedule_of(number), schema.n_columns)
-            return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
-
-        return _in_passes(passes, account)
-    if variant == "exact":
-        return calibrate(epsilon, delta, sketch_size=k, relation=relation), None
-    error = eigenvalue_error_bound(schema.n_columns, n_max=largest_table(n_rows))
-    found = calibrate(
-        epsilon, delta, sketch_size=k, relation=relation, scale="private", analysis="paper", eigenvalue_error=error
-    )
-    return found, None
-
-
-def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount]) -> Accounts:
-    """The account of so many passes; left open, also that of one."""
-    if passes != "auto":
-        return _fine_enough(account(check.positive_integer(passes=passes))), None
-    single = _fine_enough(account(1))
-    several = account(AUTOMATIC_PASSES)
-    return (several if several.row_bits == FRACTION_BITS else single), single
-
-
-def _fine_enough(account: LatticeAccount) -> LatticeAccount:
-    """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise."""
-    if account.row_bits < FRACTION_BITS:
-        raise BudgetUnmetError(
-            f"epsilon={account.epsilon!r} is too small for a release: no table could be told from the noise. Ask for "
-            "a larger budget, or for fewer passes."
-        )
-    return account
-
-
-def _from_ledger(
-    ledger: Ledger,
-    k: int | None,
-    passes: Passes,
-    schema: Schema,
-    epsilon: float | None,
-    delta: float | None,
-    relation: Relation | None,
-    variant: Variant,
-    share: float | None,
-) -> Accounts:
-    """The ledger's noise, where there is room left; only its being charged decides."""
-    if variant == "paper":
-        raise ArgumentError("A ledger needs variant='exact': its noise is fixed when it is opened.")
-    if not (epsilon is None and delta is None):
-        raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
-    if relation not in (None, ledger.reservation.relation):
-        raise ArgumentError(
-            f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
-        )
-    if k is None:
-
-        def account(number: int) -> LatticeAccount:
-            shares, coordinates = releases_of(schedule_of(number), schema.n_columns)
-            return ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
-
-        return _in_passes(passes, account)
-    if share is not None:
-        raise ArgumentError(
-            "share is for releases in the limit: a sketch takes as many of the ledger's rows as it has."
-        )
-    calibration, room = ledger.calibration(k), ledger.remaining()
-    reasons = refusal(room, sketch_size=k, gamma=calibration.gamma, mu=0.0, failure_delta=0.0)
-    if reasons:
-        raise BudgetExceededError(
-            f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded. "
-            "Ask for a smaller sketch_size, or use a release that was made: it serves any number of models."
-        )
-    return calibration, None
-
-
-def papers_sketch_size(features: int, columns: int) -> int:
-    """2.5 max(d, log 10¹⁰) as in the paper's experiments, but not less than the number of columns."""
-    return max(math.ceil(2.5 * max(features, math.log(1e10))), columns)
-
-
-def _sketch_size(sketch_size: int | None, variant: Variant, schema: Schema, ledger: Ledger | None) -> int | None:
-    """The declared size; None, the limit, unless the paper's variant or a ledger of sketch rows asks for one."""
-    m = schema.n_columns
-    if sketch_size is not None:
-        return check_sketch_size(check.positive_integer(sketch_size=sketch_size), m)
-    if variant == "paper":
-        return papers_sketch_size(m - (len(schema.columns) - 1), m)
-    if ledger is not None and ledger.reservation.sketch_rows and not ledger.reservation.mu:
-        return max(min(LARGE_SKETCH, ledger.remaining().sketch_rows), m)
-    return None
 
 
 def _reserved(
