@@ -1,0 +1,161 @@
+"""The passes of a release together: what they pool to, what is fitted from them, and what no claim can hide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix.models.transcript import PassOutput, Transcript
+from gaussmix.tables.rows import rows_of
+from gaussmix.tables.schema import Schema
+
+SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b"], "flag": "boolean", "y": [-1, 1]})
+
+
+def table(n=20_000, seed=0):
+    rng = np.random.default_rng(seed)
+    x, flag = np.clip(rng.normal(0.2, 0.05, n), -1, 1), rng.random(n) < 0.3
+    level = rng.choice(["a", "b"], n)
+    y = 2 * (x - 0.2) + 0.1 * flag + 0.05 * (level == "b") + rng.normal(0, 0.02, n)
+    return {"x": x, "level": level, "flag": flag, "y": np.clip(y, -1, 1)}
+
+
+@pytest.fixture(scope="module")
+def private() -> gm.Release:
+    return gm.release(table(), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def single() -> gm.Release:
+    return gm.release(table(), schema=SCHEMA, epsilon=3.0, delta=1e-6, passes=1, random_state=0)
+
+
+def error(release):
+    gram = rows_of(table(), SCHEMA).moments().gram() * SCHEMA.row_norm**2
+    return release.second_moment - gram
+
+
+def test_one_pass_is_the_gram_matrix_plus_noise(single):
+    (output,) = single.statistic.passes
+    assert output.request is None
+    assert np.array_equal(single.second_moment, output.matrix * SCHEMA.row_norm**2)
+    scale = SCHEMA.row_norm**2 / (np.sqrt(2) * output.mu)
+    assert single.statistic.column_noise == pytest.approx(np.full(SCHEMA.n_columns, scale))
+    assert np.abs(error(single)).max() < 6 * scale
+    assert single.statistic.lost == 0.0
+
+
+def test_passes_have_less_noise_where_rows_are_few_or_close_together(private, single):
+    """y about 2x - 0.4: this direction has little energy, and is what a regression needs."""
+    a = np.zeros(SCHEMA.n_columns)
+    a[SCHEMA.groups["x"][0]], a[SCHEMA.groups["y"][0]], a[-1] = -2, 1, 0.4
+    noise = {name: np.sqrt(2) * a @ release.statistic.pooled.shape @ a for name, release in
+             (("passes", private), ("single", single))}  # fmt: skip
+    assert noise["passes"] < 0.1 * noise["single"]
+    assert abs(a @ error(private) @ a) < 6 * noise["passes"]
+
+
+def test_shapes_are_those_of_the_noise():
+    """Pooled and last: errors of 60 releases in units of their stated standard deviations."""
+    z = []
+    for seed in range(60):
+        release = gm.release(table(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=seed)
+        last = release.statistic.last
+        gram = rows_of(table(3000), SCHEMA).moments().gram() * SCHEMA.row_norm**2
+        direction = np.linalg.solve(last.factor, np.eye(SCHEMA.n_columns)).T  # columns of unit noise
+        difference = direction.T @ (last.matrix - gram) @ direction
+        z.append(difference[np.triu_indices(SCHEMA.n_columns, 1)])
+    spread = np.std(np.array(z)[:, :10])
+    assert 0.8 < spread < 1.6  # clipping and rescaling add something to the noise
+
+
+def test_what_is_fitted(private, single):
+    truth = {"x": 2.0, "flag": 0.1}
+    model = private.regress("y", on=["x", "flag", "level"])
+    for name, value in truth.items():
+        assert model.coef[name] == pytest.approx(value, abs=0.05)
+    assert model.coef["level=b"] - model.coef["level=a"] == pytest.approx(0.05, abs=0.02)
+    worse = single.regress("y", on=["x", "flag", "level"])
+    assert abs(worse.coef["x"] - 2) > abs(model.coef["x"] - 2)
+    predicted = model.predict(table(100, seed=1))
+    assert np.all((predicted >= -1) & (predicted <= 1))
+    several = private.regress(["y", "flag"], on=["x"])
+    assert several["y"].coef == private.regress("y", on=["x"]).coef
+    with pytest.raises(gm.ArgumentError, match="needs a sketch"):
+        private.regress("y", variant="paper")
+    with pytest.raises(gm.ArgumentError, match="no sketch"):
+        _ = private.sketch
+
+
+def test_the_same_release_gives_the_same_fit(private):
+    copy = gm.Release(Transcript(private.statistic.passes, private.schema), private.certificate)
+    assert copy.regress("y").coef == private.regress("y").coef
+
+
+def test_classes(private):
+    model = private.classify("flag", on=["x", "y"])
+    assert model.coef["y"] > 0 > model.coef["x"]  # given x, y is larger where the flag is set
+    assert private.classify("level", on=["y"]).classes == ("a", "b")
+
+
+def forged(private, number, **values):
+    passes = list(private.statistic.passes)
+    passes[number] = replace(passes[number], **values)
+    return Transcript(tuple(passes), private.schema)
+
+
+def test_no_release_can_be_made_with_other_noise(private, single):
+    certificate, statistic = private.certificate, private.statistic
+    for number in range(4):
+        mu = statistic.passes[number].mu * 0.5
+        request = statistic.passes[number].request
+        request = None if request is None else replace(request, mu=mu * statistic.passes[number].rate)
+        with pytest.raises(gm.NotPrivateError, match="other noise"):
+            gm.Release(forged(private, number, mu=mu, request=request), certificate)
+    with pytest.raises(gm.NotPrivateError, match="other passes"):
+        gm.Release(Transcript(statistic.passes[:3], private.schema), certificate)
+    with pytest.raises(gm.NotPrivateError, match="other passes"):
+        gm.Release(single.statistic, certificate)
+    sketch = gm.release(table(100), schema=SCHEMA, epsilon=3.0, delta=1e-6, sketch_size=100, random_state=0)
+    with pytest.raises(gm.NotPrivateError, match="not about passes"):
+        gm.Release(statistic, sketch.certificate)
+    with pytest.raises(gm.NotPrivateError, match="not about a sketch"):
+        gm.Release(sketch.statistic, certificate)
+
+
+def test_malformed_passes_are_refused(private):
+    first = private.statistic.passes[0].matrix
+    for values in (
+        {"matrix": first[:3, :3]},
+        {"matrix": np.full_like(first, np.nan)},
+        {"matrix": np.triu(first)},
+        {"rate": 0.0},
+        {"rate": 1.5},
+        {"mu": -1.0},
+        {"request": private.statistic.passes[1].request},
+    ):
+        with pytest.raises(gm.ArgumentError):
+            gm.Release(forged(private, 0, **values), private.certificate)
+    with pytest.raises(gm.ArgumentError):
+        gm.Release(forged(private, 1, request=None), private.certificate)
+    with pytest.raises(gm.ArgumentError, match="at least one pass"):
+        gm.Release(Transcript((), private.schema), private.certificate)
+    other = Schema.of({"x": [-1, 1]})
+    with pytest.raises(gm.ArgumentError, match="different columns"):
+        gm.Release(Transcript((PassOutput(np.eye(2), 0.1),), other), private.certificate)
+
+
+def test_without_an_intercept():
+    schema = {"columns": {"x": [-1, 1], "y": [-1, 1]}, "intercept": 0.0}
+    data = {name: table()[name] for name in ("x", "y")}
+    release = gm.release(data, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
+    exact = np.sum(data["x"] * data["y"]) / np.sum(data["x"] ** 2)
+    assert release.regress("y").coef["x"] == pytest.approx(exact, abs=0.1)
+
+
+def test_words(private):
+    assert repr(private) == "Release(6 columns, passes=4, epsilon=3)"
+    assert "μ = " in str(private.certificate)
