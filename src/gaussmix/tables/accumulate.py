@@ -15,28 +15,28 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
-from scipy.linalg.blas import dsyrk
 
 from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
-from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, Limbs, carried
+from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, Question, Summable, Tally
+from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
 
-__all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "carried", "sum_arrays", "sum_batches"]
+__all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays", "sum_batches"]
 
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
 
 A = TypeVar("A", bound=Summable)
+W = TypeVar("W")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -45,30 +45,37 @@ def sum_arrays(
     blocks: Iterable[tuple[ArrayLike, ArrayLike | None]], schema: Schema, *, threads: int | None = None
 ) -> ExactSums:
     """Sum over blocks (X, Y) of rows, for a schema of one vector and numbers (`encoder.ArrayEncoder`)."""
-    plan = ArrayEncoder(schema)
-    with _Team(lambda: _GramWorker(plan), threads) as team:
-        for X, Y in blocks:
-            _share_out(team, *checked_arrays(schema, X, Y), None)
-        return _total(worker.answer() for worker in team.workers)
+    return ask_arrays((checked_arrays(schema, X, Y) for X, Y in blocks), schema, Gram(), threads=threads)
 
 
 def ask_arrays(
-    X: Rows,
-    Y: Rows,
+    blocks: Iterable[tuple[Rows, Rows]],
     schema: Schema,
     question: Question[A],
     *,
     chosen: Integers | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about the rows of arrays as `encoder.checked_arrays` returns them, or about those at chosen positions."""
+    """Answer about blocks of rows as `encoder.checked_arrays` returns them, or about chosen positions in each block."""
     plan = ArrayEncoder(schema)
     with _Team(lambda: _ArrayWorker(plan, question.tally(plan.m)), threads) as team:
-        _share_out(team, X, Y, chosen)
+        for X, Y in blocks:
+            _share_out(team, X, Y, chosen)
         return _total(worker.answer() for worker in team.workers)
 
 
-def _share_out(team: _Team[D], X: Rows, Y: Rows, chosen: Integers | None) -> None:
+def ask_rows(kept: KeptRows, question: Question[A], m: int, *, threads: int | None = None) -> A:
+    """Answer about whole rows that were kept."""
+    waiting: queue.SimpleQueue[Floats | None] = queue.SimpleQueue()
+    with _Team(lambda: _RowWorker(question.tally(m)), threads) as team:
+        several = len(kept.blocks) >= _WORTH_THREADS and team.start()
+        for block in [*kept.blocks, *[None] * len(team.workers)]:
+            waiting.put(block)
+        team.run(lambda worker: worker.drain(waiting), team.workers if several else team.workers[:1])
+        return _total(worker.answer() for worker in team.workers)
+
+
+def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers | None) -> None:
     """Let the workers draw pieces of one block until there are none; threads start once it is worth it."""
     waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
     cuts: list[_Piece] = [*pieces(len(X), EXACT_ROWS)]
@@ -154,28 +161,11 @@ def _total(answers: Iterable[A]) -> A:
 _Piece = slice | Integers
 
 
-class _Worker(Protocol):
-    """One thread's share of a pass."""
-
-    alone: bool
-
-
-class _Draining(_Worker, Protocol):
-    """A worker for arrays."""
-
-    def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
-        """Take in the rows of one piece after the other until the queue says None."""
-
-
-W = TypeVar("W", bound=_Worker)
-D = TypeVar("D", bound=_Draining)
-
-
 class _BlockWorker(Generic[A]):
     """Takes in blocks of whole rows, which are finished where they are."""
 
     def __init__(self, plan: BlockEncoder, tally: Tally[A]) -> None:
-        self.plan, self.tally, self.alone = plan, tally, True
+        self.plan, self.tally = plan, tally
         self.answer = tally.answer
 
     def add(self, block: Floats) -> None:
@@ -186,14 +176,28 @@ class _BlockWorker(Generic[A]):
             self.tally.add(rows)
 
 
+class _RowWorker(Generic[A]):
+    """Takes in whole rows."""
+
+    def __init__(self, tally: Tally[A]) -> None:
+        self.tally = tally
+        self.answer = tally.answer
+
+    def drain(self, waiting: queue.SimpleQueue[Floats | None]) -> None:
+        """Take in one block after the other until the queue says None."""
+        while (rows := waiting.get()) is not None:
+            self.tally.add(rows)
+
+
 class _ArrayWorker(Generic[A]):
     """Encodes pieces of arrays, one cache-sized block of whole rows after the other, and takes them in."""
 
     def __init__(self, plan: ArrayEncoder, tally: Tally[A]) -> None:
-        self.plan, self.tally, self.alone = plan, tally, True
+        self.plan, self.tally = plan, tally
         self.answer = tally.answer
         self.block_rows = min(plan.block_rows, tally.block_rows)
-        self.rows, self.scratch = np.empty(self.block_rows * plan.m), np.empty(self.block_rows * plan.d)
+        self.rows, self.scratch = (np.empty(self.block_rows * columns) for columns in (plan.m, plan.d))
+        self.others = np.empty((plan.m - plan.d, self.block_rows))
 
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Take in the rows of one piece after the other until the queue says None."""
@@ -207,60 +211,13 @@ class _ArrayWorker(Generic[A]):
         (n, d), m = X.shape, self.plan.m
         order: Literal["C", "F"] = "C" if row_major(X) else "F"
         rows = self.rows[: n * m].reshape((n, m), order=order)
-        self.plan.encode_rows(X, Y, rows, self.scratch[: n * d].reshape((n, d), order=order))
-        self.tally.add(rows)
-
-
-class _GramWorker:
-    """The same for the plain Gram matrix: features and the rest stay apart, and the features' part is `dsyrk`'s."""
-
-    def __init__(self, plan: ArrayEncoder) -> None:
-        d, m = plan.d, plan.m
-        self.plan, self.limbs, self.alone = plan, Limbs(m), True
-        self.features, self.others = np.empty(plan.block_rows * d), np.empty((m - d, EXACT_ROWS))
-        self.left, self.product = np.zeros((d, d), order="F"), np.empty((d, d), order="F")
-        self.right = np.zeros((m, m - d), order="F")
-
-    def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
-        """Add the rows of one piece after the other until the queue says None."""
-        with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
-            while (piece := waiting.get()) is not None:
-                self._add(X[piece], Y[piece])
-
-    def _add(self, X: Rows, Y: Rows) -> None:
-        """Add up to EXACT_ROWS rows."""
-        if not self.limbs.fits(len(X)):
-            self.flush()
-        others = self.others[:, : len(X)]
+        scratch = self.scratch[: n * d].reshape((n, d), order=order)
+        others = self.others[:, :n]
         self.plan.map_others(Y, others)
-        for piece in pieces(len(X), self.plan.block_rows):
-            self._add_block(X[piece], others[:, piece])
-        self.limbs.count(len(X))
-
-    def _add_block(self, X: Rows, others: Floats) -> None:
-        n, d = X.shape
-        features = self.features[: n * d].reshape((n, d), order="C" if row_major(X) else "F")
-        self.plan.encode(X, features, others)
-        self._add_left(features)
-        self.right[:d] += features.T @ others.T
-        self.right[d:] += others @ others.T
-
-    def _add_left(self, features: Floats) -> None:
-        """Add featuresᵀ features to ``left``; dsyrk is faster, but holds Python's lock: for one thread only."""
-        if not self.alone:
-            self.left += np.matmul(features.T, features, out=self.product)
-        elif features.flags.c_contiguous:
-            self.left = dsyrk(1.0, features.T, beta=1.0, c=self.left, overwrite_c=1)
-        else:
-            self.left = dsyrk(1.0, features, trans=1, beta=1.0, c=self.left, overwrite_c=1)
-
-    def flush(self) -> None:
-        d = self.plan.d
-        self.limbs.take((self.left, (slice(d), slice(d))), (self.right, (slice(None), slice(d, None))))
-
-    def answer(self) -> ExactSums:
-        self.flush()
-        return self.limbs.sums()
+        self.plan.encode(X, rows[:, :d], others, scratch=scratch)
+        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
+            rows[:, d + j] = values
+        self.tally.add(rows)
 
 
 class _Team(Generic[W]):
@@ -290,8 +247,6 @@ class _Team(Generic[W]):
             self.stack.enter_context(one_blas_thread())
             self.pool = self.stack.enter_context(ThreadPoolExecutor(threads))
             self.workers += [self.make() for _ in range(threads - 1)]
-            for worker in self.workers:
-                worker.alone = False
         return self.pool is not None
 
     def run(self, work: Callable[[W], None], workers: list[W]) -> None:

@@ -174,12 +174,6 @@ class ArrayEncoder:
                 others *= shorten_vectors(features, squares, self.norm_limit)
         np.trunc(others, out=others)
 
-    def encode_rows(self, X: Rows, Y: Rows, rows: Floats, scratch: Floats) -> None:
-        """Write up to ``block_rows`` whole rows, shape (n, m)."""
-        features, others = rows[:, : self.d], rows[:, self.d :].T
-        self.map_others(Y, others)
-        self.encode(X, features, others, scratch=scratch)
-
     def map_others(self, Y: Rows, out: Floats) -> None:
         """Write the clipped, scaled targets and the intercept into ``out``, not yet rounded."""
         out[self.n_targets :] = self.intercept
@@ -199,7 +193,8 @@ class ArrayEncoder:
         if self.d < _TILED_FEATURES and row_major(X):
             centre, multiplier = (tile[: len(X)] for tile in self.tiles)
         np.subtract(X, centre, out=out, dtype=np.float64)
-        if not np.isfinite(out).all():  # in cache now; a difference may also overflow, and is clipped below
+        # A sum is finite only if every term is. It may overflow, as a difference may: hence the second look.
+        if not math.isfinite(np.add.reduce(out, axis=None)):
             _check_finite(X, "X")
         np.multiply(out, multiplier, out=out)
         np.clip(out, -self.limit, self.limit, out=out)
@@ -290,7 +285,9 @@ def row_major(array: Rows) -> bool:
 
 def squared_norms_of(rows: Floats) -> Floats:
     """Exact for whole numbers whose squares sum to less than 2**53; at least 2**53 or NaN for others."""
-    return np.asarray(np.vecdot(rows, rows) if row_major(rows) else np.einsum("ij,ij->i", rows, rows))
+    if row_major(rows) and rows.shape[1] >= _TILED_FEATURES:
+        return np.asarray(np.vecdot(rows, rows))
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def _check_finite(array: Rows, name: str) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.accumulate import ExactSums, ask_arrays, sum_arrays
+from gaussmix.tables.accumulate import ExactSums, ask_arrays, ask_rows
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
@@ -35,10 +35,12 @@ from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Question, Summable
+from gaussmix.tables.tallies import Gram, Keep, KeptRows, MappedGram, NormCounts, Question, Summable
 from gaussmix.tables.transforms import Transform
 
 __all__ = ["ArrayRows", "ClusterRows", "Rows", "SummedRows", "TableRows", "rows_of"]
+
+_KEPT_BYTES = 2**26  # of a sample's encoded rows, beside the arrays themselves
 
 A = TypeVar("A", bound=Summable)
 
@@ -105,23 +107,27 @@ class ArrayRows(Rows):
         self.schema = schema
         self._X, self._Y = checked_arrays(schema, X, Y)
         self._threads = threads
-        self._sampled: tuple[Sample, Integers] | None = None
+        self._sampled: tuple[Sample, KeptRows | Integers] | None = None
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
-        chosen = None if sample is None else self._positions(sample)
-        return ask_arrays(self._X, self._Y, self.schema, question, chosen=chosen, threads=self._threads)
-
-    def _positions(self, sample: Sample) -> Integers:
-        """Of the sample's rows, drawn once: passes read the same ones."""
+        if sample is None:
+            return self._read(question, None)
         if self._sampled is None or self._sampled[0] != sample:
-            self._sampled = sample, sample.positions(len(self._X))
-        return self._sampled[1]
+            self._sampled = sample, self._sampled_rows(sample)
+        found = self._sampled[1]
+        if isinstance(found, KeptRows):
+            return ask_rows(found, question, self.schema.n_columns, threads=self._threads)
+        return self._read(question, found)
 
-    def moments(self, sample: Sample | None = None, *, describe: str = "Reading") -> Moments:
-        """The exact Gram matrix in the declared metric."""
-        if sample is not None:
-            return super().moments(sample, describe=describe)
-        return Moments.built(sum_arrays([(self._X, self._Y)], self.schema, threads=self._threads), self.schema)
+    def _read(self, question: Question[A], chosen: Integers | None) -> A:
+        return ask_arrays([(self._X, self._Y)], self.schema, question, chosen=chosen, threads=self._threads)
+
+    def _sampled_rows(self, sample: Sample) -> KeptRows | Integers:
+        """The rows of a sample, encoded once for all passes that read it; of a large one their positions."""
+        chosen = sample.positions(len(self._X))
+        if 8 * self.schema.n_columns * len(chosen) > _KEPT_BYTES:
+            return chosen
+        return self._read(Keep(), chosen)
 
     def count(self) -> int | None:
         """Rows of the arrays, **sensitive**."""

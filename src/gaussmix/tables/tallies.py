@@ -1,9 +1,9 @@
 r"""What a pass asks of a table, and one thread's share of the answer, which is sensitive.
 
 A question is public, small and the same for everybody who reads a part of the table; its `tally` takes in whole rows
-(:mod:`gaussmix.tables.encoder`: integers of norm at most 2²⁰), and answers of parts are added. There are three:
-`Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a transform and shortened; `NormCounts`,
-histograms of ‖z‖² for several transforms.
+(:mod:`gaussmix.tables.encoder`: integers of norm at most 2²⁰), and answers of parts are added. What is released with
+noise: `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a transform and shortened;
+`NormCounts`, histograms of ‖z‖² for several transforms.
 
 Each row is taken in by itself, and gives the same bits in every block, order, thread and memory layout: products with
 a transform are exact integers, scaling and rounding are elementwise, norms are exact sums of squares of integers
@@ -22,11 +22,11 @@ from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.exact_sums import ExactSums, Limbs
-from gaussmix.tables.transforms import Bins, Transform, shorten, to_units
+from gaussmix.tables.transforms import BinCounter, Bins, Transform, shorten, to_units
 
-__all__ = ["BinCounts", "Gram", "MappedGram", "NormCounts", "Question", "Tally"]
+__all__ = ["BinCounts", "Gram", "Keep", "KeptRows", "MappedGram", "NormCounts", "Question", "Tally"]
 
-_BLOCK_BYTES = 2**18  # rows, mapped: two blocks of this size stay in the second-level cache
+_BLOCK_BYTES = 2**20  # smaller blocks cost more in calls than larger ones in cache misses
 _LEAST_BLOCK_ROWS = 64
 _ALL = (slice(None), slice(None))
 
@@ -181,7 +181,7 @@ class _CountTally:
                 same.append(j)
         self.bins = [Bins.of(*pair) for pair in zip(question.transforms, question.edges, strict=True)]
         self.factors = [np.tile(bins.factors, (self.block_rows, 1)) for bins in self.bins]
-        self.counts = [np.zeros(len(edges) + 1, dtype=np.int64) for edges in question.edges]
+        self.counters = [BinCounter(bins) for bins in self.bins]
         largest = max(len(transform.integers) for transform in question.transforms)
         self.products, self.scaled = (np.empty(self.block_rows * largest) for _ in range(2))
 
@@ -195,15 +195,48 @@ class _CountTally:
                 transform.product(block, out=product)
                 for j in members:
                     np.multiply(product, self.factors[j][:n], out=scaled)
-                    self.counts[j] += self.bins[j].count(product, scaled)
+                    self.counters[j].add(product, scaled)
             self.rows += n
 
     def answer(self) -> BinCounts:
-        return BinCounts(self.counts, self.rows)
+        return BinCounts([counter.counts() for counter in self.counters], self.rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The rows themselves
+@dataclass(frozen=True, repr=False)
+class KeptRows:
+    """**Sensitive**: blocks of whole rows, in any order."""
+
+    blocks: list[Floats]
+
+    def __add__(self, other: KeptRows) -> KeptRows:
+        return KeptRows(self.blocks + other.blocks)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The rows, for a small sample that several passes read."""
+
+    def tally(self, m: int) -> Tally[KeptRows]:
+        """For rows of m columns."""
+        return _KeepTally()
+
+
+class _KeepTally:
+    def __init__(self) -> None:
+        self.block_rows, self.blocks = EXACT_ROWS, list[Floats]()
+
+    def add(self, rows: Floats) -> None:
+        self.blocks.append(np.array(rows, order="C"))
+
+    def answer(self) -> KeptRows:
+        return KeptRows(self.blocks)
 
 
 def _block_rows(columns: int) -> int:
-    return max(_BLOCK_BYTES // (8 * columns), _LEAST_BLOCK_ROWS)
+    """At most as many as can be summed up without rounding."""
+    return min(max(_BLOCK_BYTES // (8 * columns), _LEAST_BLOCK_ROWS), EXACT_ROWS)
 
 
 def _checked_width(transform: Transform, m: int) -> int:

@@ -30,7 +30,17 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.encoder import shorten_vectors, squared_norms_of
 
-__all__ = ["ROW_UNIT", "Bins", "Transform", "clipped_rows", "histogram", "shorten", "squared_norms", "to_units"]
+__all__ = [
+    "ROW_UNIT",
+    "BinCounter",
+    "Bins",
+    "Transform",
+    "clipped_rows",
+    "histogram",
+    "shorten",
+    "squared_norms",
+    "to_units",
+]
 
 
 ROW_UNIT = 2.0**20
@@ -40,6 +50,7 @@ TRANSFORM_UNIT = 2.0**32
 _LEAST, _LARGEST = 2.0**-500, 2.0**500
 _NORM_UNIT = 2.0**26  # root of the last edge of a histogram: squares up to it, and well beyond, add up exactly
 _COLUMN_BLOCKS = 4
+_NORMS = 2**14  # that are compared with the limits of bins at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +207,7 @@ def clipped_rows(z: Floats, clip: float) -> Floats:
 # Norms
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Bins of ‖z‖² in whole numbers: the root of the last edge is 2²⁶ units, entries are rounded to units.
+    """Bins of ‖z‖² in whole numbers: the root of the last edge is 2²⁶ units, entries are truncated to units.
 
     Squares of rows up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the
     row stands. A bin's limit is accurate to about 2⁻²⁶·√(k·last edge) in ‖z‖.
@@ -223,16 +234,41 @@ class Bins:
         limits = edges / edges[-1] * _NORM_UNIT**2
         return cls(np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1]))), limits)
 
-    def count(self, products: Floats, scaled: Floats) -> Integers:
-        """Rows in each bin; ``scaled``, ``products`` times the factors, is overwritten."""
-        np.rint(scaled, out=scaled)
+
+class BinCounter:
+    """Counts rows by ‖z‖². Norms are compared with each limit, many at a time: their order in memory is random."""
+
+    def __init__(self, bins: Bins) -> None:
+        self.limits, self.filled, self.zeros = bins.limits, 0, 0
+        self.squares, self.within = np.empty(_NORMS), np.empty(_NORMS, dtype=np.bool_)
+        self.cumulated = np.zeros(len(bins.limits) + 1, dtype=np.int64)
+
+    def add(self, products: Floats, scaled: Floats) -> None:
+        """Count fewer than 2¹⁴ rows; ``scaled``, ``products`` times the factors of the bins, is overwritten."""
+        np.trunc(scaled, out=scaled)
+        if self.filled + len(scaled) > _NORMS:
+            self._flush()
+        squares = self.squares[self.filled : self.filled + len(scaled)]
         with np.errstate(over="ignore"):
-            squares = squared_norms_of(scaled)
-        counts = np.bincount(np.searchsorted(self.limits, squares), minlength=len(self.limits) + 1)
-        zero = np.flatnonzero(squares == 0)
-        if len(zero):
-            counts[0] -= len(zero) - np.count_nonzero(products[zero].any(axis=1))
-        return counts.astype(np.int64, copy=False)
+            squares[:] = squared_norms_of(scaled)
+        self.filled += len(scaled)
+        if np.count_nonzero(squares) < len(squares):
+            # What is only rounded to zero is in the first bin.
+            self.zeros += int(np.count_nonzero(~products[squares == 0].any(axis=1)))
+
+    def _flush(self) -> None:
+        squares, within = self.squares[: self.filled], self.within[: self.filled]
+        for j, limit in enumerate(self.limits):
+            self.cumulated[j] += np.count_nonzero(np.less_equal(squares, limit, out=within))
+        self.cumulated[-1] += self.filled
+        self.filled = 0
+
+    def counts(self) -> Integers:
+        """Of all bins; rows that are mapped to zero are in none."""
+        self._flush()
+        counts = np.diff(self.cumulated, prepend=0)
+        counts[0] -= self.zeros
+        return counts
 
 
 def squared_norms(z: Floats) -> Floats:
