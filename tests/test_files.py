@@ -11,6 +11,7 @@ import tempfile
 
 import pytest
 
+from gaussmix import Ledger
 from gaussmix._files import refuse_inputs, reserve, write_whole
 from gaussmix.errors import OutputError, OutputExistsError, OutputFolderError
 
@@ -151,6 +152,17 @@ def test_write_whole_replaces(tmp_path):
     write_whole(tmp_path / "x", b"one")
     write_whole(tmp_path / "x", b"two", mode=0o600)
     assert (tmp_path / "x").read_bytes() == b"two"
+
+
+def test_a_ledger_is_never_replaced(tmp_path):
+    path = tmp_path / "rows.ledger"
+    Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    before = path.read_bytes()
+    for write in (lambda: reserve(path, 10, force=True), lambda: write_whole(path, b"other")):
+        with pytest.raises(OutputError, match="may be a ledger"):
+            write()
+    assert path.read_bytes() == before
+    assert names(tmp_path) == ["rows.ledger"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ __all__ = ["Output", "refuse_inputs", "reserve", "write_whole"]
 _NO_ROOM_CALL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # the file system cannot set room aside
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _CHUNK = 2**20
+_DATABASE = b"SQLite format 3\0"  # how a ledger begins
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def reserve(path: str | os.PathLike[str], size: int, *, force: bool = False) -> 
     Raises
     ------
     OutputError
-        If it cannot be written, or is no plain file.
+        If it cannot be written, is no plain file, or is a ledger, which nothing replaces.
     OutputExistsError
         If it is there already and ``force`` is not given.
     """
@@ -159,7 +160,18 @@ def _plain(path: str | os.PathLike[str], *, force: bool) -> Path:
         raise OutputExistsError(
             f"{named} exists already: choose another name, or replace it with force=True (--force)."
         )
+    if _is_database(target):
+        raise OutputError(f"{named} may be a ledger, without which a budget would be spent twice: choose another name.")
     return target
+
+
+def _is_database(file: Path) -> bool:
+    """Whether a file is one of SQLite's, as ledgers are; one that cannot be read is not known not to be."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(_DATABASE)) == _DATABASE
+    except OSError:
+        return True
 
 
 def _leads_to_a_device(named: str) -> bool:

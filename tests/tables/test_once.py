@@ -58,9 +58,10 @@ def test_the_same_query_twice(tmp_path):
     path = tmp_path / "t.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("create table t as select 0.5 as a, 0.5 as b")
-    query = DuckDBQuery(path, "from t")
-    with pytest.raises(ValueError, match=r"A query on .*t.duckdb comes twice"):
-        Moments.of([query, DuckDBQuery(path, "from t")], SCHEMA)
+    (tmp_path / "link.duckdb").symlink_to(path)
+    for other in (DuckDBQuery(path, "from t"), DuckDBQuery(path, " from t;"), (tmp_path / "link.duckdb", "from t")):
+        with pytest.raises(ValueError, match=r"A query on .*\.duckdb comes twice"):
+            Moments.of([DuckDBQuery(path, "from t"), other], SCHEMA)
 
 
 @pytest.mark.parametrize(

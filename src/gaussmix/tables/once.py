@@ -34,14 +34,13 @@ class Seen:
     """Files and tables of one pass."""
 
     _files: dict[tuple[int, int], str] = field(default_factory=dict)
-    _queries: set[tuple[str, str]] = field(default_factory=set)
+    _queries: set[tuple[Hashable, str]] = field(default_factory=set)
     _tables: dict[Hashable, list[weakref.ref[Any]]] = field(default_factory=dict)
     _held: dict[Hashable, list[Any]] = field(default_factory=dict)
 
     def file(self, file: Path) -> None:
         """Refuse a file that was read before, under whatever name."""
-        status = file.stat()
-        identity = (status.st_dev, status.st_ino)
+        identity = _identity(file)
         if identity in self._files:
             raise DataError(
                 f"{file} is the same file as {self._files[identity]}: its rows would be counted twice. "
@@ -50,10 +49,11 @@ class Seen:
         self._files[identity] = str(file)
 
     def query(self, path: str, sql: str) -> None:
-        """Refuse the same query on the same file."""
-        if (path, sql) in self._queries:
+        """Refuse the same query on the same file, under whatever name."""
+        key = (_identity(Path(path)) if Path(path).exists() else path, sql.strip().rstrip(";").rstrip())
+        if key in self._queries:
             raise DataError(f"A query on {path} comes twice: its rows would be counted twice. Name every query once.")
-        self._queries.add((path, sql))
+        self._queries.add(key)
 
     def table(self, data: Any, columns: Sequence[str], *, streamed: bool = False) -> None:
         """Refuse a table in memory that was read before: the same object, or the same columns in a new wrapper.
@@ -80,6 +80,11 @@ class Seen:
             del self._held[key]
         if len(self._tables) > 1000:
             self._tables = {key: refs for key, refs in self._tables.items() if all(ref() is not None for ref in refs)}
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_dev, status.st_ino
 
 
 def _least_references(owners: list[Any]) -> int:
