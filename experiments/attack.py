@@ -93,7 +93,7 @@ class _Asked:
         return self.rows.mapped(*question, **options)
 
     def counts(self, *question: Any, **options: Any) -> Any:
-        self.changes += [np.asarray(count, float) for count in self.one.counts(*question, **options)]
+        self.changes.append(np.concatenate(self.one.counts(*question, **options)).astype(float))
         return self.rows.counts(*question, **options)
 
 

@@ -151,7 +151,7 @@ class _Draw:
     def histograms(self, found: Sequence[Integers], mu: float) -> list[Floats]:
         """Counts with noise √J/μ: a row is in one bin of each of J histograms."""
         (part,) = split_mu(mu, [Fraction(1, len(found))])
-        return [self.counts(counts, part) for counts in found]
+        return np.split(self.counts(np.concatenate(found), part), np.cumsum([len(counts) for counts in found])[:-1])
 
     def counts(self, counts: Integers, mu: float) -> Floats:
         """Counts with noise 1/μ."""
