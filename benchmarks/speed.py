@@ -25,6 +25,11 @@ from sklearn.linear_model import LinearRegression
 from benchmarks import record
 from gaussmix import LinearMixing
 from gaussmix.mechanism.sampling import explicit_sketch, secure_generator
+from gaussmix.models.tails import bin_edges
+from gaussmix.tables.rows import ArrayRows
+from gaussmix.tables.sample import Sample
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.transforms import Transform
 
 REPEATS = 9
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -92,9 +97,54 @@ def against_other_fits(results: Results, n: int, d: int) -> None:
         results.add(f"data_norm, {n:,} × {d}", name, times["fit"], times[name], asked)
 
 
+def readings(rows: ArrayRows, early: Sample | None, histograms: Sample | None) -> Callable[[], object]:
+    """All that a release in four passes reads: three histograms of two metrics, and four Gram matrices.
+
+    Passes but the last read the sample ``early``, histograms theirs; None is every row.
+    """
+    gram = rows.moments().gram()
+    values, vectors = np.linalg.eigh(gram / gram[-1, -1] * len(gram))
+    rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
+    metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
+    edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
+    clip = float(edges[1][8])
+
+    def read() -> None:
+        rows.moments(early)
+        for sample in (early, early, None):
+            rows.counts(metrics, edges, histograms)
+            rows.mapped(metrics[1], clip, sample)
+
+    return read
+
+
+def passes(results: Results, n: int, d: int, declared: dict[str, Any], rates: tuple[float, float], asked: str) -> None:
+    """The readings of a release in passes against the faster of two products of the same array."""
+    rng = np.random.default_rng(0)
+    A = rng.uniform(-1, 1, (n, d)) / np.sqrt(d)
+    y = A @ rng.standard_normal(d) / d
+    rows = ArrayRows(A, y, Schema.of({"X": {"size": d, **declared}, "y": [-1, 1]}))
+    early, histograms = (None if rate == 1 else Sample.secure(rate) for rate in rates)
+    if rates[0] == rates[1]:
+        histograms = early
+    contenders = {
+        "passes": readings(rows, early, histograms),
+        "A.T @ A": lambda: A.T @ A,
+        "dsyrk": lambda: dsyrk(1.0, A.T),
+    }
+    times = best(contenders, repeats=5)
+    ours = times.pop("passes")
+    yardstick = min(times, key=lambda name: times[name])
+    read = f"passes, {n:,} × {d}, rates {rates[0]:g} and {rates[1]:g}"
+    results.add(read, yardstick, ours, times[yardstick], asked)
+
+
 def measure(csv: Path | None) -> None:
     """All comparisons, under the limits of this process."""
     results = Results(os.environ[LIMITS[0]])
+    passes(results, 200_000, 100, {"norm": 1.0}, (1.0, 1.0), "≤ 15")
+    passes(results, 200_000, 100, {"norm": 1.0}, (1.0, 0.25), "≤ 15")
+    passes(results, 1_000_000, 20, {"lower": -1, "upper": 1}, (0.1, 0.1), "≤ 6")
     against_gram(results, 200_000, 100, {"data_norm": 1.0}, "≤ 1.8")
     against_gram(results, 200_000, 200, {"data_norm": 1.0}, "≤ 1.5")
     against_gram(results, 1_000_000, 20, {"bounds_X": (-1, 1)}, "≤ 4")

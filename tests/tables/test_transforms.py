@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from gaussmix.tables.transforms import ROW_UNIT, Transform, clipped_rows, histogram, squared_norms
+from gaussmix.tables.transforms import (
+    ROW_UNIT,
+    BinCounter,
+    Bins,
+    Transform,
+    clipped_rows,
+    histogram,
+    shorten,
+    squared_norms,
+    to_units,
+)
 
 
 def encoded_rows(n: int, m: int, seed: int) -> np.ndarray:
@@ -100,7 +111,87 @@ def test_one_row_moves_one_bin_by_one():
     assert sorted(with_row - without) == [0] * 20 + [1]
 
 
+def test_transforms_are_stored_exactly():
+    transform = ill_conditioned(7, 3)
+    stored = transform.arrays()
+    assert stored["integers"].dtype == np.int64
+    again = Transform.of_arrays(stored)
+    assert again == transform
+    assert hash(again) == hash(transform)
+    assert again != ill_conditioned(7, 4)
+    assert again != transform.times(np.full(7, 2.0))
+    assert transform != "another thing"
+    assert pickle.loads(pickle.dumps(transform)) == transform
+
+
+def test_transforms_cannot_be_changed_after_they_were_checked():
+    integers, scales = np.array([[1.0, 2.0]]), np.ones(1)
+    transform = Transform(integers, scales)
+    integers[0, 0] = 2.0**40
+    assert transform.integers.tolist() == [[1.0, 2.0]]
+    with pytest.raises(ValueError, match="read-only"):
+        transform.integers[0, 0] = 3.0
+
+
+def test_transforms_that_differ_in_scales_share_their_integers():
+    transform = ill_conditioned(7, 3)
+    other = transform.times(np.geomspace(1, 1e-3, 7))
+    assert other.integers is transform.integers
+    assert other.same_integers(Transform.of_arrays(other.arrays()))
+    assert np.allclose(other.matrix, transform.matrix * np.geomspace(1, 1e-3, 7)[:, None], rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["triangular", "lower", "block", "a row of zeros", "wide", "tall"])
+def test_products_leave_out_zeros_and_nothing_else(kind):
+    rng = np.random.default_rng(0)
+    m, k = (9, 4) if kind == "wide" else (4, 9) if kind == "tall" else (21, 21)
+    integers = np.rint(rng.standard_normal((k, m)) * 2.0**26)
+    if kind == "triangular":
+        integers = np.triu(integers)
+    elif kind == "lower":
+        integers = np.tril(integers)
+    elif kind == "block":
+        integers[:6, 5:] = 0
+    elif kind == "a row of zeros":
+        integers[:8] = 0
+    transform, rows = Transform(integers, np.ones(k)), encoded_rows(40, m, 2)
+    exact = rows.astype(np.int64).astype(object) @ integers.astype(np.int64).astype(object).T
+    for layout in (rows, np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2]):
+        assert (transform.product(layout).astype(np.int64) == exact).all()
+
+
+@pytest.mark.parametrize("size", [1e-130, 1e-20, 1e20, 1e130])
+def test_extreme_scales_neither_overflow_nor_lose_rows(size):
+    transform = Transform(ill_conditioned(5, 1).integers, np.geomspace(1, 1e3, 5) * size)
+    rows = encoded_rows(200, 5, 1)
+    z = np.trunc(transform.product(rows) * to_units(transform, 1.0))
+    shorten(z)
+    assert np.isfinite(z).all()
+    assert all(sum(int(v) ** 2 for v in row) <= 2**40 for row in z)
+    counter = BinCounter(Bins.of(transform, np.array([1.0, 2.0])))
+    product = transform.product(rows)
+    counter.add(product, product * Bins.of(transform, np.array([1.0, 2.0])).factors)
+    assert counter.counts().tolist() == ([199, 0, 0] if size < 1 else [0, 0, 199])  # the row of zeros is in none
+
+
 def test_transforms_that_would_round_are_refused():
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="whole numbers"):
+            Transform(np.array([[1.0, bad]]), np.ones(1))
+        with pytest.raises(ValueError, match="scales"):
+            Transform(np.array([[1.0]]), np.array([bad]))
+        with pytest.raises(ValueError, match="finite rows"):
+            Transform.nearest(np.array([[1.0, bad]]))
+    with pytest.raises(ValueError, match="none of them zero"):
+        Transform.nearest(np.array([[1.0, 1.0], [0.0, 0.0]]))
+    with pytest.raises(ValueError, match="one number for each"):
+        Transform(np.eye(2), np.ones(3))
+    with pytest.raises(ValueError, match="scales"):
+        Transform(np.eye(1), np.array([5e-324]))
+    limit = np.array([[2.0**32 - 1, math.isqrt(2**64 - (2**32 - 1) ** 2)]])  # the longest that fits
+    Transform(limit, np.ones(1))
+    with pytest.raises(ValueError, match="norm at most"):
+        Transform(limit + np.array([[0, 1]]), np.ones(1))
     with pytest.raises(ValueError, match="norm at most"):
         Transform(np.full((1, 2), 2.0**32), np.ones(1))
     with pytest.raises(ValueError, match="whole numbers"):

@@ -25,7 +25,7 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
-from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
+from gaussmix.tables.encoder import EXACT_ROWS, SHORT_ROW, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
@@ -211,7 +211,7 @@ class _ArrayWorker(Generic[A]):
         (n, d), m = X.shape, self.plan.m
         order: Literal["C", "F"] = "C" if row_major(X) else "F"
         rows = self.rows[: n * m].reshape((n, m), order=order)
-        scratch = self.scratch[: n * d].reshape((n, d), order=order)
+        scratch = self.scratch[: n * d].reshape((n, d), order=order) if d < SHORT_ROW else None
         others = self.others[:, :n]
         self.plan.map_others(Y, others)
         self.plan.encode(X, rows[:, :d], others, scratch=scratch)

@@ -32,6 +32,7 @@ from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 __all__ = [
     "EXACT_ROWS",
+    "SHORT_ROW",
     "ArrayEncoder",
     "BlockEncoder",
     "checked_arrays",
@@ -40,6 +41,7 @@ __all__ = [
     "row_major",
     "shorten_vectors",
     "squared_norms_of",
+    "tiled",
 ]
 
 EXACT_ROWS = 2**12
@@ -47,7 +49,8 @@ EXACT_ROWS = 2**12
 
 _UNIT = 2.0**FRACTION_BITS
 _BLOCK_BYTES = 3 * 2**18  # features of a block: they stay in the second-level cache
-_TILED_FEATURES = 64  # below, broadcasting a row costs more than reading a tile of it
+SHORT_ROW = 64
+"""Entries below which broadcasting a row costs more than reading a tile of it."""
 _HUGE = 2.0**1000  # an entry that is mapped beyond is clipped before anything overflows
 _SHRINK = 1 - 2.0**-32  # covers the rounding of a norm over up to 2**19 columns
 
@@ -150,8 +153,8 @@ class ArrayEncoder:
         self.centre, self.multiplier = plan.centre[np.newaxis, :d], plan.multiplier[np.newaxis, :d]
         self.limit = float(plan.limits[0])
         self.bounded = math.isfinite(self.limit)
-        if self.bounded and d < _TILED_FEATURES:
-            self.tiles = tuple(np.tile(row, (self.block_rows, 1)) for row in (self.centre, self.multiplier))
+        if self.bounded and d < SHORT_ROW:
+            self.tiles = tuple(tiled(row, self.block_rows) for row in (self.centre, self.multiplier))
         self.norm_limit = plan.norm_bounds[0].limit if plan.norm_bounds else None
         targets = slice(d, d + self.n_targets)
         self.target_centre, self.target_multiplier, self.target_limit = (
@@ -190,7 +193,7 @@ class ArrayEncoder:
             np.multiply(X, self.multiplier[0, 0], out=out, dtype=np.float64)
             return
         centre, multiplier = self.centre, self.multiplier
-        if self.d < _TILED_FEATURES and row_major(X):
+        if self.d < SHORT_ROW and row_major(X):
             centre, multiplier = (tile[: len(X)] for tile in self.tiles)
         np.subtract(X, centre, out=out, dtype=np.float64)
         # A sum is finite only if every term is. It may overflow, as a difference may: hence the second look.
@@ -273,6 +276,12 @@ def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> F
     return rows / _UNIT
 
 
+def tiled(row: Floats, n: int) -> Floats:
+    """The same row n times; a long one takes no memory, for broadcasting it costs nothing."""
+    row = row.reshape(1, -1)
+    return np.tile(row, (n, 1)) if row.shape[1] < SHORT_ROW else np.broadcast_to(row, (n, row.shape[1]))
+
+
 def pieces(n: int, rows: int) -> list[slice]:
     """Cut n rows into slices of at most ``rows``."""
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
@@ -285,7 +294,7 @@ def row_major(array: Rows) -> bool:
 
 def squared_norms_of(rows: Floats) -> Floats:
     """Exact for whole numbers whose squares sum to less than 2**53; at least 2**53 or NaN for others."""
-    if row_major(rows) and rows.shape[1] >= _TILED_FEATURES:
+    if row_major(rows) and rows.shape[1] >= SHORT_ROW:
         return np.asarray(np.vecdot(rows, rows))
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.encoder import EXACT_ROWS, pieces
+from gaussmix.tables.encoder import EXACT_ROWS, pieces, tiled
 from gaussmix.tables.exact_sums import ExactSums, Limbs
 from gaussmix.tables.transforms import BinCounter, Bins, Transform, shorten, to_units
 
@@ -114,7 +114,7 @@ class _MappedTally:
         self.gram = _GramTally(k)
         self.product = question.transform.product
         self.z = np.empty((self.block_rows, k))
-        self.factors = np.tile(to_units(question.transform, question.clip), (self.block_rows, 1))
+        self.factors = tiled(to_units(question.transform, question.clip), self.block_rows)
 
     def add(self, rows: Floats) -> None:
         for piece in pieces(len(rows), self.block_rows):
@@ -180,7 +180,7 @@ class _CountTally:
             else:
                 same.append(j)
         self.bins = [Bins.of(*pair) for pair in zip(question.transforms, question.edges, strict=True)]
-        self.factors = [np.tile(bins.factors, (self.block_rows, 1)) for bins in self.bins]
+        self.factors = [tiled(bins.factors, self.block_rows) for bins in self.bins]
         self.counters = [BinCounter(bins) for bins in self.bins]
         largest = max(len(transform.integers) for transform in question.transforms)
         self.products, self.scaled = (np.empty(self.block_rows * largest) for _ in range(2))
