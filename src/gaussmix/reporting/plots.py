@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix.accounting import Analysis
-from gaussmix.errors import ArgumentError, MissingPackageError
-from gaussmix.reporting.planning import expect
+from gaussmix.accounting.arguments import Relation
+from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
+from gaussmix.reporting.planning import MOST_EPSILON, USEFUL, Passes, SchemaLike, expect
 
 __all__ = ["compare_analyses", "lost_r2"]
 
@@ -23,6 +26,11 @@ _STYLES: dict[Analysis, tuple[str, str, str]] = {
     "renyi": ("Rényi, Lemma 1", "#0072B2", "--"),
     "exact": ("exact", "#D55E00", "-"),
 }
+
+_TABLES = (("#56B4E9", "--"), ("#0072B2", "-"), ("#D55E00", "-."))
+"""Colour and line of the imagined tables, from kind to hard."""
+
+_LEAST_SHOWN = 1e-5  # of R²: less is nothing
 
 
 def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> None:
@@ -49,17 +57,38 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float) -> Non
     figure.savefig(Path(path), dpi=150)
 
 
-def lost_r2(path: str | Path, *, rows: int, features: int, delta: float, r2: float, chosen: float) -> None:
-    """Draw the R² that noise is expected to cost against ε (:func:`gaussmix.reporting.planning.expect`)."""
+def lost_r2(
+    path: str | Path,
+    schema: SchemaLike,
+    *,
+    rows: int,
+    delta: float,
+    chosen: float,
+    target: str | None = None,
+    r2: float = 0.4,
+    passes: Passes = "auto",
+    relation: Relation = "zero-out",
+) -> None:
+    """Draw the R² that privacy is expected to cost against ε, for each imagined table, from a tenth to ten times one ε.
+
+    Parameters are those of :func:`gaussmix.reporting.planning.expect`; ``chosen`` is the ε that is marked.
+    """
     figure = _figure(path, 6, 4)
-    epsilons = np.geomspace(min(0.03, chosen / 2), max(10.0, chosen * 2), 40)
-    lost = [expect(rows=rows, features=features, epsilon=float(e), delta=delta, r2=r2).lost_r2 for e in epsilons]
-    here = expect(rows=rows, features=features, epsilon=chosen, delta=delta, r2=r2).lost_r2
+    middle = check.positive(finite=True, epsilon=chosen)
+    epsilons = [min(float(e), MOST_EPSILON) for e in middle * np.geomspace(0.1, 10, 7)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # of budgets that nobody asked for
+        plans = [
+            expect(schema, rows=rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation)
+            for e in epsilons
+        ]
     axes = figure.subplots()
-    axes.loglog(epsilons, lost, color="#0072B2")
-    axes.loglog([chosen], [here], "o", color="#D55E00", label=f"ε = {chosen:g}")
-    axes.axhline(0.1 * r2, color="grey", linestyle=":", label="a tenth of R²")
-    axes.set(xlabel="ε", ylabel="R² lost to noise", title=f"{rows:,} rows, {features} features, δ = {delta:g}")
+    for table, (colour, line) in zip(plans[0].tables, _TABLES, strict=True):
+        lost = [max(plan[table.name].lost_r2, _LEAST_SHOWN) for plan in plans]
+        axes.loglog(epsilons, lost, line, color=colour, label=f"{table.name} table")
+    axes.axhline(USEFUL * r2, color="grey", linestyle=":", label="a tenth of R²")
+    axes.axvline(middle, color="grey", linestyle="-", linewidth=0.8, label=f"ε = {middle:g}")
+    axes.set(xlabel="ε", ylabel="R² lost to privacy", title=f"{rows:,} rows, {plans[0].target}, δ = {delta:g}")
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
     figure.savefig(Path(path), dpi=150)
