@@ -185,7 +185,7 @@ def _entries(column: Column, latent: Floats, kind: Kind) -> Floats:
         frequencies = np.arange(1.0, len(column.labels) + 1) ** -kind.rarity
         limits = np.cumsum(frequencies) / frequencies.sum()
         level = np.searchsorted(limits[:-1], special.ndtr(latent[:, 0]))
-        return np.eye(len(limits))[level]
+        return np.asarray(np.eye(len(limits))[level])
     if isinstance(column, Boolean):
         return np.where(special.ndtr(latent) > 1 - kind.true, 1.0, -1.0)
     if not kind.skew:

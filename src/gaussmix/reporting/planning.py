@@ -25,7 +25,7 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.accounting.budgets import LARGEST_EPSILON, warn_if_weak
 from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.mechanism.passes import LARGEST_RATE, SAMPLE_ROWS, releases_of, schedule_of
@@ -46,7 +46,7 @@ DRAWS = 3
 MOST_COLUMNS = 500
 """Encoded columns of a schema that can be planned for within a minute."""
 
-MOST_ROWS, MOST_EPSILON, LEAST_EPSILON = 10**12, 100.0, 1e-4
+MOST_ROWS, MOST_EPSILON, LEAST_EPSILON = 10**12, LARGEST_EPSILON, 1e-3
 """Where searches end."""
 
 _PRECISION = 1.1
@@ -70,8 +70,8 @@ class Expectation:
     r2 : float
         R² on new rows of a model from the release.
     error_ratio : float
-        Median over coefficients of the standard error, privacy and sampling, over that of sampling alone. Infinite where
-        half of the coefficients cannot be told from noise.
+        Median over coefficients of the standard error, privacy and sampling, over that of sampling alone. Infinite if
+        half of them cannot be told from noise. What clipping shifts is left out: where R² is lost, it says little.
     interval : float
         Median over coefficients of the half width of a 95 % interval, privacy and sampling, for the effect of a column
         across its declared range (or of a level against the first), in units of the target's range.
@@ -195,7 +195,7 @@ def least_useful_epsilon(
     passes: Passes = "auto",
     relation: Relation = "zero-out",
 ) -> float | None:
-    """Smallest ε, to 10 %, at which the release of a usual table is useful; None if 100 is not enough.
+    """Smallest ε, to 10 %, at which the release of a usual table is useful; None if 20 is not enough.
 
     Parameters are those of :func:`expect`.
     """

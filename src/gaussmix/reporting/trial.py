@@ -97,9 +97,9 @@ class Trial:
 
         .. math:: \mathrm{Cov}\,(E a) = (a^\top N a)\,N + N a a^\top N .
 
-        A direction in which the rows have less than the noise's edge, 2√d, cannot be told from it: coefficients that owe
-        half of their variance to such directions have infinite errors. First levels are left out, and levels that no
-        row has.
+        A direction in which the rows have less than the noise's edge, 2√d, cannot be told from it: coefficients that
+        owe half of their variance to such directions have infinite errors. First levels are left out, and levels that
+        no row has; so is what clipping shifts.
         """
         y, at = self.table.target, self.schema.groups.get(INTERCEPT, ())
         columns = self.schema.columns.items()
