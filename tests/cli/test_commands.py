@@ -264,17 +264,46 @@ def test_release_says_what_is_missing(files):
 
 
 def test_plan_from_public_quantities(tmp_path):
-    arguments = ("plan", "--rows", "100000", "--features", "20", "--epsilon", "1", "--delta", "1e-6")
-    assert "R² lost to noise, of 0.4" in run(*arguments)
-    plan = json.loads(run(*arguments, "--r2", "0.2", "--json"))
-    assert plan["useful"] is (plan["least_useful_epsilon"] <= 1)
-    run(*arguments, "--plot", str(tmp_path / "plan.png"))
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    budget = ("--epsilon", "1", "--delta", "1e-6")
+    arguments = ("plan", str(tmp_path / "schema.json"), "--rows", "5000", *budget)
+    said = run(*arguments)
+    for words in ("explaining cost", "even", "usual", "hard", "R² lost to privacy, of 0.4", "No data was read"):
+        assert words in said
+    plan = json.loads(run(*arguments, "--target", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
+    assert (plan["target"], plan["passes"], plan["r2"], plan["rows"]) == ("bmi", 2, 0.2, 5000)
+    assert plan["tables"]["usual"]["useful"] is (plan["rows_needed"] <= 5000)
+    assert plan["least_useful_epsilon"] > 0
+    run("plan", "-p", "2", "-n", "500", *budget, "--plot", str(tmp_path / "plan.png"))
     assert (tmp_path / "plan.png").stat().st_size > 5_000
-    assert "--force" in run(*arguments, "--plot", str(tmp_path / "plan.png"), code=2)
-    run(*arguments, "--plot", str(tmp_path / "plan.png"), "--force")
-    assert "--rows must be" in run(
-        "plan", "--rows", "0", "--features", "20", "--epsilon", "1", "--delta", "1e-6", code=2
-    )
+    again = ("plan", "-p", "2", "-n", "500", *budget, "--plot", str(tmp_path / "plan.png"))
+    assert "--force" in run(*again, code=2)
+    run(*again, "--force")
+
+
+def test_plan_tells_how_many_rows_are_needed():
+    budget = ("-e", "1", "-d", "1e-6")
+    said = run("plan", "-p", "3", *budget)
+    assert "A usual table needs about" in said
+    assert "Give --rows" in said
+    assert list(json.loads(run("plan", "-p", "3", *budget, "--json"))) == ["rows_needed"]
+    few = run("plan", "-p", "3", "-n", "20", *budget)
+    assert "Use more rows, fewer columns or levels, or a larger ε." in few
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--rows", "0", "-p", "3"), "--rows must be"),
+        (("--rows", "10"), "Name a schema, or give --features"),
+        (("-p", "3", "--plot", "x.png"), "--plot needs --rows"),
+        (("-p", "3", "--target", "z"), "'z' is not in the schema; it has x1, x2, x3, y"),
+        (("-p", "3", "--passes", "7"), "passes must be one of 1, 2, 3, 4"),
+        (("no-such-file.json",), "does not exist"),
+    ],
+)
+def test_plan_refuses_what_it_cannot_plan(arguments, words):
+    assert words in run("plan", *arguments, "-e", "1", "-d", "1e-6", code=2)
 
 
 def test_no_input_is_overwritten(files):

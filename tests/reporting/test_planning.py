@@ -1,49 +1,192 @@
-"""The plan against what happens to a table of the kind that it imagines."""
+"""The plan against itself, against slow computations, and against releases of tables of the kind that it imagines."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.reporting.planning import expect, least_useful_epsilon
+from gaussmix.models.pooling import NoisyGram, goe
+from gaussmix.reporting.imagined import KINDS, imagine, target_of
+from gaussmix.reporting.planning import expect, least_useful_epsilon, numbers_only, rows_needed
+from gaussmix.reporting.trial import Trial
+from gaussmix.tables.schema import Schema
+
+SCHEMA = {
+    "age": [0, 100],
+    "income": [0, 500],
+    "region": ["north", "south", "west", "east"],
+    "smoker": "boolean",
+    "scores": {"size": 3, "norm": 2.0},
+    "cost": [0, 30],
+}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
-@pytest.mark.parametrize(("n", "d", "epsilon"), [(20_000, 5, 1.0), (50_000, 10, 0.5)])
-def test_expected_standard_errors_are_those_of_a_release(n, d, epsilon):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (n, d))
-    theta = np.full(d, math.sqrt(0.4 * 0.25 * 3 / d))
-    y = X @ theta + rng.standard_normal(n) * math.sqrt(0.6 * 0.25)
-    names = [f"x{i}" for i in range(d)]
-    schema = {name: [-1, 1] for name in [*names, "y"]}
-    release = gm.release((np.column_stack([X, y]), [*names, "y"]), schema=schema, epsilon=epsilon, delta=1e-6)
-    errors = release.regress("y").summary().bse
-    found = np.median([errors[name] for name in names])
-    planned = expect(rows=n, features=d, epsilon=epsilon, delta=1e-6)
-    assert found == pytest.approx(planned.standard_error, rel=0.25)
+def test_a_plan_is_the_same_every_time():
+    imagine.cache_clear()
+    first = expect(SCHEMA, rows=3000, **BUDGET)
+    imagine.cache_clear()
+    assert expect(Schema.of(SCHEMA), rows=3000, **BUDGET) == first
+    assert [table.name for table in first.tables] == ["even", "usual", "hard"]
+    assert first["usual"].useful == first.useful
+    assert (first.target, first.columns, first.passes) == ("cost", 12, 4)
+    json.dumps(first.to_dict(), allow_nan=False)
+    with pytest.raises(gm.ArgumentError, match="name must be one of 'even', 'usual', 'hard'"):
+        first["best"]
 
 
 def test_more_of_everything_helps():
-    base = {"rows": 10_000, "features": 10, "epsilon": 1.0, "delta": 1e-6}
-    error = expect(**base).standard_error
-    assert expect(**{**base, "rows": 20_000}).standard_error < error
-    assert expect(**{**base, "epsilon": 2.0}).standard_error < error
-    assert expect(**{**base, "features": 20}).standard_error > error
+    base = {"schema": numbers_only(8), "rows": 2000, **BUDGET}
+    lost = expect(**base)["usual"]
+    for better in ({"rows": 16_000}, {"epsilon": 8.0}, {"delta": 1e-3, "epsilon": 6.0}, {"rows": 2_000_000}):
+        found = expect(**{**base, **better})["usual"]
+        assert found.lost_r2 < lost.lost_r2
+        assert found.interval < lost.interval  # not so the ratio: with less noise a table is clipped less
+    assert expect(**{**base, "schema": numbers_only(24)})["usual"].lost_r2 > lost.lost_r2
+    assert expect(**base, relation="replace-one")["usual"].lost_r2 > lost.lost_r2
 
 
-def test_least_useful_epsilon_is_where_usefulness_begins():
-    arguments = {"rows": 5_000, "features": 10, "delta": 1e-6}
-    found = least_useful_epsilon(**arguments)
-    assert expect(epsilon=found, **arguments).useful
-    assert not expect(epsilon=found / 1.05, **arguments).useful
-    assert least_useful_epsilon(rows=3, features=200, delta=1e-12) == math.inf
+def test_kind_tables_do_not_lose_more_than_hard_ones():
+    for schema, rows in ((numbers_only(12), 10_000), (SCHEMA, 10_000)):
+        even, usual, hard = (table.lost_r2 for table in expect(schema, rows=rows, epsilon=0.5, delta=1e-6).tables)
+        assert even < 1.5 * usual  # three draws
+        assert usual < 1.5 * hard
 
 
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"r2 must lie in \(0, 1\)"):
-        expect(rows=10, features=2, epsilon=1.0, delta=1e-6, r2=1.0)
-    with pytest.raises(ValueError, match="rows must be an integer ≥ 1"):
-        expect(rows=0, features=2, epsilon=1.0, delta=1e-6)
+def test_rows_needed_and_least_epsilon_are_where_usefulness_begins():
+    schema = numbers_only(5)
+    rows = rows_needed(schema, **BUDGET)
+    assert expect(schema, rows=rows, **BUDGET).useful
+    assert not expect(schema, rows=rows // 2, **BUDGET).useful
+    assert rows_needed(schema, epsilon=0.2, delta=1e-6) > 2 * rows
+    epsilon = least_useful_epsilon(schema, rows=rows, delta=1e-6)
+    assert 0.5 < epsilon <= 1.2  # both searches are to 10 %
+    assert expect(schema, rows=rows, epsilon=epsilon, delta=1e-6).useful
+    assert least_useful_epsilon(schema, rows=3, delta=1e-12) is None
+
+
+@pytest.mark.parametrize("passes", ["auto", 1])
+def test_planned_loss_is_that_of_a_release(passes):
+    """A table like the usual one, made anew in the user's units, and released by the mechanism itself."""
+    n, d, r2, rng = 4000, 8, 0.4, np.random.default_rng(5)
+    latent = math.sqrt(0.5) * rng.standard_normal((2 * n, 1)) + math.sqrt(0.5) * rng.standard_normal((2 * n, d))
+    X = np.exp(0.75 * latent)
+    X = np.clip(0.1 * X / X.std(axis=0), 0, 1)
+    score = (X / X.std(axis=0)) @ np.array([1.0, -0.6, 0.8, 0.3, -0.2, 1.2, 0.5, -0.9])
+    score = (score - score.mean()) / score.std()
+    y = np.clip(0.3 + 0.1 * (math.sqrt(r2) * score + math.sqrt(1 - r2) * rng.standard_normal(2 * n)), 0, 1)
+    table = {f"x{j}": X[:, j] for j in range(d)} | {"y": y}
+    schema = {name: [0, 1] for name in table}
+    train, test = ({name: column[part] for name, column in table.items()} for part in (slice(n), slice(n, None)))
+    A, B = (np.column_stack([X[part], np.ones(n)]) for part in (slice(n), slice(n, None)))
+    theta = np.linalg.lstsq(A, train["y"], rcond=None)[0]
+    without = np.mean((test["y"] - B @ theta) ** 2)
+    lost = []
+    for seed in range(6):
+        model = gm.release(train, schema=schema, **BUDGET, passes=passes, random_state=seed).regress("y")
+        lost.append((np.mean((test["y"] - model.predict(test)) ** 2) - without) / np.var(test["y"]))
+    planned = expect(schema, rows=n, **BUDGET, r2=r2, passes=passes)["usual"].lost_r2
+    assert planned / 3 < np.mean(lost) < 3 * planned
+
+
+def test_rows_stand_for_more_rows():
+    """Twice the rows of the table, written out, are the table with a weight of two."""
+    schema = Schema.of(SCHEMA)
+    table = imagine(schema, KINDS[1], target="cost", r2=0.4, rows=2000)
+    twice = type(table)(np.vstack([table.rows, table.rows]), table.target, table.limit)
+    heavy, long = Trial.of(schema, table, 4000), Trial.of(schema, twice, 4000)
+    one, same = (trial.draw((0.02,), np.random.default_rng(3)) for trial in (heavy, long))
+    np.testing.assert_allclose(one.second_moment, same.second_moment, rtol=1e-9, atol=1e-9)
+    assert heavy.r2_of(one) == pytest.approx(long.r2_of(same), abs=1e-6)
+    np.testing.assert_allclose(heavy.errors(one.pool.current), long.errors(same.pool.current), rtol=1e-6)
+    many, again = (trial.draw((1e4,) * 5, np.random.default_rng(3)) for trial in (heavy, long))  # hardly any noise
+    np.testing.assert_allclose(many.second_moment, again.second_moment, rtol=0.01, atol=0.01)
+    for first, second in zip(many.passes[1:], again.passes[1:], strict=True):
+        assert first.request.clip == pytest.approx(second.request.clip, rel=1e-3)
+        assert first.request.rows == pytest.approx(4000, rel=1e-3)
+
+
+def test_standard_errors_are_those_of_simulated_noise():
+    schema = numbers_only(4)
+    trial = Trial.of(schema, imagine(schema, KINDS[1], target="y", r2=0.4, rows=3000), 3000)
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((6, 6)) * 0.2
+    noise = NoisyGram(trial.gram, B, np.linalg.inv(B))
+    x, y = [0, 1, 2, 3, 5], 4
+    inverse = np.linalg.inv(trial.gram[np.ix_(x, x)])
+    theta = inverse @ trial.gram[x, y]
+    a = np.zeros(6)
+    a[x], a[y] = -theta, 1.0
+    draws = np.array([inverse @ (B @ goe(6, rng) @ B.T @ a)[x] for _ in range(20_000)])
+    residuals = trial.rows @ a
+    sampling = np.diagonal(inverse) * (residuals @ residuals) / (3000 - 5)
+    total = sampling + draws.var(axis=0)
+    ratio, interval = trial.errors(noise)
+    assert ratio == pytest.approx(np.median(np.sqrt(total / sampling)[:4]), rel=0.02)
+    assert interval == pytest.approx(np.median(1.96 * np.sqrt(total)[:4]), rel=0.02)  # all columns have one weight
+    drowned = NoisyGram(trial.gram, 100 * np.eye(6), np.eye(6) / 100)
+    assert trial.errors(drowned) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_imagined_tables_are_as_described(kind):
+    schema = Schema.of(SCHEMA)
+    table = imagine(schema, kind, target="cost", r2=0.4, rows=20_000)
+    assert (np.einsum("ij,ij->i", table.rows, table.rows) <= 1).all()
+    assert table.r2 == pytest.approx(0.4, abs=0.05)
+    rows = table.rows * schema.row_norm
+    age, income = rows[:, 0], rows[:, 1]
+    assert np.std(age) / 2 == pytest.approx(kind.spread, rel=0.25)  # bounds cut the tail
+    levels = rows[:, 2:6].mean(axis=0)
+    assert levels.sum() == pytest.approx(1, abs=1e-4)
+    assert levels[1] / levels[0] == pytest.approx(2.0**-kind.rarity, rel=0.15)
+    assert np.mean(rows[:, 6] > 0) == pytest.approx(kind.true, rel=0.15)
+    ranks = np.argsort(np.argsort(np.column_stack([age, income]), axis=0), axis=0)
+    spearman = np.corrcoef(ranks.T)[0, 1]  # of a Gaussian copula: 6/π asin(ρ/2)
+    assert spearman == pytest.approx(6 / math.pi * math.asin(kind.correlation / 2), abs=0.03)
+    with pytest.raises(ValueError, match="read-only"):
+        table.rows[0, 0] = 0.0
+
+
+def test_targets():
+    assert target_of(Schema.of(SCHEMA)) == "cost"
+    assert target_of(Schema.of({"a": ["x", "y"], "b": "boolean"})) == "b"
+    plan = expect({"a": ["x", "y"], "n": [0, 1], "b": "boolean"}, rows=50_000, **BUDGET, target="b", r2=0.2)
+    assert plan.target == "b"
+    assert plan["even"].r2 == pytest.approx(0.2, abs=0.03)
+    assert expect({"a": [0, 1], "b": [0, 1]}, rows=10**15, **BUDGET).useful
+    assert expect({"columns": {"a": [0, 1], "b": [0, 1]}, "intercept": 0}, rows=50_000, **BUDGET).useful
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"r2": 1.0}, r"r2 must lie in \(0, 1\)"),
+        ({"rows": 0}, "rows must be an integer ≥ 1"),
+        ({"rows": 2.5}, "rows must be an integer ≥ 1"),
+        ({"epsilon": -1.0}, "epsilon must be a finite number > 0"),
+        ({"epsilon": math.inf}, "epsilon must be a finite number > 0"),
+        ({"delta": 0.0}, "delta must lie in"),
+        ({"passes": 9}, "passes must be one of 1, 2, 3, 4"),
+        ({"relation": "swap"}, "relation must be one of"),
+        ({"target": "height"}, "is not in the schema; it has age"),
+        ({"target": "region"}, "is neither a number nor a Boolean: name one that is"),
+        ({"schema": {"age": [0, 1]}}, "at least one column that explains it"),
+        ({"schema": {"a": ["x", "y"], "b": ["x", "y"]}}, "no number and no Boolean to explain"),
+        ({"schema": {"a": {"size": 600, "norm": 1.0}, "y": [0, 1]}}, "at most 500 encoded columns, got 602"),
+    ],
+)
+def test_wrong_input_says_what_to_do(changes, words):
+    with pytest.raises((gm.ArgumentError, gm.ArgumentTypeError), match=words):
+        expect(**{"schema": SCHEMA, "rows": 100, **BUDGET, **changes})
+
+
+def test_weak_budgets_are_told():
+    with pytest.warns(gm.BudgetWarning, match="protects nobody"):
+        expect(numbers_only(2), rows=100, epsilon=25.0, delta=1e-6)
+    with pytest.raises(gm.ArgumentError, match="at most 500"):
+        numbers_only(10**9)

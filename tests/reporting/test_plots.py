@@ -7,13 +7,14 @@ import builtins
 import pytest
 
 import gaussmix as gm
+from gaussmix.reporting.planning import expect, numbers_only
 from gaussmix.reporting.plots import compare_analyses, lost_r2
 
 pytest.importorskip("matplotlib", reason="the extra gaussmix[plots] is not installed")
 
 STARTS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
 ANALYSES = {"sketch_size": 150, "delta": 1e-8}
-PLAN = {"rows": 10_000, "features": 5, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
+PLAN = {"schema": numbers_only(3), "rows": 500, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
 
 
 @pytest.mark.parametrize("ending", STARTS)
@@ -47,8 +48,15 @@ def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
         assert epsilon == gm.accounting.epsilon(1e-8, sketch_size=150, gamma=gamma, bound_holds_for="larger")
     assert all((line.get_ydata() >= 1 - 1e-12).all() for line in right.get_lines())  # no analysis beats the exact one
     (axes,) = figures[1].axes
-    assert [line.get_label() for line in axes.get_lines()][1:] == ["ε = 1", "a tenth of R²"]
-    assert (axes.get_lines()[0].get_ydata()[:-1] >= axes.get_lines()[0].get_ydata()[1:]).all()  # ε buys R²
+    lines = axes.get_lines()
+    assert [line.get_label() for line in lines] == [
+        "even table", "usual table", "hard table", "a tenth of R²", "ε = 1",
+    ]  # fmt: skip
+    assert lines[1].get_xdata()[3] == pytest.approx(1.0)
+    expected = expect(PLAN["schema"], rows=500, epsilon=float(lines[1].get_xdata()[3]), delta=1e-6)
+    assert lines[1].get_ydata()[3] == max(expected["usual"].lost_r2, 1e-5)
+    for line in lines[:3]:
+        assert line.get_ydata()[0] > line.get_ydata()[-1]  # ε buys R²
     for shown in (left, right, axes):
         assert shown.get_xlabel()
         assert shown.get_ylabel()
@@ -60,7 +68,8 @@ def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
         (compare_analyses, {**ANALYSES, "sketch_size": 0}, "sketch_size must be"),
         (compare_analyses, {**ANALYSES, "delta": 2.0}, "delta must"),
         (lost_r2, {**PLAN, "rows": 0}, "rows must be an integer ≥ 1"),
-        (lost_r2, {**PLAN, "features": -3}, "features must be an integer ≥ 1"),
+        (lost_r2, {**PLAN, "target": "z"}, "'z' is not in the schema"),
+        (lost_r2, {**PLAN, "chosen": 0.0}, "epsilon must be a finite number > 0"),
         (lost_r2, {**PLAN, "r2": 1.5}, "r2 must lie in"),
         (lost_r2, {**PLAN, "delta": 0.0}, "delta must lie in"),
     ],

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import math
 import sys
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from gaussmix._files import refuse_inputs, reserve
+from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.models.release import load
 from gaussmix.reporting.page import render
-from gaussmix.reporting.planning import Expectation, expect, least_useful_epsilon
+from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
 from gaussmix.reporting.statement import is_valid
 from gaussmix.reporting.verification import verify as verdict_on
+from gaussmix.tables.schema import Schema
 
 __all__ = ["plan", "report", "verify"]
 
@@ -70,60 +72,122 @@ def verify(file: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--rows", "-n", type=int, required=True, help="Rows of the table.")
-@click.option("--features", "-p", type=int, required=True, help="Features of the model.")
+@click.argument(
+    "schema_file", metavar="[SCHEMA]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--features", "-p", type=int, help="Instead of SCHEMA: so many numbers that explain one.")
+@click.option("--rows", "-n", type=int, help="Rows of the table; without it, only how many are needed.")
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
+@click.option("--target", help="The number or Boolean that is explained; default: the last number.")
 @click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
+@click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4.")
+@click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True)
 @JSON
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw R² lost against ε to a file.")
 @FORCE
 def plan(
-    rows: int,
-    features: int,
+    schema_file: Path | None,
+    features: int | None,
+    rows: int | None,
     epsilon: float,
     delta: float,
+    target: str | None,
     r2: float,
+    passes: int | None,
+    relation: Relation,
     as_json: bool,
     plot: Path | None,
     force: bool,
 ) -> None:
-    """What to expect of a release, before any data is touched."""
+    """How many rows a release needs, and what to expect of it, before any data is touched.
+
+    Three tables that fit SCHEMA (TOML or JSON) are imagined, from kind to hard, and released with simulated noise.
+
+    \b
+    gaussmix plan patients.json -e 1 -d 1e-6
+    gaussmix plan patients.json --rows 20000 -e 1 -d 1e-6 --target cost
+    """  # noqa: D301 - click wants the character
     refuse_lone_force(force, plot)
-    found = expect(rows=rows, features=features, epsilon=epsilon, delta=delta, r2=r2)
-    least = least_useful_epsilon(rows=rows, features=features, delta=delta, r2=r2)
-    if plot is not None:
-        from gaussmix.reporting.plots import lost_r2  # an optional extra
+    if (schema_file is None) == (features is None):
+        raise click.UsageError("Name a schema, or give --features for a table of numbers: one of them.")
+    if plot is not None and rows is None:
+        raise click.UsageError("--plot needs --rows: how many rows the table has.")
+    schema = numbers_only(features) if schema_file is None and features is not None else Schema.of(schema_file or "")
+    question: Any = {"delta": delta, "target": target, "r2": r2, "passes": passes or "auto", "relation": relation}
+    found, least = None, None
+    with Console(stderr=True).status("imagining tables") as status:
+        if rows is not None:
+            found = expect(schema, rows=rows, epsilon=epsilon, **question)
+            status.update("looking for the least useful ε")
+            least = least_useful_epsilon(schema, rows=rows, **question)
+        status.update("looking for the least number of rows")
+        needed = rows_needed(schema, epsilon=epsilon, **question)
+        if plot is not None:
+            status.update("drawing")
+            from gaussmix.reporting.plots import lost_r2  # an optional extra
 
-        lost_r2(plot, rows=rows, features=features, delta=delta, r2=r2, chosen=epsilon, force=force)
-        click.echo(f"wrote {plot}", err=True)
+            lost_r2(plot, schema, rows=rows or 0, chosen=epsilon, force=force, **question)
     if as_json:
-        content = {**asdict(found), "least_useful_epsilon": least if least < math.inf else None}
-        click.echo(json.dumps(content, indent=2))
+        answers = {} if found is None else {**found.to_dict(), "least_useful_epsilon": least}
+        click.echo(json.dumps({**answers, "rows_needed": needed}, indent=2, ensure_ascii=False))
     else:
-        _print_expectation(found, least)
+        if found is not None:
+            Console(file=sys.stdout).print(_expectations(found))
+        for sentence in _sentences(found, least, needed, epsilon):
+            click.echo(sentence)
+    if plot is not None:
+        click.echo(f"wrote {plot}", err=True)
 
 
-def _print_expectation(found: Expectation, least: float) -> None:
-    title = f"{found.rows:,} rows, {found.features} features, ε = {found.epsilon:g}, δ = {found.delta:g}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("expected")
-    table.add_column("", justify="right")
-    lines = {
-        "γ, noise variance in units of C²": f"{found.gamma:.4g}",
-        "noise in one entry of the second moment": f"{found.noise_per_entry:.4g}",
-        "standard error of a coefficient: noise": f"{found.standard_error:.2g}",
-        "standard error of a coefficient: sampling": f"{found.sampling_error:.2g}",
-        "half width of a 95 % interval": f"{found.interval:.2g}",
-        f"R² lost to noise, of {found.r2:g}": f"{found.lost_r2:.2g}" if found.lost_r2 < found.r2 else "all of it",
-        "ε at which noise costs a tenth of R²": f"{least:.2g}",
-    }
-    for name, value in lines.items():
-        table.add_row(name, value)
-    Console(file=sys.stdout).print(table)
-    click.echo(
-        "Coefficients are in units of the target's range over the feature's range, for features that spread evenly "
-        "over their bounds and are unrelated. Real tables have weaker directions and larger errors."
+def _expectations(found: Plan) -> Table:
+    """One column for each imagined table."""
+    title = (
+        f"{found.rows:,} rows, {found.columns} encoded columns, explaining {found.target}: "
+        f"ε = {found.epsilon:g}, δ = {found.delta:g}, {found.passes} pass{'es' if found.passes > 1 else ''}"
     )
+    table = Table(title=title, title_justify="left")
+    table.add_column("expected of a table that is")
+    lines: list[list[str]] = [
+        [f"R² lost to privacy, of {found.r2:g}"],
+        ["standard error over that without privacy"],
+        ["95 % interval, ± share of the target's range"],
+        ["useful"],
+    ]
+    for expected in found.tables:
+        table.add_column(expected.name, justify="right")
+        lines[0].append("all of it" if expected.lost_r2 >= found.r2 else f"{expected.lost_r2:.2g}")
+        lines[1].append("unbounded" if expected.error_ratio == math.inf else f"{expected.error_ratio:.2f}")
+        lines[2].append("unbounded" if expected.interval == math.inf else f"{expected.interval:.2g}")
+        lines[3].append("yes" if expected.useful else "no")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _sentences(found: Plan | None, least: float | None, needed: int | None, epsilon: float) -> list[str]:
+    """What it means, in words."""
+    words = ["Useful: privacy and sampling together lose less than a tenth of R² on new rows."]
+    if needed is None:
+        words.append(f"A usual table is not useful at ε = {epsilon:g}, however many rows it has.")
+    else:
+        words.append(f"A usual table needs about {_two_digits(needed):,} rows at ε = {epsilon:g}.")
+    if found is None:
+        return [*words, "Give --rows to see what to expect of a table."]
+    if least is None:
+        words.append(f"With {found.rows:,} rows no ε up to {MOST_EPSILON:g} makes it useful.")
+    else:
+        words.append(f"With {found.rows:,} rows it needs ε of about {least:.2g}.")
     if not found.useful:
-        click.echo("Noise costs more than a tenth of R²: use more rows, fewer features or a larger ε.")
+        words.append("Use more rows, fewer columns or levels, or a larger ε.")
+    words.append(
+        "Tables are imagined from the schema: even ones spread over their bounds, usual ones are skewed, correlated "
+        "and have rare levels, hard ones more so. No data was read."
+    )
+    return words
+
+
+def _two_digits(number: int) -> int:
+    """Rounded up."""
+    unit = int(10 ** max(len(str(number)) - 2, 0))
+    return -(-number // unit) * unit

@@ -1,115 +1,304 @@
 r"""What to expect of a release, from public quantities and before any data is touched.
 
-The table that is imagined: n rows, d numeric features spread evenly over their bounds and independent of each other, an
-intercept, and a target whose standard deviation is a quarter of its range, of which the features explain a share R².
-Real tables are less kind: correlated or concentrated features have weaker directions, and errors grow with them.
+Tables that fit the declared schema are imagined (:mod:`gaussmix.reporting.imagined`), from kind to hard, and the rule
+of a release in passes is run on them, with simulated noise of the size that the budget asks for. What comes out is held
+against least squares on the same rows. Everything is a function of the schema, a declared number of rows and the
+budget; seeds are fixed, so that the same question has the same answer.
 
-In encoded units a feature has G_xx = n/3, so with σ² = γC², C² = d + 2, the errors-in-variables formula of
-:mod:`gaussmix.models.score` gives for each coefficient
+At most 20,000 rows are imagined; more are stood for by them (:mod:`gaussmix.reporting.trial`).
 
-.. math:: \mathrm{se}^2 = \frac1k\Bigl(\frac3n\Bigr)^2
-          \Bigl[\Bigl(\frac n3 + \sigma^2\Bigr)\omega + \sigma^4\theta_j^2\Bigr],
-          \quad \omega = n v (1 - R^2) + \sigma^2(1 + |\theta|^2) .
-
->>> expect(rows=100_000, features=20, epsilon=1.0, delta=1e-6).useful
-True
+>>> schema = {"age": [0, 100], "income": [0, 500], "smoker": "boolean", "cost": [0, 30]}
+>>> plan = expect(schema, rows=20_000, epsilon=1.0, delta=1e-6)
+>>> plan.target, plan.useful, [table.name for table in plan.tables]
+('cost', True, ['even', 'usual', 'hard'])
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
 
 from gaussmix import _validation as check
-from gaussmix.accounting.least_noise import calibrate
-from gaussmix.mechanism.preparation import automatic_sketch_size
+from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.budgets import LARGEST_EPSILON, warn_if_weak
+from gaussmix.accounting.lattice import LatticeAccount, lattice_account
+from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.mechanism.passes import LARGEST_RATE, SAMPLE_ROWS, releases_of, schedule_of
+from gaussmix.models.passes import AUTOMATIC_PASSES
+from gaussmix.reporting.imagined import KINDS, Imagined, imagine, target_of
+from gaussmix.reporting.trial import Trial
+from gaussmix.tables.schema import FRACTION_BITS, Schema
 
-__all__ = ["Expectation", "expect", "least_useful_epsilon"]
+__all__ = ["Expectation", "Plan", "expect", "least_useful_epsilon", "numbers_only", "rows_needed"]
 
-TARGET_VARIANCE = 0.25  # of a target in [-1, 1] with a standard deviation of a quarter of its range
-USEFUL = 0.1  # share of the explained variance that noise may cost
+USEFUL = 0.1
+"""Share of R² that may be lost."""
+
+IMAGINED_ROWS = 20_000
+DRAWS = 3
+"""Simulated releases of every imagined table."""
+
+MOST_COLUMNS = 500
+"""Encoded columns of a schema that can be planned for within a minute."""
+
+MOST_ROWS, MOST_EPSILON, LEAST_EPSILON = 10**12, LARGEST_EPSILON, 1e-3
+"""Where searches end."""
+
+_PRECISION = 1.1
+_SIGNAL = 5.0  # μn/m^1.5 at which a release is about useful (docs/passes.md): where searches begin
+
+Passes = int | Literal["auto"]
+SchemaLike = Schema | Mapping[str, Any] | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a release of such a table would be worth.
+    """What a release of one imagined table would be worth.
 
     Attributes
     ----------
-    gamma, noise_per_entry : float
-        Noise variance in units of C², and the standard deviation of one entry of the second moment.
-    standard_error, sampling_error : float
-        Of a coefficient, in units of (target's range)/(feature's range): from the noise, and from sampling n rows.
-    interval : float
-        Half width of a 95 % interval, both errors together.
+    name : {"even", "usual", "hard"}
+        Which table.
     lost_r2 : float
-        R² that the noise is expected to cost.
+        R² on new rows that privacy costs: that of least squares less that of the release. Above the R² there is, the
+        release is worse than the mean.
+    r2 : float
+        R² on new rows of a model from the release.
+    error_ratio : float
+        Median over coefficients of the standard error, privacy and sampling, over that of sampling alone. Infinite if
+        half of them cannot be told from noise. What clipping shifts is left out: where R² is lost, it says little.
+    interval : float
+        Median over coefficients of the half width of a 95 % interval, privacy and sampling, for the effect of a column
+        across its declared range (or of a level against the first), in units of the target's range.
     useful : bool
-        Whether that is less than a tenth of R².
+        Whether privacy and sampling together lose less than a tenth of the R² that unlimited rows would have.
     """
 
-    rows: int
-    features: int
-    epsilon: float
-    delta: float
-    r2: float
-    gamma: float
-    noise_per_entry: float
-    standard_error: float
-    sampling_error: float
-    interval: float
+    name: str
     lost_r2: float
+    r2: float
+    error_ratio: float
+    interval: float
     useful: bool
 
 
-def expect(*, rows: int, features: int, epsilon: float, delta: float, r2: float = 0.4) -> Expectation:
-    """Expected noise, standard errors and loss of R².
+@dataclass(frozen=True)
+class Plan:
+    """What to expect of a release: one `Expectation` for each imagined table, from kind to hard."""
+
+    rows: int
+    columns: int
+    target: str
+    epsilon: float
+    delta: float
+    relation: Relation
+    passes: int
+    r2: float
+    tables: tuple[Expectation, ...]
+
+    @property
+    def useful(self) -> bool:
+        """Whether the usual table's release is useful."""
+        return self["usual"].useful
+
+    def __getitem__(self, name: str) -> Expectation:
+        """By the name of the table."""
+        check.choice([table.name for table in self.tables], name=name)
+        return next(table for table in self.tables if table.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; tables by name, and None for what is infinite."""
+        tables = {
+            table.name: {key: None if value == math.inf else value for key, value in asdict(table).items()}
+            for table in self.tables
+        }
+        return {**asdict(self), "tables": tables}
+
+
+def expect(
+    schema: SchemaLike,
+    *,
+    rows: int,
+    epsilon: float,
+    delta: float,
+    target: str | None = None,
+    r2: float = 0.4,
+    passes: Passes = "auto",
+    relation: Relation = "zero-out",
+) -> Plan:
+    """Expected loss of R², standard errors and intervals.
 
     Parameters
     ----------
-    rows, features : int
-        Size of the table, declared.
-    epsilon, delta : float
-        The budget.
+    schema : Schema, mapping or path
+        As in :func:`gaussmix.release`.
+    rows : int
+        Of the table, declared.
+    epsilon, delta, passes, relation
+        As in :func:`gaussmix.release`.
+    target : str, optional
+        The number or Boolean that is explained, by all other columns. Default: the last number, or else Boolean.
     r2 : float
-        Share of the target's variance that the features explain, as far as one can guess.
+        Share of the target's variance that the others explain, as far as one can guess.
     """
-    n, d = check.positive_integer(rows=rows), check.positive_integer(features=features)
-    r2 = check.in_interval(0, 1, r2=r2)
-    k = automatic_sketch_size(d + 2)
-    calibration = calibrate(epsilon, delta, sketch_size=k)
-    sigma2 = calibration.gamma * (d + 2)
-    signal, v = n / 3, TARGET_VARIANCE
-    theta2 = r2 * v * 3  # |θ|² n/3 = R² n v
-    omega = n * v * (1 - r2) + sigma2 * (1 + theta2)
-    variance = ((signal + sigma2) * omega + sigma2**2 * theta2 / d) / (k * signal**2)
-    sampling = v * (1 - r2) / signal
-    lost = d * variance * signal / (n * v)
-    return Expectation(
+    task = _Task.of(schema, target, r2)
+    n, account = check.positive_integer(rows=rows), task.account(epsilon, delta, passes, relation)
+    warn_if_weak(account.epsilon, account.delta)
+    tables = tuple(task.expectation(kind, n, account) for kind in range(len(KINDS)))
+    return Plan(
         rows=n,
-        features=d,
-        epsilon=epsilon,
-        delta=delta,
-        r2=r2,
-        gamma=calibration.gamma,
-        noise_per_entry=sigma2 / math.sqrt(k),
-        standard_error=math.sqrt(variance),
-        sampling_error=math.sqrt(sampling),
-        interval=1.96 * math.sqrt(variance + sampling),
-        lost_r2=min(lost, 1.0),
-        useful=lost < USEFUL * r2,
+        columns=task.schema.n_columns,
+        target=task.target,
+        epsilon=account.epsilon,
+        delta=account.delta,
+        relation=relation,
+        passes=_number_of_passes(passes),
+        r2=task.r2,
+        tables=tables,
     )
 
 
-def least_useful_epsilon(*, rows: int, features: int, delta: float, r2: float = 0.4) -> float:
-    """Smallest ε, to 1 %, at which such a release is useful; infinite if none up to 1000 is."""
-    low, high = 1e-3, 1e3
-    if not expect(rows=rows, features=features, epsilon=high, delta=delta, r2=r2).useful:
-        return math.inf
-    while high / low > 1.01:
-        middle = math.sqrt(low * high)
-        if expect(rows=rows, features=features, epsilon=middle, delta=delta, r2=r2).useful:
-            high = middle
-        else:
-            low = middle
-    return high
+def rows_needed(
+    schema: SchemaLike,
+    *,
+    epsilon: float,
+    delta: float,
+    target: str | None = None,
+    r2: float = 0.4,
+    passes: Passes = "auto",
+    relation: Relation = "zero-out",
+) -> int | None:
+    """Least number of rows, to 10 %, at which the release of a usual table is useful; None if 10¹² are not enough.
+
+    Parameters are those of :func:`expect`.
+    """
+    task = _Task.of(schema, target, r2)
+    account = task.account(epsilon, delta, passes, relation)
+    warn_if_weak(account.epsilon, account.delta)
+    guess = _SIGNAL * task.schema.n_columns**1.5 / account.mu
+    found = _least(lambda n: task.is_useful(math.ceil(n), account), guess, low=2.0, high=MOST_ROWS)
+    return None if found is None else math.ceil(found)
+
+
+def least_useful_epsilon(
+    schema: SchemaLike,
+    *,
+    rows: int,
+    delta: float,
+    target: str | None = None,
+    r2: float = 0.4,
+    passes: Passes = "auto",
+    relation: Relation = "zero-out",
+) -> float | None:
+    """Smallest ε, to 10 %, at which the release of a usual table is useful; None if 20 is not enough.
+
+    Parameters are those of :func:`expect`.
+    """
+    task, n = _Task.of(schema, target, r2), check.positive_integer(rows=rows)
+    task.account(1.0, delta, passes, relation)  # refuses what is wrong before the search
+
+    def useful(epsilon: float) -> bool:
+        return task.is_useful(n, task.account(epsilon, delta, passes, relation))
+
+    guess = _SIGNAL * task.schema.n_columns**1.5 / n * math.sqrt(2 * math.log(1 / delta))
+    return _least(useful, guess, low=LEAST_EPSILON, high=MOST_EPSILON)
+
+
+def numbers_only(features: int) -> Schema:
+    """A schema of so many numbers and a target "y", where none is written yet."""
+    d = check.positive_integer(features=features)
+    _check_columns(d + 2)
+    return Schema.of({**{f"x{i + 1}": [-1, 1] for i in range(d)}, "y": [-1, 1]})
+
+
+def _least(useful: Callable[[float], bool], guess: float, *, low: float, high: float) -> float | None:
+    """Smallest argument, to 10 %, of a test that larger ones pass, between two limits; ends on one that was tried."""
+    top = min(max(guess, low), high)
+    while not useful(top):
+        if top >= high:
+            return None
+        low, top = top, min(2 * top, high)
+    bottom = max(low, top / 2)
+    while bottom > low and useful(bottom):
+        top, bottom = bottom, max(low, bottom / 2)
+    while top / bottom > _PRECISION:
+        middle = math.sqrt(top * bottom)
+        top, bottom = (middle, bottom) if useful(middle) else (top, middle)
+    return top
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Imagined releases
+def _number_of_passes(passes: Passes) -> int:
+    return AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
+
+
+def _check_columns(columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise ArgumentError(
+            f"Planning is for at most {MOST_COLUMNS:,} encoded columns, got {columns:,}: plan for the columns of one "
+            "model, or for fewer levels."
+        )
+
+
+def _budgets(account: LatticeAccount, m: int, n: int) -> list[float]:
+    """Of all releases but the count; of those that read a sample of the rows, times its rate.
+
+    A matrix of a share π of the rows, divided by π, has noise 1/π times as large.
+    """
+    mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
+    rate = SAMPLE_ROWS * m**1.5 / (account.mu * n)
+    rates = [1.0 if rate > LARGEST_RATE or q in (0, len(mu) - 1) else rate for q in range(len(mu))]
+    return [part * share for part, share in zip(mu, rates, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is to be explained, in tables of which schema."""
+
+    schema: Schema
+    target: str
+    r2: float
+
+    @classmethod
+    def of(cls, schema: SchemaLike, target: str | None, r2: float) -> _Task:
+        found = Schema.of(schema)
+        _check_columns(found.n_columns)
+        return cls(found, target_of(found, target), check.in_interval(0, 1, r2=r2))
+
+    def account(self, epsilon: float, delta: float, passes: Passes, relation: Relation) -> LatticeAccount:
+        """What a release would have."""
+        shares, coordinates = releases_of(schedule_of(_number_of_passes(passes)), self.schema.n_columns)
+        account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
+        if account.row_bits < FRACTION_BITS:
+            raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release: ask for a larger budget.")
+        return account
+
+    def table(self, kind: int) -> Imagined:
+        """20,000 rows, or fewer if they are long."""
+        m = self.schema.n_columns
+        rows = max(min(IMAGINED_ROWS, 500_000 // m), 8 * m)
+        return imagine(self.schema, KINDS[kind], target=self.target, r2=self.r2, rows=rows)
+
+    def is_useful(self, n: int, account: LatticeAccount) -> bool:
+        """For the usual table."""
+        (usual,) = (index for index, kind in enumerate(KINDS) if kind.name == "usual")
+        return self.expectation(usual, n, account).useful
+
+    def expectation(self, kind: int, n: int, account: LatticeAccount) -> Expectation:
+        """Mean R² and median errors over a few draws."""
+        trial = Trial.of(self.schema, self.table(kind), n)
+        found, mu = [], _budgets(account, self.schema.n_columns, n)
+        for draw in range(DRAWS):
+            drawn = trial.draw(mu, np.random.default_rng(draw))
+            found.append((trial.r2_of(drawn), *trial.errors(drawn.pool.current)))
+        r2 = float(np.mean([draw[0] for draw in found]))
+        _, error_ratio, interval = np.median(found, axis=0).tolist()
+        lost = max(trial.least_squares_r2 - r2, 0.0)
+        useful = trial.table.r2 - r2 < USEFUL * trial.table.r2
+        return Expectation(KINDS[kind].name, lost, r2, error_ratio, interval, useful)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix._files import reserve
 from gaussmix.accounting import Analysis
-from gaussmix.errors import ArgumentError, MissingPackageError
-from gaussmix.reporting.planning import expect
+from gaussmix.accounting.arguments import Relation
+from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
+from gaussmix.reporting.planning import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
 
 __all__ = ["compare_analyses", "lost_r2"]
 
@@ -27,6 +30,11 @@ _STYLES: dict[Analysis, tuple[str, str, str]] = {
     "renyi": ("Rényi, Lemma 1", "#0072B2", "--"),
     "exact": ("exact", "#D55E00", "-"),
 }
+
+_TABLES = (("#56B4E9", "--"), ("#0072B2", "-"), ("#D55E00", "-."))
+"""Colour and line of the imagined tables, from kind to hard."""
+
+_LEAST_SHOWN = 1e-5  # of R²: less is nothing
 
 
 def compare_analyses(path: str | Path, *, sketch_size: int, delta: float, force: bool = False) -> None:
@@ -58,24 +66,43 @@ def _draw_analyses(figure: Any, sketch_size: int, delta: float) -> None:
 
 
 def lost_r2(
-    path: str | Path, *, rows: int, features: int, delta: float, r2: float, chosen: float, force: bool = False
+    path: str | Path,
+    schema: SchemaLike,
+    *,
+    rows: int,
+    delta: float,
+    chosen: float,
+    target: str | None = None,
+    r2: float = 0.4,
+    passes: Passes = "auto",
+    relation: Relation = "zero-out",
+    force: bool = False,
 ) -> None:
-    """Draw the R² that noise is expected to cost against ε (:func:`gaussmix.reporting.planning.expect`).
+    """Draw the R² that privacy is expected to cost against ε, for each imagined table, from a tenth to ten times one ε.
 
-    A file that is there already is replaced with ``force`` only.
+    Parameters are those of :func:`gaussmix.reporting.planning.expect`; ``chosen`` is the ε that is marked. A file that is
+    there already is replaced with ``force`` only.
     """
+    middle = check.positive(finite=True, epsilon=chosen)
+    epsilons = [min(float(e), MOST_EPSILON) for e in middle * np.geomspace(0.1, 10, 7)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # of budgets that nobody asked for
+        plans = [
+            expect(schema, rows=rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation)
+            for e in epsilons
+        ]
     with _drawn(path, 6, 4, force=force) as figure:
-        _draw_lost_r2(figure.subplots(), rows, features, delta, r2, chosen)
+        _draw_lost_r2(figure.subplots(), plans, epsilons, middle)
 
 
-def _draw_lost_r2(axes: Any, rows: int, features: int, delta: float, r2: float, chosen: float) -> None:
-    epsilons = np.geomspace(min(0.03, chosen / 2), max(10.0, chosen * 2), 40)
-    lost = [expect(rows=rows, features=features, epsilon=float(e), delta=delta, r2=r2).lost_r2 for e in epsilons]
-    here = expect(rows=rows, features=features, epsilon=chosen, delta=delta, r2=r2).lost_r2
-    axes.loglog(epsilons, lost, color="#0072B2")
-    axes.loglog([chosen], [here], "o", color="#D55E00", label=f"ε = {chosen:g}")
-    axes.axhline(0.1 * r2, color="grey", linestyle=":", label="a tenth of R²")
-    axes.set(xlabel="ε", ylabel="R² lost to noise", title=f"{rows:,} rows, {features} features, δ = {delta:g}")
+def _draw_lost_r2(axes: Any, plans: list[Plan], epsilons: list[float], chosen: float) -> None:
+    first = plans[0]
+    for table, (colour, line) in zip(first.tables, _TABLES, strict=True):
+        lost = [max(plan[table.name].lost_r2, _LEAST_SHOWN) for plan in plans]
+        axes.loglog(epsilons, lost, line, color=colour, label=f"{table.name} table")
+    axes.axhline(USEFUL * first.r2, color="grey", linestyle=":", label="a tenth of R²")
+    axes.axvline(chosen, color="grey", linestyle="-", linewidth=0.8, label=f"ε = {chosen:g}")
+    axes.set(xlabel="ε", ylabel="R² lost to privacy", title=f"{first.rows:,} rows, {first.target}, δ = {first.delta:g}")
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
 

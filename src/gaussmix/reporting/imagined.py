@@ -1,0 +1,213 @@
+r"""Tables that fit a declared schema, made up from the schema alone: what a plan is tried on.
+
+Nothing here sees data. Rows come from a fixed seed: the same schema gives the same tables.
+
+All columns follow one Gaussian copula: column j has the latent value :math:`g_j = \sqrt\rho f + \sqrt{1-\rho}\,e_j`, f
+common to all, and its value is a fixed function of g_j. Three tables, from kind to hard:
+
+=======  =====================================  ======  ===  =====================  ===========
+table    numbers                                spread  ρ    level of rank r        true in
+=======  =====================================  ======  ===  =====================  ===========
+even     evenly over their bounds               0.29    0    as frequent as others  half
+usual    lognormal, σ = 0.75, from the lower    0.1     0.5  frequency ∝ 1/r²       a tenth
+hard     lognormal, σ = 1, from the lower       0.025   0.9  frequency ∝ 1/r³       a twentieth
+=======  =====================================  ======  ===  =====================  ===========
+
+Spread is the standard deviation of a column over its declared range. How they were chosen: docs/planning.md.
+
+>>> table = imagine(Schema.of({"age": [0, 100], "cost": [0, 9]}), KINDS[1], target="cost", r2=0.4, rows=20_000)
+>>> table.rows.shape, round(table.r2, 2)
+((20000, 3), 0.4)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import scipy.linalg
+from scipy import special
+
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.encoder import BlockEncoder
+from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
+
+__all__ = ["KINDS", "Imagined", "Kind", "imagine", "least_squares", "target_of"]
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How kind an imagined table is.
+
+    Attributes
+    ----------
+    name : str
+    spread : float
+        Standard deviation of a number over its range.
+    skew : float
+        σ of the lognormal law that numbers have above their lower bound; 0 for numbers that spread evenly.
+    correlation : float
+        ρ, between the latent values of any two columns.
+    rarity : float
+        The level of rank r has frequency ∝ r^-rarity.
+    true : float
+        Share of the rows in which a Boolean is true.
+    """
+
+    name: str
+    spread: float
+    skew: float
+    correlation: float
+    rarity: float
+    true: float
+
+
+KINDS = (
+    Kind("even", 0.29, 0.0, 0.0, 0.0, 0.5),
+    Kind("usual", 0.1, 0.75, 0.5, 2.0, 0.1),
+    Kind("hard", 0.025, 1.0, 0.9, 3.0, 0.05),
+)
+"""From kind to hard."""
+
+
+@dataclass(frozen=True, eq=False)
+class Imagined:
+    """Encoded rows that nobody has, as a release would see them.
+
+    Attributes
+    ----------
+    rows : array (N, m)
+        Of norm at most 1. Not to be written to.
+    target : int
+        The encoded column that is explained, by all others.
+    limit : float
+        Its largest size: predictions are clipped to it.
+    """
+
+    rows: Floats
+    target: int
+    limit: float
+
+    @property
+    def features(self) -> list[int]:
+        """All other encoded columns."""
+        return [index for index in range(self.rows.shape[1]) if index != self.target]
+
+    @cached_property
+    def r2(self) -> float:
+        """What least squares on all these rows explains of them: less than was asked for by what the bounds cut off."""
+        return self.explained(least_squares(self.rows.T @ self.rows, self.features, self.target))
+
+    def explained(self, theta: Floats) -> float:
+        """R² of clipped predictions over all these rows, for coefficients of the features."""
+        y = self.rows[:, self.target]
+        predicted = np.clip(self.rows[:, self.features] @ theta, -self.limit, self.limit)
+        return float(1 - np.mean((y - predicted) ** 2) / np.var(y))
+
+
+def least_squares(gram: Floats, features: list[int], target: int) -> Floats:
+    """The shortest least-squares coefficients of a Gram matrix."""
+    inverse = scipy.linalg.pinvh(gram[np.ix_(features, features)])
+    return np.asarray(inverse @ gram[features, target])
+
+
+def target_of(schema: Schema, target: str | None = None) -> str:
+    """The column to be explained: the one that is named, or the last number, or else the last Boolean."""
+    if len(schema.columns) < 2:
+        raise ArgumentError("The schema has one column: declare the target and at least one column that explains it.")
+    if target is None:
+        for kind in (Numeric, Boolean):
+            found = [name for name, column in schema.columns.items() if isinstance(column, kind)]
+            if found:
+                return found[-1]
+        raise ArgumentError("The schema has no number and no Boolean to explain: declare one as the target.")
+    if target not in schema.columns:
+        raise ArgumentError(f"Column {target!r} is not in the schema; it has {', '.join(schema.columns)}.")
+    if not isinstance(schema.columns[target], Numeric | Boolean):
+        raise ArgumentError(f"Column {target!r} is neither a number nor a Boolean: name one that is as the target.")
+    return target
+
+
+@lru_cache(maxsize=len(KINDS))  # a search looks at the same tables again and again
+def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) -> Imagined:
+    r"""Rows of one kind, whose target is linear in all other columns.
+
+    With s the standardised sum of all encoded features, each standardised and multiplied by a coefficient from a normal
+    law (and by -1 if s were skewed to the left), the target is
+
+    .. math:: y = a + b\,(\sqrt{R^2}\,s + \sqrt{1 - R^2}\,e), \quad b = 2\,\mathrm{spread}
+
+    in half ranges, three standard deviations above its lower bound or in the middle, clipped. A Boolean is true with a
+    probability that is linear in s.
+    """
+    rng = np.random.default_rng(_SEED)
+    common = rng.normal(size=(rows, 1))
+    encoder, (at,) = BlockEncoder.of(schema), schema.groups[target]
+    block = np.zeros((rows, schema.n_columns))
+    for name, column in schema.columns.items():
+        indices = list(schema.groups[name])
+        own = rng.normal(size=(rows, column.size if isinstance(column, Vector) else 1))
+        if name != target:
+            latent = math.sqrt(kind.correlation) * common + math.sqrt(1 - kind.correlation) * own
+            block[:, indices] = _entries(column, latent, kind) * _reach(schema, encoder, name)
+    score = _standardised(_standardised(block) @ rng.normal(size=schema.n_columns))
+    score = score if np.mean(score**3) >= 0 else -score  # its long tail away from the target's nearer bound
+    explained, rest = math.sqrt(r2) * score, math.sqrt(1 - r2) * rng.normal(size=rows)
+    y = _number(explained + rest, kind)
+    if isinstance(schema.columns[target], Boolean):
+        y = _boolean(explained, kind, rng)
+    block[:, at] = y * encoder.limits[at]
+    if schema.intercept:
+        block[:, schema.groups[INTERCEPT][0]] = encoder.intercept
+    encoder.finish(block)
+    block /= 2.0**FRACTION_BITS
+    block.flags.writeable = False
+    return Imagined(block, at, float(encoder.limits[at]) / 2.0**FRACTION_BITS)
+
+
+def _reach(schema: Schema, encoder: BlockEncoder, name: str) -> float:
+    """The largest entry of a column in units of the row; for vectors with a norm, what makes a row of ones fit it."""
+    column, index = schema.columns[name], schema.groups[name][0]
+    if not isinstance(column, Vector):
+        return float(encoder.limits[index])
+    return math.sqrt(schema.squared_in_units(column.squared_norm) / column.size)
+
+
+def _entries(column: Column, latent: Floats, kind: Kind) -> Floats:
+    """Entries of a column, at most 1 in size, from its latent normal values."""
+    if isinstance(column, Categorical):
+        frequencies = np.arange(1.0, len(column.labels) + 1) ** -kind.rarity
+        limits = np.cumsum(frequencies) / frequencies.sum()
+        level = np.searchsorted(limits[:-1], special.ndtr(latent[:, 0]))
+        return np.asarray(np.eye(len(limits))[level])
+    if isinstance(column, Boolean):
+        return np.where(special.ndtr(latent) > 1 - kind.true, 1.0, -1.0)
+    if not kind.skew:
+        return np.asarray(2 * special.ndtr(latent) - 1)
+    deviation = math.sqrt(math.expm1(kind.skew**2) * math.exp(kind.skew**2))
+    return np.minimum(2 * kind.spread / deviation * np.exp(kind.skew * latent) - 1, 1.0)
+
+
+def _standardised(values: Floats) -> Floats:
+    """Mean 0 and variance 1, column by column; constants become 0."""
+    centred = values - values.mean(axis=0)
+    deviations = centred.std(axis=0)
+    return np.asarray(centred / np.where(deviations > 0, deviations, 1.0))
+
+
+def _number(standardised: Floats, kind: Kind) -> Floats:
+    deviation = 2 * min(kind.spread, 0.25)
+    return np.clip(min(3 * deviation - 1, 0.0) + deviation * standardised, -1.0, 1.0)
+
+
+def _boolean(explained: Floats, kind: Kind, rng: np.random.Generator) -> Floats:
+    """±1, true with probability p + √(p(1 - p)) √R² s."""
+    p = kind.true
+    chance = p + math.sqrt(p * (1 - p)) * explained
+    return np.where(rng.random(len(explained)) < chance, 1.0, -1.0)
