@@ -1,8 +1,8 @@
 """The release in passes against the single pass, exact AdaSSP, the mean and least squares.
 
     export GAUSSMIX_DATA=...
-    python -m experiments.passes_study accuracy --splits 5 --draws 10 --out experiments/results/passes.csv
-    python -m experiments.passes_study errors --draws 10
+    python -m experiments.passes_study accuracy --splits 5 --draws 10 --out experiments/results/passes_accuracy.csv
+    python -m experiments.passes_study errors --draws 10 --out experiments/results/passes_errors.csv
 
 The protocol is in ``passes_protocol.md``, written before the run. Rows go through the integer transforms and exact
 clipping of the package; noise is drawn as floats, which differ from the lattice's by 2⁻⁴⁰ of the row norm.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,10 @@ Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 CONSTANT = 1e-4  # columns with less variance than that in the test rows (entries in [-1, 1]) are no targets
 FLOOR = 1e-3  # excesses below it count as it: nobody can tell them apart
+ALL_COLUMNS_AT = 1.0  # ε at which every column is a target; elsewhere the declared one alone
+MOST_TARGETS = 12  # of the columns, evenly spaced, the declared target among them
+SIMULATED = 200  # draws of the noise for a standard error
+SOLVERS: dict[str, dict[str, float]] = {"passes": {}, "single": {"reference": 1.0, "caution": 1.0}}
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -108,12 +113,13 @@ def split(table: Encoded, seed: int) -> tuple[Floats, Floats]:
 
 
 def targets_of(table: Encoded) -> list[int]:
-    """One column for every source column: the numbers, and the most frequent level of a category."""
+    """One column for every source column, the most variable level of a category; at most `MOST_TARGETS`."""
     found = []
     for source in np.unique(table.sources)[:-1]:
         columns = np.flatnonzero(table.sources == source)
         found.append(int(columns[np.argmax(np.var(table.rows[:, columns], axis=0))]))
-    return found
+    kept = np.unique(np.linspace(0, len(found) - 1, MOST_TARGETS).round().astype(int))  # the declared target is last
+    return [found[k] for k in kept]
 
 
 def adassp(
@@ -160,13 +166,16 @@ def accuracy(name: str, number: int, draws: int, epsilons: tuple[float, ...]) ->
             state, requests = in_passes(rows, mu, rng)
             trail = " ".join(f"{r.metric.power:g}:{r.clip / r.metric.mean:.1f}:{r.lost:.2f}" for r in requests)
             for method, pool in (("passes", state.pool), ("single", single_pass(rows, mu, rng))):
-                solver = Shrinkage(pool, unit=rows.unit)
+                solver = Shrinkage(pool, unit=rows.unit, **SOLVERS[method])
                 for target, (x, y, base, var) in columns.items():
+                    if target != table.target and epsilon != ALL_COLUMNS_AT:
+                        continue
                     fit = solver.fit(x, np.eye(len(pool.matrix))[target], intercept=table.intercept)
                     low = -1.0 if test[:, target].min() < 0 else 0.0
                     mse = float(np.mean((y - np.clip(test[:, x] @ fit.coef, low, 1.0)) ** 2))
                     add(method, epsilon, draw, target, mse, base, var, strength=fit.strength, trail=trail)
             x, y, base, var = columns[table.target]
+            add("least squares", epsilon, draw, table.target, base, base, var)
             private_mean = train[:, table.target].mean() + 1 / (mu * len(train)) * rng.standard_normal()
             add("mean", epsilon, draw, table.target, float(np.mean((y - np.clip(private_mean, -1, 1)) ** 2)), base, var)
             if table.numeric:
@@ -194,12 +203,19 @@ def standard_errors(name: str, draw: int, epsilon: float, delta: float) -> list[
     bread = np.linalg.inv(G[np.ix_(x, x)])
     sampling = residual * np.diagonal(bread)
     state, requests = in_passes(rows, mu, rng)
-    pools = {"passes": state.pool, "last pass": Pool.of(state.pool.members[-1]), "single": single_pass(rows, mu, rng)}
+    pools = {"pool": state.pool, "last pass": Pool.of(state.pool.members[-1]), "single": single_pass(rows, mu, rng)}
+    matrices = {method: pool.matrix for method, pool in pools.items()}
+    draws = {method: [pool.noise(rng) for _ in range(SIMULATED)] for method, pool in pools.items()}
+    before = Pool.of(state.pool.members[-2])
+    *_, previous, _, last = Schedule().shares()
+    weight = float(last / (last + previous))  # fixed before any noise
+    matrices["last two"] = weight * matrices["last pass"] + (1 - weight) * before.matrix
+    draws["last two"] = [weight * noise + (1 - weight) * before.noise(rng) for noise in draws["last pass"]]
     found = []
-    for method, pool in pools.items():
-        noise = np.array([bread @ (pool.noise(rng) @ a)[x] / rows.unit for _ in range(200)])
+    for method, matrix in matrices.items():
+        noise = np.array([bread @ (drawn @ a)[x] / rows.unit for drawn in draws[method]])
         ratio = np.sqrt(1 + np.mean(noise**2, axis=0) / sampling)[x != table.intercept]
-        actual = bread @ ((pool.matrix / rows.unit - G) @ a)[x]  # noise and clipping together
+        actual = bread @ ((matrix / rows.unit - G) @ a)[x]  # noise and clipping together
         z = np.abs(actual / np.sqrt(np.mean(noise**2, axis=0)))[x != table.intercept]
         found.append(
             {"table": name, "draw": draw, "method": method, "median": np.median(ratio), "largest": ratio.max()}
@@ -242,10 +258,12 @@ def report(results: pd.DataFrame) -> None:
             "\ngeometric",
             ratio.apply(_geometric).round(3).to_dict(),
         )
-    every = results[results["method"].isin(["passes", "single"])]
+    every = results[results["method"].isin(["passes", "single"]) & (results["epsilon"] == ALL_COLUMNS_AT)]
     every = every.groupby(["table", "method", "epsilon"])["excess"].mean().unstack()
     ratio = every.xs("passes", level=1).clip(lower=FLOOR) / every.xs("single", level=1).clip(lower=FLOOR)
     print("all columns as targets: passes / single\n", ratio.round(3).to_string())
+    if numeric:
+        print("geometric, numeric", ratio.loc[numeric].apply(_geometric).round(3).to_dict())
     worst = (r2.xs("passes", level=1) - r2.xs("mean", level=1)).round(3)
     print("R² less the private mean's\n", worst.to_string())
 
@@ -271,8 +289,9 @@ def main() -> None:
         results = run_all(standard_errors, draws, processes=arguments.processes)
         print(results.groupby(["table", "method"])[["median", "largest", "covered"]].mean().round(3).to_string())
         print(results.groupby("table")["clipped"].first().to_string())
+    results.insert(0, "command", " ".join(["python -m experiments.passes_study", *sys.argv[1:]]))
     if arguments.out:
-        results.to_csv(arguments.out, index=False)
+        results.to_csv(arguments.out, index=False, float_format="%.5g")
 
 
 if __name__ == "__main__":

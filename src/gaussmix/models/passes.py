@@ -10,7 +10,7 @@ C²/(nλμ). In a metric that makes all second moments near 1, the largest norm 
 error is m/(nμ) in every direction, whatever the bounds and the condition number. The metric is learned from earlier,
 cheaper passes. Expect an excess over the residual variance of about κ²/(2x²), x = μn/m^1.5, for every target.
 
-    state = first_state(matrix, schedule, public)
+    state = first_state(matrix, mus, intercept=..., intercept_energy=...)
     while not state.done:
         request = plan_histogram(state)                       # transforms and edges
         counts = ...                                          # noisy, from the rows
@@ -60,6 +60,9 @@ FLOOR = 0.25
 LOST_WEIGHT = 0.05
 """What clipping costs: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
 
+LAST_LOST_WEIGHT = 0.075
+"""The same in the last pass, from which intervals are computed: it clips less than prediction alone would ask for."""
+
 MOST_LOST = 0.30
 """No clip surely loses more of the mass: beyond it whitening and clipping feed each other on rare levels.
 
@@ -78,10 +81,10 @@ class Schedule:
     """Shares of μ²: one for every pass, one for the histogram before every pass but the first.
 
     >>> Schedule().shares()[0], sum(Schedule().shares()) <= 1
-    (Fraction(329, 5000), True)
+    (Fraction(47, 1000), True)
     """
 
-    passes: tuple[str, ...] = ("0.07", "0.13", "0.20", "0.60")
+    passes: tuple[str, ...] = ("0.05", "0.10", "0.20", "0.65")
     histogram: str = "0.02"
 
     def shares(self) -> tuple[Fraction, ...]:
@@ -129,7 +132,9 @@ class State:
     intercept_energy : float
         Squared value of the intercept in an encoded row (C = 1).
     rows : float or None
-        Number of rows as the first histogram saw it, noisy.
+        Mean number of rows in the histograms so far, noisy.
+    histograms : int
+        How many they were.
     """
 
     pool: Pool
@@ -137,6 +142,7 @@ class State:
     intercept: int | None
     intercept_energy: float
     rows: float | None = None
+    histograms: int = 0
 
     @property
     def done(self) -> bool:
@@ -162,6 +168,14 @@ def _rows(state: State) -> float:
         return float(max(energy, 10 * noise, 10.0))
     i = state.intercept
     return float(max(M[i, i] / state.intercept_energy, 10.0))
+
+
+def _counted(state: State, counts: tuple[Floats, ...]) -> float:
+    """Noisy number of rows, not below 10: the mean over all histograms, each with the same noise."""
+    total = float(np.mean([count.sum() for count in counts]))
+    if state.rows is not None:
+        total = (state.histograms * state.rows + total) / (state.histograms + 1)
+    return max(total, 10.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -269,18 +283,21 @@ class PassRequest:
 
 
 def plan_pass(
-    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, lost_weight: float = LOST_WEIGHT
+    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, lost_weight: float | None = None
 ) -> PassRequest:
     r"""Choose metric and clip by the least of
 
-    .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + 0.05\,\mathrm{lost}(c), \quad
+    .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + v\,\mathrm{lost}(c), \quad
         \kappa = c/m,\; x = \mu_p \hat n/m^{1.5}
 
-    what noise costs (theory) and what clipping costs (measured, for predictions). Surely losing more than
-    `MOST_LOST` is forbidden. A larger ``lost_weight`` clips less: wider intervals with less bias.
+    what noise costs (theory) and what clipping costs (measured, for predictions; v is `LOST_WEIGHT`, in the last pass
+    `LAST_LOST_WEIGHT`). Surely losing more than `MOST_LOST` is forbidden. A larger ``lost_weight`` v clips less: wider
+    intervals with less bias. At the optimum lost(c) falls like the square of the standard error: the bias of clipping
+    vanishes beside the noise as n grows.
     """  # noqa: D400
-    rows = state.rows or max(float(np.mean([count.sum() for count in counts])), 10.0)
-    mu, m = state.mu[1], len(state.pool.matrix)
+    if lost_weight is None:
+        lost_weight = LAST_LOST_WEIGHT if len(state.mu) == 2 else LOST_WEIGHT
+    rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     x = mu * rows / m**1.5
     plans: list[tuple[float, PassRequest]] = []
     for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
@@ -307,4 +324,5 @@ def absorb(state: State, request: PassRequest, matrix: Floats) -> State:
         i = state.intercept
         weight = request.rows / max(release.matrix[i, i] / state.intercept_energy, 1e-9)
     release = release.times(min(max(weight, 1.0), LARGEST_RESCALING))
-    return replace(state, pool=state.pool.add(release), mu=state.mu[2:], rows=request.rows)
+    histograms = state.histograms + 1
+    return replace(state, pool=state.pool.add(release), mu=state.mu[2:], rows=request.rows, histograms=histograms)

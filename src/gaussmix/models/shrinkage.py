@@ -35,7 +35,7 @@ __all__ = ["GRID", "RidgeFit", "Shrinkage"]
 GRID = (0.06, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, math.inf)
 """Strengths ρ that are tried."""
 
-FISSIONS = 6
+FISSIONS = 20
 AMOUNT = 0.5
 """a: noise added to the copy that is fitted, in units of the release's own; the other copy gets 1/a."""
 

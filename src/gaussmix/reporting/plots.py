@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,8 @@ def lost_r2(
 ) -> None:
     """Draw the R² that privacy is expected to cost against ε, for each imagined table, from a tenth to ten times one ε.
 
-    Parameters are those of :func:`gaussmix.reporting.planning.expect`; ``chosen`` is the ε that is marked. A file that is
-    there already is replaced with ``force`` only.
+    Parameters are those of :func:`gaussmix.reporting.planning.expect`; ``chosen`` is the ε that is marked. A file that
+    is there already is replaced with ``force`` only.
     """
     middle = check.positive(finite=True, epsilon=chosen)
     epsilons = [min(float(e), MOST_EPSILON) for e in middle * np.geomspace(0.1, 10, 7)]
