@@ -17,7 +17,7 @@ Spread is the standard deviation of a column over its declared range. How they w
 
 >>> table = imagine(Schema.of({"age": [0, 100], "cost": [0, 9]}), KINDS[1], target="cost", r2=0.4, rows=20_000)
 >>> table.rows.shape, round(table.r2, 2)
-((20000, 3), 0.4)
+((20000, 3), 0.39)
 """
 
 from __future__ import annotations
