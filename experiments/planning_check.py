@@ -48,15 +48,16 @@ def check(name: str, draws: int) -> list[dict[str, object]]:
     """One line for every ε."""
     table = load(name)
     columns, schema = declared(table)
-    target, x = table.names[table.target], [i for i in range(table.rows.shape[1]) if i != table.target]
+    target, x = table.names[table.target], np.delete(np.arange(table.rows.shape[1]), table.target)
     n = int(0.8 * len(table.rows))
-    plain, lost = [], {epsilon: [] for epsilon in EPSILONS}
+    plain: list[float] = []
+    lost: dict[float, list[float]] = {epsilon: [] for epsilon in EPSILONS}
     for draw in range(draws):
         order = np.random.default_rng([draw, 7]).permutation(len(table.rows))
         train, test = order[:n], order[n:]
         y = table.rows[test, table.target]
-        theta = np.linalg.lstsq(table.rows[np.ix_(train, x)], table.rows[train, table.target], rcond=1e-12)[0]
-        plain.append(1 - np.mean((y - np.clip(table.rows[np.ix_(test, x)] @ theta, -1, 1)) ** 2) / np.var(y))
+        theta = np.linalg.lstsq(table.rows[train][:, x], table.rows[train, table.target], rcond=1e-12)[0]
+        plain.append(1 - np.mean((y - np.clip(table.rows[test][:, x] @ theta, -1, 1)) ** 2) / np.var(y))
         rows = {column: values[train] for column, values in columns.items()}
         new = {column: values[test] for column, values in columns.items() if column != target}
         for epsilon in EPSILONS:
