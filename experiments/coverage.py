@@ -21,7 +21,9 @@ from experiments.parallel import Rows, run_all
 from gaussmix import calibrate
 from gaussmix.mechanism.sampling import factor, wishart_factor
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.pooling import goe
 from gaussmix.models.problem import Problem
+from gaussmix.models.score import score_of
 from gaussmix.models.summary import summarise
 
 LEVEL, DELTA, K = 0.95, 1e-6, 10**6
@@ -30,6 +32,11 @@ ORDINARY = [(20_000, 5, 1.0), (20_000, 5, 0.3), (100_000, 20, 1.0), (5_000, 5, 1
 WEAK = [  # features, strength of the weak direction, coefficient along it, rows of the sketch
     (d, strength, theta, k)
     for d, (strength, theta), k in itertools.product((1, 3, 6), ((0.05, 5.0), (0.1, 5.0), (0.3, 20.0)), (60, 350, 2000))
+]
+
+BOUNDED = [  # signal of the weak columns, their coefficients in units of the bounds, noise in a metric
+    (weak, at, metric)
+    for weak, at, metric in itertools.product((0.0, 1.0, 3.0, 6.0, 12.0), (0.0, 0.7, 1.0, 2.0), (False, True))
 ]
 
 
@@ -49,16 +56,21 @@ def gram_of_uniform_table(n: int, d: int, *, effect: bool = True) -> tuple[Float
     return A.T @ A, np.linalg.solve((X.T @ X), X.T @ y), d + 2.0
 
 
-def problem(W: Floats, sigma2: float, k: int) -> Problem:
+def sketched(W: Floats, sigma2: float, k: int) -> NoisyMoment:
+    """The second moment of a finite sketch."""
+    return NoisyMoment.wishart(W, noise=sigma2 * np.eye(len(W)), size=k)
+
+
+def problem(noisy: NoisyMoment, reach: float = REACH) -> Problem:
     """Features first, response last."""
-    d = len(W) - 1
+    d = len(noisy.moment) - 1
     return Problem(
-        noisy=NoisyMoment.wishart(W, noise=sigma2 * np.eye(d + 1), size=k),
+        noisy=noisy,
         names=tuple(f"x{i}" for i in range(d)),
         to_user=np.eye(d),
         offset=np.zeros(d),
         groups={},
-        reach=np.full(d, REACH),
+        reach=np.full(d, reach),
         total=1.0,
         nobs=float("nan"),
         response_name="y",
@@ -67,14 +79,14 @@ def problem(W: Floats, sigma2: float, k: int) -> Problem:
 
 def accepts(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> tuple[bool, Floats]:
     """Whether the score test accepts a value of one of the table's coefficients, and all standard errors."""
-    summary = summarise(problem(W, sigma2, k), estimand="table")
-    p = summary.test(list(summary.params)[coefficient], value)
-    return p >= 1 - LEVEL, np.array(list(summary.bse.values()))
+    score = score_of(problem(sketched(W, sigma2, k)), None, 1.0)
+    noise, _ = score.covariance()
+    return bool(score.p(np.array([value]), [coefficient])[0] >= 1 - LEVEL), np.sqrt(np.diagonal(noise))
 
 
 def covers(W: Floats, sigma2: float, k: int, *, coefficient: int, value: float) -> bool:
     """Whether the exact interval for one of the ridge coefficients holds a value."""
-    low, high = summarise(problem(W, sigma2, k), estimand="ridge").conf_int(1 - LEVEL)[f"x{coefficient}"]
+    low, high = summarise(problem(sketched(W, sigma2, k)), estimand="ridge").conf_int(1 - LEVEL)[f"x{coefficient}"]
     return bool(low <= value <= high)
 
 
@@ -112,6 +124,40 @@ def weak_directions(d: int, strength: float, theta: float, k: int, releases: int
     return shares(f"weak: d={d} g={strength:g}σ² θ={theta:g} k={k}", G, 1.0, k, releases, seed)
 
 
+def bounded_nuisances(weak: float, at: float, metric: bool, releases: int, seed: int) -> Rows:
+    """Coverage with Gaussian noise, three strong columns and three weak ones with coefficients ``at`` their bounds.
+
+    In units of the noise's standard deviation: sums of squares 60, 50, 40 and ``weak`` times 1, 2/3, 4/3, correlations
+    0.3. ``metric``: noise that differs between directions.
+    """
+    rng = np.random.default_rng(seed)
+    strength = np.sqrt(np.array([60.0, 50.0, 40.0, weak, weak * 2 / 3, weak * 4 / 3]))
+    theta = np.array([0.5, -0.3, 0.2, at, -at, at])
+    G_xx = (0.3 + 0.7 * np.eye(6)) * np.outer(strength, strength)
+    y = G_xx @ theta
+    G = np.block([[G_xx, y[:, None]], [y[None], np.array([[theta @ y + 30.0]])]])
+    B = np.eye(7)
+    if metric:
+        B = np.linalg.qr(rng.standard_normal((7, 7)))[0] * np.geomspace(0.5, 1.5, 7)
+    accepted, ends = [], []
+    for _ in range(releases):
+        noisy = NoisyMoment.gaussian(G + B @ goe(7, rng) @ B.T, shape=B @ B.T)
+        score = score_of(problem(noisy, reach=1.0), None, 1.0)
+        accepted.append(score.p(theta) >= 1 - LEVEL)
+        ends.append(score.p_at_infinity < 1 - LEVEL)
+    inside, ended = np.mean(accepted, axis=0), np.mean(ends, axis=0)
+    name = f"weak {weak:g} sd, coefficients at {at:g} of bounds{', in a metric' if metric else ''}"
+    return [
+        {
+            "name": name,
+            "strong": float(inside[:3].min()),
+            "weak": float(inside[3:].min()),
+            "strong_ends": float(ended[:3].min()),
+            "weak_ends": float(ended[3:].min()),
+        }
+    ]
+
+
 def false_positives(releases: int) -> Rows:
     """Share of releases whose test at 5 % rejects a coefficient that is exactly 0."""
     G, _, C2 = gram_of_uniform_table(20_000, 5, effect=False)
@@ -122,6 +168,12 @@ def false_positives(releases: int) -> Rows:
         R = wishart_factor(L, K, rng)
         rejected += not accepts(R.T @ R / K, sigma2, K, coefficient=1, value=0.0)[0]
     return [{"share": rejected / releases}]
+
+
+def bounded(releases: int, *, processes: int | None = None) -> pd.DataFrame:
+    """Least coverage of strong and of weak coefficients where nuisances are bounded by assumption."""
+    jobs = [(*setting, releases, seed) for seed, setting in enumerate(BOUNDED, start=100)]
+    return run_all(bounded_nuisances, jobs, processes=processes)
 
 
 def coverage(releases: int, *, processes: int | None = None) -> pd.DataFrame:
@@ -143,8 +195,15 @@ def main(arguments: list[str] | None = None) -> None:
         table.add_column(heading, justify="left" if heading == "setting" else "right")
     for row in coverage(options.releases, processes=options.processes).itertuples():
         table.add_row(row.name, f"{row.ridge:.3f}", f"{row.table:.3f}", f"{row.bse:.4f}")
+    nuisances = Table(title="Bounded nuisances: least coverage, and share of intervals that end", title_justify="left")
+    for heading in ("setting", "strong", "weak", "strong end", "weak end"):
+        nuisances.add_column(heading, justify="left" if heading == "setting" else "right")
+    for row in bounded(options.releases, processes=options.processes).itertuples():
+        shares_of = (row.strong, row.weak, row.strong_ends, row.weak_ends)
+        nuisances.add_row(row.name, *(f"{share:.3f}" for share in shares_of))
     rejected = run_all(false_positives, [(options.releases,)], processes=options.processes)
     Console(width=110).print(table)
+    Console(width=110).print(nuisances)
     print(f"false positives at 5 %: {rejected['share'].item():.4f}")
 
 

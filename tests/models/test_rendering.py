@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from example_problems import draw, gram
+from example_problems import draw, draw_gaussian, gram
 from example_tables import SCHEMA, patients
 from gaussmix.models.rendering import NOT_IDENTIFIED, as_plain, coefficient_rows, p_value
 from gaussmix.models.summary import summarise
@@ -74,6 +74,31 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
     (row, _) = coefficient_rows(unidentified, 0.05)
     assert row[1:3] == ["", ""]
     assert "Not identified: explain with fewer columns" in str(unidentified)
+
+
+def test_what_relies_on_the_assumption_is_marked():
+    G = gram([60.0, 0.5], np.array([0.5, 0.3]))
+    weak = draw_gaussian(G, np.eye(3), np.random.default_rng(0), reach=np.ones(2), counts={"x1": (-3.0, 1.4)})
+    summary = summarise(weak, largest=1.5)
+    assert summary.relies["x0"]
+    row = next(line for line in str(summary).splitlines() if line.startswith("x0"))
+    assert row.endswith("100 % *")
+    assert r"100 \% *" in summary.as_latex()
+    assert "more than 1.5 times the target's declared range across its own (largest=1.5)" in str(summary)
+    assert "Weakest direction: x1, about 0 ± 1 rows; " in str(summary)
+    plain = as_plain(summary)
+    assert plain["coefficients"]["x0"]["relies_on_largest"]
+    assert (plain["largest"], plain["weakest"]) == (1.5, "x1, about 0 ± 1 rows")
+    strong = summarise(draw_gaussian(gram([900.0, 600.0], np.array([0.5, 0.3])), np.eye(3), np.random.default_rng(0)))
+    assert "*" not in str(strong)
+    assert "largest" not in str(strong)
+
+
+def test_rows_of_a_population_are_named(release):
+    model = release.regress("cost", on=["age"])
+    assert "as the release shows them" in str(model.summary(estimand="population"))
+    assert "Sampling error is that of 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
+    assert "Sampling error" not in str(model.summary())
 
 
 def test_names_are_escaped():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -178,7 +179,16 @@ def test_a_response_without_variance_has_no_rsquared():
     ("call", "words"),
     [
         (lambda s, p: summarise(p, estimand="truth"), "estimand must be one of"),
-        (lambda s, p: summarise(p, estimand="population"), "needs n_rows="),
+        (lambda s, p: summarise(p, estimand="population"), "needs n_rows=.*no intercept column"),
+        (
+            lambda s, p: summarise(replace(p, nobs=50.0, nobs_deviation=30.0), estimand="population"),
+            "needs n_rows=.*less than two standard deviations",
+        ),
+        (lambda s, p: summarise(p, largest=0.0), "largest must be"),
+        (
+            lambda s, p: summarise(problem(NoisyMoment.gaussian(np.eye(3), shape=np.eye(3))), estimand="ridge"),
+            'estimand="ridge" is for finite sketches',
+        ),
         (lambda s, p: summarise(p, estimand="population", n_rows=0), "n_rows must be an integer ≥ 1"),
         (lambda s, p: s.conf_int(1.5), "alpha must lie in"),
         (lambda s, p: s.f_test("weight"), "is no coefficient of this model"),

@@ -9,14 +9,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gaussmix.models.summary import Summary
 
-__all__ = ["NOT_IDENTIFIED", "as_html", "as_latex", "as_plain", "as_text", "coefficient_rows", "notes", "p_value"]
+__all__ = [
+    "NOT_IDENTIFIED",
+    "RELIES",
+    "as_html",
+    "as_latex",
+    "as_plain",
+    "as_text",
+    "coefficient_rows",
+    "notes",
+    "p_value",
+]
 
 NOT_IDENTIFIED = "not identified at this budget"
 
+RELIES = "*"
+"""Marks intervals that rely on the assumed bound of other coefficients."""
+
 _ESTIMANDS = {
-    "ridge": "the coefficients that a ridge with the noise's penalty gives on this table (exact t)",
     "table": "the least-squares coefficients of this table (score test)",
     "population": "the coefficients of the population that the rows were drawn from (score test)",
+    "ridge": "the coefficients that a ridge with the noise's penalty gives on this table (exact t)",
 }
 
 
@@ -26,7 +39,10 @@ def p_value(p: float) -> str:
 
 
 def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
-    """Cells of the table: name, coefficient, standard error, p, both ends of the interval, share of privacy noise."""
+    """Cells of the table: name, coefficient, standard error, p, both ends of the interval, share of privacy noise.
+
+    The last one has a mark where the interval relies on an assumption.
+    """
     found = []
     for name, (low, high) in summary.conf_int(alpha).items():
         p, share = p_value(summary.pvalues[name]), summary.noise_share[name]
@@ -34,7 +50,8 @@ def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
             numbers = [f"{summary.params[name]:.4g}", f"{summary.bse[name]:.3g}", p, f"{low:.4g}", f"{high:.4g}"]
         else:
             numbers = ["", "", p, NOT_IDENTIFIED, ""]
-        found.append([name, *numbers, f"{100 * share:.0f} %" if math.isfinite(share) else ""])
+        words = f"{100 * share:.0f} %" if math.isfinite(share) else ""
+        found.append([name, *numbers, f"{words} {RELIES}" if summary.relies[name] else words])
     return found
 
 
@@ -53,15 +70,30 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
+        found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
+    if summary.n_rows is not None:
+        found.append(f"Sampling error is that of {_rows(summary)}.")
+    if summary.weakest is not None:
+        side = "above" if summary.strength >= 0 else "below"
         found.append(
-            f"R² = {summary.rsquared:.3f}.{doubt} "
-            f"The weakest direction is {summary.strength:.1f} standard deviations above noise."
+            f"Weakest direction: {summary.weakest}; {abs(summary.strength):.1f} standard deviations {side} noise."
+        )
+    if any(summary.relies.values()):
+        found.append(
+            f"{RELIES} relies on an assumption about the other columns: none moves the target by more than "
+            f"{summary.largest:g} times the target's declared range across its own (largest={summary.largest:g})."
         )
     if summary.estimand == "ridge":
         found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')
     if unidentified:
-        found.append("Not identified: explain with fewer columns, merge rare levels, or spend a larger ε.")
+        found.append("Not identified: explain with fewer columns, merge rare levels (merge=), or spend a larger ε.")
     return found
+
+
+def _rows(summary: Summary) -> str:
+    if summary.n_rows == summary.nobs and summary.nobs_deviation > 0:
+        return f"about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f} rows, as the release shows them"
+    return f"{summary.n_rows:,.0f} rows"
 
 
 def as_text(summary: Summary, alpha: float) -> str:
@@ -97,16 +129,20 @@ def as_latex(summary: Summary, alpha: float) -> str:
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
-    """Plain values, for JSON; an interval that does not end is None."""
+    """Plain values, for JSON; an interval that does not end is None, and so is what is not finite."""
     intervals = summary.conf_int(alpha)
     return {
         "estimand": summary.estimand,
         "rsquared": summary.rsquared,
+        "largest": summary.largest,
+        "weakest": None if summary.weakest is None else str(summary.weakest),
+        "strength": summary.strength if math.isfinite(summary.strength) else None,
         "coefficients": {
             name: {
                 "coef": value,
                 "std_err": summary.bse[name],
                 "p": None if math.isnan(summary.pvalues[name]) else summary.pvalues[name],
+                "relies_on_largest": summary.relies[name],
                 "interval": list(intervals[name]) if all(map(math.isfinite, intervals[name])) else None,
             }
             for name, value in summary.params.items()

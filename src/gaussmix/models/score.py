@@ -115,13 +115,13 @@ class Score:
     def variance(self) -> tuple[Floats, Floats, Floats]:
         """Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's."""
         noisy, w, known = self.noisy, self.weights.columns, self.known
-        d, a, r = len(self.functionals), np.append(-self.pilot.theta, 1.0), known.slopes
+        d, a, r = len(self.functionals), np.append(-self.pilot.theta, 1.0), known.moves
         Q, N = noisy.spread[:d, :d], noisy.shape[:d, :d]
         stretch = noise_factor(noisy, d - 1) * np.sum(w * (Q @ w), axis=0)
         Nw = N @ w
         along, turn = w.T @ (noisy.shape @ a)[:d], np.sum(Nw * r, axis=0)
-        left = np.sum((self.pilot.basis.T @ Nw) ** 2 * known.values, axis=0) - known.variance * turn**2
-        constant = noisy.alpha * (stretch * known.omega + along**2 + np.maximum(left, 0.0))
+        left = known.left(self.pilot.basis, Nw)
+        constant = noisy.alpha * (stretch * known.omega + along**2 + left)
         linear = -2 * noisy.alpha * (stretch * (r.T @ (noisy.spread @ a)[:d]) + along * turn)
         square = noisy.alpha * (stretch * np.sum(r * (Q @ r), axis=0) + turn**2)
         return constant + np.sum(w * (self.pilot.sampling @ w), axis=0), linear, square

@@ -25,7 +25,7 @@ __all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "summarise"]
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
 
-LARGEST = 2.0
+LARGEST = 1.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
 
 _RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
@@ -49,6 +49,8 @@ class Summary:
         Whether more than 5 % of a 95 % interval is there because other coefficients are bounded by assumption only.
     largest : float
         That assumption: across its declared range no column moves the target by more than so many times the target's.
+    n_rows : float or None
+        Rows that a population was sampled by; None for the other estimands.
     noise_share : dict of str to float
         Share of each squared standard error that is privacy noise; the rest is sampling.
     strength : float
@@ -72,6 +74,7 @@ class Summary:
     noise_share: dict[str, float]
     relies: dict[str, bool]
     largest: float
+    n_rows: float | None
     strength: float
     rsquared: float
     noise_dominates: bool
@@ -200,6 +203,7 @@ def summarise(
         noise_share=_labelled(problem.names, share),
         relies=dict(zip(problem.names, relies.tolist(), strict=True)),
         largest=largest,
+        n_rows=rows,
         strength=problem.strength,
         rsquared=explained,
         noise_dominates=dominates,

@@ -30,6 +30,8 @@ __all__ = ["Pilot", "Weights", "critical_value", "pilot", "sampling_covariance",
 _KAPPAS = (1.0, 4.0, 16.0, 64.0, 256.0, 4096.0, 65536.0)
 _HARDLY_LONGER = 1.02
 _LEVEL = 0.05  # of the interval whose length chooses κ: fixed, so that intervals of all levels share their weights
+_PRIOR = 3.0  # precision of a uniform law within the bounds, [-1, 1]
+_STRONG = 10.0  # signal, in standard deviations of a coefficient's bound, from which on coefficients follow others
 _ROUNDS = 3  # of weighing with the covariance that the weights imply
 _ROUNDING = 1e-13  # relative size of eigenvalues of float64 matrices that are rounding errors
 
@@ -38,42 +40,52 @@ _ROUNDING = 1e-13  # relative size of eigenvalues of float64 matrices that are r
 class Conditional:
     """Laws of all coefficients given one functional ψ each: (d,) or, a column each, (d, ·).
 
-    With ψ given, its own uncertainty no longer widens the noise: V falls with the mean of aᵀQa, and the precision of
-    the rest grows by as much; found by going round.
+    As ψ moves, the mean moves with it along directions of strong signal: within its bounds no coefficient without
+    signal can follow ψ far out. With t = ψ - ψ̂, e = θ - θ̂ of covariance P, and moves r, ℓᵀr = 1, the rest e - r t has
+    covariance (I - rℓᵀ)P(I - ℓrᵀ). With ψ given, its own uncertainty no longer widens the noise: V falls with the mean
+    of aᵀQa, and the precision of the rest grows by as much; found by going round.
 
     Attributes
     ----------
-    slopes : array (d, ·)
-        What θ does with ψ.
-    variance : array (·,)
-        Of ψ before it is given.
+    moves : array (d, ·)
+        r.
+    along, own : arrays (d, ·), (·,)
+        Pℓ and ℓᵀPℓ.
     values : array (d, ·)
-        Variances of Rᵀθ before ψ is given.
+        Eigenvalues of P, in the basis of the pilot.
     omega : array (·,)
-        Mean of aᵀQa where ψ is its mean.
+        Mean of aᵀQa at ψ = ψ̂.
     """
 
-    slopes: Floats
-    variance: Floats
+    moves: Floats
+    along: Floats
+    own: Floats
     values: Floats
     omega: Floats
+
+    def left(self, basis: Floats, vectors: Floats) -> Floats:
+        """Variances of vᵀ(e - r t), one vector (a column) for each ψ."""
+        turn = np.sum(vectors * self.moves, axis=0)
+        whole = np.sum((basis.T @ vectors) ** 2 * self.values, axis=0)
+        found = whole - 2 * turn * np.sum(vectors * self.along, axis=0) + turn**2 * self.own
+        return np.asarray(np.maximum(found, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """What is known about all coefficients at once: a normal law with the bounds as its prior.
+    """What is known about all coefficients at once: a normal law, whose prior has the variance 1/3 of the bounds.
 
     Attributes
     ----------
     theta, covariance : arrays (d,), (d, d)
-        Mean and covariance: (MV⁻¹M + I)⁻¹ and that times MV⁻¹M_xy. A direction without signal keeps the variance of
-        its bound.
+        Mean and covariance: (J + 3I)⁻¹j and (J + 3I)⁻¹ with J, j estimates of GV⁻¹G and GV⁻¹G_xy, J made positive. A
+        direction without signal keeps the prior's variance.
     V : array (d, d)
         Covariance of the score, averaged over that law, and ``sampling``.
     sampling : array (d, d)
         Its part from sampling rows; 0 for the table's own coefficients.
     basis, signal : arrays (d, d), (d,)
-        R and s: coefficients Rᵀθ have independent laws of precision s² + 1.
+        Eigenvectors of J and roots of its eigenvalues: what is known of a direction, in units of its bound.
     """
 
     theta: Floats
@@ -84,6 +96,8 @@ class Pilot:
     signal: Floats
     _H: Floats
     _U: Floats
+    _s: Floats
+    _Rt: Floats
 
     def conditional(self, noisy: NoisyMoment, functionals: Floats) -> Conditional:
         """The law given one functional (a row each) at a time."""
@@ -93,19 +107,24 @@ class Pilot:
         whole = at_mean + float(np.sum(noisy.spread[:d, :d] * self.covariance))
         omega = np.full(X.shape[1], whole)
         constant = float(np.sum((self._H @ self.sampling) * self._H)) / d  # share of V that is not noise
+        strong = self.signal**2 / (self.signal**2 + _STRONG**2) + 1e-4
         for _ in range(_ROUNDS):
-            fall = constant + (1 - constant) * omega / whole if noisy.alpha else 1.0
-            values = 1 / (self.signal[:, np.newaxis] ** 2 / fall + 1)
-            own = np.sum(X * values * X, axis=0)
-            r = values * X / own
-            omega = at_mean + np.diagonal(Q) @ values - own * np.sum(r * (Q @ r), axis=0)
-        return Conditional(R @ r, own, values, omega)
+            fall = constant + (1 - constant) * np.minimum(omega / whole, 1.0) if noisy.alpha else 1.0
+            values = 1 / (self.signal[:, np.newaxis] ** 2 / fall + _PRIOR)
+            moves = values * strong[:, np.newaxis] * X
+            moves = moves / np.sum(X * moves, axis=0)
+            along, own = values * X, np.sum(X * values * X, axis=0)  # covariance with ψ, variance of ψ
+            Qm = Q @ moves
+            omega = (
+                at_mean + np.diagonal(Q) @ values - 2 * np.sum(Qm * along, axis=0) + own * np.sum(Qm * moves, axis=0)
+            )
+        return Conditional(R @ moves, R @ along, own, values, omega)
 
     def weights(self, kappa: float, functionals: Floats) -> Floats:
         """w_κ of every functional (rows), as columns."""
-        s = np.maximum(self.signal, _ROUNDING * self.signal[0])
+        s = np.maximum(self._s, _ROUNDING * self._s[0])
         filtered = 1 / s if math.isinf(kappa) else s / (s**2 + 1 / kappa)
-        return np.asarray(self._H.T @ (self._U * filtered) @ (functionals @ self.basis).T)
+        return np.asarray(self._H.T @ (self._U * filtered) @ (self._Rt @ functionals.T))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,10 +179,21 @@ def pilot(noisy: NoisyMoment, n_rows: float | None) -> Pilot:
         sampling = sampling_covariance(noisy, theta, n_rows)
         V = score_covariance(noisy, theta, covariance, noise_factor(noisy, d - 1)) + sampling
         H = _whitening(V)
-        U, s, Rt = scipy.linalg.svd(H @ noisy.moment[:d, :d])
-        covariance = np.asarray((Rt.T / (s**2 + 1)) @ Rt)
-        theta = Rt.T @ (s / (s**2 + 1) * (U.T @ (H @ noisy.moment[:d, d])))
-    return Pilot(theta, covariance, V, sampling, Rt.T, s, H, U)
+        information, cross = _information(noisy, H)
+        values, basis = scipy.linalg.eigh(information)
+        signal = np.sqrt(np.maximum(values, 0.0))
+        covariance = np.asarray((basis / (signal**2 + _PRIOR)) @ basis.T)
+        theta = covariance @ cross
+    return Pilot(theta, covariance, V, sampling, basis, signal, H, *scipy.linalg.svd(H @ noisy.moment[:d, :d]))
+
+
+def _information(noisy: NoisyMoment, H: Floats) -> tuple[Floats, Floats]:
+    """MV⁻¹M_xx and MV⁻¹M_xy, V⁻¹ = HᵀH, less what noise in M adds to them: α(QV⁻¹Q + tr(V⁻¹Q_xx)Q)."""
+    d = len(H)
+    HM, HQ = H @ noisy.moment[:d], H @ noisy.spread[:d]
+    trace = float(np.sum((HQ[:, :d]) * H))
+    found = HM[:, :d].T @ HM - noisy.alpha * (HQ[:, :d].T @ HQ + trace * noisy.spread[:d])
+    return found[:, :d], found[:, d]
 
 
 def weights_of(found: Pilot, moment: Floats, functionals: Floats) -> Weights:

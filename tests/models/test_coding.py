@@ -1,0 +1,132 @@
+"""Merged levels and reference levels: what a table with these levels would give; proposals from noisy counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.models.coding import Coding, counts_of_levels, propose_merges
+from gaussmix.models.noisy import NoisyMoment, noisy_of_sketch
+from gaussmix.tables.schema import Schema
+
+
+@pytest.fixture(scope="module")
+def table():
+    return patients(3000)
+
+
+@pytest.fixture(scope="module")
+def open_release(table):
+    return gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6)
+
+
+def test_merged_levels_are_those_of_a_table_that_has_them_merged(table, open_release):
+    merged = table.assign(region=table["region"].replace({"south": "other", "west": "other"}))
+    schema = {**SCHEMA, "region": {"levels": ["north", "other"]}}
+    wanted = gm.release(merged, schema=schema, epsilon=math.inf, delta=1e-6).regress("cost").summary()
+    found = open_release.regress("cost").summary(merge={"region": {"other": ["south", "west"]}})
+    assert list(found.params) == list(wanted.params)
+    assert list(found.params.values()) == pytest.approx(list(wanted.params.values()), rel=1e-4)
+    assert found.rsquared == pytest.approx(wanted.rsquared, rel=1e-6)
+
+
+def test_a_merged_level_can_be_the_first_one(open_release):
+    problem = open_release.regress("cost").problem(merge={"region": {"else": ["north", "west"]}})
+    assert [name for name in problem.names if name.startswith("region")] == ["region=south"]
+    assert problem.references["region"] == "region=else"
+    assert problem.counts["region=else"][0] + problem.counts["region=south"][0] == pytest.approx(3000, rel=1e-5)
+
+
+def test_levels_are_measured_from_the_reference(open_release):
+    first = open_release.regress("cost").summary().params
+    other = open_release.regress("cost").summary(reference={"region": "west", "sex": "m"}).params
+    assert other["region=south"] == pytest.approx(first["region=south"] - first["region=west"], abs=1e-6)
+    assert other["region=north"] == pytest.approx(-first["region=west"], abs=1e-6)
+    assert other["sex=f"] == pytest.approx(-first["sex=m"], abs=1e-6)
+    assert other["age"] == pytest.approx(first["age"], rel=1e-6)
+    shifted = first["(intercept)"] + first["region=west"] + first["sex=m"]
+    assert other["(intercept)"] == pytest.approx(shifted, rel=1e-6)
+
+
+def test_true_and_false_and_numbers_can_be_merged():
+    schema = Schema.of({"a": {"levels": [1, 2, 3]}, "b": {"levels": [False, True], "missing": "level"}})
+    coding = Coding.of(
+        schema, ["a", "b"], merge={"a": {"low": [1, 2]}, "b": {"no": [False, "(missing)"]}}, reference={"a": 3}
+    )
+    assert coding.names == ("(intercept)", "a=low", "b=true")
+    assert coding.references["b"][0] == "b=no"
+    assert coding.groups == {"a": (1,), "b": (2,)}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"merge": {"weight": {"x": ["a"]}}}, "'weight' does not explain this model"),
+        ({"merge": {"cost": {"x": ["a"]}}}, "'cost' does not explain this model"),
+        ({"merge": {"age": {"x": ["a"]}}}, "'age' has no levels to merge"),
+        ({"merge": {"region": {"x": ["east"]}}}, "'east' is no level of 'region'; it has north, south, west"),
+        ({"merge": {"region": {"x": "south"}}}, "in a list"),
+        ({"merge": {"region": {"x": []}}}, "in a list"),
+        ({"merge": {"region": {"x": ["south"], "y": ["south"]}}}, "merged twice"),
+        ({"merge": {"region": {"north": ["south", "west"]}}}, "take another name"),
+        ({"reference": {"region": "east"}}, "'east' is no level of 'region'"),
+        ({"reference": {"age": "old"}}, "'age' has no levels"),
+    ],
+)
+def test_bad_codings(open_release, options, words):
+    with pytest.raises(ValueError, match=words):
+        open_release.regress("cost").summary(**options)
+
+
+def test_a_reference_needs_an_intercept(table):
+    bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=math.inf, delta=1e-6)
+    with pytest.raises(ValueError, match="reference needs a release with an intercept"):
+        bare.regress("cost").summary(reference={"region": "west"})
+    assert "region=north" in bare.regress("cost").summary().params
+
+
+def rare(counts, scale):
+    """A second moment with so many rows a level, and noise of standard deviation √2·scale in each count."""
+    schema = Schema.of({"job": [f"l{i}" for i in range(len(counts))], "x": [0, 1]})
+    G = np.diag([*counts, 10.0, sum(counts)]).astype(float)
+    return NoisyMoment.gaussian(G, shape=scale * np.eye(len(G))), schema
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted"),
+    [
+        (
+            [1000, 500, 3, 20],
+            {"job": {"other": ("l2", "l3")}},
+        ),  # below 5 √2 · 10 = 71, and together: the next one joins
+        ([1000, 500, 300], {}),
+        ([1000, 500, 3], {"job": {"other": ("l1", "l2")}}),
+        ([1000, 3], {}),  # nothing would be left to compare with
+        ([3, 4, 5], {}),
+    ],
+)
+def test_levels_whose_noisy_counts_are_small_are_proposed_to_be_merged(counts, wanted):
+    noisy, schema = rare(counts, 10.0)
+    found = propose_merges(noisy, schema)
+    if counts == [1000, 500, 3, 20]:
+        wanted = {"job": {"other": ("l1", "l2", "l3")}}  # 23 rows together are still rare
+    assert found == wanted
+    for source, merges in found.items():
+        assert set(Coding.of(schema, [source], merge=found).names[1:]) <= {f"job=l{i}" for i in range(9)} | {
+            f"job={name}" for name in merges
+        }
+    assert propose_merges(noisy, schema, at_least=1e-9) == {}
+
+
+def test_counts_are_the_releases_own(table):
+    release = gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    counts = counts_of_levels(noisy_of_sketch(release.sketch), release.schema, "region")
+    for label, (count, deviation) in counts.items():
+        assert abs(count - (table["region"] == label).sum()) < 6 * deviation
+        assert deviation > 0
+    with pytest.raises(ValueError, match="has no levels to count"):
+        counts_of_levels(noisy_of_sketch(release.sketch), release.schema, "age")
