@@ -103,7 +103,7 @@ def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sa
     Passes but the last read the sample ``early``, histograms theirs; None is every row.
     """
     gram = make().moments().gram()
-    values, vectors = np.linalg.eigh(gram / gram[-1, -1] * len(gram))
+    values, vectors = np.linalg.eigh(gram / (make().count() or 1))
     rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
     metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
     edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
