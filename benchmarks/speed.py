@@ -97,19 +97,20 @@ def against_other_fits(results: Results, n: int, d: int) -> None:
         results.add(f"data_norm, {n:,} × {d}", name, times["fit"], times[name], asked)
 
 
-def readings(rows: ArrayRows, early: Sample | None, histograms: Sample | None) -> Callable[[], object]:
+def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sample | None) -> Callable[[], object]:
     """All that a release in four passes reads: three histograms of two metrics, and four Gram matrices.
 
     Passes but the last read the sample ``early``, histograms theirs; None is every row.
     """
-    gram = rows.moments().gram()
-    values, vectors = np.linalg.eigh(gram / gram[-1, -1] * len(gram))
+    gram = make().moments().gram()
+    values, vectors = np.linalg.eigh(gram / (make().count() or 1))
     rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
     metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
     edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
     clip = float(edges[1][8])
 
     def read() -> None:
+        rows = make()  # it keeps samples
         rows.moments(early)
         for sample in (early, early, None):
             rows.counts(metrics, edges, histograms)
@@ -123,12 +124,12 @@ def passes(results: Results, n: int, d: int, declared: dict[str, Any], rates: tu
     rng = np.random.default_rng(0)
     A = rng.uniform(-1, 1, (n, d)) / np.sqrt(d)
     y = A @ rng.standard_normal(d) / d
-    rows = ArrayRows(A, y, Schema.of({"X": {"size": d, **declared}, "y": [-1, 1]}))
+    schema = Schema.of({"X": {"size": d, **declared}, "y": [-1, 1]})
     early, histograms = (None if rate == 1 else Sample.secure(rate) for rate in rates)
     if rates[0] == rates[1]:
         histograms = early
     contenders = {
-        "passes": readings(rows, early, histograms),
+        "passes": readings(lambda: ArrayRows(A, y, schema), early, histograms),
         "A.T @ A": lambda: A.T @ A,
         "dsyrk": lambda: dsyrk(1.0, A.T),
     }

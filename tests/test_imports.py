@@ -13,7 +13,16 @@ import gaussmix
 
 ROOMS = ["accounting", "ledger", "tables", "models", "mechanism", "estimators", "baselines", "reporting", "cli"]
 FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
-SENSITIVE = {"tables.moments", "tables.accumulate", "tables.cluster", "tables.checking", "mechanism"}
+SENSITIVE = {
+    "tables.moments",
+    "tables.accumulate",
+    "tables.asking",
+    "tables.cluster",
+    "tables.checking",
+    "tables.rows",
+    "tables.tallies",
+    "mechanism",
+}
 """What holds rows, their sums or counts, and what draws from them."""
 
 POST_PROCESSING = {"sketch.py", "pooling.py"}

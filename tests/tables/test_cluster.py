@@ -13,6 +13,9 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.tables.cluster import is_clustered, moments_on_cluster
+from gaussmix.tables.rows import rows_of
+from gaussmix.tables.sample import Sample
+from gaussmix.tables.transforms import Transform
 
 SECRET = "secret"  # no message may hold it
 
@@ -165,6 +168,22 @@ def test_spark_frames(spark_frame, gram):
     assert np.array_equal(with_empty.gram(), gram)
     with pytest.raises(ValueError, match="'weight' is not in the table"):
         moments_on_cluster(spark_frame, {"weight": [0, 1]})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_frames_in_passes(spark_frame, table):
+    """Mapped sums and histograms are those of the local table; every pass has coins of its own."""
+    rows, local = rows_of(spark_frame.repartition(5), SCHEMA, expect_rows=len(table)), rows_of(table, SCHEMA)
+    m = rows.schema.n_columns
+    transform = Transform.nearest(np.linalg.qr(np.random.default_rng(0).standard_normal((m, m)))[0] * 7.0)
+    found, expected = (of.mapped(transform, 20.0) for of in (rows, local))
+    assert np.array_equal(found.high, expected.high)
+    assert np.array_equal(found.low, expected.low)
+    question = ([transform], [np.geomspace(1, 100, 9)])
+    assert np.array_equal(rows.counts(*question)[0], local.counts(*question)[0])
+    first, second = (rows.mapped(transform, 20.0, Sample.seeded(0.1, 0)) for _ in range(2))
+    assert 0.09 * len(table) < first.n < 0.11 * len(table)
+    assert not np.array_equal(first.low, second.low)
 
 
 @pytest.mark.filterwarnings("ignore")

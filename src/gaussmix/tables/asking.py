@@ -156,9 +156,10 @@ def _files_in(data: Any) -> list[tuple[object, ...]] | None:
     """What tells a file that was written to between two readings."""
     if (items := _listed(data)) is not None:
         return [status for item in items for status in _files_in(item) or []]
-    if not is_path(data):
+    query = query_of(data)
+    if query is None and not is_path(data):
         return None
-    status = [os.stat(file) for file in files_of(data)]
+    status = [os.stat(file) for file in files_of(data if query is None else query.path)]
     return [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in status]
 
 

@@ -49,7 +49,8 @@ class Rows(ABC):
     """A table that is read in passes; **sensitive**.
 
     Every method but `count` and `check_again` reads the whole table once, or a sample of its rows. ``describe`` is what
-    a progress bar says meanwhile, where there is one.
+    a progress bar says meanwhile, where there is one. A bad value is found by the passes that read its row: with a
+    sample, perhaps by the last pass only.
     """
 
     schema: Schema
