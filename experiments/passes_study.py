@@ -3,6 +3,7 @@
     export GAUSSMIX_DATA=...
     python -m experiments.passes_study accuracy --splits 5 --draws 10 --out experiments/results/passes_accuracy.csv
     python -m experiments.passes_study errors --draws 10 --out experiments/results/passes_errors.csv
+    python -m experiments.passes_study report --results experiments/results/passes_accuracy.csv
 
 The protocol is in ``passes_protocol.md``, written before the run. Rows go through the integer transforms and exact
 clipping of the package; noise is drawn as floats, which differ from the lattice's by 2⁻⁴⁰ of the row norm.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,7 +249,7 @@ def report(results: pd.DataFrame) -> None:
             "\ngeometric",
             ratio.apply(_geometric).round(3).to_dict(),
         )
-    mixed = [name for name in mean.index.get_level_values(0).unique() if name not in NUMERIC]
+    mixed = [name for name in MIXED if name in mean.index.get_level_values(0)]
     if mixed:
         ratio = floored.xs("passes", level=1).loc[mixed] / floored.xs("single", level=1).loc[mixed]
         print(
@@ -271,15 +271,19 @@ def report(results: pd.DataFrame) -> None:
 def main() -> None:
     """Run, save and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "errors"))
+    parser.add_argument("what", choices=("accuracy", "errors", "report"))
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--epsilons", nargs="*", type=float, default=list(EPSILONS))
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--results", nargs="*", type=Path, default=[], help="files of earlier runs, for report")
     arguments = parser.parse_args()
-    if arguments.what == "accuracy":
+    if arguments.what == "report":
+        results = pd.concat([pd.read_csv(path) for path in arguments.results], ignore_index=True)
+        report(results)
+    elif arguments.what == "accuracy":
         names, splits = arguments.tables or [*NUMERIC, *MIXED], range(arguments.splits)
         trials = [(name, split, arguments.draws, tuple(arguments.epsilons)) for name in names for split in splits]
         results = run_all(accuracy, trials, processes=arguments.processes)
@@ -289,7 +293,6 @@ def main() -> None:
         results = run_all(standard_errors, draws, processes=arguments.processes)
         print(results.groupby(["table", "method"])[["median", "largest", "covered"]].mean().round(3).to_string())
         print(results.groupby("table")["clipped"].first().to_string())
-    results.insert(0, "command", " ".join(["python -m experiments.passes_study", *sys.argv[1:]]))
     if arguments.out:
         results.to_csv(arguments.out, index=False, float_format="%.5g")
 
