@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-oldest format bench figures networks networks-env clean
+.PHONY: demo test test-oldest test-python format bench figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -13,15 +13,17 @@ test: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto
-
-# The same with branch coverage: slower, so apart.
-coverage: .venv/test
-	$(BIN)/pytest -n auto --cov=gaussmix --cov-branch --cov-report=term:skip-covered
+	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
 
 # The same tests with the lowest versions that pyproject.toml declares.
 test-oldest: .venv-oldest/ready
 	.venv-oldest/bin/python -m pytest -n auto
+
+# The same tests with another Python: make test-python PYTHON=python3.13.
+test-python:
+	$(PYTHON) -m venv --clear .venv-python
+	.venv-python/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	.venv-python/bin/python -m pytest -n auto
 
 format: .venv/test
 	$(BIN)/ruff format .
@@ -42,7 +44,7 @@ networks: networks-env
 networks-env: .venv-networks/ready
 
 clean:
-	rm -rf .venv .venv-networks .venv-oldest .venv-uv
+	rm -rf .venv .venv-networks .venv-oldest .venv-python .venv-uv
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gaussmix needs Python 3.11 or later: make PYTHON=python3.11")'

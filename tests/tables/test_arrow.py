@@ -63,7 +63,7 @@ def test_encoded_values():
     [
         pa.array([0, 5, 10], pa.int8()),
         pa.array([0, 5, 10], pa.uint64()),
-        pa.array([0, 5, 10], pa.float16()),
+        pa.array(np.array([0, 5, 10], np.float16)),
         pa.array([0, 5, 10], pa.float32()),
         pa.array([decimal.Decimal(v) for v in ("0.00", "5.00", "10.00")]),
         pa.array([0, 5, 10]).dictionary_encode(),
