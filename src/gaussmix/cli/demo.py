@@ -15,9 +15,9 @@ from rich.table import Table
 
 from gaussmix._files import reserve
 from gaussmix.cli.options import FORCE, JSON
-from gaussmix.models.fits import Summarised
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import Summary
 from gaussmix.reporting import demo as hospital
 from gaussmix.reporting.page import render

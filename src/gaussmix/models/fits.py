@@ -8,11 +8,9 @@ A model is fitted in encoded units, where every column has its declared weight, 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.problem import Problem, Response, in_reference_coding, regression_problem
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
+from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
@@ -36,54 +35,12 @@ from gaussmix.tables.sources import batches
 __all__ = [
     "ClassificationModel",
     "RegressionModel",
-    "Summarised",
     "column_of",
     "feature_indices",
     "fit_classification",
     "fit_regressions",
     "user_units",
 ]
-
-
-class Summarised(ABC):
-    """What is known of coefficients under the names that statsmodels gives it, for the default estimand."""
-
-    @abstractmethod
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
-        """Coefficients with standard errors, p-values and intervals."""
-
-    @cached_property
-    def _table(self) -> Summary:
-        return self.summary()
-
-    @property
-    def params(self) -> dict[str, float]:
-        """Estimates by name, without the ridge that makes ``coef`` predict well."""
-        return self._table.params
-
-    @property
-    def bse(self) -> dict[str, float]:
-        """Standard errors by name."""
-        return self._table.bse
-
-    @property
-    def pvalues(self) -> dict[str, float]:
-        """p-values by name."""
-        return self._table.pvalues
-
-    def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
-        """Intervals of level 1 - alpha by name."""
-        return self._table.conf_int(alpha)
-
-    @property
-    def rsquared(self) -> float:
-        """R², within [0, 1]."""
-        return self._table.rsquared
-
-    @property
-    def nobs(self) -> float:
-        """Rows in the table, as the release shows them: noisy."""
-        return self._table.nobs
 
 
 @dataclass(frozen=True)
