@@ -18,7 +18,7 @@ from gaussmix.models.passes import (
     first_state,
     plan_histogram,
     plan_pass,
-    whitening,
+    whitenings,
 )
 from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
 from gaussmix.models.tails import BINS, bin_edges, read_tail
@@ -138,12 +138,12 @@ def test_no_answer_makes_the_rule_fail(seed):
 def test_full_whitening_of_a_known_table_makes_all_second_moments_one():
     rows = skewed_table(5_000, 3)
     cleaned = clean(NoisyGram.isotropic(gram(rows), scale=1e-9))
-    metric = whitening(cleaned, 5_000, 1.0)
+    (metric,) = whitenings(cleaned, 5_000, (1.0,))
     z = metric.transform.apply(rows)
     assert np.allclose(z.T @ z / 5_000, np.eye(7), atol=1e-3)
     assert metric.mean == pytest.approx(7.0, rel=1e-3)
     assert metric.cost == pytest.approx(1.0)
-    assert whitening(cleaned, 5_000, 0.75).cost > 1.0
+    assert whitenings(cleaned, 5_000, (0.75,))[0].cost > 1.0
 
 
 def pareto_counts(n: int, slope: float, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

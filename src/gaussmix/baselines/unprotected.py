@@ -11,7 +11,7 @@ from gaussmix.estimators.declared import FEATURES
 from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import RowSource
 
 __all__ = ["Unnoised", "blocks_of", "least_squares_of"]
 

@@ -23,8 +23,7 @@ from gaussmix.mechanism.preparation import prepare
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import Rows as RowSource
-from gaussmix.tables.rows import rows_of
+from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import source_schema
 from gaussmix.tables.template import describe_columns

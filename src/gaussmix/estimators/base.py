@@ -33,8 +33,7 @@ from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.fits import feature_indices, user_units
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import ArrayRows, SummedRows
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import ArrayRows, RowSource, SummedRows
 from gaussmix.tables.schema import Schema
 
 __all__ = [

@@ -16,7 +16,7 @@ from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.mixing import certify, largest_table, smallest_eigenvalue
 from gaussmix.models.certificate import Certificate
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import INTERCEPT, Schema
 
 __all__ = ["NoisyBlocks", "PreparedAdaSSP"]

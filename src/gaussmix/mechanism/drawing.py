@@ -13,7 +13,7 @@ from gaussmix.mechanism.passes import draw_passes
 from gaussmix.models.certificate import Condition
 from gaussmix.models.release import Release
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import RowSource
 
 __all__ = ["Noise", "draw"]
 

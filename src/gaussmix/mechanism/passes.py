@@ -32,7 +32,7 @@ from gaussmix.models.passes import SCHEDULES, Schedule, absorb, plan_histogram, 
 from gaussmix.models.transcript import PassOutput, Transcript, start
 from gaussmix.tables.accumulate import ExactSums
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import FRACTION_BITS
 

@@ -39,7 +39,7 @@ from gaussmix.models.certificate import LEDGER_BUDGET, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Prepared", "prepare"]

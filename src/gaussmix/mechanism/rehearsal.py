@@ -15,7 +15,7 @@ import numpy as np
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.release import Release
-from gaussmix.tables.rows import Rows
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Question, Summable
@@ -32,7 +32,7 @@ _MATRICES = 16
 A = TypeVar("A", bound=Summable)
 
 
-class _NoRows(Rows):
+class _NoRows(RowSource):
     """A table without rows, which can be read as often as one likes."""
 
     def __init__(self, schema: Schema) -> None:

@@ -14,7 +14,7 @@ from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.least_noise import calibrate, least_gamma
 from gaussmix.mechanism.mixing import certify, check_sketch_size, draw_sketch, largest_table, smallest_eigenvalue
 from gaussmix.models.release import Release
-from gaussmix.tables.rows import Rows as RowSource
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
 
 __all__ = ["PreparedSheffet"]

@@ -47,7 +47,7 @@ __all__ = [
     "first_state",
     "plan_histogram",
     "plan_pass",
-    "whitening",
+    "whitenings",
 ]
 
 
@@ -192,7 +192,7 @@ class Metric:
     mean : float
         Estimate of the mean ‖z‖².
     cost : float
-        (Σ_i w_i/λ_i)²/m³ relative to full whitening, which has 1: see `whitening`.
+        (Σ_i w_i/λ_i)²/m³ relative to full whitening, which has 1: see `whitenings`.
     """
 
     power: float
@@ -201,25 +201,29 @@ class Metric:
     cost: float
 
 
-def whitening(cleaned: Cleaned, rows: float, power: float, *, floor: float | None = None) -> Metric:
-    r"""Metric :math:`N = (S/\hat n)^\gamma`, S the cleaned pool raised by a part of its noise.
+def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tuple[Metric, ...]:
+    r"""Metrics :math:`N = (S/\hat n)^\gamma` for several γ, S the cleaned pool raised by a part of its noise.
 
-    With S/n̂ = V diag(λ) Vᵀ and w = λ^γ, the transform is diag(w)^(-½) Vᵀ. γ = 1 makes all second moments 1; then a
-    level of frequency p has norm² 1/p. A smaller γ gives it p^(-γ), at the price of larger noise in weak directions.
+    With S/n̂ = V diag(λ) Vᵀ and w = λ^γ, the transform is diag(w)^(-½) Vᵀ: one product with Vᵀ serves all of them. γ = 1
+    makes all second moments 1; then a level of frequency p has norm² 1/p. A smaller γ gives it p^(-γ), at the price of
+    larger noise in weak directions.
 
     Noise of scale s in that metric gives coefficients an excess risk of s²(aᵀNa) tr(G⁻¹N)/n over a residual variance
     of aᵀGa/n. Averaged over directions a this is :math:`(s/n)^2 (\sum_i w_i/\lambda_i)^2/m`, m for full whitening
     in units of (s/n)²: their ratio is `Metric.cost`.
     """
-    S = cleaned.raised((FLOOR if floor is None else floor) * 2 * math.sqrt(len(cleaned.values)))
+    S = cleaned.raised(FLOOR * 2 * math.sqrt(len(cleaned.values)))
     h, V = scipy.linalg.eigh((S + S.T) / 2)
     eigenvalues = np.maximum(h, h[-1] * _RANGE) / rows
-    w = eigenvalues**power
-    transform = Transform.nearest(V.T / np.sqrt(w)[:, np.newaxis])
-    E = transform.matrix
-    mean = float(np.sum((E @ cleaned.matrix) * E)) / rows
-    cost = float(np.mean(w / eigenvalues)) ** 2
-    return Metric(power, transform, max(mean, 1e-12), cost)
+    rotation = Transform.nearest(V.T)
+    metrics = []
+    for power in powers:
+        w = eigenvalues**power
+        transform = rotation.times(1 / np.sqrt(w))
+        E = transform.matrix
+        mean = float(np.sum((E @ cleaned.matrix) * E)) / rows
+        metrics.append(Metric(power, transform, max(mean, 1e-12), float(np.mean(w / eigenvalues)) ** 2))
+    return tuple(metrics)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -239,7 +243,7 @@ class HistogramRequest:
 def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> HistogramRequest:
     """Metrics from the pool, and edges of their histograms."""
     cleaned, rows = clean(state.pool.current), _rows(state)
-    metrics = tuple(whitening(cleaned, rows, power) for power in powers)
+    metrics = whitenings(cleaned, rows, powers)
     noise = math.sqrt(len(powers)) / state.mu[0]
     return HistogramRequest(metrics, tuple(bin_edges(metric.mean) for metric in metrics), noise)
 

@@ -38,14 +38,14 @@ from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, Keep, KeptRows, MappedGram, NormCounts, Question, Summable
 from gaussmix.tables.transforms import Transform
 
-__all__ = ["ArrayRows", "ClusterRows", "Rows", "SummedRows", "TableRows", "rows_of"]
+__all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "rows_of"]
 
 _KEPT_BYTES = 2**26  # of a sample's encoded rows, beside the arrays themselves
 
 A = TypeVar("A", bound=Summable)
 
 
-class Rows(ABC):
+class RowSource(ABC):
     """A table that is read in passes; **sensitive**.
 
     Every method but `count` and `check_again` reads the whole table once, or a sample of its rows. ``describe`` is what
@@ -92,7 +92,7 @@ class Rows(ABC):
         return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"
 
 
-class ArrayRows(Rows):
+class ArrayRows(RowSource):
     """Rows that come as arrays, for a schema of one vector X and then numbers y: the fastest.
 
     Parameters
@@ -138,7 +138,7 @@ class ArrayRows(Rows):
         """Arrays can always be read again."""
 
 
-class TableRows(Rows):
+class TableRows(RowSource):
     """Anything that :func:`gaussmix.tables.sources.batches` reads; every pass reads it again, in bounded memory.
 
     Parameters are those of :class:`gaussmix.tables.asking.Source`.
@@ -168,7 +168,7 @@ class TableRows(Rows):
         self._source.check_again()
 
 
-class ClusterRows(Rows):
+class ClusterRows(RowSource):
     """A Dask or Spark table: each pass is one job, only sums leave the workers, questions are sent to everybody.
 
     The coins of a sample belong to a partition and a position in it, and are fresh for every pass: an engine that
@@ -221,7 +221,7 @@ def _ask_part(part: Any, number: int, *, schema: Schema, question: Question[Any]
     return _Counted(answer, source.rows)
 
 
-class SummedRows(Rows):
+class SummedRows(RowSource):
     """Moments that were built before, whose rows are gone: one pass."""
 
     def __init__(self, moments: Moments) -> None:
@@ -256,18 +256,18 @@ def rows_of(
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
     progress: bool = False,
-) -> Rows:
+) -> RowSource:
     """Rows of whatever holds a table.
 
     Parameters
     ----------
-    data : table, path, query, Dask or Spark table, Moments, or Rows
+    data : table, path, query, Dask or Spark table, Moments, or RowSource
     schema : Schema, dict or path of a TOML or JSON file
         Not needed with moments.
     csv, expect_rows, progress
         As in :meth:`gaussmix.tables.moments.Moments.of`.
     """
-    if isinstance(data, Rows):
+    if isinstance(data, RowSource):
         return data
     if isinstance(data, Moments):
         if expect_rows is not None:
