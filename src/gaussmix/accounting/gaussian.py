@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 4)
     0.2367
     """
-    epsilon = check.positive(finite=True, epsilon=epsilon)
-    delta = check.in_interval(0, 1, delta=delta)
+    return _largest_mu(check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta))
+
+
+@functools.lru_cache(maxsize=1024)
+def _largest_mu(epsilon: float, delta: float) -> float:
+    """Remembered: one budget is asked for by many fits."""
     try:
         noise = smallest_safe(
             lambda s: log_excess(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
