@@ -420,25 +420,32 @@ def test_processes_that_create_one_ledger_at_once_share_it(path):
     assert [p.name for p in path.parent.iterdir()] == [path.name]  # nothing left behind
 
 
+def _size(file):
+    return file.stat().st_size if file.exists() else 0
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed_at_any_moment_everything_used_is_recorded(path):
     ledger = Ledger(path, epsilon=1.0, delta=1e-5, sketch_rows=100_000, mu=0.01)
     used = path.with_name("used")
     context, moments = processes(), random.Random(0)
     kills = 15
-    for _ in range(kills):
+    for number in range(kills):
         ready = context.Event()
         workers = [context.Process(target=record_and_use, args=(ledger, used, ready)) for _ in range(2)]
         for worker in workers:
             worker.start()
         assert ready.wait(120)
+        before, patience = _size(used), time.monotonic() + 120
+        while number % 2 and _size(used) == before and time.monotonic() < patience:  # on a busy machine, too
+            time.sleep(0.001)
         time.sleep(moments.uniform(0, 0.1))
         for worker in workers:
             worker.kill()  # SIGKILL
             worker.join(60)
             assert worker.exitcode == -9
     recorded, marks = len(Ledger.open(path).entries()), used.stat().st_size
-    assert marks > kills  # releases were made at all
+    assert marks >= kills // 2  # releases were made at all
     assert marks <= recorded <= marks + 2 * kills  # at most one recorded for nothing by each that was killed
     assert ledger.remaining().sketch_rows == 100_000 - recorded
     ledger.spend(mu=1e-6)  # and it goes on
