@@ -125,26 +125,22 @@ class RegressionModel(Summarised):
         Parameters
         ----------
         estimand : {"table", "population", "ridge"}
-            ``"ridge"`` is for finite sketches alone.
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``; default: what the release shows of it.
         largest : float
             Assumed: across its declared range no column moves the target by more than so many times the target's.
-        merge : mapping, optional
-            Levels to take as one: ``{"job": {"other": ["none", "unpaid"]}}``.
-        reference : mapping, optional
-            The level of a category that the others are measured from: ``{"race": "White"}``; default: its first one.
+        merge, reference : mapping, optional
+            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
+            are measured from, ``{"race": "White"}``, instead of its first one.
         """
-        problem = self.problem(merge=merge, reference=reference)
-        return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+        own = self.problem(merge=merge, reference=reference)
+        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
-        schema = self.sketch.schema
+        schema, noisy = self.sketch.schema, noisy_of_sketch(self.sketch)
         response = _number(schema, self.target)
-        return regression_problem(
-            noisy_of_sketch(self.sketch), schema, response, self.coef, merge=merge, reference=reference
-        )
+        return regression_problem(noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
@@ -211,16 +207,14 @@ class ClassificationModel(Summarised):
         The surrogate's coefficients are what least squares with response ±1 gives, times a constant; they share signs
         and ratios with the logistic ones where margins are small. Parameters as in :meth:`RegressionModel.summary`.
         """
-        problem = self.problem(merge=merge, reference=reference)
-        return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+        own = self.problem(merge=merge, reference=reference)
+        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem."""
-        schema = self.sketch.schema
+        schema, noisy = self.sketch.schema, noisy_of_sketch(self.sketch)
         response, _ = _classes(schema, self.target, self.surrogate_radius)
-        return regression_problem(
-            noisy_of_sketch(self.sketch), schema, response, self.coef, merge=merge, reference=reference
-        )
+        return regression_problem(noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""
