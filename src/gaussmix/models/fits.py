@@ -82,18 +82,16 @@ class RegressionModel(Summarised):
         Parameters
         ----------
         estimand : {"table", "population", "ridge"}
-            ``"ridge"`` is for finite sketches alone.
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``; default: what the release shows of it.
         largest : float
             Assumed: across its declared range no column moves the target by more than so many times the target's.
-        merge : mapping, optional
-            Levels to take as one: ``{"job": {"other": ["none", "unpaid"]}}``.
-        reference : mapping, optional
-            The level of a category that the others are measured from: ``{"race": "White"}``; default: its first one.
+        merge, reference : mapping, optional
+            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
+            are measured from, ``{"race": "White"}``, instead of its first one.
         """
-        problem = self.problem(merge=merge, reference=reference)
-        return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+        own = self.problem(merge=merge, reference=reference)
+        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
@@ -172,8 +170,8 @@ class ClassificationModel(Summarised):
         The surrogate's coefficients are what least squares with response ±1 gives, times a constant; they share signs
         and ratios with the logistic ones where margins are small. Parameters as in :meth:`RegressionModel.summary`.
         """
-        problem = self.problem(merge=merge, reference=reference)
-        return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+        own = self.problem(merge=merge, reference=reference)
+        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem."""
