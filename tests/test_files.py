@@ -150,7 +150,9 @@ def test_a_full_or_read_only_file_system_is_refused(tmp_path, options, words):
 
 def test_write_whole_replaces(tmp_path):
     write_whole(tmp_path / "x", b"one")
-    write_whole(tmp_path / "x", b"two", mode=0o600)
+    with pytest.raises(OutputExistsError, match="exists already"):
+        write_whole(tmp_path / "x", b"two")
+    write_whole(tmp_path / "x", b"two", mode=0o600, force=True)
     assert (tmp_path / "x").read_bytes() == b"two"
 
 
@@ -158,7 +160,7 @@ def test_a_ledger_is_never_replaced(tmp_path):
     path = tmp_path / "rows.ledger"
     Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000)
     before = path.read_bytes()
-    for write in (lambda: reserve(path, 10, force=True), lambda: write_whole(path, b"other")):
+    for write in (lambda: reserve(path, 10, force=True), lambda: write_whole(path, b"other", force=True)):
         with pytest.raises(OutputError, match="may be a ledger"):
             write()
     assert path.read_bytes() == before

@@ -122,9 +122,15 @@ def reserve(path: str | os.PathLike[str], size: int, *, force: bool = False) -> 
     return Output(target, force, temporary)
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file, or replace one, so that after a crash at any moment the old or the whole new one is there."""
-    reserve(path, len(content), force=True).commit(content, mode=mode)
+def write_whole(path: str | os.PathLike[str], content: bytes, *, mode: int = 0o644, force: bool = False) -> None:
+    """Write a file, or with ``force`` replace one: after a crash at any moment the old or the whole new one is there.
+
+    A file that appears while this one is written is not replaced without ``force`` either: `OutputExistsError`.
+    """
+    output = reserve(path, len(content), force=force)
+    if (written := output.commit(content, mode=mode)) != output.path:
+        written.unlink()
+        raise OutputExistsError(f"{os.fspath(path)} appeared meanwhile, and was left alone: save under another name.")
 
 
 def refuse_inputs(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:

@@ -306,11 +306,21 @@ def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
     path.write_bytes(b"old")
     monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        private.save(path)
+        private.save(path, force=True)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
     with pytest.raises(FileNotFoundError, match="make it first"):
         private.save(tmp_path / "nowhere" / "x.parquet")
+
+
+def test_a_file_is_replaced_by_force_only(private, tmp_path):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"old")
+    with pytest.raises(gm.errors.OutputExistsError, match="exists already"):
+        private.save(path)
+    assert path.read_bytes() == b"old"
+    private.save(path, force=True)
+    assert gm.load(path).fingerprint == private.fingerprint
 
 
 def test_an_open_release_is_for_its_owner_only(table, tmp_path):

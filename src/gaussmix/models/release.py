@@ -160,9 +160,12 @@ class Release:
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
 
     # -- the file ---------------------------------------------------------------------------------------------------
-    def save(self, path: str | Path) -> None:
-        """Write one small Parquet file, whole or not at all (:mod:`gaussmix.models.release_file`)."""
-        write_whole(path, self.to_bytes(), mode=self.file_mode)
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write one small Parquet file, whole or not at all (:mod:`gaussmix.models.release_file`).
+
+        A file that is there already is replaced with ``force`` only.
+        """
+        write_whole(path, self.to_bytes(), mode=self.file_mode, force=force)
 
     def to_bytes(self) -> bytes:
         """What :meth:`save` writes."""

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gaussmix._types import Floats
-from gaussmix.errors import DamagedError, NotPrivateError
+from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
 from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
@@ -172,7 +172,7 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
     encrypted file end the process, in some versions of pyarrow.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
+        raise MissingFileError(f"There is no file {path}.")
     try:
         with path.open("rb") as handle:
             _check_footer_length(handle)

@@ -201,9 +201,12 @@ class Moments:
                 raise
             raise damaged from None
 
-    def save(self, path: str | Path) -> None:
-        """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**."""
-        write_whole(path, self.to_bytes(), mode=0o600)
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**.
+
+        A file that is there already is replaced with ``force`` only.
+        """
+        write_whole(path, self.to_bytes(), mode=0o600, force=force)
 
     @classmethod
     def load(cls, path: str | Path) -> Moments:
