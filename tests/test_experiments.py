@@ -397,12 +397,12 @@ def test_quick_tries_do_not_overwrite_the_kept_tables(capsys):
 
 def test_network_and_head_compose_to_the_exact_account(tmp_path):
     """Without subsampling the network is a Gaussian release of μ = √steps/noise, for which there is an exact curve."""
+    from experiments.sketches import LARGE_SKETCH
     from gaussmix import accounting, calibrate
-    from gaussmix.mechanism.preparation import automatic_sketch_size
 
     make_features(tmp_path, "mnist", 3.0, rate=1.0)
     (found,) = logistic.composed_budget("mnist", 3.0, tmp_path)
-    head = calibrate(2.7, 0.9e-6, sketch_size=automatic_sketch_size(129))
+    head = calibrate(2.7, 0.9e-6, sketch_size=LARGE_SKETCH)
     mu = np.sqrt(4) / (80.0 / 3.0)
     exact = accounting.epsilon(1e-6, sketch_size=head.sketch_size, gamma=head.gamma, mu=mu)
     assert exact <= found["composed"] <= exact * (1 + 1e-3)

@@ -184,8 +184,8 @@ def test_full_and_broken_outputs_are_no_traceback(files):
 
 def test_interrupted(files, tmp_path):
     """Ctrl-C while rows are awaited: nothing is written, nothing is left, no traceback."""
-    slow = "import time, gaussmix.tables.moments as m\n"
-    slow += "m.Moments.of = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
+    slow = "import time, gaussmix.tables.asking as m\n"
+    slow += "m.Source.ask = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
     arguments = ["release", files / "a.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "x"]
     process = subprocess.Popen(
         [sys.executable, "-c", f"{slow}\nfrom gaussmix.cli import main; main()", *map(str, arguments)],
@@ -249,8 +249,8 @@ def test_little_memory_costs_no_budget(files, tmp_path):
 def test_weak_budgets_are_one_line(files, tmp_path):
     command = ("release", files / "a.parquet", "-s", files / "schema.json")
     for i, (budget, words) in enumerate(
-        [(("-e", "1", "-d", "0.1"), "one row in 10"), (("-e", "100", "-d", "1e-6"), "protects nobody"),
-         (("-e", "1", "-d", "1e-50"), "below what random numbers")]
+        [(("-e", "1", "-d", "0.1"), "one row in 10"), (("-e", "30", "-d", "1e-6"), "protects nobody"),
+         (("-e", "1", "-d", "1e-50", "-k", "1000"), "below what random numbers")]
     ):  # fmt: skip
         done = shell(*command, *budget, "-o", tmp_path / f"{i}.parquet")
         assert words in done.stderr

@@ -94,7 +94,7 @@ BAD = [
     ({"delta": 0.0}, "delta must lie"),
     ({"delta": 1.0}, "delta must lie"),
     ({"sketch_size": 3}, "sketch_size must be at least the number of encoded columns, 6"),
-    ({"sketch_size": "large"}, "sketch_size must be one of 'auto'"),
+    ({"sketch_size": -5}, "sketch_size must be"),
     ({"variant": "best"}, "variant must be one of"),
     ({"random_state": "seed"}, "random_state must be None"),
     ({"n_rows": 17}, "n_rows is declared as public"),

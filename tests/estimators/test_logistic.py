@@ -55,7 +55,7 @@ def test_moments_give_the_fit_of_their_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (500, 2))
     y = np.where(X[:, 0] + rng.normal(0, 0.3, 500) > 0, "yes", "no")
-    declared = {"epsilon": 5.0, "bounds_X": (-1, 1), "classes": ("no", "yes"), "random_state": 3}
+    declared = {"epsilon": 5.0, "bounds_X": (-1, 1), "classes": ("no", "yes"), "passes": 1, "random_state": 3}
     fitted = gm.LogisticMixing(**declared).fit(X, y)
     sums = gm.Moments.of_arrays([(X, y == "yes")], gm.LogisticMixing(**declared).schema(2))
     summed = gm.LogisticMixing(**declared).fit_moments(sums)

@@ -24,7 +24,7 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "sketch_size": 3}, "at least the number of encoded columns"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "sketch_size": "big"}, "sketch_size must be"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "sketch_size": -5}, "sketch_size must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
     ]:
         with pytest.raises(ValueError, match=words):

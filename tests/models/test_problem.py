@@ -19,7 +19,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def private(table):
-    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, sketch_size=10**6, random_state=0)
 
 
 def test_blocks_are_those_of_the_release(private):
@@ -29,7 +29,7 @@ def test_blocks_are_those_of_the_release(private):
     y = names.index("cost")
     assert problem.names == ("(intercept)", "age", "region=south", "region=west")
     block = np.ix_([*kept, y], [*kept, y])
-    assert np.array_equal(problem.noisy.spread, private.noisy_second_moment[block])
+    assert np.array_equal(problem.noisy.spread, private.sketch.noisy_second_moment[block])
     assert problem.moment == pytest.approx(private.second_moment[np.ix_(kept, kept)])
     assert problem.cross == pytest.approx(private.second_moment[kept, y])
     assert np.array_equal(problem.noisy.shape, private.sketch.noise_variance * np.eye(5))

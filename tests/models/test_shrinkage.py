@@ -55,7 +55,7 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
         pool = release(A, 25.0, seed)
         solver = Shrinkage(pool, unit=1 / M)
         losses.append(r2(A, solver.fit(X, TARGET, intercept=M - 1).coef))
-        means.append(r2(A, solver._solve(solver._own, X, M - 2, len(X) - 1)[:, -1]))
+        means.append(r2(A, solver._solve(solver._own, X, TARGET, len(X) - 1)[:, -1]))
         plain.append(r2(A, np.linalg.lstsq(pool.matrix[np.ix_(X, X)], pool.matrix[X, M - 2], rcond=None)[0]))
     assert np.mean(plain) < np.mean(means) - 0.2
     assert np.mean(losses) > np.mean(means) - 0.1
@@ -64,7 +64,7 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
 def test_infinite_strength_is_the_mean_with_the_intercept_free():
     A = table(0, signal=1.0)
     solver = Shrinkage(release(A, 1.0, 1), unit=1 / M)
-    solutions = solver._solve(solver._own, X, M - 2, len(X) - 1)
+    solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
     assert (solutions[:-1, -1] == 0).all()
     assert solutions[-1, -1] == pytest.approx(A[:, M - 2].mean() * np.sqrt(M), rel=0.02)
     norms = np.linalg.norm(solutions[:-1], axis=0)
@@ -79,7 +79,7 @@ def test_shrinking_beats_not_shrinking_where_noise_is_strong():
         pool = release(A, 60.0, seed)
         solver = Shrinkage(pool, unit=1 / M)
         chosen = r2(A, solver.fit(X, TARGET, intercept=M - 1).coef)
-        weakest = r2(A, solver._solve(solver._own, X, M - 2, len(X) - 1)[:, 0])
+        weakest = r2(A, solver._solve(solver._own, X, TARGET, len(X) - 1)[:, 0])
         gains.append(chosen - weakest)
     assert np.mean(gains) > 0.01
 

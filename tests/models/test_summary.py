@@ -69,8 +69,11 @@ def test_estimators_have_the_same_summary(table):
     assert values(plain.params) == pytest.approx(ols.params.to_numpy(), rel=1e-3)
     assert values(plain.bse) == pytest.approx(ols.bse.to_numpy(), rel=1e-4)
     private = gm.LinearMixing(epsilon=1.0, random_state=0, **declared).fit(X, y)
-    for estimand in ("ridge", "table", "population"):
-        assert list(private.summary(estimand=estimand).params) == ["(intercept)", "age", "bmi"]
+    sketched = gm.LinearMixing(epsilon=1.0, random_state=0, sketch_size=10**6, **declared).fit(X, y)
+    for model, estimand in ((sketched, "ridge"), (private, "table"), (private, "population")):
+        assert list(model.summary(estimand=estimand).params) == ["(intercept)", "age", "bmi"]
+    with pytest.raises(gm.ArgumentError, match="finite sketches"):
+        private.summary(estimand="ridge")
     low, high = private.summary().conf_int(1e-4)["age"]
     assert low < ols.params["age"] < high
     undeclared = gm.LinearMixing(epsilon=1.0, random_state=0, **{**declared, "n_rows": None}).fit(X, y)

@@ -129,7 +129,7 @@ def visit(browser, tmp_path):
     contexts, requests, errors = [], [], []
 
     def go(release, **options):
-        report.write(release, tmp_path / "report.html")
+        (tmp_path / "report.html").write_text(report.render(release), encoding="utf-8")
         contexts.append(browser.new_context(offline=True, **options))
         tab = contexts[-1].new_page()
         tab.on("request", lambda request: requests.append(request.url))

@@ -71,7 +71,11 @@ def test_rows_needed_and_least_epsilon_are_where_usefulness_begins():
 
 @pytest.mark.parametrize("passes", ["auto", 1])
 def test_planned_loss_is_that_of_a_release(passes):
-    """A table like the usual one, made anew in the user's units, and released by the mechanism itself."""
+    """A table like the usual one, made anew in the user's units, and released by the mechanism itself.
+
+    At a budget at which hundredths of R² are lost: below that, three planned draws are too few to compare with.
+    """
+    budget = {"epsilon": 0.3, "delta": 1e-6}
     n, d, r2, rng = 4000, 8, 0.4, np.random.default_rng(5)
     latent = math.sqrt(0.5) * rng.standard_normal((2 * n, 1)) + math.sqrt(0.5) * rng.standard_normal((2 * n, d))
     X = np.exp(0.75 * latent)
@@ -87,9 +91,9 @@ def test_planned_loss_is_that_of_a_release(passes):
     without = np.mean((test["y"] - B @ theta) ** 2)
     lost = []
     for seed in range(6):
-        model = gm.release(train, schema=schema, **BUDGET, passes=passes, random_state=seed).regress("y")
+        model = gm.release(train, schema=schema, **budget, passes=passes, random_state=seed).regress("y")
         lost.append((np.mean((test["y"] - model.predict(test)) ** 2) - without) / np.var(test["y"]))
-    planned = expect(schema, rows=n, **BUDGET, r2=r2, passes=passes)["usual"].lost_r2
+    planned = expect(schema, rows=n, **budget, r2=r2, passes=passes)["usual"].lost_r2
     assert planned / 3 < np.mean(lost) < 3 * planned
 
 
