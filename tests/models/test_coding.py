@@ -10,7 +10,7 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.models.coding import Coding, counts_of_levels, propose_merges
-from gaussmix.models.noisy import NoisyMoment, noisy_of_sketch
+from gaussmix.models.noisy import NoisyMoment
 from gaussmix.tables.schema import Schema
 
 
@@ -124,9 +124,9 @@ def test_levels_whose_noisy_counts_are_small_are_proposed_to_be_merged(counts, w
 
 def test_counts_are_the_releases_own(table):
     release = gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
-    counts = counts_of_levels(noisy_of_sketch(release.sketch), release.schema, "region")
+    counts = counts_of_levels(release.statistic.noisy, release.schema, "region")
     for label, (count, deviation) in counts.items():
         assert abs(count - (table["region"] == label).sum()) < 6 * deviation
         assert deviation > 0
     with pytest.raises(ValueError, match="has no levels to count"):
-        counts_of_levels(noisy_of_sketch(release.sketch), release.schema, "age")
+        counts_of_levels(release.statistic.noisy, release.schema, "age")

@@ -12,8 +12,8 @@ import gaussmix as gm
 from example_problems import FALSE_ALARM, gram
 from example_tables import SCHEMA, patients
 from gaussmix.mechanism.sampling import factor, wishart_factor
-from gaussmix.models.noisy import NoisyMoment, noisy_of_gram, noisy_of_sketch
-from gaussmix.models.pooling import NoisyGram, goe
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.pooling import goe
 
 THETA = np.array([0.5, -1.0, 0.2])
 G = gram([30.0, 10.0, 3.0], THETA, 5.0)
@@ -78,14 +78,14 @@ def test_a_linear_map_of_the_columns_is_one_of_all_three_matrices():
 def test_every_kind_of_release_has_one():
     table = patients(500)
     sketch = gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0, sketch_size=500).sketch
-    noisy = noisy_of_sketch(sketch)
+    noisy = sketch.noisy
     assert noisy.moment == pytest.approx(sketch.second_moment)
     assert (noisy.alpha, noisy.degrees) == (1 / 500, 500)
-    open_table = noisy_of_sketch(gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).sketch)
+    open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).sketch.noisy
     assert open_table.alpha == 0
     assert open_table.quadratic(np.ones(len(open_table.moment)))[1] == 0
-    B = np.random.default_rng(0).standard_normal((4, 4))
-    pooled = noisy_of_gram(NoisyGram(G, B, np.linalg.inv(B)))
-    assert np.array_equal(pooled.moment, G)
-    assert pooled.spread == pytest.approx(B @ B.T)
+    passes = gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0).statistic
+    pooled = passes.noisy
+    assert np.array_equal(pooled.moment, passes.last.matrix)
+    assert np.array_equal(pooled.spread, passes.last.shape)
     assert (pooled.alpha, pooled.degrees) == (1.0, math.inf)
