@@ -183,6 +183,19 @@ def test_a_tail_that_noise_hides_is_assumed_and_bounded():
     assert norms.max() < 1e6
 
 
+def test_noise_alone_makes_no_heavy_tail():
+    """All rows within four times the mean, 2,000 histograms: noise in far bins is not taken for rows there."""
+    edges = bin_edges(1.0)
+    norms = np.random.default_rng(0).gamma(6.0, 1 / 6, 100_000)
+    counts = np.bincount(np.searchsorted(edges, norms), minlength=BINS).astype(float)
+    rng, at = np.random.default_rng(1), int(np.searchsorted(edges, 8.0))
+    heavy = 0
+    for _ in range(2_000):
+        tail = read_tail(counts + 40.0 * rng.standard_normal(BINS), edges, noise=40.0, rows=1e5, largest=1e6)
+        heavy += tail.lost[at] > 0.05
+    assert heavy <= 60  # one standard error, in place of three, makes it 286
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_any_counts_give_finite_tails(seed):
     rng = np.random.default_rng(seed)

@@ -58,8 +58,9 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
     """Monotone tail counts; where noise hides them, a power law.
 
     The count beyond an edge is a sum of noisy counts. It is made monotone and not negative. Where it is below
-    one standard error, rows are *assumed*: they continue the last slope seen, at least `LEAST_SLOPE`, and never
-    more than one standard error. Bins beyond ``largest``, where no row can be, are left out.
+    `RESOLVED` standard errors, rows are *assumed*: they continue the last slope seen, at least `LEAST_SLOPE`, and never
+    more than what was counted or one standard error. (A few rows that noise alone puts at a thousand times the mean
+    would be most of the mass.) Bins beyond ``largest``, where no row can be, are left out.
     """
     inside = edges < largest * 0.999
     grid = np.append(edges[inside], largest)
@@ -70,7 +71,7 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
     beyond = np.minimum(beyond, rows)
     sure = np.maximum.accumulate(np.maximum(beyond - RESOLVED * errors, 0.0)[::-1])[::-1]  # errors fall with the edge
     for j in range(1, len(grid)):
-        if beyond[j] < errors[j]:
+        if beyond[j] < RESOLVED * errors[j]:
             slope = LEAST_SLOPE if j < 2 else _slope(beyond[j - 2 : j], grid[j - 2 : j])
             continued = beyond[j - 1] * (grid[j - 1] / grid[j]) ** slope
             beyond[j] = min(continued, max(beyond[j], errors[j]))
