@@ -1,7 +1,6 @@
 """Private linear regression behind scikit-learn's interface.
 
 >>> import numpy as np
-from numpy.typing import ArrayLike
 >>> rng = np.random.default_rng(0)
 >>> X = rng.uniform(-1, 1, (20_000, 3))
 >>> y = X @ [0.5, -0.3, 0.1] + rng.uniform(-0.1, 0.1, 20_000)
