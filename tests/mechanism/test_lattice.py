@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import gaussmix as gm
 from gaussmix.accounting.lattice import diagonal_sigma, off_diagonal_sigma
+from gaussmix.mechanism import lattice
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.mechanism.sampling import secure_generator
 
@@ -159,3 +161,12 @@ def test_a_small_matrix_is_quick():
     start = time.perf_counter()
     symmetric_noise(60, diagonal=2.0**42, off_diagonal=2.0**42, rng=None)
     assert time.perf_counter() - start < 4.0
+
+
+@pytest.mark.parametrize("version", ["0.12.0", "0.14.1", "0.9"])
+def test_samplers_of_another_law_are_refused(monkeypatch, version):
+    lattice._check_sampler.cache_clear()
+    monkeypatch.setattr(lattice.metadata, "version", lambda _: version)
+    with pytest.raises(gm.MissingPackageError, match=r"opendp>=0\.15"):
+        discrete_gaussian(3, sigma=5.0, rng=None)
+    lattice._check_sampler.cache_clear()

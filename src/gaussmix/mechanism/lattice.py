@@ -14,7 +14,10 @@ number stands between the rows and the release, so the guarantee of docs/lattice
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 from gaussmix import _validation as check
 from gaussmix._types import Integers
 from gaussmix.accounting.lattice import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
-from gaussmix.errors import ArgumentError
+from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.mechanism.sampling import describe
 from gaussmix.models.certificate import SECURE
 
@@ -70,8 +73,23 @@ def discrete_gaussian(
     return noise
 
 
+@functools.cache
+def _check_sampler() -> None:
+    """Refuse versions of OpenDP whose discrete Gaussian has another law.
+
+    Up to 0.14 it is wrong for σ that are no integers: at σ = 2.5 a chi-square test of 200,000 draws gives p < 10⁻²⁰⁰. The
+    error falls with σ, but nobody has bounded it. From 0.15 on the tests of this module hold.
+    """
+    found = metadata.version("opendp")
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
+        raise MissingPackageError(
+            f"opendp {found} draws discrete Gaussians of another law than it says: pip install 'opendp>=0.15'."
+        )
+
+
 def _opendp_draws(count: int, sigma: float) -> Any:
     """Exact draws: the integer Gaussian mechanism on zeros, the only door that the library has to its sampler."""
+    _check_sampler()
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=count)
     mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=float(sigma))
