@@ -28,6 +28,7 @@ from experiments.parallel import Rows, run_all
 from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
@@ -53,7 +54,7 @@ def rows_of(table: Floats) -> ArrayRows:
 
 def account_of(passes: int, epsilon: float) -> LatticeAccount:
     """The account of a release of these columns."""
-    shares, coordinates = mechanism.releases_of(mechanism.schedule_of(passes), SCHEMA.n_columns)
+    shares, coordinates = releases_of(schedule_of(passes), SCHEMA.n_columns)
     return lattice_account(epsilon, DELTA, shares=shares, coordinates=coordinates)
 
 

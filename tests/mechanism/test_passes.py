@@ -10,9 +10,10 @@ import pytest
 import gaussmix as gm
 from gaussmix.accounting.lattice import lattice_account
 from gaussmix.mechanism import passes as mechanism
-from gaussmix.mechanism.passes import draw_passes, releases_of, schedule_of
+from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.passes import POWERS
+from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.tails import BINS
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema

@@ -74,7 +74,23 @@ def claimed(m, **values):
     account(m).update(values)
 
 
+def cheap_histograms(m):
+    """The count and the histograms, which are not published, as if they had cost next to nothing: a smaller ε fits."""
+    parts = [part if number % 2 else 1e-4 for number, part in enumerate(account(m)["noise_mu"])]
+    mu = math.sqrt(sum(part**2 for part in parts)) * (1 + 1e-12)
+    account(m).update(noise_mu=parts, mu=mu)
+    claimed(m, epsilon=2.95)
+
+
+def short_histograms(m):
+    """Histograms of one bin: less slack."""
+    counts = [count if number % 2 else 1 for number, count in enumerate(account(m)["coordinates"])]
+    account(m).update(coordinates=counts)
+
+
 CLAIMS = {
+    "histograms that cost nothing": cheap_histograms,
+    "histograms of one bin": short_histograms,
     "epsilon": lambda m: m["certificate"].update(epsilon=2.9),
     "epsilon, both": lambda m: claimed(m, epsilon=2.9),
     "delta, both": lambda m: claimed(m, delta=9e-7),

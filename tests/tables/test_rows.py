@@ -433,3 +433,16 @@ def test_a_dask_table_that_changes_is_refused():
     rows.moments()
     with pytest.raises(ValueError, match="changed while it was read"):
         rows.mapped(transform_of(10), 1.0)
+
+
+def test_another_release_from_the_same_arrays_does_not_change_which_rows_are_read():
+    """Two threads may draw from one table: what the other one keeps is not what this one asked for."""
+    schema = Schema({"X": Vector(size=2, norm=1.0)}, intercept=1.0)
+    X, one, other = np.full((4000, 2), 0.5), Sample.seeded(0.5, 1), Sample.seeded(0.01, 2)
+
+    class Interrupted(ArrayRows):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, (other, self._sampled_rows(other)) if name == "_sampled" and value else value)
+
+    rows = Interrupted(X, None, schema)
+    assert rows.moments(one).sums().n == len(one.positions(4000))

@@ -19,8 +19,8 @@ from gaussmix.ledger import Ledger
 from gaussmix.ledger.reservation import refusal
 from gaussmix.mechanism.drawing import Noise
 from gaussmix.mechanism.mixing import check_sketch_size, largest_table
-from gaussmix.mechanism.passes import releases_of, schedule_of
 from gaussmix.models.passes import AUTOMATIC_PASSES
+from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.sketch import Variant
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 

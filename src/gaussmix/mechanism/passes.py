@@ -26,9 +26,9 @@ from rich.progress import Progress
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
-from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
-from gaussmix.models.passes import SCHEDULES, Schedule, absorb, plan_histogram, plan_pass
+from gaussmix.models.passes import absorb, plan_histogram, plan_pass
 from gaussmix.models.transcript import PassOutput, Transcript, start
 from gaussmix.tables.accumulate import ExactSums
 from gaussmix.tables.moments import Moments
@@ -36,10 +36,7 @@ from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import FRACTION_BITS
 
-__all__ = ["draw_passes", "releases_of", "schedule_of"]
-
-COUNT_SHARE = Fraction(1, 200)
-"""Part of μ² for the noisy count of rows, where there are several passes."""
+__all__ = ["draw_passes"]
 
 SAMPLE_ROWS = 200
 """Rows of a sample in units of m^1.5/μ."""
@@ -48,21 +45,6 @@ LARGEST_RATE = 0.25
 """A sample that is a larger share than this saves too little: all rows are read."""
 
 _MANY_COLUMNS = 300  # their noise takes a second
-
-
-def schedule_of(passes: int) -> Schedule:
-    """How the budget is shared among so many passes."""
-    if passes not in SCHEDULES:
-        raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
-    return SCHEDULES[passes]
-
-
-def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them."""
-    shares, coordinates = schedule.shares(), schedule.coordinates(m)
-    if len(shares) == 1:
-        return shares, coordinates
-    return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
 
 
 def draw_passes(

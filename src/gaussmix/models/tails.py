@@ -81,7 +81,7 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
     inner = np.maximum(-np.diff(np.append(rows, beyond)), 0.0)
     middle = np.append(grid[0] * 0.7, np.sqrt(grid[:-1] * grid[1:]))
     kept = np.minimum(1.0, grid[:, np.newaxis] / middle[np.newaxis]) @ inner / max(inner.sum(), 1.0)
-    return Tail(grid, beyond, lost, surely_lost, kept)
+    return Tail(grid, beyond, lost, surely_lost, np.minimum(kept, 1.0))  # a product and a sum round differently
 
 
 def _lost(beyond: Floats, grid: Floats, rows: float) -> Floats:

@@ -28,8 +28,9 @@ from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.budgets import LARGEST_EPSILON, warn_if_weak
 from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.errors import ArgumentError, BudgetUnmetError
-from gaussmix.mechanism.passes import LARGEST_RATE, SAMPLE_ROWS, releases_of, schedule_of
+from gaussmix.mechanism.passes import LARGEST_RATE, SAMPLE_ROWS
 from gaussmix.models.passes import AUTOMATIC_PASSES
+from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.reporting.imagined import KINDS, Imagined, imagine, target_of
 from gaussmix.reporting.trial import Trial
 from gaussmix.tables.schema import FRACTION_BITS, Schema

@@ -113,9 +113,10 @@ class ArrayRows(RowSource):
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
         if sample is None:
             return self._read(question, None)
-        if self._sampled is None or self._sampled[0] != sample:
-            self._sampled = sample, self._sampled_rows(sample)
-        found = self._sampled[1]
+        kept = self._sampled  # another thread may draw another release from the same rows
+        if kept is None or kept[0] != sample:
+            self._sampled = kept = sample, self._sampled_rows(sample)
+        found = kept[1]
         if isinstance(found, KeptRows):
             return ask_rows(found, question, self.schema.n_columns, threads=self._threads)
         return self._read(question, found)

@@ -1,0 +1,50 @@
+"""What the releases of a table in passes are: how the budget is shared among them, and how many numbers each has.
+
+Public constants. The mechanism draws by them, and whoever reads a release checks its account against them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.errors import ArgumentError
+from gaussmix.models.passes import SCHEDULES, Schedule
+
+__all__ = ["accounts_for", "releases_of", "schedule_of"]
+
+COUNT_SHARE = Fraction(1, 200)
+"""Part of μ² for the noisy count of rows, where there are several passes."""
+
+_LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
+
+
+def schedule_of(passes: int) -> Schedule:
+    """How the budget is shared among so many passes."""
+    if passes not in SCHEDULES:
+        raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
+    return SCHEDULES[passes]
+
+
+def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them."""
+    shares, coordinates = schedule.shares(), schedule.coordinates(m)
+    if len(shares) == 1:
+        return shares, coordinates
+    return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+
+
+def accounts_for(account: LatticeAccount, passes: int, m: int) -> bool:
+    """Whether an account has every release of so many passes over m columns, each with its share and its numbers.
+
+    The count and the histograms are not published, but what was asked of the rows was chosen by them: an account in
+    which they cost next to nothing would claim too much.
+    """
+    shares, coordinates = releases_of(schedule_of(passes), m)
+    squares = [Fraction(part) ** 2 for part in account.noise_mu]
+    if len(squares) != len(shares):
+        return False
+    least = sum(squares) * _LAST_DIGITS
+    return all(square >= share * least for square, share in zip(squares, shares, strict=True)) and all(
+        counted >= count for counted, count in zip(account.coordinates, coordinates, strict=True)
+    )
