@@ -71,8 +71,10 @@ def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount]) -> Acco
     if passes != "auto":
         return _fine_enough(account(check.positive_integer(passes=passes))), None
     single = _fine_enough(account(1))
-    several = account(AUTOMATIC_PASSES)
-    return (several if several.row_bits == FRACTION_BITS else single), single
+    try:
+        return _fine_enough(account(AUTOMATIC_PASSES)), single
+    except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
+        return single, single
 
 
 def _fine_enough(account: LatticeAccount) -> LatticeAccount:

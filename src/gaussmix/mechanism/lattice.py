@@ -77,8 +77,8 @@ def discrete_gaussian(
 def _check_sampler() -> None:
     """Refuse versions of OpenDP whose discrete Gaussian has another law.
 
-    Up to 0.14 it is wrong for σ that are no integers: at σ = 2.5 a chi-square test of 200,000 draws gives p < 10⁻²⁰⁰. The
-    error falls with σ, but nobody has bounded it. From 0.15 on the tests of this module hold.
+    Up to 0.14 it is wrong for σ that are no integers: at σ = 2.5 a chi-square test of 200,000 draws gives p < 10⁻²⁰⁰.
+    The error falls with σ, but nobody has bounded it. From 0.15 on the tests of this module hold.
     """
     found = metadata.version("opendp")
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
