@@ -48,9 +48,9 @@ def test_the_same_release_gives_the_same_bits_and_another_one_does_not():
 
 
 def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
-    """Mean R² over 20 releases: least squares is 0.2 below the released mean or more, a fit held against it at most 0.1.
+    """Mean R² over 20 releases: least squares is 0.2 below the released mean or more, a fit held against it 0.1 or less.
 
-    The default is held against a strength of a half instead; it loses at most half as much more as that strength.
+    The default is held against a strength of a half: it stays nearer to the mean than to that strength.
     """
     held, losses, means, halves, plain = [], [], [], [], []
     for seed in range(20):
