@@ -48,7 +48,7 @@ def test_the_same_release_gives_the_same_bits_and_another_one_does_not():
 
 
 def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
-    """Mean R² over 20 releases: least squares is 0.2 below the released mean or more, a fit held against it 0.1 or less.
+    """Mean R² over 20 releases: least squares at least 0.2 below the released mean, a fit held against it at most 0.1.
 
     The default is held against a strength of a half: it stays nearer to the mean than to that strength.
     """
