@@ -13,8 +13,9 @@ least squares does.
 
 ρ is chosen by cross-validation. If M has noise E₀ and E is an independent draw of the same law, then M + aE and M - E/a
 have uncorrelated, for Gaussian noise independent, errors (Rasines and Young, arXiv:2104.08471, "data fission"): fit on
-the first, score θᵀM_vθ - 2θᵀm_v on the second, which is the loss up to a constant, without bias. It costs no privacy:
-both are functions of M.
+the first, score θᵀM_vθ - 2θᵀm_v on the second, which is the loss up to a constant, without bias. Draws come in pairs,
+E and -E: for coefficients that did not depend on the copy the two would cancel, so that few pairs leave little more
+noise in the score than M itself has. It costs no privacy: all are functions of M.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ __all__ = ["GRID", "RidgeFit", "Shrinkage"]
 GRID = (0.06, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, math.inf)
 """Strengths ρ that are tried."""
 
-FISSIONS = 20
+PAIRS = 8
+"""Draws of the noise; each gives two fissions, with E and with -E."""
+
 AMOUNT = 0.5
 """a: noise added to the copy that is fitted, in units of the release's own; the other copy gets 1/a."""
 
@@ -71,21 +74,23 @@ class Shrinkage:
         Standard deviations by which a strength must beat the reference: its loss is raised by that many standard
         deviations of the difference, so that the choice is not made on noise.
     reference : float
-        A strength of the grid. ∞, the mean, is for passes: a hopeless budget gives the mean and not noise. For a single
-        pass, whose mean is noisier than its ridge, 1 with a caution of 1 is better (simulated designs).
+        A strength of the grid, what is kept unless another is surely better. In a release of a small budget the mean is
+        about as noisy as the ridge, and the held-out losses are too noisy to tell strengths apart: a fixed strength
+        of a half beats most choices. 1 is for a single pass.
     """
 
-    def __init__(self, pool: Pool, *, unit: float, caution: float = 0.5, reference: float = math.inf) -> None:
+    def __init__(self, pool: Pool, *, unit: float, caution: float = 1.0, reference: float = 0.5) -> None:
         self._pool, self._unit, self._caution = pool, unit, caution
         self._reference = GRID.index(reference)
         self._N = pool.shape
         rng = np.random.default_rng(_seed(pool))
         self._own = self._copy(pool.matrix, 1.0)
-        self._pairs = []
-        for _ in range(FISSIONS):
-            noise = pool.noise(rng)
-            fitted = self._copy(pool.matrix + AMOUNT * noise, math.hypot(1.0, AMOUNT))
-            self._pairs.append((fitted, pool.matrix - noise / AMOUNT))
+        self._fissions = []
+        for _ in range(PAIRS):
+            drawn = pool.noise(rng)
+            for noise in (drawn, -drawn):
+                fitted = self._copy(pool.matrix + AMOUNT * noise, math.hypot(1.0, AMOUNT))
+                self._fissions.append((fitted, pool.matrix - noise / AMOUNT))
 
     def _copy(self, matrix: Floats, scale: float) -> _Copy:
         cleaned = clean(self._pool.current, matrix=matrix, scale=scale)
@@ -111,14 +116,14 @@ class Shrinkage:
         x = np.asarray(features, dtype=np.intp)
         at = None if intercept is None else int(np.flatnonzero(x == intercept)[0])
         losses = np.zeros(len(GRID))
-        for fitted, held_out in self._pairs:
+        for fitted, held_out in self._fissions:
             solutions = self._solve(fitted, x, response, at)
             losses += (
                 np.sum(solutions * (held_out[np.ix_(x, x)] @ solutions), axis=0)
                 - 2 * (held_out[x] @ response) @ solutions
             )
         solutions = self._solve(self._own, x, response, at)
-        losses = losses / FISSIONS + self._caution * self._deviation(solutions, x, response)
+        losses = losses / len(self._fissions) + self._caution * self._deviation(solutions, x, response)
         best = int(np.argmin(losses))
         return RidgeFit(solutions[:, best], GRID[best])
 
@@ -148,14 +153,17 @@ class Shrinkage:
         return r if weakest <= r else r**2 / weakest
 
     def _deviation(self, solutions: Floats, x: Indices, response: Floats) -> Floats:
-        """Standard deviation of each held-out loss less the reference's: √2‖bbᵀ - b₀b₀ᵀ‖, b = Bᵀ(-θ, 1)."""
+        """Standard deviation of each held-out loss less the reference's: √2‖bbᵀ - b₀b₀ᵀ‖, b = Bᵀ(-θ, 1).
+
+        That of M's own noise with θ held fixed; pairs of fissions add nothing to it.
+        """
         a = np.tile(response[:, np.newaxis], len(GRID))
         a[x] -= solutions
         b = self._pool.current.factor.T @ a
         reference = b[:, self._reference]
         squares = np.sum(b**2, axis=0)
         norm2 = squares**2 + (reference @ reference) ** 2 - 2 * (b.T @ reference) ** 2
-        return np.asarray(np.sqrt(2 * np.maximum(norm2, 0.0) * (1 + 1 / (AMOUNT**2 * FISSIONS))))
+        return np.asarray(np.sqrt(2 * np.maximum(norm2, 0.0)))
 
 
 def _positive_solve(A: Floats, b: Floats) -> Floats:
