@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from gaussmix.cli.options import ESTIMAND, JSON, ON, RELEASE, ROWS
-from gaussmix.models.fits import ClassificationModel, RegressionModel
+from gaussmix.models.classes import ClassificationModel
+from gaussmix.models.fits import RegressionModel
 from gaussmix.models.release import load
 from gaussmix.models.rendering import as_plain
 from gaussmix.models.summary import Estimand

@@ -23,7 +23,7 @@ from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
-from gaussmix.models.fits import ClassificationModel
+from gaussmix.models.classes import ClassificationModel
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale

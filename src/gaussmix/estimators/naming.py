@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from gaussmix.estimators.declared import FEATURES
-from gaussmix.models.fits import ClassificationModel, RegressionModel
+from gaussmix.models.classes import ClassificationModel
+from gaussmix.models.fits import RegressionModel
 from gaussmix.models.summary import Estimand, Summary, summarise
 
 __all__ = ["named_summary"]

@@ -23,7 +23,8 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
-from gaussmix.models.fits import ClassificationModel, RegressionModel, column_of, fit_classification, fit_regressions
+from gaussmix.models.classes import ClassificationModel, fit_classification
+from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.schema import Schema
