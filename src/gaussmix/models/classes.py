@@ -12,7 +12,9 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.discriminant import Discriminant, estimate_discriminant
 from gaussmix.models.fits import column_of, feature_indices, linear_values, unit_vector, user_units
+from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, Response, regression_problem
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
@@ -20,14 +22,17 @@ from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Boolean, Categorical
-from gaussmix.tables.schema import Schema
+from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["ClassificationModel", "fit_classification"]
+__all__ = ["RADIUS", "ClassificationModel", "fit_classification"]
+
+RADIUS = 6.0
+"""Margins that the quadratic surrogate is made for, unless said."""
 
 
 @dataclass(frozen=True)
 class ClassificationModel(Summarised):
-    """A logistic model of a column with two values, fitted from a release through the quadratic surrogate.
+    """Log odds of a column with two values, linear in others, fitted from a release.
 
     Attributes
     ----------
@@ -35,10 +40,12 @@ class ClassificationModel(Summarised):
         The column that is explained.
     classes : tuple
         Its two values; coefficients are for the second.
-    coef, intercept, variant
+    coef, intercept
         As in :class:`gaussmix.models.fits.RegressionModel`, for the log odds.
-    surrogate_radius : float
-        Largest margin that the surrogate is made for.
+    variant : {"exact", "paper"}
+        The discriminant (:mod:`gaussmix.models.discriminant`), or the quadratic surrogate of the logistic loss.
+    surrogate_radius : float or None
+        Largest margin that the surrogate is made for; None for the discriminant.
     """
 
     target: str
@@ -46,7 +53,7 @@ class ClassificationModel(Summarised):
     coef: dict[str, float]
     intercept: float
     variant: Variant
-    surrogate_radius: float
+    surrogate_radius: float | None
     statistic: Statistic = field(repr=False, compare=False)
 
     def summary(
@@ -58,19 +65,47 @@ class ClassificationModel(Summarised):
         merge: Merge | None = None,
         reference: Reference | None = None,
     ) -> Summary:
-        """Intervals for the coefficients of the quadratic surrogate, not of the logistic likelihood.
+        """Intervals for discriminant coefficients, on the scale of log odds, of the table or of its population.
 
-        The surrogate's coefficients are what least squares with response ±1 gives, times a constant; they share signs
-        and ratios with the logistic ones where margins are small. Parameters as in
-        :meth:`gaussmix.models.fits.RegressionModel.summary`.
+        Where features are normal within classes, with one covariance, they are the coefficients of logistic regression;
+        docs/inference.md has how far they are from it on real tables. With ``variant="paper"`` they are those of the
+        surrogate: what least squares with response ±1 gives, times a constant. Parameters as in
+        :meth:`gaussmix.models.fits.RegressionModel.summary`; ``"ridge"`` is for the surrogate alone.
         """
         own = self.problem(merge=merge, reference=reference)
-        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
+        return self.summary_of(own, estimand=estimand, n_rows=n_rows, largest=largest)
+
+    def summary_of(
+        self, problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
+    ) -> Summary:
+        """The summary of the model's problem, whatever its columns are called."""
+        if self.surrogate_radius is not None:
+            return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+        return discriminant_summary(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+
+    def odds_ratios(
+        self,
+        alpha: float = 0.05,
+        *,
+        estimand: Estimand = "table",
+        n_rows: int | None = None,
+        largest: float = LARGEST,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> OddsRatios:
+        """Exp of the discriminant coefficients by name, with intervals of level 1 - alpha.
+
+        Parameters as in :meth:`summary`, which says what they are intervals of. The surrogate has no odds ratios.
+        """
+        if self.surrogate_radius is not None:
+            raise ArgumentError('The surrogate has no odds ratios: use variant="exact".')
+        own = self.summary(estimand=estimand, n_rows=n_rows, largest=largest, merge=merge, reference=reference)
+        return OddsRatios.of(own, alpha)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
-        """The regression of the response ±1 as an inference problem."""
+        """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""
         schema = self.statistic.schema
-        response, _ = _classes(schema, self.target, self.surrogate_radius)
+        response, _ = _two_classes(schema, self.target, self.surrogate_radius)
         return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
@@ -88,19 +123,38 @@ class ClassificationModel(Summarised):
 
 
 def fit_classification(
-    statistic: Statistic, target: str, on: Sequence[str] | None, variant: Variant, radius: float
+    statistic: Statistic, target: str, on: Sequence[str] | None, variant: Variant, radius: float | None = None
 ) -> ClassificationModel:
-    """Logistic regression of a column with two values on other columns, response ±1."""
+    """Log odds of a column with two values on other columns, from least squares on a response ±1."""
+    if variant == "paper":
+        radius = RADIUS if radius is None else radius
+    elif radius is not None:
+        raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
     schema = statistic.schema
-    response, classes = _classes(schema, target, radius)
+    response, classes = _two_classes(schema, target, radius)
     features = feature_indices(schema, [target], on)
     theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
     coef, intercept = user_units(schema, features, theta * response.scale)
+    if radius is None:
+        own = _discriminant(statistic, response, features, theta)
+        coef = {name: own.factor * value for name, value in coef.items()}
+        intercept = own.factor * intercept + own.intercept(response.centre)
     return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic)
 
 
-def _classes(schema: Schema, target: str, radius: float) -> tuple[Response, tuple[Any, Any]]:
-    """A column with two values as the response -1 and 1 of the surrogate; and the two values."""
+def _discriminant(statistic: Statistic, response: Response, features: list[int], theta: Floats) -> Discriminant:
+    """Class shares and R² of coefficients that predict, from the pass that intervals come from."""
+    schema, residual = statistic.schema, response.vector.copy()
+    residual[features] -= theta
+    constant = None
+    if schema.intercept:
+        (index,) = schema.groups[INTERCEPT]
+        constant = unit_vector(schema, {index: schema.encoded[index].scale})
+    return estimate_discriminant(statistic.noisy, constant, response.vector, residual)
+
+
+def _two_classes(schema: Schema, target: str, radius: float | None) -> tuple[Response, tuple[Any, Any]]:
+    """A column with two values as the response -1 and 1; and the two values."""
     column, indices = column_of(schema, target), schema.groups[target]
     if isinstance(column, Boolean):
         classes: tuple[Any, Any] = (False, True)
@@ -111,4 +165,7 @@ def _classes(schema: Schema, target: str, radius: float) -> tuple[Response, tupl
         vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
     else:
         raise ArgumentError(f"Column {target!r} must be a boolean or have two levels to be classified.")
-    return Response(f"{target} = {classes[1]}", vector, 0.0, response_scale(radius), surrogate=True), classes
+    name = f"{target} = {classes[1]}"
+    if radius is None:
+        return Response(name, vector, 0.5, 0.5), classes
+    return Response(name, vector, 0.0, response_scale(radius), surrogate=True), classes
