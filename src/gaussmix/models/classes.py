@@ -143,14 +143,15 @@ def fit_classification(
 
 
 def _discriminant(statistic: Statistic, response: Response, features: list[int], theta: Floats) -> Discriminant:
-    """Class shares and R² of coefficients that predict, from the pass that intervals come from."""
-    schema, residual = statistic.schema, response.vector.copy()
-    residual[features] -= theta
+    """Class shares and R² of coefficients that predict."""
+    schema, a = statistic.schema, response.vector.copy()
+    a[features] -= theta
     constant = None
     if schema.intercept:
         (index,) = schema.groups[INTERCEPT]
         constant = unit_vector(schema, {index: schema.encoded[index].scale})
-    return estimate_discriminant(statistic.noisy, constant, response.vector, residual)
+    left = statistic.residual(features, response.vector)
+    return estimate_discriminant(statistic.predictive, constant, response.vector, a, residual=left)
 
 
 def _two_classes(schema: Schema, target: str, radius: float | None) -> tuple[Response, tuple[Any, Any]]:

@@ -78,7 +78,9 @@ def class_forms(intercept: Floats | None, response: Floats) -> Floats:
     return np.column_stack([(intercept - response) / 2, (intercept + response) / 2])
 
 
-def estimate_discriminant(noisy: NoisyMoment, intercept: Floats | None, response: Floats, a: Floats) -> Discriminant:
+def estimate_discriminant(
+    noisy: NoisyMoment, intercept: Floats | None, response: Floats, a: Floats, *, residual: float
+) -> Discriminant:
     """π₁ and R² from a release, noise taken out, shrunk where it dominates.
 
     With s the standard deviation that noise gives a number, π₁ is replaced by its mean under a normal law of deviation
@@ -93,7 +95,9 @@ def estimate_discriminant(noisy: NoisyMoment, intercept: Floats | None, response
     response : array (m,)
         The one that is -1 and 1.
     a : array (m,)
-        The residual of the response.
+        The residual of the response: Σ(a·r)² has the noise of ``residual``.
+    residual : float
+        What is known of it: aᵀMa, but for the optimism of coefficients that were fitted to the noise of M.
     """
     forms = np.column_stack([class_forms(intercept, response), a])
     values = np.sum(forms * (noisy.moment @ forms), axis=0)
@@ -104,7 +108,7 @@ def estimate_discriminant(noisy: NoisyMoment, intercept: Floats | None, response
         to_share = np.array([-values[1], values[0], 0.0]) / n**2
         share = _within_unit(float(values[1]) / n, _deviation(covariance, to_share), least=0.5 / n)
     whole = share * (1 - share)
-    left = float(values[-1]) / (4 * n * whole)
+    left = residual / (4 * n * whole)
     to_left = np.append(np.full(len(values) - 1, -left / n), 1 / (4 * n * whole))
     to_left -= left * (1 - 2 * share) / whole * to_share  # d log(π₀π₁) = (1 - 2π₁) dπ₁/(π₀π₁)
     return Discriminant(share, _explained(1 - left, _deviation(covariance, to_left)), intercept is not None)
