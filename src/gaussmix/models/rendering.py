@@ -76,7 +76,10 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         )
     elif summary.discriminant:
         found = [f"Intervals are for {_DISCRIMINANT[summary.estimand]}."]
-        found.append("They are the logistic ones where features are normal within classes; elsewhere they may differ.")
+        found.append(
+            "They are the logistic ones where features are normal within classes; strong columns that are true or "
+            "false, or levels, differ from maximum likelihood by more than these intervals say."
+        )
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""

@@ -98,8 +98,8 @@ class Sketch:
     def residual(self, features: Sequence[int], response: Floats) -> float:
         r"""Sum of squares that :meth:`solve` leaves of a response, without the optimism of coefficients on own noise.
 
-        θ = H M_xy moves with the noise of M, and aᵀMa, a = (-θ, 1), is too small by 2 tr(HV) on average: V = aᵀWa W_xx/k
-        is the covariance of the score, H ≈ (M_xx + rI)⁻¹, M_xx made positive, r = s(√d + ½).
+        θ = H M_xy moves with the noise of M: aᵀMa, a = (-θ, 1), is on average too small by 2 tr(HV), V = aᵀWa W_xx/k
+        the covariance of the score, H ≈ (M_xx + rI)⁻¹, M_xx made positive, r = s(√d + ½).
         """
         rows = np.asarray(features)
         a = np.array(response)
