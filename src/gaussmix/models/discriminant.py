@@ -9,9 +9,6 @@ the covariance within classes, is b times a number:
             = \frac{b_0 - 1/2}{v} + h(\pi_1),\quad h(\pi) = \log\frac{\pi}{1 - \pi} + \frac{1 - 2\pi}{2\pi(1 - \pi)} .
 
 β₀ + xβ are the log odds where x is normal within classes with one covariance, and near them where R² is small.
-
-K classes: with B the slopes of all indicators and V their residual covariance, the log odds of class k against l have
-slope B V⁺(e_k - e_l); K = 2 is the formula above.
 """
 
 from __future__ import annotations
