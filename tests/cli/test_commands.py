@@ -130,13 +130,35 @@ def test_table_to_release_to_models(files):
     low, high = model["coefficients"]["smoker"]["interval"]
     assert low < model["coefficients"]["smoker"]["coef"] < high
     assert "privacy noise" in run("regress", out, "cost")
-    assert "finite sketches" in run("regress", out, "cost", "--intervals", "ridge", code=2)
+    assert "is for finite sketches" in run("regress", out, "cost", "--intervals", "ridge", code=2)
     assert "population" in run("regress", out, "cost", "--intervals", "population", "--rows", "2000")
-    assert "rows, as the release shows them" in run("regress", out, "cost", "--intervals", "population")
+    assert "as the release shows them" in run("regress", out, "cost", "--intervals", "population")
     assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
+    assert "discriminant coefficients" in run("classify", out, "smoker", "--on", "cost", "--largest", "2")
+    odds = json.loads(run("classify", out, "smoker", "--on", "cost", "--odds", "--json"))["odds_ratios"]
+    assert odds == load(out).classify("smoker", on=["cost"]).odds_ratios().as_plain()
+    assert "odds ratio" in run("classify", out, "smoker", "--on", "cost", "--odds")
     assert "is not in the release" in run("regress", out, "weight", code=2)
     run("report", out, "-o", str(files / "report.html"), "--target", "cost")
     assert "<html" in (files / "report.html").read_text()
+
+
+def test_levels_are_merged_and_measured_from_others(tmp_path):
+    table = patients(2000)
+    out = tmp_path / "r.parquet"
+    release(table, schema=SCHEMA, epsilon=20.0, delta=1e-5, random_state=0).save(out)
+    text = run("regress", str(out), "cost", "--on", "region", "--merge", "region:rest=south,west")
+    assert "region=rest" in text
+    text = run("classify", str(out), "smoker", "--on", "region", "--odds", "--reference", "region=west")
+    assert "region=north" in text
+    assert "region=west" not in text
+    for words, arguments in {
+        "--merge is written": ("--merge", "region=south"),
+        "--reference is written": ("--reference", "region"),
+        "makes one level twice": ("--merge", "region:a=south", "--merge", "region:a=west"),
+        "names a column twice": ("--reference", "region=west", "--reference", "region=south"),
+    }.items():
+        assert words in run("regress", str(out), "cost", *arguments, code=2)
 
 
 @pytest.mark.parametrize(

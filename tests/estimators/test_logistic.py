@@ -32,10 +32,27 @@ def test_surrogate_has_the_scale_of_the_logistic_model():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (40_000, 3))
     labels = rng.random(40_000) < 1 / (1 + np.exp(-X @ [2.0, -1.0, 0.5]))
-    surrogate = gm.LogisticMixing(epsilon=math.inf, bounds_X=(-1, 1)).fit(X, labels)
+    surrogate = gm.LogisticMixing(epsilon=math.inf, bounds_X=(-1, 1), variant="paper").fit(X, labels)
     logistic = LogisticRegression(C=1e6).fit(X, labels)
     ratio = surrogate.coef_ / logistic.coef_
     assert np.all((ratio > 0.9) & (ratio < 1.6))  # its curvature is below the logistic one near 0
+
+
+def test_discriminant_is_nearer_to_the_logistic_model_and_has_odds_ratios():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (40_000, 3))
+    labels = rng.random(40_000) < 1 / (1 + np.exp(-X @ [2.0, -1.0, 0.5]))
+    exact = gm.LogisticMixing(epsilon=math.inf, bounds_X=(-1, 1)).fit(X, labels)
+    logistic = LogisticRegression(C=1e6).fit(X, labels)
+    assert exact.coef_ == pytest.approx(logistic.coef_, rel=0.1)
+    private = gm.LogisticMixing(epsilon=1.0, bounds_X=(-1, 1), random_state=0).fit(X, labels)
+    ratios = private.odds_ratios(0.01)
+    for name, value in zip(["x0", "x1", "x2"], exact.coef_[0], strict=True):
+        low, high = ratios.intervals[name]
+        assert low < math.exp(value) < high
+        assert ratios.estimates[name] == pytest.approx(math.exp(private.summary().params[name]))
+    with pytest.raises(ValueError, match="belongs to variant"):
+        gm.LogisticMixing(bounds_X=(-1, 1), surrogate_radius=6.0).fit(X, labels)
 
 
 def test_labels_that_were_not_declared():

@@ -204,7 +204,7 @@ def test_an_estimators_release_predicts_tables_of_vectors(estimator):
 def test_an_estimators_summary_is_that_of_its_release(estimator):
     release = estimator.release_
     model = (
-        release.classify("y", on=["X"])
+        release.classify("y", on=["X"], variant=estimator.variant)
         if isinstance(estimator, gm.LogisticMixing)
         else release.regress("y" if "y" in release.schema.columns else "y0", on=["X"])
     )

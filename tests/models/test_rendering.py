@@ -115,8 +115,12 @@ def test_classification_says_what_its_intervals_are_for(release):
     low, high = summary.conf_int()["cost"]
     assert 0 < low < high
     assert "smoker = True" in str(summary)
-    assert "quadratic surrogate, not of a logistic fit" in str(summary)
+    assert "discriminant coefficients of this table, on the scale of log odds" in str(summary)
+    assert "differ from maximum likelihood by more than these intervals say" in str(summary)
     assert "R²" not in str(summary)
+    exact = gm.release(patients(500), schema=SCHEMA, epsilon=math.inf, delta=1e-6)
+    surrogate = exact.classify("smoker", on=["cost", "age"], variant="paper").summary()
+    assert "quadratic surrogate, not of a logistic fit" in str(surrogate)
 
 
 @pytest.mark.parametrize(

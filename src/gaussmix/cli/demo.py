@@ -57,8 +57,8 @@ def _shown(epsilon: float, delta: float, as_json: bool) -> Release:
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
         models[f"{target}, linear"] = (private.regress(target, on=on), truth)
-    surrogate = "readmitted, log odds; intervals are for the quadratic surrogate, not for the truth"
-    models[surrogate] = (private.classify("readmitted", on=["age", "smoker"]), hospital.LOGISTIC_TRUTH)
+    title = "readmitted, log odds; intervals are for the linear discriminant, which is near the truth, not equal to it"
+    models[title] = (private.classify("readmitted", on=["age", "smoker"]), hospital.LOGISTIC_TRUTH)
     tables = {
         title: _beside_truth(model.summary(estimand="population", n_rows=hospital.ROWS), truth)
         for title, (model, truth) in models.items()

@@ -3,50 +3,88 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from gaussmix.cli.options import ESTIMAND, JSON, ON, RELEASE, ROWS
-from gaussmix.models.fits import ClassificationModel, RegressionModel
+from gaussmix.cli.options import (
+    ESTIMAND,
+    JSON,
+    LARGEST,
+    MERGE,
+    ON,
+    REFERENCE,
+    RELEASE,
+    ROWS,
+    merges,
+    references,
+)
+from gaussmix.models.classes import ClassificationModel
+from gaussmix.models.fits import RegressionModel
 from gaussmix.models.release import load
 from gaussmix.models.rendering import as_plain
+from gaussmix.models.summary import LARGEST as DEFAULT
 from gaussmix.models.summary import Estimand
 
 __all__ = ["classify", "regress"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _model_options(command: F) -> F:
+    """A release, a target, and how the summary is made."""
+    target = click.argument("target")
+    for option in reversed((RELEASE, target, ON, JSON, ESTIMAND, ROWS, MERGE, REFERENCE, LARGEST)):
+        command = option(command)
+    return command
+
 
 @click.command()
-@RELEASE
-@click.argument("target")
-@ON
-@JSON
-@ESTIMAND
-@ROWS
-def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, estimand: Estimand, rows: int | None) -> None:
+@_model_options
+def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, **summary: Any) -> None:
     """Explain the column TARGET of a release by others: free, as often as you like."""
-    _print_model(load(file).regress(target, list(on) or None), estimand, rows, as_json)
+    options = _summary_options(**summary)
+    _print_summary(load(file).regress(target, list(on) or None), as_json, options)
 
 
 @click.command()
-@RELEASE
-@click.argument("target")
-@ON
-@JSON
-@ESTIMAND
-@ROWS
-def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool, estimand: Estimand, rows: int | None) -> None:
-    """Log odds of the column TARGET of a release, boolean or with two levels, by the quadratic surrogate."""
-    _print_model(load(file).classify(target, list(on) or None), estimand, rows, as_json)
+@_model_options
+@click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
+def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool, odds: bool, **summary: Any) -> None:
+    """Log odds of the column TARGET of a release, boolean or with two levels, by the linear discriminant."""
+    options = _summary_options(**summary)
+    model = load(file).classify(target, list(on) or None)
+    if not odds:
+        _print_summary(model, as_json, options)
+        return
+    ratios = model.odds_ratios(**options)
+    if as_json:
+        content = {"odds": ratios.response_name, "odds_ratios": ratios.as_plain(), "about": list(ratios.about)}
+        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        click.echo(str(ratios))
 
 
-def _print_model(
-    model: RegressionModel | ClassificationModel, estimand: Estimand, rows: int | None, as_json: bool
-) -> None:
-    """The summary as a table; as JSON also the coefficients that predict best."""
+def _summary_options(
+    estimand: Estimand, rows: int | None, merge: tuple[str, ...], reference: tuple[str, ...], largest: float | None
+) -> dict[str, Any]:
+    """What was asked of the summary, as the library has it."""
     if rows is not None and estimand != "population":
         raise click.UsageError("--rows goes with --intervals population: other intervals do not depend on it.")
-    summary = model.summary(estimand=estimand, n_rows=rows)
+    return {
+        "estimand": estimand,
+        "n_rows": rows,
+        "largest": DEFAULT if largest is None else largest,
+        "merge": merges(merge),
+        "reference": references(reference),
+    }
+
+
+def _print_summary(model: RegressionModel | ClassificationModel, as_json: bool, options: dict[str, Any]) -> None:
+    """The summary as a table; as JSON also the coefficients that predict best."""
+    summary = model.summary(**options)
     if as_json:
         content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}
         click.echo(json.dumps(content, indent=2, ensure_ascii=False))

@@ -11,7 +11,23 @@ import click
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.paths import PARQUET
 
-__all__ = ["CSV", "ESTIMAND", "FORCE", "JSON", "ON", "RELEASE", "ROWS", "SCHEMA", "csv_options", "refuse_lone_force"]
+__all__ = [
+    "CSV",
+    "ESTIMAND",
+    "FORCE",
+    "JSON",
+    "LARGEST",
+    "MERGE",
+    "ON",
+    "REFERENCE",
+    "RELEASE",
+    "ROWS",
+    "SCHEMA",
+    "csv_options",
+    "merges",
+    "references",
+    "refuse_lone_force",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,10 +43,54 @@ ESTIMAND = click.option(
     help="Which coefficients the intervals are for.",
 )
 ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --intervals population.")
+MERGE = click.option(
+    "--merge",
+    multiple=True,
+    metavar="COLUMN:NEW=LEVEL,...",
+    help="Take levels as one, 'job:other=none,unpaid'; repeat.",
+)
+REFERENCE = click.option(
+    "--reference",
+    multiple=True,
+    metavar="COLUMN=LEVEL",
+    help="The level that others are measured from, 'race=White'; repeat. Default: the first.",
+)
+LARGEST = click.option(
+    "--largest",
+    type=float,
+    help="Assumed: no column moves TARGET by more than so many times its range. Default: 1.",
+)
 FORCE = click.option("--force", is_flag=True, help="Replace the output if it is there already.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ON = click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
 RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+def merges(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """``--merge column:new=level,level`` as the library has it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for text in given:
+        column, colon, rest = text.partition(":")
+        new, equals, levels = rest.partition("=")
+        if not (column and colon and new and equals and levels):
+            raise click.UsageError("--merge is written COLUMN:NEW=LEVEL,LEVEL, as in 'job:other=none,unpaid'.")
+        if new in found.setdefault(column, {}):
+            raise click.UsageError("--merge makes one level twice: name all that it replaces at once.")
+        found[column][new] = levels.split(",")
+    return found
+
+
+def references(given: Sequence[str]) -> dict[str, str]:
+    """``--reference column=level`` as the library has it."""
+    found: dict[str, str] = {}
+    for text in given:
+        column, equals, level = text.partition("=")
+        if not (column and equals and level):
+            raise click.UsageError("--reference is written COLUMN=LEVEL, as in 'race=White'.")
+        if column in found:
+            raise click.UsageError("--reference names a column twice.")
+        found[column] = level
+    return found
 
 
 def refuse_lone_force(force: bool, output: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Private logistic regression through a quadratic surrogate, behind scikit-learn's interface."""
+"""Private log odds from second moments, behind scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from gaussmix._types import Rows
-from gaussmix.errors import DeclarationError
+from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.estimators.base import (
     LABELS_PUBLIC,
     LinearClassifier,
@@ -18,12 +18,13 @@ from gaussmix.estimators.base import (
     rows_of_arrays,
 )
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.naming import named_summary
+from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
-from gaussmix.models.fits import ClassificationModel
+from gaussmix.models.classes import ClassificationModel
+from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
@@ -36,16 +37,19 @@ __all__ = ["LogisticMixing"]
 
 
 class LogisticMixing(LinearClassifier):
-    """Private logistic regression through a quadratic surrogate, from noisy second moments of the table.
+    """Private log odds of two classes: the linear discriminant, from noisy second moments of the table.
 
     Parameters
     ----------
-    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, variant, n_rows, ledger, random_state
+    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, n_rows, ledger, random_state
         As in :class:`LinearMixing`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
-    surrogate_radius : float
-        The surrogate approximates the logistic loss for margins y·xθ in [-radius, radius].
+    variant : {"exact", "paper"}
+        The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic loss.
+    surrogate_radius : float, optional
+        With ``variant="paper"``: the surrogate approximates the loss for margins y·xθ in [-radius, radius], 6 unless
+        given.
 
     Attributes
     ----------
@@ -68,7 +72,7 @@ class LogisticMixing(LinearClassifier):
         bounds_X: Bounds | None = None,
         classes: ArrayLike | None = None,
         fit_intercept: bool = True,
-        surrogate_radius: float = 6.0,
+        surrogate_radius: float | None = None,
         sketch_size: int | None = None,
         passes: Passes = "auto",
         variant: Variant = "exact",
@@ -99,7 +103,7 @@ class LogisticMixing(LinearClassifier):
         y : array (rows,)
             Two labels of any type.
         """
-        response_scale(self.surrogate_radius)
+        self._check_radius()
         X, second, classes = read_classes(self, X, y, self.classes)
         schema = self.schema(X.shape[1])
         prepared = self._prepare(schema)
@@ -114,7 +118,7 @@ class LogisticMixing(LinearClassifier):
             Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared: moments hold no
             labels.
         """
-        response_scale(self.surrogate_radius)
+        self._check_radius()
         if self.classes is None:
             raise DeclarationError("classes=(first, second) must be declared: moments hold no labels.")
         n_features, _ = features_and_targets(moments.schema)
@@ -131,6 +135,13 @@ class LogisticMixing(LinearClassifier):
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
 
+    def _check_radius(self) -> None:
+        """Before a row is read."""
+        if self.surrogate_radius is not None:
+            response_scale(self.surrogate_radius)
+            if self.variant != "paper":
+                raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
+
     def _weighting(self) -> Weighting:
         return "balanced" if self.variant == "exact" else "paper"
 
@@ -145,13 +156,22 @@ class LogisticMixing(LinearClassifier):
         )
 
     def summary(self, *, estimand: Estimand = "table") -> Summary:
-        """Intervals for the coefficients of the quadratic surrogate, from the release alone.
+        """Intervals for the coefficients of the discriminant (of the surrogate), from the release alone.
 
         Parameters
         ----------
-        estimand : {"ridge", "table", "population"}
-            ``"population"`` needs ``n_rows``.
+        estimand : {"table", "population", "ridge"}
+            ``"population"`` needs ``n_rows``; ``"ridge"`` is for ``variant="paper"``.
         """
         check_is_fitted(self)
-        rows = self.n_rows if estimand == "population" else None
-        return named_summary(self, self._model(), estimand=estimand, n_rows=rows)
+        model, rows = self._model(), self.n_rows if estimand == "population" else None
+        return model.summary_of(named(self, model.problem()), estimand=estimand, n_rows=rows)
+
+    def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> OddsRatios:
+        """Exp of the discriminant's coefficients with intervals of level 1 - alpha, from the release alone.
+
+        They are the odds ratios of logistic regression where features are normal within classes.
+        """
+        if self.variant == "paper":
+            raise ArgumentError('The surrogate has no odds ratios: use variant="exact".')
+        return OddsRatios.of(self.summary(estimand=estimand), alpha)

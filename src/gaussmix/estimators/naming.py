@@ -1,4 +1,4 @@
-"""Summaries of an estimator's release under the names of its features."""
+"""Problems and summaries of an estimator's release under the names of its features."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 from gaussmix.estimators.declared import FEATURES
-from gaussmix.models.fits import ClassificationModel, RegressionModel
+from gaussmix.models.fits import RegressionModel
+from gaussmix.models.problem import Problem
 from gaussmix.models.summary import Estimand, Summary, summarise
 
-__all__ = ["named_summary"]
+__all__ = ["named", "named_summary"]
 
 
-def named_summary(
-    estimator: Any, model: RegressionModel | ClassificationModel, *, estimand: Estimand, n_rows: int | None
-) -> Summary:
-    """The summary of a model with ``feature_names_in_``, or x0, x1, …, in place of the entries of the vector."""
-    problem = model.problem()
+def named(estimator: Any, problem: Problem) -> Problem:
+    """A problem with ``feature_names_in_``, or x0, x1, …, in place of the entries of the vector."""
     entries = {f"{FEATURES}[{i}]": f"x{i}" for i in range(estimator.n_features_in_)}
     if hasattr(estimator, "feature_names_in_"):
         entries = dict(zip(entries, (str(name) for name in estimator.feature_names_in_), strict=True))
-    named = replace(problem, names=tuple(entries.get(name, name) for name in problem.names))
-    return summarise(named, estimand=estimand, n_rows=n_rows)
+    return replace(problem, names=tuple(entries.get(name, name) for name in problem.names))
+
+
+def named_summary(estimator: Any, model: RegressionModel, *, estimand: Estimand, n_rows: int | None) -> Summary:
+    """The summary of a model under these names."""
+    return summarise(named(estimator, model.problem()), estimand=estimand, n_rows=n_rows)

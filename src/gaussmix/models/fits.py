@@ -14,31 +14,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from gaussmix import _validation as check
-from gaussmix._types import Floats, Rows
+from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.problem import Problem, Response, in_reference_coding, regression_problem
 from gaussmix.models.sketch import Variant
-from gaussmix.models.solvers import response_scale
 from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.columns import Categorical, Column, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.sources import batches
 
 __all__ = [
-    "ClassificationModel",
     "RegressionModel",
     "column_of",
     "feature_indices",
-    "fit_classification",
     "fit_regressions",
+    "linear_values",
+    "unit_vector",
     "user_units",
 ]
 
@@ -129,68 +128,7 @@ class RegressionModel(Summarised):
         schema = self.statistic.schema
         target = schema.columns[self.target]
         bounds = (target.lower, target.upper) if isinstance(target, Numeric) else (0.0, 1.0)
-        return np.clip(_linear(schema, self.coef, self.intercept, data), *bounds)
-
-
-@dataclass(frozen=True)
-class ClassificationModel(Summarised):
-    """A logistic model of a column with two values, fitted from a release through the quadratic surrogate.
-
-    Attributes
-    ----------
-    target : str
-        The column that is explained.
-    classes : tuple
-        Its two values; coefficients are for the second.
-    coef, intercept, variant
-        As in :class:`RegressionModel`, for the log odds.
-    surrogate_radius : float
-        Largest margin that the surrogate is made for.
-    """
-
-    target: str
-    classes: tuple[Any, Any]
-    coef: dict[str, float]
-    intercept: float
-    variant: Variant
-    surrogate_radius: float
-    statistic: Statistic = field(repr=False, compare=False)
-
-    def summary(
-        self,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> Summary:
-        """Intervals for the coefficients of the quadratic surrogate, not of the logistic likelihood.
-
-        The surrogate's coefficients are what least squares with response ±1 gives, times a constant; they share signs
-        and ratios with the logistic ones where margins are small. Parameters as in :meth:`RegressionModel.summary`.
-        """
-        own = self.problem(merge=merge, reference=reference)
-        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
-
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
-        """The regression of the response ±1 as an inference problem."""
-        schema = self.statistic.schema
-        response, _ = _classes(schema, self.target, self.surrogate_radius)
-        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
-
-    def decision_function(self, data: Any) -> Floats:
-        """Log odds of the second class."""
-        return _linear(self.statistic.schema, self.coef, self.intercept, data)
-
-    def predict_proba(self, data: Any) -> Floats:
-        """Probabilities of both classes, shape (rows, 2)."""
-        second = special.expit(self.decision_function(data))
-        return np.column_stack([1 - second, second])
-
-    def predict(self, data: Any) -> Rows:
-        """The likelier class."""
-        return np.asarray(np.array(self.classes)[(self.decision_function(data) > 0).astype(int)])
+        return np.clip(linear_values(schema, self.coef, self.intercept, data), *bounds)
 
 
 def fit_regressions(
@@ -208,18 +146,6 @@ def fit_regressions(
     return models
 
 
-def fit_classification(
-    statistic: Statistic, target: str, on: Sequence[str] | None, variant: Variant, radius: float
-) -> ClassificationModel:
-    """Logistic regression of a column with two values on other columns, response ±1."""
-    schema = statistic.schema
-    response, classes = _classes(schema, target, radius)
-    features = feature_indices(schema, [target], on)
-    theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
-    coef, intercept = user_units(schema, features, theta * response.scale)
-    return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic)
-
-
 def _number(schema: Schema, target: str) -> Response:
     """A numeric or boolean column as a response."""
     column = column_of(schema, target)
@@ -232,22 +158,7 @@ def _number(schema: Schema, target: str) -> Response:
         raise ArgumentError(f"Column {target!r} is a vector: regress on a number.")
     (index,) = schema.groups[target]
     encoded = schema.encoded[index]
-    return Response(target, _unit(schema, {index: 1.0}), encoded.centre, encoded.scale)
-
-
-def _classes(schema: Schema, target: str, radius: float) -> tuple[Response, tuple[Any, Any]]:
-    """A column with two values as the response -1 and 1 of the surrogate; and the two values."""
-    column, indices = column_of(schema, target), schema.groups[target]
-    if isinstance(column, Boolean):
-        classes: tuple[Any, Any] = (False, True)
-        vector = _unit(schema, {indices[0]: 1 / column.weight})
-    elif isinstance(column, Categorical) and len(indices) == 2:
-        labels = column.levels if len(column.levels) == 2 else column.labels
-        classes = (labels[0], labels[1])
-        vector = _unit(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
-    else:
-        raise ArgumentError(f"Column {target!r} must be a boolean or have two levels to be classified.")
-    return Response(f"{target} = {classes[1]}", vector, 0.0, response_scale(radius), surrogate=True), classes
+    return Response(target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
 
 
 def column_of(schema: Schema, name: str) -> Column:
@@ -274,7 +185,8 @@ def feature_indices(schema: Schema, targets: Sequence[str], on: Sequence[str] | 
     return found
 
 
-def _unit(schema: Schema, entries: dict[int, float]) -> Floats:
+def unit_vector(schema: Schema, entries: dict[int, float]) -> Floats:
+    """A combination of encoded columns from its entries that are not 0."""
     vector = np.zeros(schema.n_columns)
     for index, value in entries.items():
         vector[index] = value
@@ -295,7 +207,7 @@ def user_units(schema: Schema, features: list[int], theta: Floats) -> tuple[dict
     return coef, intercept
 
 
-def _linear(schema: Schema, coef: dict[str, float], intercept: float, data: Any) -> Floats:
+def linear_values(schema: Schema, coef: dict[str, float], intercept: float, data: Any) -> Floats:
     """Intercept plus the sum of coefficients times clipped values in the user's units."""
     sources = {column.source for column in schema.encoded if column.name in coef}
     part = Schema({name: column for name, column in schema.columns.items() if name in sources}, intercept=0.0)

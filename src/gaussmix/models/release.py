@@ -23,7 +23,8 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
-from gaussmix.models.fits import ClassificationModel, RegressionModel, column_of, fit_classification, fit_regressions
+from gaussmix.models.classes import ClassificationModel, fit_classification
+from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
 from gaussmix.models.schedules import accounts_for
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
@@ -124,16 +125,19 @@ class Release:
         on: Sequence[str] | None = None,
         *,
         variant: Variant = "exact",
-        surrogate_radius: float = 6.0,
+        surrogate_radius: float | None = None,
     ) -> ClassificationModel:
-        """A logistic model of a boolean column, or of one with two levels, on others.
+        """Log odds of a boolean column, or of one with two levels, on others.
 
         Parameters
         ----------
-        target, on, variant
+        target, on
             As in :meth:`regress`.
-        surrogate_radius : float
-            As in :class:`gaussmix.LogisticMixing`.
+        variant : {"exact", "paper"}
+            The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
+            loss, for sketches.
+        surrogate_radius : float, optional
+            Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
         return fit_classification(self.statistic, target, on, variant, surrogate_radius)
 

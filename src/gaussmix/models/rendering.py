@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = [
     "as_plain",
     "as_text",
     "coefficient_rows",
+    "in_columns",
     "notes",
     "p_value",
 ]
@@ -30,6 +32,11 @@ _ESTIMANDS = {
     "table": "the least-squares coefficients of this table (score test)",
     "population": "the coefficients of the population that the rows were drawn from (score test)",
     "ridge": "the coefficients that a ridge with the noise's penalty gives on this table (exact t)",
+}
+
+_DISCRIMINANT = {
+    "table": "the discriminant coefficients of this table, on the scale of log odds",
+    "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
 }
 
 
@@ -67,6 +74,12 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         found.append(
             "Coefficients are those of the quadratic surrogate, not of a logistic fit: trust signs and ratios."
         )
+    elif summary.discriminant:
+        found = [f"Intervals are for {_DISCRIMINANT[summary.estimand]}."]
+        found.append(
+            "They are the logistic ones where features are normal within classes; strong columns that are true or "
+            "false, or levels, differ from maximum likelihood by more than these intervals say."
+        )
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
@@ -99,14 +112,18 @@ def _rows(summary: Summary) -> str:
 def as_text(summary: Summary, alpha: float) -> str:
     """For a terminal."""
     rows = [heading(alpha), *coefficient_rows(summary, alpha)]
+    title = f"{summary.response_name}: {summary.estimand}"
+    return in_columns(title, rows, notes(summary, unidentified=_unidentified(rows)))
+
+
+def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
+    """A table under its title, its first row the head, with what to know about it."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
     ]
     rule = "-" * len(lines[0])
-    words = notes(summary, unidentified=_unidentified(rows))
-    title = f"{summary.response_name}: {summary.estimand}"
     return "\n".join([title, rule, lines[0], rule, *lines[1:], rule, *words])
 
 

@@ -47,10 +47,14 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """Coefficients of one target in encoded units, and the strength ρ that was chosen."""
+    """Coefficients of one target in encoded units, the strength ρ that was chosen, and what it leaves of the target.
+
+    ``residual`` is the sum of squares on held-out copies, the pool's units: without the optimism of one that is fitted.
+    """
 
     coef: Floats
     strength: float
+    residual: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,17 +119,18 @@ class Shrinkage:
         """
         x = np.asarray(features, dtype=np.intp)
         at = None if intercept is None else int(np.flatnonzero(x == intercept)[0])
-        losses = np.zeros(len(GRID))
+        losses, whole = np.zeros(len(GRID)), 0.0
         for fitted, held_out in self._fissions:
             solutions = self._solve(fitted, x, response, at)
             losses += (
                 np.sum(solutions * (held_out[np.ix_(x, x)] @ solutions), axis=0)
                 - 2 * (held_out[x] @ response) @ solutions
             )
+            whole += float(response @ held_out @ response)
         solutions = self._solve(self._own, x, response, at)
-        losses = losses / len(self._fissions) + self._caution * self._deviation(solutions, x, response)
-        best = int(np.argmin(losses))
-        return RidgeFit(solutions[:, best], GRID[best])
+        losses = losses / len(self._fissions)
+        best = int(np.argmin(losses + self._caution * self._deviation(solutions, x, response)))
+        return RidgeFit(solutions[:, best], GRID[best], float(losses[best]) + whole / len(self._fissions))
 
     def _solve(self, copy: _Copy, x: Indices, response: Floats, at: int | None) -> Floats:
         """Solutions for every strength, one a column."""

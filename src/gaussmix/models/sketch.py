@@ -69,6 +69,11 @@ class Sketch:
         return NoisyMoment.wishart(W, noise=self.noise_variance * np.eye(len(W)), size=self.size)
 
     @property
+    def predictive(self) -> NoisyMoment:
+        """The same, for what predicts."""
+        return self.noisy
+
+    @property
     def column_noise(self) -> Floats:
         """:attr:`entry_noise` for every encoded column."""
         return np.full(len(self.factor), self.entry_noise)
@@ -89,6 +94,22 @@ class Sketch:
         return cleaned_ridge(
             self.second_moment[block], self.second_moment[rows] @ responses, entry_noise=self.entry_noise
         )
+
+    def residual(self, features: Sequence[int], response: Floats) -> float:
+        r"""Sum of squares that :meth:`solve` leaves of a response, without the optimism of coefficients on own noise.
+
+        θ = H M_xy moves with the noise of M: aᵀMa, a = (-θ, 1), is on average too small by 2 tr(HV), V = aᵀWa W_xx/k
+        the covariance of the score, H ≈ (M_xx + rI)⁻¹, M_xx made positive, r = s(√d + ½).
+        """
+        rows = np.asarray(features)
+        a = np.array(response)
+        a[rows] -= self.solve(features, response[:, np.newaxis], "exact")[:, 0]
+        found = float(a @ self.second_moment @ a)
+        if self.noise_variance == 0:
+            return found
+        h = np.maximum(scipy.linalg.eigvalsh(self.second_moment[np.ix_(rows, rows)]), 0.0)
+        freedom = float(np.sum((h + self.noise_variance) / (h + self.entry_noise * (math.sqrt(len(rows)) + 0.5))))
+        return found + 2 * freedom * float(a @ self.noisy_second_moment @ a) / self.size
 
 
 def rows_from_factor(R: Floats, k: int, rng: np.random.Generator) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -17,10 +17,10 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
 from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.problem import Problem
-from gaussmix.models.score import Score, score_of
+from gaussmix.models.score import score_of
 from gaussmix.models.solvers import least_squares
 
-__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "summarise"]
+__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "summarise"]
 
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
@@ -29,6 +29,19 @@ LARGEST = 1.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
 
 _RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
+
+
+class Tests(Protocol):
+    """Tests of all coefficients in the user's units: :class:`~gaussmix.models.score.Score`, or made from one."""
+
+    def intervals(self, level: float) -> Floats:
+        """Ends of the accepted values at 1 - level, shape (d, 2)."""
+
+    def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
+        """p-values that are below a level exactly where the interval of that level leaves the value out."""
+
+    def joint(self, index: Sequence[int], values: Floats) -> float:
+        """p-value of values of several coefficients at once."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,8 @@ class Summary:
         intercept column.
     weakest : WeakestDirection or None
         The combination of features that stands least above the noise; None without noise.
+    surrogate, discriminant : bool
+        Whether coefficients are on the scale of log odds: those of the quadratic surrogate, or of the discriminant.
     """
 
     estimand: Estimand
@@ -83,8 +98,9 @@ class Summary:
     weakest: WeakestDirection | None
     surrogate: bool
     _problem: Problem = field(repr=False)
-    _score: Score | None = field(repr=False)
+    _score: Tests | None = field(repr=False)
     _covariance: Floats = field(repr=False)
+    discriminant: bool = False
 
     @property
     def tvalues(self) -> dict[str, float]:

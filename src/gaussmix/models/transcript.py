@@ -22,7 +22,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.passes import PassRequest, State, absorb, first_state
 from gaussmix.models.pooling import NoisyGram, Pool
-from gaussmix.models.shrinkage import Shrinkage
+from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 
@@ -123,6 +123,11 @@ class Transcript:
         return NoisyMoment.gaussian(last.matrix, shape=last.shape)
 
     @property
+    def predictive(self) -> NoisyMoment:
+        """The pool and the law of its noise, for what predicts: less noise, of a law that is nearly as stated."""
+        return NoisyMoment.gaussian(self.pooled.matrix, shape=self.pooled.shape)
+
+    @property
     def column_noise(self) -> Floats:
         """N_jj for every encoded column: √2 of it is the standard deviation of its sum of squares."""
         return np.diagonal(self.pooled.shape)
@@ -145,10 +150,16 @@ class Transcript:
         check.choice(VARIANTS, variant=variant)
         if variant == "paper":
             raise ArgumentError("variant='paper' needs a sketch: make the release with a sketch_size.")
+        return np.column_stack([self._fit(features, response).coef for response in responses.T])
+
+    def residual(self, features: Sequence[int], response: Floats) -> float:
+        """Sum of squares that :meth:`solve` leaves of a response, without the optimism of coefficients on own noise."""
+        return self._fit(features, response).residual * self.schema.row_norm**2
+
+    def _fit(self, features: Sequence[int], response: Floats) -> RidgeFit:
         constant = self.schema.groups.get(INTERCEPT, ())
         at = constant[0] if constant and constant[0] in features else None
-        fits = [self._shrinkage.fit(np.asarray(features), response, intercept=at) for response in responses.T]
-        return np.column_stack([fit.coef for fit in fits])
+        return self._shrinkage.fit(np.asarray(features), response, intercept=at)
 
 
 Statistic = Sketch | Transcript
