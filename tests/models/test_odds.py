@@ -94,7 +94,7 @@ def test_population_intervals_cover_the_model_that_rows_came_from():
         problem = problem_of(gram(2000, beta, 0.3, seed), 10.0, rng)
         ends = np.array(list(discriminant_summary(problem, estimand="population").conf_int(0.1).values()))[1:]
         hits += (ends[:, 0] <= beta) & (beta <= ends[:, 1])
-    assert np.all(hits / releases > 0.79), hits / releases
+    assert np.all(hits / releases > 0.84), hits / releases
 
 
 def test_p_values_agree_with_intervals(release):
