@@ -18,6 +18,7 @@ from gaussmix.tables.columns import Vector
 from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Gram
 
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 
@@ -114,7 +115,7 @@ def test_arrays_and_tables_give_the_same_bits(schema, cuts, threads, size, seed)
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise([0, *sorted(cuts), 9000])]
     assert same_bits(by_arrays, Moments.of(parts, schema))
     batches = (batch for part in parts for batch in part.to_batches(max_chunksize=1000))
-    sums = accumulate.sum_batches(batches, schema, threads=threads)
+    sums = accumulate.ask_batches(batches, schema, Gram(), threads=threads)
     assert np.array_equal(sums.high, by_arrays._high)
     assert np.array_equal(sums.low, by_arrays._low)
     assert sums.n == 9000
@@ -249,4 +250,4 @@ def test_an_error_in_one_thread_stops_the_pass():
             yield pa.record_batch({"X": vector_array([[0.0, math.nan if i == 3 else 0.0]])})
 
     with pytest.raises(ValueError, match="Column 'X' has missing"):
-        accumulate.sum_batches(parts(), schema, threads=3)
+        accumulate.ask_batches(parts(), schema, Gram(), threads=3)

@@ -31,7 +31,7 @@ from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
 
-__all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays", "sum_batches"]
+__all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays"]
 
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
 
@@ -89,11 +89,6 @@ def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Batches
-def sum_batches(stream: Iterator[pa.RecordBatch], schema: Schema, *, threads: int | None = None) -> ExactSums:
-    """Sum over the batches of a table, every thread encoding and adding up whole batches of its own."""
-    return ask_batches(stream, schema, Gram(), threads=threads)
-
-
 def ask_batches(
     stream: Iterator[pa.RecordBatch],
     schema: Schema,
