@@ -17,6 +17,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,8 @@ from gaussmix.accounting.lattice import split_mu
 from gaussmix.models.passes import PassRequest, Schedule, State, absorb, first_state, plan_histogram, plan_pass
 from gaussmix.models.pooling import NoisyGram, Pool, goe
 from gaussmix.models.shrinkage import Shrinkage
-from gaussmix.tables.transforms import ROW_UNIT, clipped_rows, histogram
+from gaussmix.tables.tallies import MappedGram, NormCounts, Question
+from gaussmix.tables.transforms import ROW_UNIT
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -64,9 +66,16 @@ class Rows:
         return (self.integers.T @ self.integers) / ROW_UNIT**2
 
 
-def noisy_gram(integers: Floats, mu: float, rng: np.random.Generator) -> Floats:
-    """Σ z zᵀ of integer rows of norm at most 2²⁰, in units of 2⁴⁰, with its noise."""
-    return (integers.T @ integers) / ROW_UNIT**2 + goe(integers.shape[1], rng) / (math.sqrt(2) * mu)
+def noisy(gram: Floats, mu: float, rng: np.random.Generator) -> Floats:
+    """Σ z zᵀ of rows of norm at most 1, with its noise."""
+    return gram + goe(len(gram), rng) / (math.sqrt(2) * mu)
+
+
+def answer(rows: Rows, question: Question[Any]) -> Any:
+    """What the table answers, computed as a release computes it."""
+    tally = question.tally(rows.integers.shape[1])
+    tally.add(rows.integers)
+    return tally.answer()
 
 
 def in_passes(
@@ -76,25 +85,23 @@ def in_passes(
     schedule = schedule or Schedule()
     mus = split_mu(mu, schedule.shares())
     state = first_state(
-        noisy_gram(rows.integers, mus[0], rng), mus, intercept=rows.intercept, intercept_energy=rows.intercept_energy
+        noisy(rows.gram(), mus[0], rng), mus, intercept=rows.intercept, intercept_energy=rows.intercept_energy
     )
     requests = []
     while not state.done:
         asked = plan_histogram(state)
-        counts = []
-        for metric, edges in zip(asked.metrics, asked.edges, strict=True):
-            count = histogram(metric.transform.apply(rows.integers), edges)
-            counts.append(count + asked.noise * rng.standard_normal(len(count)))
-        request = plan_pass(state, asked, tuple(counts))
-        clipped = clipped_rows(request.metric.transform.apply(rows.integers), request.clip)
-        state = absorb(state, request, noisy_gram(clipped, request.mu, rng))
+        found = answer(rows, NormCounts.of([metric.transform for metric in asked.metrics], asked.edges)).counts
+        counts = tuple(count + asked.noise * rng.standard_normal(len(count)) for count in found)
+        request = plan_pass(state, asked, counts)
+        sums = answer(rows, MappedGram(request.metric.transform, request.clip))
+        state = absorb(state, request, noisy(sums.high + sums.low / 2.0**40, request.mu, rng))
         requests.append(request)
     return state, requests
 
 
 def single_pass(rows: Rows, mu: float, rng: np.random.Generator) -> Pool:
     """The release of today in the limit of a long sketch."""
-    return Pool.of(NoisyGram.isotropic(noisy_gram(rows.integers, mu, rng), scale=1 / (math.sqrt(2) * mu)))
+    return Pool.of(NoisyGram.isotropic(noisy(rows.gram(), mu, rng), scale=1 / (math.sqrt(2) * mu)))
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -99,10 +99,6 @@ class Schedule:
         """Of each release, as :func:`gaussmix.accounting.lattice.lattice_account` counts them."""
         return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
 
-    def histogram_noise(self, mu: float) -> float:
-        """Standard deviation of a count whose release has budget μ: a row is in one bin for each power."""
-        return math.sqrt(len(POWERS)) / mu
-
 
 SCHEDULES = {
     1: Schedule(("1",)),

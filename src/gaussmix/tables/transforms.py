@@ -20,7 +20,6 @@ compute it once and send it to everybody.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,10 +34,7 @@ __all__ = [
     "BinCounter",
     "Bins",
     "Transform",
-    "clipped_rows",
-    "histogram",
     "shorten",
-    "squared_norms",
     "to_units",
 ]
 
@@ -57,7 +53,7 @@ _NORMS = 2**14  # that are compared with the limits of bins at a time
 class Transform:
     """z = scales · (integers @ r) for integer rows r. Public: it is computed from releases.
 
-    Equal if all numbers are; `arrays` and `of_arrays` store it exactly.
+    Equal if all numbers are.
 
     Attributes
     ----------
@@ -100,15 +96,6 @@ class Transform:
     def times(self, factors: Floats) -> Transform:
         """Every row of the matrix times a positive number: the same integers, whose product is computed once."""
         return Transform(self.integers, np.asarray(self.scales * factors))
-
-    def arrays(self) -> dict[str, Rows]:
-        """To be stored: ``integers`` (int64) and ``scales`` (float64)."""
-        return {"integers": self.integers.astype(np.int64), "scales": self.scales.copy()}
-
-    @classmethod
-    def of_arrays(cls, stored: Mapping[str, Rows]) -> Transform:
-        """What `arrays` gave, checked."""
-        return cls(np.asarray(stored["integers"], dtype=np.float64), np.asarray(stored["scales"], dtype=np.float64))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Transform):
@@ -196,13 +183,6 @@ def shorten(rows: Floats) -> None:
             rows[long] = part
 
 
-def clipped_rows(z: Floats, clip: float) -> Floats:
-    """Rows shortened to ‖z‖² ≤ clip, as integers in units of 2⁻²⁰·√clip: norm at most 2²⁰, checked after rounding."""
-    rows = np.trunc(z * (ROW_UNIT / math.sqrt(clip)))
-    shorten(rows)
-    return rows
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Norms
 @dataclass(frozen=True, eq=False)
@@ -269,23 +249,3 @@ class BinCounter:
         counts = np.diff(self.cumulated, prepend=0)
         counts[0] -= self.zeros
         return counts
-
-
-def squared_norms(z: Floats) -> Floats:
-    """‖z‖² of every row, to about seven digits, and exactly the same wherever the row stands.
-
-    The row is truncated to integers at its own power of two; their squares are summed without rounding.
-    """
-    _, exponents = np.frexp(np.abs(z).max(axis=1, initial=0.0))
-    steps = 26 - math.ceil(math.log2(max(z.shape[1], 1)) / 2) - exponents
-    y = np.trunc(np.ldexp(z, steps[:, np.newaxis]))
-    return np.asarray(np.ldexp(np.einsum("ij,ij->i", y, y), -2 * steps))
-
-
-def histogram(z: Floats, edges: Floats) -> Integers:
-    """How many rows have ‖z‖² in (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞): len(edges) + 1 counts.
-
-    A row that is zero is in no bin: it is the neighbour's row that is not there.
-    """
-    norms = squared_norms(z)
-    return np.bincount(np.searchsorted(edges, norms[norms > 0], side="left"), minlength=len(edges) + 1).astype(np.int64)
