@@ -29,6 +29,7 @@ from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diag
 from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.passes import absorb, plan_histogram, plan_pass
+from gaussmix.models.schedules import rates_of
 from gaussmix.models.transcript import PassOutput, Transcript, start
 from gaussmix.tables.accumulate import ExactSums
 from gaussmix.tables.moments import Moments
@@ -37,12 +38,6 @@ from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import FRACTION_BITS
 
 __all__ = ["draw_passes"]
-
-SAMPLE_ROWS = 200
-"""Rows of a sample in units of m^1.5/μ."""
-
-LARGEST_RATE = 0.25
-"""A sample that is a larger share than this saves too little: all rows are read."""
 
 _MANY_COLUMNS = 300  # their noise takes a second
 
@@ -75,9 +70,10 @@ def draw_passes(
     outputs = [output]
     if len(mu) > 1:
         counted = draw.counts(np.array([first.sums().n]), account.noise_mu[0])
-        sample = _sample(float(counted[0]), schema.n_columns, account.mu, rng)
-        rate = 1.0 if sample is None else sample.rate
-        rates = [1.0] + [rate] * (len(mu) - 2) + [1.0]  # the first and the last pass read all rows
+        rates = rates_of(account, float(counted[0]), schema.n_columns)
+        sample = None if rates[1] == 1.0 else Sample(rates[1], rng.bytes(32))
+        if sample is not None:
+            rates[1:-1] = [sample.rate] * (len(rates) - 2)  # rounded to what coins can be thrown for
         state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
         for q in range(1, len(mu), 2):
             histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
@@ -92,12 +88,6 @@ def draw_passes(
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)
     return Transcript(tuple(outputs), schema)
-
-
-def _sample(rows: float, m: int, mu: float, rng: np.random.Generator) -> Sample | None:
-    """Which rows the passes in between read; None: all. ``rows`` is noisy, all else public."""
-    rate = SAMPLE_ROWS * m**1.5 / (mu * max(rows, 1.0))
-    return Sample(rate, rng.bytes(32)) if rate <= LARGEST_RATE else None
 
 
 @contextmanager

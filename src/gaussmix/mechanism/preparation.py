@@ -89,9 +89,8 @@ class Prepared:
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if isinstance(account, LatticeAccount) and len(account.noise_mu) > 1:
-            private = self._drawn(
-                rows, moments, account, progress
-            )  # takes its time: whoever interrupts it loses what is spent
+            # Takes its time: whoever interrupts it loses what is spent.
+            private = self._drawn(rows, moments, account, progress)
             with interruptions_wait():
                 return self._written(private)
         with interruptions_wait():

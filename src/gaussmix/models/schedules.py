@@ -11,10 +11,16 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.passes import SCHEDULES, Schedule
 
-__all__ = ["accounts_for", "releases_of", "schedule_of"]
+__all__ = ["accounts_for", "rates_of", "releases_of", "schedule_of"]
 
 COUNT_SHARE = Fraction(1, 200)
 """Part of μ² for the noisy count of rows, where there are several passes."""
+
+SAMPLE_ROWS = 200
+"""Rows of a sample in units of m^1.5/μ."""
+
+LARGEST_RATE = 0.25
+"""A sample that is a larger share than this saves too little: all rows are read."""
 
 _LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
 
@@ -32,6 +38,16 @@ def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple
     if len(shares) == 1:
         return shares, coordinates
     return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+
+
+def rates_of(account: LatticeAccount, rows: float, m: int) -> list[float]:
+    """Share of the rows that each release but the count reads: the first and the last all, those between a sample.
+
+    ``rows`` is noisy or imagined, all else public.
+    """
+    between = max(len(account.noise_mu) - 3, 0)
+    rate = SAMPLE_ROWS * m**1.5 / (account.mu * max(rows, 1.0))
+    return [1.0] + [rate if rate <= LARGEST_RATE else 1.0] * between + [1.0] * (between > 0)
 
 
 def accounts_for(account: LatticeAccount, passes: int, m: int) -> bool:

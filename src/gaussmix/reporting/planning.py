@@ -28,9 +28,8 @@ from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.budgets import LARGEST_EPSILON, warn_if_weak
 from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.errors import ArgumentError, BudgetUnmetError
-from gaussmix.mechanism.passes import LARGEST_RATE, SAMPLE_ROWS
 from gaussmix.models.passes import AUTOMATIC_PASSES
-from gaussmix.models.schedules import releases_of, schedule_of
+from gaussmix.models.schedules import rates_of, releases_of, schedule_of
 from gaussmix.reporting.imagined import KINDS, Imagined, imagine, target_of
 from gaussmix.reporting.trial import Trial
 from gaussmix.tables.schema import FRACTION_BITS, Schema
@@ -253,9 +252,7 @@ def _budgets(account: LatticeAccount, m: int, n: int) -> list[float]:
     A matrix of a share π of the rows, divided by π, has noise 1/π times as large.
     """
     mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
-    rate = SAMPLE_ROWS * m**1.5 / (account.mu * n)
-    rates = [1.0 if rate > LARGEST_RATE or q in (0, len(mu) - 1) else rate for q in range(len(mu))]
-    return [part * share for part, share in zip(mu, rates, strict=True)]
+    return [part * rate for part, rate in zip(mu, rates_of(account, n, m), strict=True)]
 
 
 @dataclass(frozen=True)
