@@ -249,9 +249,13 @@ def dying_once(folder):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_partition_that_comes_twice_is_refused(spark_frame, monkeypatch):
-    frame_type = type(spark_frame)
-    collect = frame_type.collect
-    monkeypatch.setattr(frame_type, "collect", lambda self: collect(self) * 2)
-    with pytest.raises(RuntimeError, match="Spark returned a partition twice"):
+@pytest.mark.parametrize(
+    "spoil", [lambda rows: rows * 2, lambda rows: rows[1:], lambda rows: rows[:-1]], ids=["twice", "first", "last"]
+)
+def test_a_partition_that_comes_twice_or_not_at_all_is_refused(spark_frame, monkeypatch, spoil):
+    from pyspark import RDD
+
+    collect = RDD.collect
+    monkeypatch.setattr(RDD, "collect", lambda self: spoil(collect(self)))
+    with pytest.raises(gm.errors.DataError, match="Spark returned a partition twice, or left one out"):
         moments_on_cluster(spark_frame.repartition(3), SCHEMA)
