@@ -235,7 +235,10 @@ def test_little_memory_costs_no_budget(files, tmp_path):
         assert out.exists() == outcomes[-1]
     assert len(ledger.entries()) == sum(outcomes)
     assert outcomes[-1], "the last limit is enough"
-    no_room = "import gaussmix.mechanism.rehearsal as r; r._BLAS_BUFFERS = 2**60\nfrom gaussmix.cli import main; main()"
+    no_room = (
+        "import gaussmix.cli.tables as t, gaussmix.mechanism.rehearsal as r; r._BLAS_BUFFERS = 2**60\n"
+        "t.Moments.load = None  # BLAS is not called before\nfrom gaussmix.cli import main; main()"
+    )
     refused = subprocess.run(
         [sys.executable, "-c", no_room, *map(str, arguments[:-1]), str(tmp_path / "none")],
         capture_output=True, text=True, check=False,
