@@ -54,17 +54,17 @@ def test_exit_codes(files, tmp_path):
     shell("release", table, "-s", files / "schema.json", *BUDGET, "-o", out)
     shell("release", table, "-s", files / "schema.json", *BUDGET, "-o", out, code=2)
     (tmp_path / "narrow.json").write_text(json.dumps({**SCHEMA, "sex": ["f"]}))
-    bad = shell("release", table, "-s", tmp_path / "narrow.json", *BUDGET, "-o", tmp_path / "y", code=3)
-    assert "'sex' has values that are not among its levels" in bad.stderr
+    bad = here("release", table, "-s", tmp_path / "narrow.json", *BUDGET, "-o", tmp_path / "y", code=3)
+    assert "'sex' has values that are not among its levels" in bad
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
-    shell("release", tmp_path / "bad.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "y", code=3)
+    here("release", tmp_path / "bad.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "y", code=3)
     full = ["--ledger", files / "patients.ledger", "-k", "1001"]
-    spent = shell("release", table, "-s", files / "schema.json", *full, "-o", tmp_path / "y", code=4)
-    assert "1000 sketch rows" in spent.stderr
+    spent = here("release", table, "-s", files / "schema.json", *full, "-o", tmp_path / "y", code=4)
+    assert "1000 sketch rows" in spent
     (tmp_path / "damaged").write_bytes(out.read_bytes()[:-100])
     shell("regress", tmp_path / "damaged", "cost", code=5)
     (tmp_path / "no.ledger").write_bytes(b"SQLite format 3\0" + bytes(4000))
-    shell(
+    here(
         "release", table, "-s", files / "schema.json", "--ledger", tmp_path / "no.ledger", "-o", tmp_path / "y", code=5
     )
     assert not (tmp_path / "y").exists()
