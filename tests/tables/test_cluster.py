@@ -108,7 +108,8 @@ def test_a_dask_worker_killed_in_mid_run_loses_nothing(table, gram):
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster,
         Client(cluster) as client,
     ):
-        frame = dd.from_pandas(table, npartitions=40).map_partitions(slowly)
+        quick = dd.from_pandas(table, npartitions=40)
+        frame = quick.map_partitions(slowly)
         future = client.submit(lambda: None)
         future.result()
         victim = next(iter(cluster.workers.values()))
@@ -120,7 +121,7 @@ def test_a_dask_worker_killed_in_mid_run_loses_nothing(table, gram):
         killer.join()
         assert np.array_equal(found.gram(), gram)
         assert len(found.parts) == 40
-        release = gm.release(frame, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
+        release = gm.release(quick, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     local = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     assert np.array_equal(release.second_moment, local.second_moment)
 
