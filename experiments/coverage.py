@@ -109,7 +109,7 @@ def shares(name: str, G: Floats, sigma2: float, k: int, releases: int, seed: int
 
 
 def ordinary_tables(n: int, d: int, epsilon: float, releases: int, seed: int) -> Rows:
-    """Coverage on a table of uniform features, with the default sketch."""
+    """Coverage on a table of uniform features, with a sketch of 10⁶ rows."""
     G, _, C2 = gram_of_uniform_table(n, d)
     sigma2 = calibrate(epsilon, DELTA, sketch_size=K).gamma * C2
     return shares(f"n={n:,} d={d} ε={epsilon:g}", G, sigma2, K, releases, seed)

@@ -92,7 +92,9 @@ def test_calibrations(name):
     found = gm.calibrate(float(epsilon), float(delta), sketch_size=int(k), **dict(o.split("=") for o in options))
     for field, value in GOLDEN["calibrations"][name].items():
         now = getattr(found, field)
-        if isinstance(now, float):  # a search ends within a billionth, where other libraries' last digits lead it
+        if field in ("eta", "tau") and now is not None:  # where a flat minimum is: last digits of BLAS move it
+            assert now == pytest.approx(float.fromhex(value), rel=1e-5, abs=1e-9), field
+        elif isinstance(now, float):  # a search ends within a billionth, where other libraries' last digits lead it
             assert now == pytest.approx(float.fromhex(value), rel=1e-8), field
         else:
             assert now == value, field

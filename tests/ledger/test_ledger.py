@@ -29,6 +29,7 @@ from gaussmix import BudgetExceededError, Ledger, LedgerError, accounting
 from gaussmix.accounting.divergence import ChiSquareLoss, composite_rule, gaussian_hockey_stick, hockey_stick_composed
 from gaussmix.accounting.least_noise import calibrate
 from gaussmix.accounting.search import log_excess, smallest_safe
+from gaussmix.errors import MissingFileError
 from gaussmix.ledger import Entry, Reservation
 from gaussmix.ledger import store as ledger_store
 from gaussmix.ledger.records import FORMAT, append, contents
@@ -507,15 +508,15 @@ def test_any_name_is_a_file(tmp_path, monkeypatch, name):
 
 
 def test_missing_directory_and_missing_file(tmp_path, path):
-    with pytest.raises(FileNotFoundError, match=r"There is no directory .*nowhere for the ledger; create it first"):
+    with pytest.raises(MissingFileError, match=r"There is no directory .*nowhere for the ledger; create it first"):
         Ledger(tmp_path / "nowhere" / "x.ledger", **BUDGET)
-    with pytest.raises(FileNotFoundError, match=r"There is no ledger .*rows\.ledger; create it with Ledger\(path"):
+    with pytest.raises(MissingFileError, match=r"There is no ledger .*rows\.ledger; create it with Ledger\(path"):
         Ledger.open(path)
     with pytest.raises(LedgerError, match="is a directory, not a ledger"):
         Ledger.open(tmp_path)
     ledger = Ledger(path, **BUDGET)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"The ledger .* is gone\. Nothing was recorded"):
+    with pytest.raises(MissingFileError, match=r"The ledger .* is gone\. Nothing was recorded"):
         ledger.spend(sketch_size=1, gamma=1e3)
     assert not path.exists()  # never made anew by a release
 

@@ -5,7 +5,9 @@ The exact sampler takes no seed: its statistical tests fail by chance with the s
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import time
 
 import numpy as np
@@ -14,6 +16,7 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.accounting.lattice import diagonal_sigma, off_diagonal_sigma
+from gaussmix.errors import MissingPackageError
 from gaussmix.mechanism import lattice
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.mechanism.sampling import secure_generator
@@ -170,3 +173,19 @@ def test_samplers_of_another_law_are_refused(monkeypatch, version):
     with pytest.raises(gm.MissingPackageError, match=r"opendp>=0\.15"):
         discrete_gaussian(3, sigma=5.0, rng=None)
     lattice._check_sampler.cache_clear()
+
+
+class _Unloadable:
+    """As OpenDP fails where its library cannot be mapped into memory: with a plain Exception."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "opendp.prelude":
+            raise Exception("Unable to load OpenDP shared library")  # noqa: TRY002 - as it does
+
+
+def test_opendp_that_cannot_be_loaded_is_an_error_in_our_words(monkeypatch):
+    monkeypatch.delitem(sys.modules, "opendp.prelude")
+    monkeypatch.setattr(sys, "meta_path", [_Unloadable(), *sys.meta_path])
+    spec = importlib.util.find_spec("gaussmix.mechanism.lattice")
+    with pytest.raises(MissingPackageError, match="give the process more memory"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -108,7 +108,8 @@ def test_a_dask_worker_killed_in_mid_run_loses_nothing(table, gram):
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster,
         Client(cluster) as client,
     ):
-        frame = dd.from_pandas(table, npartitions=40).map_partitions(slowly)
+        quick = dd.from_pandas(table, npartitions=40)
+        frame = quick.map_partitions(slowly)
         future = client.submit(lambda: None)
         future.result()
         victim = next(iter(cluster.workers.values()))
@@ -120,7 +121,7 @@ def test_a_dask_worker_killed_in_mid_run_loses_nothing(table, gram):
         killer.join()
         assert np.array_equal(found.gram(), gram)
         assert len(found.parts) == 40
-        release = gm.release(frame, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
+        release = gm.release(quick, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     local = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
     assert np.array_equal(release.second_moment, local.second_moment)
 
@@ -249,9 +250,13 @@ def dying_once(folder):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_partition_that_comes_twice_is_refused(spark_frame, monkeypatch):
-    frame_type = type(spark_frame)
-    collect = frame_type.collect
-    monkeypatch.setattr(frame_type, "collect", lambda self: collect(self) * 2)
-    with pytest.raises(RuntimeError, match="Spark returned a partition twice"):
+@pytest.mark.parametrize(
+    "spoil", [lambda rows: rows * 2, lambda rows: rows[1:], lambda rows: rows[:-1]], ids=["twice", "first", "last"]
+)
+def test_a_partition_that_comes_twice_or_not_at_all_is_refused(spark_frame, monkeypatch, spoil):
+    from pyspark import RDD
+
+    collect = RDD.collect
+    monkeypatch.setattr(RDD, "collect", lambda self: spoil(collect(self)))
+    with pytest.raises(gm.errors.DataError, match="Spark returned a partition twice, or left one out"):
         moments_on_cluster(spark_frame.repartition(3), SCHEMA)

@@ -232,6 +232,8 @@ def test_arrow_columns(name, column, tmp_path):
     check(stream, values, schema)
     if name not in ("null", "list"):
         check(dictionary, values, schema)
+    if name == "string_view" and int(pa.__version__.split(".")[0]) < 21:
+        pytest.skip("the rest needs pyarrow 21, which writes string_view to Parquet")
     if name != "null":
         check(parquet, values, schema)
         check(lambda rows: ds.dataset(parquet(rows)), values, schema)
@@ -296,6 +298,7 @@ def test_pandas_columns(dtype, column):
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="categories of float16 need pandas 3")
 @pytest.mark.parametrize("column", RULES)
 def test_pandas_categories_of_objects(column):
     values = [np.float16(0.9), 1, "a", True, None, 0.5]

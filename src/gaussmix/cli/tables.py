@@ -20,6 +20,7 @@ from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
@@ -173,6 +174,7 @@ def release(
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     """  # noqa: D301 - click wants the character
+    room_in_memory(0)  # files of moments are checked with BLAS
     refuse_inputs(out, [name for name in (*sources, schema_file, ledger_file) if name is not None])
     if epsilon == math.inf:
         raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError
+from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError
 from gaussmix.ledger.records import APPLICATION_ID, FORMAT, STATEMENTS, contents, write
 from gaussmix.ledger.reservation import account_holds, room_left
 from gaussmix.ledger.values import Reservation
@@ -38,7 +38,7 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     """Where a ledger is or will be."""
     found = Path(path).resolve()
     if not found.parent.is_dir():
-        raise FileNotFoundError(f"There is no directory {found.parent} for the ledger; create it first.")
+        raise MissingFileError(f"There is no directory {found.parent} for the ledger; create it first.")
     if found.is_dir():
         raise LedgerError(f"{found} is a directory, not a ledger.")
     return found
@@ -83,7 +83,7 @@ def _sync_directory(folder: Path) -> None:
 def load(path: Path) -> Reservation:
     """Check the whole file and read what it reserves."""
     if not path.exists():
-        raise FileNotFoundError(f"There is no ledger {path}; create it with Ledger(path, epsilon=..., delta=..., ...).")
+        raise MissingFileError(f"There is no ledger {path}; create it with Ledger(path, epsilon=..., delta=..., ...).")
 
     def check_all(connection: sqlite3.Connection) -> tuple[int, Reservation]:
         version = _format(connection, path)
@@ -183,7 +183,7 @@ def _translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
-            raise FileNotFoundError(f"The ledger {path} is gone. Nothing was recorded.") from error
+            raise MissingFileError(f"The ledger {path} is gone. Nothing was recorded.") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise LedgerError(f"{path} is not a gaussmix ledger.") from error
         if code in _BUSY:

@@ -21,7 +21,6 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from gaussmix import _validation as check
@@ -30,6 +29,15 @@ from gaussmix.accounting.lattice import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.mechanism.sampling import describe
 from gaussmix.models.certificate import SECURE
+
+try:  # here and not at the first draw: by then the budget is charged
+    import opendp.prelude as dp
+except ImportError:
+    raise
+except Exception as error:  # in its own words, where the library cannot be mapped into memory
+    raise MissingPackageError(
+        "OpenDP, which draws the noise, cannot be loaded: give the process more memory, or install opendp again."
+    ) from error
 
 __all__ = ["add_noise", "discrete_gaussian", "exact_integers", "symmetric_noise", "to_floats"]
 

@@ -71,6 +71,6 @@ def room_in_memory(columns: int) -> None:
         mmap.mmap(-1, _BLAS_BUFFERS + _MATRICES * 8 * columns**2).close()
     except (OSError, OverflowError, ValueError):
         raise MemoryError(
-            f"There is not enough memory to draw a release of {columns} encoded columns. Nothing was spent: "
-            "close other programs, or raise the limit of the process."
+            "There is not enough memory to draw the release. Nothing was spent: close other programs, or raise "
+            "the limit of the process."
         ) from None
