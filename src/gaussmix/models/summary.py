@@ -26,7 +26,7 @@ __all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "summarise"]
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
 
-LARGEST = 1.0
+LARGEST = 5.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
 
 _RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
