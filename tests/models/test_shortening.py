@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import gaussmix as gm
+from gaussmix.models.fits import RegressionModel
 from gaussmix.models.rendering import as_plain
 from gaussmix.tables.schema import Schema
 
@@ -61,15 +63,18 @@ def test_summaries_say_it_in_every_form(private):
     assert f"In that table rows far out in the learned metric are shortened, by {words}." in str(summary)
     assert words in summary.as_html()
     plain = json.loads(json.dumps(as_plain(summary)))["shortened"]
-    assert plain == {"weight": summary.shortened.weight, "deviation": summary.shortened.deviation}
+    assert plain == asdict(summary.shortened)
     assert words in str(private.regress("y").summary(estimand="population"))
 
 
 def test_without_an_intercept_it_is_what_the_histogram_expects():
     bare = release(0, Schema(SCHEMA.columns, intercept=0.0)).statistic
-    assert bare.shortened.weight == 1 - bare.passes[-1].request.kept_weight
-    assert np.isnan(bare.shortened.deviation)
+    assert bare.shortened.expected == 1 - bare.passes[-1].request.kept_weight
+    assert np.isnan([bare.shortened.weight, bare.shortened.deviation]).all()
     assert "±" not in str(bare.shortened)
+    plain = as_plain(bare_summary := RegressionModel("y", {"x": 0.0, "u": 0.0}, 0.0, "exact", bare).summary())
+    assert plain["shortened"] == {"weight": None, "deviation": None, "expected": bare.shortened.expected}
+    assert str(bare.shortened) in str(bare_summary)
 
 
 def test_where_no_row_is_shortened_nothing_is_said():

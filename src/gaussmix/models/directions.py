@@ -37,7 +37,8 @@ class WeakestDirection:
     def __str__(self) -> str:
         words = " with ".join(self.names)
         if self.rows is not None and self.deviation is not None:
-            return f"{words}, about {max(self.rows, 0.0):.0f} ± {self.deviation:.0f} rows"
+            digits = 0 if self.deviation >= 1 else 1
+            return f"{words}, about {max(self.rows, 0.0):.{digits}f} ± {self.deviation:.{digits}f} rows"
         return words
 
 

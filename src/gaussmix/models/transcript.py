@@ -147,13 +147,14 @@ class Transcript:
 
         1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
         mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/μ_q.
-        Without an intercept: what the last histogram expects.
+        Beside it, what the last histogram expects.
         """
         output = self.passes[-1]
         if output.request is None:
             return None
+        expected = 1 - output.request.kept_weight
         if not self.schema.intercept:
-            return Shortened(1 - output.request.kept_weight, math.nan)
+            return Shortened(math.nan, math.nan, expected)
         at, n = self.schema.groups[INTERCEPT][0], output.request.rows
         released = as_released(output.request, output.matrix / output.rate)
         energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
@@ -161,7 +162,7 @@ class Transcript:
         shares = SCHEDULES[len(self.passes)].shares()
         mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * self.passes[1].rate
         counted = math.sqrt(BINS / (len(self.passes) - 1)) / mu_q
-        return Shortened(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n))
+        return Shortened(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), expected)
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:
