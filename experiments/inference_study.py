@@ -23,8 +23,8 @@ Protocol, written before the run (200 whole releases a table and 20 a population
 - **population.** (iii) ``estimand="population"``: for every release n rows are drawn from the table with replacement,
   the response is xβ + e with β the table's own coefficients and e a residual of the table drawn by itself, its sign
   turned by a coin. The response's declared bounds are so wide that none is clipped.
-- **Seen before.** The first ten releases of ``diamonds`` and ``rare`` had a part in the choice of ``largest``, 5 in place
-  of 1: they are among those reported.
+- **Seen before.** The first ten releases of ``diamonds`` and ``rare`` had a part in the choice of ``largest``, 5 in
+  place of 1: they are among those reported.
 
 Each release is appended to the file of draws as it is made: a run that was stopped goes on where it was.
 ``--lost-weight`` is for studies of the clip's rule: another weight of lost mass in the last pass.
