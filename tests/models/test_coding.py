@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 
 import numpy as np
@@ -101,10 +102,10 @@ def rare(counts, scale):
     [
         (
             [1000, 500, 3, 20],
-            {"job": {"other": ("l2", "l3")}},
+            {"job": {"other": ["l2", "l3"]}},
         ),  # below 5 √2 · 10 = 71, and together: the next one joins
         ([1000, 500, 300], {}),
-        ([1000, 500, 3], {"job": {"other": ("l1", "l2")}}),
+        ([1000, 500, 3], {"job": {"other": ["l1", "l2"]}}),
         ([1000, 3], {}),  # nothing would be left to compare with
         ([3, 4, 5], {}),
     ],
@@ -113,13 +114,36 @@ def test_levels_whose_noisy_counts_are_small_are_proposed_to_be_merged(counts, w
     noisy, schema = rare(counts, 10.0)
     found = propose_merges(noisy, schema)
     if counts == [1000, 500, 3, 20]:
-        wanted = {"job": {"other": ("l1", "l2", "l3")}}  # 23 rows together are still rare
+        wanted = {"job": {"other": ["l1", "l2", "l3"]}}  # 23 rows together are still rare
     assert found == wanted
     for source, merges in found.items():
         assert set(Coding.of(schema, [source], merge=found).names[1:]) <= {f"job=l{i}" for i in range(9)} | {
             f"job={name}" for name in merges
         }
     assert propose_merges(noisy, schema, at_least=1e-9) == {}
+
+
+def test_summaries_print_a_merge_that_can_be_given_back(table):
+    """One level with a dozen rows: proposed by release and summary, taken by it, and then no longer there."""
+    rare = table.assign(region=np.where(np.arange(len(table)) < 12, "island", table["region"]))
+    schema = {**SCHEMA, "region": {"levels": ["north", "south", "west", "island"]}}
+    release = gm.release(rare, schema=schema, epsilon=2.0, delta=1e-6, random_state=0)
+    proposed = release.propose_merges()
+    assert list(proposed) == ["region"]
+    assert "island" in proposed["region"]["other"]
+    assert release.propose_merges(at_least=1e-9) == {}
+    summary = release.regress("cost").summary()
+    assert summary.proposed == proposed
+    text = str(summary)
+    given = ast.literal_eval(text[text.index("merge=") + len("merge=") : text.index("}}") + 2])
+    merged = release.regress("cost").summary(merge=given)
+    assert "region=other" in merged.params
+    assert "region=island" not in merged.params
+    assert merged.proposed == {}
+    assert "merge=" not in str(merged)
+    assert release.regress("cost", on=["age"]).summary().proposed == {}  # not of columns that explain nothing
+    with pytest.raises(gm.ArgumentError, match="at_least must be"):
+        release.propose_merges(at_least=0)
 
 
 def test_counts_are_the_releases_own(table):

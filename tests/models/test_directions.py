@@ -62,3 +62,4 @@ def test_strength_is_the_least_over_directions():
 
 def test_negative_counts_are_shown_as_none():
     assert str(WeakestDirection(("a=b",), -1.0, -16.0, 30.0)) == "a=b, about 0 ± 30 rows"
+    assert str(WeakestDirection(("a=b",), 0.2, 0.014, 0.046)) == "a=b, about 0.01 ± 0.05 rows, as shortened"

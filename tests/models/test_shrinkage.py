@@ -132,3 +132,45 @@ def test_without_an_intercept_everything_is_penalised():
     fit = Shrinkage(release(A, 1e7, 1), unit=1 / M).fit(X[:-1], TARGET)
     assert np.isfinite(fit.coef).all()
     assert fit.coef.shape == (M - 2,)
+
+
+def test_what_is_left_is_the_mean_over_held_out_copies():
+    """aᵀM_v a, a = (-θ, 1) of the fitted copy, written out; no strength but the reference is ever taken."""
+    pool = release(table(0, signal=1.0), 5.0, 1)
+    solver = Shrinkage(pool, unit=1 / M, caution=1e12)
+    found = solver.fit(X, TARGET, intercept=M - 1)
+    left = []
+    for fitted, held_out in solver._fissions:
+        a = TARGET.copy()
+        a[X] -= solver._solve(fitted, X, TARGET, len(X) - 1)[:, GRID.index(0.5)]
+        left.append(a @ held_out @ a)
+    assert found.strength == 0.5
+    assert found.residual == pytest.approx(np.mean(left), rel=1e-9)
+
+
+def test_what_is_left_has_no_optimism():
+    """On average over 60 releases it is what the fissions' coefficients leave of the table, five standard errors.
+
+    The release's own aᵀMa, of coefficients on their own noise, is found too small. What noise does to the residual of
+    least squares, 0 on average, is taken out of both.
+    """
+    A = table(0, signal=1.0)
+    G, differences, own = A.T @ A, [], []
+    fixed = TARGET.copy()
+    fixed[X] -= np.linalg.solve(G[np.ix_(X, X)], G[X, M - 2])
+    for seed in range(60):
+        pool = release(A, 12.0, seed)
+        solver = Shrinkage(pool, unit=1 / M, caution=1e12)
+        fit, left = solver.fit(X, TARGET, intercept=M - 1), []
+        for fitted, _ in solver._fissions:
+            a = TARGET.copy()
+            a[X] -= solver._solve(fitted, X, TARGET, len(X) - 1)[:, GRID.index(0.5)]
+            left.append(a @ G @ a)
+        chance = fixed @ (pool.matrix - G) @ fixed
+        differences.append(fit.residual - np.mean(left) - chance)
+        a = TARGET.copy()
+        a[X] -= fit.coef
+        own.append(a @ (pool.matrix - G) @ a - chance)
+    error = np.std(differences) / np.sqrt(len(differences))
+    assert abs(np.mean(differences)) < 5 * error
+    assert np.mean(own) < -5 * error

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import gaussmix as gm
+from gaussmix.mechanism.sampling import factor, wishart_factor
 from gaussmix.models.sketch import Sketch
 from gaussmix.models.solvers import as_published, cleaned_ridge, least_squares
 
@@ -69,3 +70,49 @@ def test_several_responses_are_solved_at_once_and_combined_linearly():
 def test_unknown_variant():
     with pytest.raises(gm.ArgumentError, match="variant must be one of 'exact', 'paper'"):
         sketch().solve([0], np.eye(4)[:, [2]], "cleaned")
+
+
+def gram(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(-1, 1, (n, 2)), np.ones(n)])
+    y = X @ [0.3, -0.2, 0.1] + rng.uniform(-0.4, 0.4, n)
+    A = np.column_stack([X[:, :2], y, X[:, 2]])
+    return A.T @ A
+
+
+def test_what_is_left_is_as_the_formula_has_it():
+    """aᵀMa + 2 tr(HV), H = (M₊ + rI)⁻¹ and V = aᵀWa (M₊ + σ²I)/k, by dense matrices; without noise aᵀGa."""
+    found, rows, y = sketch(), [0, 1, 3], np.eye(4)[2]
+    a = y.copy()
+    a[rows] -= found.solve(rows, y[:, None], "exact")[:, 0]
+    M, W, block = found.second_moment, found.noisy_second_moment, np.ix_(rows, rows)
+    values, U = np.linalg.eigh(M[block])
+    assert values[0] < 0
+    positive = (U * np.maximum(values, 0.0)) @ U.T
+    H = np.linalg.inv(positive + found.entry_noise * (math.sqrt(3) + 0.5) * np.eye(3))
+    V = (a @ W @ a) * (positive + 2.0 * np.eye(3)) / 100
+    assert found.residual(rows, y) == pytest.approx(a @ M @ a + 2 * np.trace(H @ V))
+    open_ = sketch(noise=0.0, size=1)
+    theta = open_.solve(rows, y[:, None], "exact")[:, 0]
+    G = FACTOR.T @ FACTOR
+    assert open_.residual(rows, y) == pytest.approx(G[2, 2] - G[2, rows] @ theta)
+
+
+def test_what_is_left_has_little_optimism():
+    """Mean over 600 sketches against what the coefficients leave of the table itself: a quarter of the optimism.
+
+    What noise does to the residual of least squares, 0 on average, is taken out.
+    """
+    G, rows, y, rng = gram(), [0, 1, 3], np.eye(4)[2], np.random.default_rng(1)
+    k, sigma2 = 2000, 1500.0
+    L, corrected, plain, fixed = factor(G, sigma2), [], [], y.copy()
+    fixed[rows] -= np.linalg.solve(G[np.ix_(rows, rows)], G[rows, 2])
+    for _ in range(600):
+        found = Sketch(wishart_factor(L, k, rng), k, sigma2, SCHEMA)
+        a = y.copy()
+        a[rows] -= found.solve(rows, y[:, None], "exact")[:, 0]
+        truth = a @ G @ a + fixed @ (found.second_moment - G) @ fixed
+        corrected.append(found.residual(rows, y) - truth)
+        plain.append(a @ found.second_moment @ a - truth)
+    assert np.mean(plain) < -10 * np.std(plain) / math.sqrt(len(plain))
+    assert abs(np.mean(corrected)) < 0.25 * abs(np.mean(plain))

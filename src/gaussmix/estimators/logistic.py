@@ -28,7 +28,7 @@ from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
-from gaussmix.models.summary import Estimand, Summary
+from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema
@@ -155,23 +155,25 @@ class LogisticMixing(LinearClassifier):
             label, on=[FEATURES], variant=self.variant, surrogate_radius=self.surrogate_radius
         )
 
-    def summary(self, *, estimand: Estimand = "table") -> Summary:
+    def summary(self, *, estimand: Estimand = "table", largest: float = LARGEST) -> Summary:
         """Intervals for the coefficients of the discriminant (of the surrogate), from the release alone.
 
         Parameters
         ----------
         estimand : {"table", "population", "ridge"}
-            ``"population"`` needs ``n_rows``; ``"ridge"`` is for ``variant="paper"``.
+            ``"ridge"`` is for ``variant="paper"``.
+        largest : float
+            As in :meth:`LinearMixing.summary`.
         """
         check_is_fitted(self)
         model, rows = self._model(), self.n_rows if estimand == "population" else None
-        return model.summary_of(named(self, model.problem()), estimand=estimand, n_rows=rows)
+        return model.summary_of(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
 
-    def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> OddsRatios:
+    def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table", largest: float = LARGEST) -> OddsRatios:
         """Exp of the discriminant's coefficients with intervals of level 1 - alpha, from the release alone.
 
         They are the odds ratios of logistic regression where features are normal within classes.
         """
         if self.variant == "paper":
             raise ArgumentError('The surrogate has no odds ratios: use variant="exact".')
-        return OddsRatios.of(self.summary(estimand=estimand), alpha)
+        return OddsRatios.of(self.summary(estimand=estimand, largest=largest), alpha)

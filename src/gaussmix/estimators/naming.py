@@ -1,4 +1,4 @@
-"""Problems and summaries of an estimator's release under the names of its features."""
+"""Problems of an estimator's release under the names of its features."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from gaussmix.estimators.declared import FEATURES
-from gaussmix.models.fits import RegressionModel
 from gaussmix.models.problem import Problem
-from gaussmix.models.summary import Estimand, Summary, summarise
 
-__all__ = ["named", "named_summary"]
+__all__ = ["named"]
 
 
 def named(estimator: Any, problem: Problem) -> Problem:
@@ -19,8 +17,3 @@ def named(estimator: Any, problem: Problem) -> Problem:
     if hasattr(estimator, "feature_names_in_"):
         entries = dict(zip(entries, (str(name) for name in estimator.feature_names_in_), strict=True))
     return replace(problem, names=tuple(entries.get(name, name) for name in problem.names))
-
-
-def named_summary(estimator: Any, model: RegressionModel, *, estimand: Estimand, n_rows: int | None) -> Summary:
-    """The summary of a model under these names."""
-    return summarise(named(estimator, model.problem()), estimand=estimand, n_rows=n_rows)

@@ -22,12 +22,13 @@ from gaussmix.models.noisy import NoisyMoment
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import INTERCEPT, EncodedColumn, Schema
 
-__all__ = ["Coding", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
+__all__ = ["ENOUGH", "Coding", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
 
 Merge = Mapping[str, Mapping[str, Sequence[object]]]
 Reference = Mapping[str, object]
 
-_ENOUGH = 5.0  # standard deviations of a noisy count
+ENOUGH = 5.0
+"""Standard deviations by which a level's noisy count must exceed 0 for the level not to be called rare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,17 +125,18 @@ def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[st
 
 
 def propose_merges(
-    noisy: NoisyMoment, schema: Schema, *, at_least: float = _ENOUGH
-) -> dict[str, dict[str, tuple[str, ...]]]:
+    noisy: NoisyMoment, schema: Schema, sources: Collection[str] | None = None, *, at_least: float = ENOUGH
+) -> dict[str, dict[str, list[str]]]:
     """Merges of the levels whose noisy counts are below ``at_least`` standard deviations, for ``merge=``.
 
-    The rare levels of a category become one, called ``"other"``; while that is rare itself, or has one member only, the
-    next rarest level joins it. Two levels at least are left: where that cannot be had, nothing is proposed. It reads
-    noisy counts alone, so it costs no privacy; the model is then chosen by the data, which intervals do not know.
+    Of all categories, or of those in ``sources``. The rare levels of a category become one, called ``"other"``; while
+    that is rare itself, or has one member only, the next rarest level joins it. Two levels are left at least: where
+    that cannot be had, nothing is proposed. It reads noisy counts alone, so it costs no privacy; the model is then
+    chosen by the data, which intervals do not know.
     """
     found = {}
     for source, column in schema.columns.items():
-        if not isinstance(column, Categorical):
+        if not isinstance(column, Categorical) or (sources is not None and source not in sources):
             continue
         counts = counts_of_levels(noisy, schema, source)
         order = sorted(counts, key=lambda label: _ratio(*counts[label]))
@@ -150,7 +152,7 @@ def propose_merges(
         while 0 < len(members) < len(order) and (len(members) < 2 or rare_together(members)):
             members = order[: len(members) + 1]
         if members and len(members) < len(order):
-            kept = tuple(label for label in counts if label in members)
+            kept = [label for label in counts if label in members]
             found[source] = {"other" if "other" not in order[len(members) :] else "other levels": kept}
     return found
 

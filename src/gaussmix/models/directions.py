@@ -37,7 +37,10 @@ class WeakestDirection:
     def __str__(self) -> str:
         words = " with ".join(self.names)
         if self.rows is not None and self.deviation is not None:
-            return f"{words}, about {max(self.rows, 0.0):.0f} ± {self.deviation:.0f} rows"
+            rows = max(self.rows, 0.0)
+            if self.deviation < 1:  # a metric in which such rows are far out, and were shortened, tells parts of a row
+                return f"{words}, about {rows:.1g} ± {self.deviation:.1g} rows, as shortened"
+            return f"{words}, about {rows:.0f} ± {self.deviation:.0f} rows"
         return words
 
 

@@ -16,11 +16,12 @@ The form survives linear maps of the columns: each of M, Q, N becomes L · Lᵀ.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.models.shortening import Shortened
 
 __all__ = ["NoisyMoment"]
 
@@ -41,6 +42,8 @@ class NoisyMoment:
         α; 0 without noise.
     degrees : float
         Rows k behind an estimated spread; infinite where the spread is known.
+    shortened : Shortened or None
+        What the rows behind the moment lost, where some were shortened.
     """
 
     moment: Floats
@@ -48,6 +51,7 @@ class NoisyMoment:
     shape: Floats
     alpha: float
     degrees: float = math.inf
+    shortened: Shortened | None = None
 
     @classmethod
     def wishart(cls, W: Floats, *, noise: Floats, size: int) -> NoisyMoment:
@@ -55,9 +59,9 @@ class NoisyMoment:
         return cls(W - noise, W, noise, 1 / size, float(size))
 
     @classmethod
-    def gaussian(cls, moment: Floats, *, shape: Floats) -> NoisyMoment:
+    def gaussian(cls, moment: Floats, *, shape: Floats, shortened: Shortened | None = None) -> NoisyMoment:
         """From G + B·GOE·Bᵀ with BBᵀ = ``shape``."""
-        return cls(moment, shape, shape, 1.0)
+        return cls(moment, shape, shape, 1.0, shortened=shortened)
 
     @classmethod
     def exact(cls, moment: Floats) -> NoisyMoment:
@@ -68,7 +72,7 @@ class NoisyMoment:
     def mapped(self, L: Floats) -> NoisyMoment:
         """Of the columns L r in place of r, shape (p, m)."""
         moment, spread, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.spread, self.shape))
-        return NoisyMoment(moment, spread, shape, self.alpha, self.degrees)
+        return replace(self, moment=moment, spread=spread, shape=shape)
 
     def quadratic(self, u: Floats) -> tuple[float, float]:
         """uᵀMu, which estimates Σ (u·r)², and its standard deviation √(2α)·uᵀQu."""

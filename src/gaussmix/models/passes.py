@@ -44,6 +44,7 @@ __all__ = [
     "Schedule",
     "State",
     "absorb",
+    "as_released",
     "first_state",
     "plan_histogram",
     "plan_pass",
@@ -310,14 +311,19 @@ def plan_pass(
     return min(plans, key=lambda found: found[0])[1]
 
 
+def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:
+    """A pass back in encoded units: Σ f r rᵀ with the weights f ≤ 1 of shortened rows."""
+    scale = request.clip / (math.sqrt(2) * request.mu)
+    return NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
+
+
 def absorb(state: State, request: PassRequest, matrix: Floats) -> State:
     """Take in a pass: back to encoded units, clip weights brought to mean one, pooled.
 
     ``matrix`` is the noisy Σ z̄ z̄ᵀ/clip. A clipped pass estimates Σ f r rᵀ with weights f ≤ 1; it is multiplied by
     n̂ over the released Σ f (the intercept's entry), or, without an intercept, by what the histogram expects.
     """
-    scale = request.clip / (math.sqrt(2) * request.mu)
-    release = NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
+    release = as_released(request, matrix)
     if state.intercept is None:
         weight = 1 / max(request.kept_weight, 1 / LARGEST_RESCALING)
     else:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from gaussmix._types import Floats
-from gaussmix.models.coding import Coding, Merge, Reference, rows_where
+from gaussmix.models.coding import Coding, Merge, Reference, propose_merges, rows_where
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import INTERCEPT, EncodedColumn, Schema
@@ -49,6 +49,8 @@ class Problem:
         Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
     references : dict of str to str
         The level that every category is measured from, by its name.
+    proposed : dict
+        Merges of rare levels that the noisy counts propose, as ``merge=`` takes them.
     """
 
     noisy: NoisyMoment
@@ -64,6 +66,7 @@ class Problem:
     surrogate: bool = False
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
+    proposed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @property
     def moment(self) -> Floats:
@@ -184,6 +187,7 @@ def regression_problem(
         surrogate=response.surrogate,
         counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
         references={source: name for source, (name, _) in coding.references.items()},
+        proposed=propose_merges(noisy, schema, sources - set(merge or {})),
     )
 
 

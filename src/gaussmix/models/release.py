@@ -24,6 +24,7 @@ from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
+from gaussmix.models.coding import ENOUGH, propose_merges
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
 from gaussmix.models.schedules import accounts_for
 from gaussmix.models.sketch import Sketch, Variant
@@ -163,6 +164,14 @@ class Release:
             block = block - np.outer(M[rows, -1], M[rows, -1]) / M[-1, -1]
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
+
+    def propose_merges(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
+        """Rare levels of categories to take as one, as ``summary(merge=)`` takes them: from noisy counts, and free.
+
+        Levels whose noisy count is below ``at_least`` standard deviations of its noise become ``"other"``; intervals do
+        not know that the model was then chosen by the data (:func:`gaussmix.models.coding.propose_merges`).
+        """
+        return propose_merges(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
+    if summary.shortened is not None:
+        found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
     if summary.n_rows is not None:
         found.append(f"Sampling error is that of {_rows(summary)}.")
     if summary.weakest is not None:
@@ -95,6 +98,10 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         found.append(
             f"{RELIES} relies on an assumption about the other columns: none moves the target by more than "
             f"{summary.largest:g} times the target's declared range across its own (largest={summary.largest:g})."
+        )
+    if summary.proposed:
+        found.append(
+            f"Levels with few rows, by their noisy counts: they can be taken as one by merge={summary.proposed}."
         )
     if summary.estimand == "ridge":
         found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')
@@ -153,6 +160,8 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
         "rsquared": summary.rsquared,
         "largest": summary.largest,
         "weakest": None if summary.weakest is None else str(summary.weakest),
+        "proposed_merge": summary.proposed,
+        "shortened": _shortened(summary),
         "strength": summary.strength if math.isfinite(summary.strength) else None,
         "coefficients": {
             name: {
@@ -165,6 +174,12 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
             for name, value in summary.params.items()
         },
     }
+
+
+def _shortened(summary: Summary) -> dict[str, float | None] | None:
+    if summary.shortened is None:
+        return None
+    return {name: None if math.isnan(value) else value for name, value in asdict(summary.shortened).items()}
 
 
 def _unidentified(rows: list[list[str]]) -> bool:

@@ -193,16 +193,15 @@ class Score:
         return float(stats.chi2.sf(float(z @ z), len(own)))
 
     def covariance(self) -> tuple[Floats, Floats]:
-        """Covariances of the estimates in the user's units at the estimates: from the noise, and from sampling.
+        """Covariances of the estimates in the user's units: from the noise, and from sampling.
 
-        The noise's is that of θ at the estimates, cut to the bounds; not more than a standard error.
+        The noise's is averaged over what is known of all coefficients: one of which nothing is known does not give the
+        others the errors of its worst value. Not more than standard errors.
         """
-        d = len(self.functionals)
-        theta = scipy.linalg.solve(self.functionals, self.estimate - self.offset)
-        theta = np.clip(np.where(np.isfinite(theta), theta, self.pilot.theta), -1.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             w = self.weights.columns / self.slope
-        noise = w.T @ score_covariance(self.noisy, theta, None, 1.0) @ w * noise_factor(self.noisy, d)
+        theta, factor = self.pilot.theta, noise_factor(self.noisy, len(self.functionals))
+        noise = w.T @ score_covariance(self.noisy, theta, self.pilot.covariance, factor) @ w
         return noise, w.T @ sampling_covariance(self.noisy, theta, self.n_rows) @ w
 
     def reliance(self, level: float) -> Floats:

@@ -18,6 +18,7 @@ from gaussmix.models import rendering
 from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.problem import Problem
 from gaussmix.models.score import score_of
+from gaussmix.models.shortening import Shortened
 from gaussmix.models.solvers import least_squares
 
 __all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "summarise"]
@@ -25,7 +26,7 @@ __all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "summarise"]
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
 
-LARGEST = 1.0
+LARGEST = 5.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
 
 _RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
@@ -101,6 +102,16 @@ class Summary:
     _score: Tests | None = field(repr=False)
     _covariance: Floats = field(repr=False)
     discriminant: bool = False
+
+    @property
+    def shortened(self) -> Shortened | None:
+        """What rows far out in the release's metric lost: the table is the one with these rows shortened."""
+        return self._problem.noisy.shortened
+
+    @property
+    def proposed(self) -> dict[str, dict[str, list[str]]]:
+        """Merges of rare levels that the noisy counts propose: what ``merge=`` takes."""
+        return self._problem.proposed
 
     @property
     def tvalues(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,10 +21,12 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.passes import PassRequest, State, absorb, first_state
+from gaussmix.models.passes import SCHEDULES, PassRequest, State, absorb, as_released, first_state
 from gaussmix.models.pooling import NoisyGram, Pool
+from gaussmix.models.shortening import Shortened
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
+from gaussmix.models.tails import BINS
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 
 __all__ = ["PassOutput", "Statistic", "Transcript", "noise_words", "start"]
@@ -120,7 +123,7 @@ class Transcript:
     def noisy(self) -> NoisyMoment:
         """The last pass and the law of its noise, for inference: exact given all before it, where the pool's is not."""
         last = self.last
-        return NoisyMoment.gaussian(last.matrix, shape=last.shape)
+        return NoisyMoment.gaussian(last.matrix, shape=last.shape, shortened=self.shortened)
 
     @property
     def predictive(self) -> NoisyMoment:
@@ -137,6 +140,29 @@ class Transcript:
         """Share of Σ‖z‖² that the last pass is expected to have clipped away."""
         request = self.passes[-1].request
         return 0.0 if request is None else request.lost
+
+    @cached_property
+    def shortened(self) -> Shortened | None:
+        r"""What the last pass lost by shortening rows; None in a single pass, which shortens none.
+
+        1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
+        mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/μ_q.
+        Beside it, what the last histogram expects.
+        """
+        output = self.passes[-1]
+        if output.request is None:
+            return None
+        expected = 1 - output.request.kept_weight
+        if not self.schema.intercept:
+            return Shortened(math.nan, math.nan, expected)
+        at, n = self.schema.groups[INTERCEPT][0], output.request.rows
+        released = as_released(output.request, output.matrix / output.rate)
+        energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
+        kept, noise = released.matrix[at, at] / energy, math.sqrt(2) * released.shape[at, at] / energy
+        shares = SCHEDULES[len(self.passes)].shares()
+        mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * self.passes[1].rate
+        counted = math.sqrt(BINS / (len(self.passes) - 1)) / mu_q
+        return Shortened(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), expected)
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:

@@ -190,9 +190,9 @@ def _size(release: Release) -> list[Field]:
             ),
             Field("Slack", up(account.slack), "total variation between discrete and continuous noise, within δ"),
         ]
-    if len(statistic.passes) > 1:
+    if statistic.shortened is not None:
         fields.append(
-            Field("Clipped", f"{100 * statistic.lost:.2g} %", "of the squared lengths, in the last pass's metric")
+            Field("Clipped", str(statistic.shortened), "rows far out in the last pass's metric are shortened")
         )
     return fields
 

@@ -1,0 +1,41 @@
+"""Summaries of estimators: those of their releases, with the features' names and the same assumption."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+
+
+@pytest.fixture(scope="module")
+def weak():
+    """The second feature hardly moves: what it may do is an assumption."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(-1, 1, 3000), 0.003 * rng.standard_normal(3000)])
+    return X, np.clip(0.3 * X[:, 0] + 0.2 * rng.standard_normal(3000), -1, 1)
+
+
+def length(summary, name):
+    low, high = summary.conf_int()[name]
+    return high - low
+
+
+def test_the_assumption_of_a_linear_summary_can_be_said(weak):
+    X, y = weak
+    model = gm.LinearMixing(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1, random_state=0).fit(X, y)
+    narrow, wide = model.summary(largest=0.2), model.summary(largest=200.0)
+    assert (narrow.largest, wide.largest, model.summary().largest) == (0.2, 200.0, 5.0)
+    assert length(narrow, "x0") < length(wide, "x0")
+    own = model.release_.regress("y", on=["X"]).summary(largest=0.2)
+    assert list(narrow.conf_int().values()) == list(own.conf_int().values())
+
+
+def test_the_assumption_of_odds_ratios_can_be_said(weak):
+    X, y = weak
+    model = gm.LogisticMixing(epsilon=1.0, bounds_X=(-1, 1), classes=(False, True), passes=1, random_state=0)
+    model.fit(X, y > 0)
+    assert model.summary(largest=0.2).largest == 0.2
+    assert length(model.summary(largest=0.2), "x0") < length(model.summary(largest=200.0), "x0")
+    ends = model.odds_ratios(largest=0.2).intervals["x0"]
+    assert np.log(ends) == pytest.approx(model.summary(largest=0.2).conf_int()["x0"])

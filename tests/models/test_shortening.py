@@ -1,0 +1,87 @@
+"""What a release says it lost by shortening rows: true but for its noise, in every form of a summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import gaussmix as gm
+from gaussmix.models.fits import RegressionModel
+from gaussmix.models.rendering import as_plain
+from gaussmix.tables.schema import Schema
+
+FALSE_ALARM = 1e-3
+SCHEMA = Schema.of({"x": [-50, 50], "u": [-50, 50], "y": [-50, 50]})
+
+
+def heavy(n=8_000):
+    """One row in fifty is far out in any metric: enough of them for a histogram to see."""
+    rng = np.random.default_rng(0)
+    x, u, e = rng.standard_normal((3, n)) * np.where(rng.random(n) < 0.02, 8.0, 1.0)
+    return {"x": x, "u": u, "y": 0.5 * x - 0.2 * u + e}
+
+
+def release(seed, schema=SCHEMA):
+    return gm.release(heavy(), schema=schema, epsilon=1.0, delta=1e-6, random_state=seed)
+
+
+@pytest.fixture(scope="module")
+def private():
+    return release(0)
+
+
+def kept_weight(request):
+    """Mean weight of the rows themselves, mapped by the released transform."""
+    rows, columns = heavy(), np.ones((4, 8_000))
+    columns[:3] = [rows[name] / 50 for name in ("x", "u", "y")]
+    squares = np.sum((request.metric.transform.matrix @ columns / SCHEMA.row_norm) ** 2, axis=0)
+    return np.mean(np.minimum(1.0, request.clip / squares))
+
+
+def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
+    """40 releases: chi-square of the differences; a deviation half or twice as large would be seen."""
+    z, lost = [], []
+    for seed in range(40):
+        statistic = release(seed).statistic
+        weight = 1 - kept_weight(statistic.passes[-1].request)
+        lost.append(weight)
+        z.append((statistic.shortened.weight - weight) / statistic.shortened.deviation)
+    assert np.median(lost) > 0.005
+    energy = float(np.sum(np.square(z)))
+    assert FALSE_ALARM < stats.chi2.cdf(energy, 40) < 1 - FALSE_ALARM
+    assert stats.chi2.sf(4 * energy, 40) < FALSE_ALARM
+    assert stats.chi2.cdf(energy / 4, 40) < FALSE_ALARM
+
+
+def test_summaries_say_it_in_every_form(private):
+    summary, words = private.regress("y").summary(), str(private.statistic.shortened)
+    assert summary.shortened == private.statistic.shortened
+    assert f"In that table rows far out in the learned metric are shortened, by {words}." in str(summary)
+    assert words in summary.as_html()
+    plain = json.loads(json.dumps(as_plain(summary)))["shortened"]
+    assert plain == asdict(summary.shortened)
+    assert words in str(private.regress("y").summary(estimand="population"))
+
+
+def test_without_an_intercept_it_is_what_the_histogram_expects():
+    bare = release(0, Schema(SCHEMA.columns, intercept=0.0)).statistic
+    assert bare.shortened.expected == 1 - bare.passes[-1].request.kept_weight
+    assert np.isnan([bare.shortened.weight, bare.shortened.deviation]).all()
+    assert "±" not in str(bare.shortened)
+    plain = as_plain(bare_summary := RegressionModel("y", {"x": 0.0, "u": 0.0}, 0.0, "exact", bare).summary())
+    assert plain["shortened"] == {"weight": None, "deviation": None, "expected": bare.shortened.expected}
+    assert str(bare.shortened) in str(bare_summary)
+
+
+def test_where_no_row_is_shortened_nothing_is_said():
+    single = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
+    sketched = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, sketch_size=1000, random_state=0)
+    for private in (single, sketched):
+        summary = private.regress("y").summary()
+        assert summary.shortened is None
+        assert "shortened" not in str(summary)
+        assert as_plain(summary)["shortened"] is None
