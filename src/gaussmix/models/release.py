@@ -25,7 +25,7 @@ from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
-from gaussmix.models.schedules import accounts_for
+from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.schema import Schema
@@ -222,16 +222,18 @@ def _accounted_for(certificate: Certificate) -> tuple[int, tuple[float, ...]]:
 
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
     """Every pass must have the noise, and the account every release that the passes rest on and no other."""
-    account, m, passes = certificate.account, transcript.schema.n_columns, transcript.passes
+    account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
     transcript.check()
-    if not accounts_for(account, len(passes), m):
+    if not accounts_for(account, len(passes), m, steps=len(steps)):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)
     if any(output.mu != account.noise_mu[i] for output, i in zip(passes, at, strict=True)):
         raise NotPrivateError("A pass of the release has other noise than its certificate accounts for")
+    if tuple((step.mu, step.weight_mu) for step in steps) != budgets_of(account, len(steps))[1]:
+        raise NotPrivateError("A step of the release has other noise than its certificate accounts for")
 
 
 def load(path: str | Path) -> Release:
