@@ -25,9 +25,11 @@ from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
+from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
+from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -126,19 +128,24 @@ class Release:
         *,
         variant: Variant = "exact",
         surrogate_radius: float | None = None,
-    ) -> ClassificationModel:
-        """Log odds of a boolean column, or of one with two levels, on others.
+    ) -> ClassificationModel | MulticlassModel:
+        """Log odds of a boolean column, or of one with two levels, on others; of more, of each against the first.
 
         Parameters
         ----------
         target, on
-            As in :meth:`regress`.
+            As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
+            (:mod:`gaussmix.models.softmax`).
         variant : {"exact", "paper"}
             The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
             loss, for sketches.
         surrogate_radius : float, optional
             Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
+        column = column_of(self.schema, target)
+        several = isinstance(column, Categorical) and len(column.labels) > 2
+        if several and variant == "exact" and surrogate_radius is None:
+            return fit_classes(self.statistic, target, on)
         return fit_classification(self.statistic, target, on, variant, surrogate_radius)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
