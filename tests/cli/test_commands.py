@@ -152,6 +152,15 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     text = run("classify", str(out), "smoker", "--on", "region", "--odds", "--reference", "region=west")
     assert "region=north" in text
     assert "region=west" not in text
+    text = run("classify", str(out), "region", "--on", "cost", "--odds", "--reference", "region=west")
+    assert "region = north against west: odds ratios" in text
+    assert "region = south against west: odds ratios" in text
+    found = json.loads(run("classify", str(out), "region", "--on", "cost", "--json"))
+    model = load(out).classify("region", on=["cost"])
+    assert list(found["classes"]) == ["south", "west"]
+    assert found["predictor"]["west"] == {"coef": model.coef["west"], "intercept": model.intercept["west"]}
+    plain = json.loads(run("classify", str(out), "region", "--on", "cost", "--odds", "--json"))["classes"]["west"]
+    assert plain["odds_ratios"] == model.odds_ratios()["west"].as_plain()
     for words, arguments in {
         "--merge is written": ("--merge", "region=south"),
         "--reference is written": ("--reference", "region"),

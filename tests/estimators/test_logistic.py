@@ -82,3 +82,40 @@ def test_moments_give_the_fit_of_their_rows():
         gm.LogisticMixing(bounds_X=(-1, 1)).fit_moments(sums)
     with pytest.raises(ValueError, match="other bounds"):
         gm.LogisticMixing(bounds_X=(-2, 2), classes=("no", "yes")).fit_moments(sums)
+
+
+def test_steps_are_nearer_to_the_likelihood_than_the_discriminant():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(-1, 1, 40_000), rng.random((40_000, 2)) < 0.2])
+    labels = rng.random(40_000) < 1 / (1 + np.exp(2 - X @ [2.0, 2.5, -1.0]))
+    logistic = LogisticRegression(C=1e6).fit(X, labels)
+    declared = {"epsilon": 3.0, "bounds_X": (-1, 1), "classes": (False, True), "random_state": 0, "n_rows": 40_000}
+    models = {steps: gm.LogisticMixing(**declared, steps=steps).fit(X, labels) for steps in (0, 4, "auto")}
+    far = {steps: np.abs(model.coef_ - logistic.coef_).max() for steps, model in models.items()}
+    assert far[4] < 0.2 * far[0]
+    assert np.array_equal(models["auto"].coef_, models[4].coef_)
+    assert models[4].privacy_.epsilon == 3.0
+    assert models[4].odds_ratios().estimates.keys() == models[0].odds_ratios().estimates.keys()
+
+
+@pytest.mark.parametrize(
+    ("budget", "steps"),
+    [
+        ({"epsilon": 1.0, "n_rows": 40_000}, 4),
+        ({"epsilon": 1.0, "n_rows": 400}, 0),
+        ({"epsilon": 1.0}, 0),
+        ({"epsilon": 2.0}, 4),
+        ({"epsilon": 2.0, "sketch_size": 1000}, 0),
+        ({"epsilon": math.inf}, 0),
+    ],
+)
+def test_steps_are_taken_where_they_are_worth_it(budget, steps):
+    model = gm.LogisticMixing(**budget, bounds_X=(-1, 1), classes=(0, 1), steps="auto")
+    found = model._prepare(model.schema(5)).likelihood
+    assert (0 if found is None else found.steps) == steps
+
+
+@pytest.mark.parametrize("steps", [1, -4, True, "many", 4.5])
+def test_other_steps_are_refused(steps):
+    with pytest.raises(gm.ArgumentError, match="steps must be"):
+        gm.LogisticMixing(bounds_X=(-1, 1), steps=steps).fit(np.zeros((20, 2)), np.arange(20) % 2)

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from gaussmix._files import reserve
 from gaussmix.cli.options import FORCE, JSON
+from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.summarised import Summarised
@@ -58,7 +59,10 @@ def _shown(epsilon: float, delta: float, as_json: bool) -> Release:
         on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
         models[f"{target}, linear"] = (private.regress(target, on=on), truth)
     title = "readmitted, log odds; intervals are for the linear discriminant, which is near the truth, not equal to it"
-    models[title] = (private.classify("readmitted", on=["age", "smoker"]), hospital.LOGISTIC_TRUTH)
+    models[title] = (
+        fit_classification(private.statistic, "readmitted", ["age", "smoker"], "exact"),
+        hospital.LOGISTIC_TRUTH,
+    )
     tables = {
         title: _beside_truth(model.summary(estimand="population", n_rows=hospital.ROWS), truth)
         for title, (model, truth) in models.items()

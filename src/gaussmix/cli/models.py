@@ -23,6 +23,8 @@ from gaussmix.cli.options import (
 )
 from gaussmix.models.classes import ClassificationModel
 from gaussmix.models.fits import RegressionModel
+from gaussmix.models.multiclass import MulticlassModel
+from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import load
 from gaussmix.models.rendering import as_plain
 from gaussmix.models.summary import LARGEST as DEFAULT
@@ -53,18 +55,42 @@ def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, **summa
 @_model_options
 @click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
 def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool, odds: bool, **summary: Any) -> None:
-    """Log odds of the column TARGET of a release, boolean or with two levels, by the linear discriminant."""
+    """Log odds of the column TARGET of a release, boolean or a category, by the linear discriminant.
+
+    Of more than two levels: of each against the first, or against --reference TARGET=LEVEL.
+    """
     options = _summary_options(**summary)
     model = load(file).classify(target, list(on) or None)
-    if not odds:
+    if isinstance(model, MulticlassModel):
+        _print_classes(model, as_json, odds, options)
+    elif not odds:
         _print_summary(model, as_json, options)
-        return
-    ratios = model.odds_ratios(**options)
-    if as_json:
-        content = {"odds": ratios.response_name, "odds_ratios": ratios.as_plain(), "about": list(ratios.about)}
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
-        click.echo(str(ratios))
+        ratios = model.odds_ratios(**options)
+        click.echo(_json(_plain_odds(ratios)) if as_json else str(ratios))
+
+
+def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: dict[str, Any]) -> None:
+    """One table a class; as JSON by class, with the coefficients that predict best against the first."""
+    if odds:
+        ratios = {str(name): own for name, own in model.odds_ratios(**options).items()}
+        tables = {name: str(own) for name, own in ratios.items()}
+        content = {name: _plain_odds(own) for name, own in ratios.items()}
+    else:
+        summaries = {str(name): own for name, own in model.summary(**options).items()}
+        tables = {name: str(own) for name, own in summaries.items()}
+        content = {name: as_plain(own) for name, own in summaries.items()}
+    predictor = {str(name): {"coef": own, "intercept": model.intercept[name]} for name, own in model.coef.items()}
+    plain = {"classes": content} if odds else {"classes": content, "predictor": predictor}
+    click.echo(_json(plain) if as_json else "\n\n".join(tables.values()))
+
+
+def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
+    return {"odds": ratios.response_name, "odds_ratios": ratios.as_plain(), "about": list(ratios.about)}
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def _summary_options(
@@ -87,6 +113,6 @@ def _print_summary(model: RegressionModel | ClassificationModel, as_json: bool, 
     summary = model.summary(**options)
     if as_json:
         content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        click.echo(_json(content))
     else:
         click.echo(str(summary))

@@ -13,6 +13,7 @@ from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.models.certificate import Condition
 from gaussmix.models.sketch import Variant
+from gaussmix.models.steps import Likelihood
 from gaussmix.tables.schema import Schema
 
 __all__ = ["prepare_estimator"]
@@ -29,7 +30,13 @@ class _Parameters(Protocol):
     random_state: int | np.random.Generator | None
 
 
-def prepare_estimator(estimator: _Parameters, schema: Schema, *, conditions: Sequence[Condition] = ()) -> Prepared:
+def prepare_estimator(
+    estimator: _Parameters,
+    schema: Schema,
+    *,
+    conditions: Sequence[Condition] = (),
+    likelihood: Likelihood | None = None,
+) -> Prepared:
     """The release behind an estimator; a ledger's budget takes the place of the estimator's own."""
     name = type(estimator).__name__
     prepared = prepare(
@@ -45,6 +52,7 @@ def prepare_estimator(estimator: _Parameters, schema: Schema, *, conditions: Seq
         random_state=estimator.random_state,
         made_by=name,
         conditions=conditions,
+        likelihood=likelihood,
     )
     warn_if_hopeless(schema, prepared.account, estimator.n_rows)
     return prepared

@@ -44,6 +44,7 @@ def from_budget(
     variant: Variant,
     schema: Schema,
     n_rows: int | None,
+    steps: int = 0,
 ) -> Accounts:
     """The least noise for a budget; none for an infinite ε."""
     if epsilon is None or delta is None:
@@ -53,7 +54,7 @@ def from_budget(
     if k is None:
 
         def account(number: int) -> LatticeAccount:
-            shares, coordinates = releases_of(schedule_of(number), schema.n_columns)
+            shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps)
             return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
 
         return _in_passes(passes, account)
@@ -97,6 +98,7 @@ def from_ledger(
     relation: Relation | None,
     variant: Variant,
     share: float | None,
+    steps: int = 0,
 ) -> Accounts:
     """The ledger's noise, where there is room left; only its being charged decides."""
     if variant == "paper":
@@ -110,7 +112,7 @@ def from_ledger(
     if k is None:
 
         def account(number: int) -> LatticeAccount:
-            shares, coordinates = releases_of(schedule_of(number), schema.n_columns)
+            shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps)
             return ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
 
         return _in_passes(passes, account)

@@ -12,6 +12,7 @@ from gaussmix.mechanism.mixing import certify, draw_release
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.models.certificate import Condition
 from gaussmix.models.release import Release
+from gaussmix.models.steps import Likelihood
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
 
@@ -31,6 +32,7 @@ def draw(
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
     release: str | None = None,
+    likelihood: Likelihood | None = None,
     progress: bool = False,
 ) -> Release:
     """A release of the rows, whose first pass, ``moments``, was read already.
@@ -45,6 +47,8 @@ def draw(
         Noise and where it comes from.
     made_by, n_rows, conditions, release
         For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
+    likelihood : Likelihood, optional
+        Steps that the account has; none of a finite sketch.
     progress : bool
         Show on a terminal how far the noise is.
     """
@@ -52,7 +56,7 @@ def draw(
         return draw_release(
             moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
         )
-    transcript = draw_passes(rows, moments, account, rng, progress=progress)
+    transcript = draw_passes(rows, moments, account, rng, likelihood=likelihood, progress=progress)
     certificate = certify(
         rows.schema,
         account,

@@ -6,7 +6,8 @@ post-processing. Each output is an integer sum over rows of norm at most 1, plus
 (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's slack, μ² = Σμ_p² over all releases.
 
 Order of the releases: a noisy count of rows, the first pass, then a histogram and a pass in turn. One pass alone has
-neither count nor histograms.
+neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
+(:mod:`gaussmix.tables.gradients`), planned from the passes and from earlier steps (:mod:`gaussmix.models.newton`).
 
 Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
 for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md). The rate π comes from the
@@ -18,6 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -28,8 +30,10 @@ from gaussmix._types import Floats, Integers
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
 from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
+from gaussmix.models.newton import plan_step
 from gaussmix.models.passes import absorb, plan_histogram, plan_pass
-from gaussmix.models.schedules import rates_of
+from gaussmix.models.schedules import budgets_of, rates_of
+from gaussmix.models.steps import Likelihood, StepOutput, label_of
 from gaussmix.models.transcript import PassOutput, Transcript, start
 from gaussmix.tables.accumulate import ExactSums
 from gaussmix.tables.moments import Moments
@@ -43,9 +47,15 @@ _MANY_COLUMNS = 300  # their noise takes a second
 
 
 def draw_passes(
-    rows: RowSource, first: Moments, account: LatticeAccount, rng: np.random.Generator, *, progress: bool = False
+    rows: RowSource,
+    first: Moments,
+    account: LatticeAccount,
+    rng: np.random.Generator,
+    *,
+    likelihood: Likelihood | None = None,
+    progress: bool = False,
 ) -> Transcript:
-    """All passes of a release, one after the other.
+    """All passes of a release, one after the other, and then all steps on a likelihood.
 
     Parameters
     ----------
@@ -57,6 +67,8 @@ def draw_passes(
         Of `releases_of` a schedule.
     rng : Generator
         The secure one, or a seeded one, which voids the guarantee.
+    likelihood : Likelihood, optional
+        Steps that the account has, and their target.
     progress : bool
         Show a bar on a terminal while much noise is drawn.
     """
@@ -65,12 +77,14 @@ def draw_passes(
             f"epsilon={account.epsilon!r} is too small: no row could be told from the noise. Ask for a larger budget."
         )
     draw, schema = _Draw(account, rng, progress=progress), rows.schema
-    mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
+    steps = 0 if likelihood is None else likelihood.steps
+    passes_mu, steps_mu = budgets_of(account, steps)
+    mu = passes_mu if len(passes_mu) == 1 else passes_mu[1:]
     output = PassOutput(draw.matrix(first.sums(), mu[0]), mu[0])
     outputs = [output]
     if len(mu) > 1:
-        counted = draw.counts(np.array([first.sums().n]), account.noise_mu[0])
-        rates = rates_of(account, float(counted[0]), schema.n_columns)
+        counted = draw.counts(np.array([first.sums().n]), passes_mu[0])
+        rates = rates_of(account, float(counted[0]), schema.n_columns, steps=steps)
         sample = None if rates[1] == 1.0 else Sample(rates[1], rng.bytes(32))
         if sample is not None:
             rates[1:-1] = [sample.rate] * (len(rates) - 2)  # rounded to what coins can be thrown for
@@ -87,7 +101,23 @@ def draw_passes(
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1])
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)
-    return Transcript(tuple(outputs), schema)
+    transcript = Transcript(tuple(outputs), schema)
+    return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, steps_mu, draw)
+
+
+def _with_steps(
+    transcript: Transcript, rows: RowSource, target: str, budgets: Sequence[tuple[float, float]], draw: _Draw
+) -> Transcript:
+    """The same passes, and a step for every pair of budgets."""
+    label = label_of(transcript.schema, target)
+    for number, (mu, weight_mu) in enumerate(budgets, 1):
+        request = plan_step(transcript, target, mu)
+        words = f"Step {number} of {len(budgets)}"
+        found = rows.gradient(request.transform, label, request.clip, describe=words)
+        (weight,) = draw.vector(np.array([found.weight]), weight_mu)
+        step = StepOutput(request, draw.vector(found.gradient, mu), float(weight), mu, weight_mu)
+        transcript = replace(transcript, steps=(*transcript.steps, step))
+    return transcript
 
 
 @contextmanager
@@ -124,6 +154,12 @@ class _Draw:
         """Counts with noise √J/μ: a row is in one bin of each of J histograms."""
         (part,) = split_mu(mu, [Fraction(1, len(found))])
         return np.split(self.counts(np.concatenate(found), part), np.cumsum([len(counts) for counts in found])[:-1])
+
+    def vector(self, sums: Integers, mu: float) -> Floats:
+        """Sums of vectors of norm at most 1, in units of 2⁻²⁰, with noise 1/μ."""
+        exact = np.asarray(sums.astype(object) << (self.bits - FRACTION_BITS), dtype=object)
+        noise = discrete_gaussian(len(sums), sigma=diagonal_sigma(mu, self.bits), rng=self.rng)
+        return to_floats(add_noise(exact, noise), self.bits)
 
     def counts(self, counts: Integers, mu: float) -> Floats:
         """Counts with noise 1/μ."""

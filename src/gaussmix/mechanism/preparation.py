@@ -38,6 +38,7 @@ from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import VARIANTS, Variant
+from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
@@ -59,6 +60,8 @@ class Prepared:
     single : LatticeAccount or None
         The noise of one pass with the same budget, for tables that can be read only once, where the caller left the
         number of passes open.
+    likelihood : Likelihood or None
+        Steps that the account has, on the likelihood of one column.
     """
 
     schema: Schema
@@ -71,6 +74,7 @@ class Prepared:
     note: str
     output: Output | None
     rng: np.random.Generator
+    likelihood: Likelihood | None = None
     _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
@@ -110,12 +114,13 @@ class Prepared:
             n_rows=self.n_rows,
             conditions=self.conditions,
             release=release,
+            likelihood=self.likelihood,
             progress=progress,
         )
 
     def _recorded(self, ledger: Ledger, account: Noise) -> str:
         """Charge the ledger; the name of the release in it."""
-        rehearse(account, self.schema)
+        rehearse(account, self.schema, self.likelihood)
         file = None if self.output is None else self.output.path
         if isinstance(account, Calibration):
             return ledger.spend_calibration(account, note=self.note, file=file).release
@@ -128,7 +133,7 @@ class Prepared:
         try:
             rows.check_again()
         except GaussmixError:
-            if self.single is None:
+            if self.single is None or self.likelihood is not None:
                 raise
             return self.single
         return self.account
@@ -170,6 +175,7 @@ def prepare(
     random_state: int | np.random.Generator | None = None,
     made_by: str = "release",
     conditions: Sequence[Condition] = (),
+    likelihood: Likelihood | None = None,
 ) -> Prepared:
     """Everything about a release that can be settled before a row is read.
 
@@ -187,6 +193,8 @@ def prepare(
         Who asks, for the certificate.
     conditions : sequence of Condition
         What the guarantee rests on besides.
+    likelihood : Likelihood, optional
+        Steps on the likelihood of one boolean column, after the passes and within the same budget.
     """
     check.choice(VARIANTS, variant=variant)
     check.text(note=note)
@@ -196,17 +204,27 @@ def prepare(
         raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
     if share is not None and ledger is None:
         raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
+    steps = 0 if likelihood is None else likelihood.steps
+    if likelihood is not None:
+        label_of(schema, likelihood.target)
+        if k is not None:
+            raise ArgumentError("Steps on a likelihood follow passes in the limit: leave sketch_size out, or steps.")
+        if "replace-one" in (relation, None if ledger is None else ledger.reservation.relation):
+            raise ArgumentError(
+                'Steps on a likelihood are for relation="zero-out": of two rows, one in place of the other, gradients '
+                "may be opposite, and the account has no room for that."
+            )
     rng = generator(random_state)
     if ledger is not None:
-        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share)
+        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share, steps)
         conditions = (*conditions, LEDGER_BUDGET)
     else:
-        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows)
+        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, steps)
     account, single = accounts
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, ledger, force=force)
-    return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng)
+    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, force=force)
+    return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng, likelihood)
 
 
 def _reserved(
@@ -214,6 +232,7 @@ def _reserved(
     schema: Schema,
     account: Noise | None,
     ledger: Ledger | None,
+    likelihood: Likelihood | None,
     *,
     force: bool,
 ) -> Output:
@@ -222,7 +241,7 @@ def _reserved(
         own = [ledger.path.with_name(ledger.path.name + ending) for ending in ("", "-wal", "-shm", "-journal")]
         if Path(out).resolve() in own:
             raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
-    size = len(rehearse(account, schema).to_bytes())
+    size = len(rehearse(account, schema, likelihood).to_bytes())
     if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2
     try:

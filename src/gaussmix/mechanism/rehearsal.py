@@ -15,6 +15,7 @@ import numpy as np
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.release import Release
+from gaussmix.models.steps import Likelihood
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
@@ -49,7 +50,7 @@ class _NoRows(RowSource):
         """It can be read again."""
 
 
-def rehearse(account: Noise | None, schema: Schema) -> Release:
+def rehearse(account: Noise | None, schema: Schema, likelihood: Likelihood | None = None) -> Release:
     """A release of no rows. Its noise has a known seed: nothing of it may be kept but its size.
 
     Raises
@@ -62,7 +63,7 @@ def rehearse(account: Noise | None, schema: Schema) -> Release:
     moments = nothing.moments()
     if account is None:
         return open_release(moments)
-    return draw(nothing, moments, account, np.random.default_rng(0), made_by="rehearsal")
+    return draw(nothing, moments, account, np.random.default_rng(0), made_by="rehearsal", likelihood=likelihood)
 
 
 def room_in_memory(columns: int) -> None:

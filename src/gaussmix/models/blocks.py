@@ -12,6 +12,7 @@ from gaussmix.accounting.calibration import Calibration
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.passes import Metric, PassRequest
 from gaussmix.models.sketch import Sketch
+from gaussmix.models.steps import StepOutput, StepRequest
 from gaussmix.models.transcript import PassOutput, Statistic, Transcript
 from gaussmix.tables.schema import stored_schema
 from gaussmix.tables.transforms import Transform
@@ -34,14 +35,15 @@ def blocks_of(statistic: Statistic) -> Blocks:
         if output.request is not None:
             blocks[f"T{number}"] = output.request.metric.transform.integers
         blocks[f"M{number}"] = output.matrix
-    return blocks
+    return blocks | {f"S{number}": step.request.transform.integers for number, step in enumerate(statistic.steps, 1)}
 
 
 def parameters_of(statistic: Statistic) -> dict[str, Any]:
     """Everything else, in plain values for JSON."""
     if isinstance(statistic, Sketch):
         return {"sketch_size": statistic.size, "noise_variance": statistic.noise_variance}
-    return {"passes": [_plain_pass(output) for output in statistic.passes]}
+    plain: dict[str, Any] = {"passes": [_plain_pass(output) for output in statistic.passes]}
+    return plain | ({"steps": [_plain_step(step) for step in statistic.steps]} if statistic.steps else {})
 
 
 def _plain_pass(output: PassOutput) -> dict[str, Any]:
@@ -57,6 +59,17 @@ def _plain_pass(output: PassOutput) -> dict[str, Any]:
     return plain
 
 
+def _plain_step(step: StepOutput) -> dict[str, Any]:
+    return {
+        "target": step.request.target,
+        "scales": step.request.transform.scales.tolist(),
+        "clip": step.request.clip,
+        "gradient": step.gradient.tolist(),
+        **{name: getattr(step, name) for name in _STEP},
+    }
+
+
+_STEP = ("weight", "mu", "weight_mu")
 _METRIC = ("power", "mean", "cost")
 _REQUEST = ("clip", "rows", "kept_weight", "lost")
 
@@ -66,7 +79,8 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     schema = certificate.schema
     if "passes" in stored:
         outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
-        transcript = Transcript(tuple(outputs), schema)
+        steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored.get("steps", []), 1)]
+        transcript = Transcript(tuple(outputs), schema, tuple(steps))
         transcript.check()
         _check_derived(transcript, blocks)
         return transcript
@@ -86,10 +100,22 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
     mu, rate = (_number(plain[name]) for name in ("mu", "rate"))
     if number == 1:
         return PassOutput(blocks["M1"], mu, None, rate)
-    transform = Transform(blocks[f"T{number}"], np.array([_number(scale) for scale in plain["scales"]]))
+    transform = Transform(blocks[f"T{number}"], _numbers(plain["scales"]))
     metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
     request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
     return PassOutput(blocks[f"M{number}"], mu, request, rate)
+
+
+def _read_step(number: int, plain: dict[str, Any], blocks: Blocks) -> StepOutput:
+    transform = Transform(blocks[f"S{number}"], _numbers(plain["scales"]))
+    if not isinstance(plain["target"], str):
+        raise TypeError("a target of the file is no name")
+    request = StepRequest(plain["target"], transform, _number(plain["clip"]))
+    return StepOutput(request, _numbers(plain["gradient"]), **{name: _number(plain[name]) for name in _STEP})
+
+
+def _numbers(values: Any) -> Floats:
+    return np.array([_number(value) for value in values])
 
 
 def _number(value: Any) -> float:

@@ -12,17 +12,15 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Merge, Reference
-from gaussmix.models.discriminant import Discriminant, estimate_discriminant
-from gaussmix.models.fits import column_of, feature_indices, linear_values, unit_vector, user_units
+from gaussmix.models.fits import feature_indices, linear_values, user_units
+from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
-from gaussmix.models.problem import Problem, Response, regression_problem
+from gaussmix.models.problem import Problem, regression_problem
+from gaussmix.models.responses import discriminant_of, two_classes
 from gaussmix.models.sketch import Variant
-from gaussmix.models.solvers import response_scale
 from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
-from gaussmix.models.transcript import Statistic
-from gaussmix.tables.columns import Boolean, Categorical
-from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.models.transcript import Statistic, Transcript
 
 __all__ = ["RADIUS", "ClassificationModel", "fit_classification"]
 
@@ -46,6 +44,9 @@ class ClassificationModel(Summarised):
         The discriminant (:mod:`gaussmix.models.discriminant`), or the quadratic surrogate of the logistic loss.
     surrogate_radius : float or None
         Largest margin that the surrogate is made for; None for the discriminant.
+    likelihood : bool
+        Whether the coefficients are those of private steps on the likelihood (:mod:`gaussmix.models.newton`). Intervals
+        and odds ratios are the discriminant's all the same.
     """
 
     target: str
@@ -55,6 +56,7 @@ class ClassificationModel(Summarised):
     variant: Variant
     surrogate_radius: float | None
     statistic: Statistic = field(repr=False, compare=False)
+    likelihood: bool = False
 
     def summary(
         self,
@@ -105,7 +107,7 @@ class ClassificationModel(Summarised):
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""
         schema = self.statistic.schema
-        response, _ = _two_classes(schema, self.target, self.surrogate_radius)
+        response, _ = two_classes(schema, self.target, self.surrogate_radius)
         return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
@@ -131,42 +133,15 @@ def fit_classification(
     elif radius is not None:
         raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
     schema = statistic.schema
-    response, classes = _two_classes(schema, target, radius)
+    response, classes = two_classes(schema, target, radius)
     features = feature_indices(schema, [target], on)
+    if radius is None and isinstance(statistic, Transcript) and statistic.steps_serve(target, features):
+        coef, intercept = user_units(schema, features, likelihood_coefficients(statistic)[features])
+        return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic, likelihood=True)
     theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
     coef, intercept = user_units(schema, features, theta * response.scale)
     if radius is None:
-        own = _discriminant(statistic, response, features, theta)
+        own = discriminant_of(statistic, response, features, theta)
         coef = {name: own.factor * value for name, value in coef.items()}
         intercept = own.factor * intercept + own.intercept(response.centre)
     return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic)
-
-
-def _discriminant(statistic: Statistic, response: Response, features: list[int], theta: Floats) -> Discriminant:
-    """Class shares and R² of coefficients that predict."""
-    schema, a = statistic.schema, response.vector.copy()
-    a[features] -= theta
-    constant = None
-    if schema.intercept:
-        (index,) = schema.groups[INTERCEPT]
-        constant = unit_vector(schema, {index: schema.encoded[index].scale})
-    left = statistic.residual(features, response.vector)
-    return estimate_discriminant(statistic.predictive, constant, response.vector, a, residual=left)
-
-
-def _two_classes(schema: Schema, target: str, radius: float | None) -> tuple[Response, tuple[Any, Any]]:
-    """A column with two values as the response -1 and 1; and the two values."""
-    column, indices = column_of(schema, target), schema.groups[target]
-    if isinstance(column, Boolean):
-        classes: tuple[Any, Any] = (False, True)
-        vector = unit_vector(schema, {indices[0]: 1 / column.weight})
-    elif isinstance(column, Categorical) and len(indices) == 2:
-        labels = column.levels if len(column.levels) == 2 else column.labels
-        classes = (labels[0], labels[1])
-        vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
-    else:
-        raise ArgumentError(f"Column {target!r} must be a boolean or have two levels to be classified.")
-    name = f"{target} = {classes[1]}"
-    if radius is None:
-        return Response(name, vector, 0.5, 0.5), classes
-    return Response(name, vector, 0.0, response_scale(radius), surrogate=True), classes

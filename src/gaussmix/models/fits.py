@@ -150,10 +150,7 @@ def _number(schema: Schema, target: str) -> Response:
     """A numeric or boolean column as a response."""
     column = column_of(schema, target)
     if isinstance(column, Categorical):
-        way = (
-            "use classify, or explain a number" if len(column.levels) == 2 else "explain a number, or one of two levels"
-        )
-        raise ArgumentError(f"Column {target!r} is categorical: {way}.")
+        raise ArgumentError(f"Column {target!r} is categorical: use classify, or explain a number.")
     if isinstance(column, Vector):
         raise ArgumentError(f"Column {target!r} is a vector: regress on a number.")
     (index,) = schema.groups[target]

@@ -37,10 +37,26 @@ from gaussmix.models.score import Score
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import INTERCEPT
 
-__all__ = ["DiscriminantTests", "OddsRatios", "Scale", "discriminant_summary"]
+__all__ = ["Contrast", "DiscriminantTests", "OddsRatios", "Scale", "discriminant_summary"]
 
 _LEAST_P = 1e-12
 """p-values below it are given as 0."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two of several classes (:mod:`gaussmix.models.softmax`): their response is half a combination of indicators.
+
+    Attributes
+    ----------
+    moved : float
+        What the intercept is moved by: taken as known.
+    spread : float
+        Largest difference of the combination's values, for the sampling error of v.
+    """
+
+    moved: float
+    spread: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +197,17 @@ class OddsRatios:
 
 
 def discriminant_summary(
-    problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
+    problem: Problem,
+    *,
+    estimand: Estimand = "table",
+    n_rows: int | None = None,
+    largest: float = LARGEST,
+    contrast: Contrast | None = None,
 ) -> Summary:
     """The summary of β, from the regression of a response that is ±1 in encoded units and 0/1 in the user's.
 
-    Parameters as in :func:`gaussmix.models.summary.summarise`; there is no ``"ridge"`` on this scale.
+    Parameters as in :func:`gaussmix.models.summary.summarise`; there is no ``"ridge"`` on this scale. ``contrast`` is
+    for two of several classes.
     """
     if estimand == "ridge":
         raise ArgumentError(
@@ -197,11 +219,12 @@ def discriminant_summary(
     response = np.eye(len(names) + 1)[-1]
     intercept = constant_of(problem) if constant.any() else None
     if not isinstance(own._score, Score):  # no noise
-        scale = scale_of(problem.noisy, problem.to_theta(b), intercept, response)
+        scale = scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
         params = (b - 0.5 * constant) / scale.v + scale.moved * constant
         return replace(own, params=dict(zip(names, params.tolist(), strict=True)), discriminant=True)
     score, units = own._score, np.array([*problem.bounds(largest), 1.0])
-    scale = scale_of(score.noisy, score.pilot.theta, None if intercept is None else intercept / units, response, score)
+    intercept = None if intercept is None else intercept / units
+    scale = scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
     noise, sampling = score.covariance()
     tests = DiscriminantTests(score, scale, constant, np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0)))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -234,23 +257,30 @@ def constant_of(problem: Problem) -> Floats:
 
 
 def scale_of(
-    noisy: NoisyMoment, theta: Floats, intercept: Floats | None, response: Floats, score: Score | None = None
+    noisy: NoisyMoment,
+    theta: Floats,
+    intercept: Floats | None,
+    response: Floats,
+    score: Score | None = None,
+    *,
+    contrast: Contrast | None = None,
 ) -> Scale:
     """V and h(π₁) of the response ±1 at the coefficients θ, with their errors if coefficients have any.
 
     Fitted coefficients leave less of the noisy M than the table's own do, by tr(G⁻¹V) on average; that is added.
     """
     a, d = np.append(-theta, 1.0), len(theta)
-    forms = class_forms(intercept, response)
+    of_classes = intercept is not None and contrast is None
+    forms = class_forms(intercept, response) if intercept is None or of_classes else intercept[:, np.newaxis]
     values = np.sum(forms * (noisy.moment @ forms), axis=0)
     n, rss = max(float(values.sum()), 1.0), float(a @ noisy.moment @ a)
-    share = min(max(float(values[-1]) / n, 0.5 / n), 1 - 0.5 / n) if intercept is not None else 0.5
+    share = min(max(float(values[-1]) / n, 0.5 / n), 1 - 0.5 / n) if of_classes else 0.5
     spent = 0.0 if score is None else max(float(np.sum(noisy.moment[:d, :d] * score.pilot.covariance)), 0.0)
-    v, moved = (rss + spent) / (4 * n), shift(share)
+    v, moved = (rss + spent) / (4 * n), shift(share) if contrast is None else contrast.moved
     if score is None:
         return Scale(v, moved, np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((d, 2)))
     to_v = np.append(np.full(forms.shape[1], -v / n), 1 / (4 * n))
-    to_share = np.array([-share, 1 - share, 0.0]) / n if intercept is not None else np.zeros_like(to_v)
+    to_share = np.array([-share, 1 - share, 0.0]) / n if of_classes else np.zeros_like(to_v)
     steep = 1 / (share * (1 - share)) - (share**-2 + (1 - share) ** -2) / 2  # h'
     gradients = np.array([to_v, moved * to_v + v * steep * to_share])
     U = np.column_stack([forms, a])
@@ -261,9 +291,10 @@ def scale_of(
     with_b = 2 * noisy.alpha * (w.T @ noisy.spread @ U) * (a @ noisy.spread @ U) @ gradients.T
     sampling = np.zeros((2, 2))
     if score.n_rows is not None:
-        of_v, of_share = max(v * (1 - 4 * v), 0.0) / score.n_rows, share * (1 - share) / score.n_rows
+        largest = 1 - 4 * v if contrast is None else contrast.spread**2 - v
+        of_v, of_share = max(v * largest, 0.0) / score.n_rows, share * (1 - share) / score.n_rows
         sampling = of_v * np.outer([1, moved], [1, moved])
-        sampling[1, 1] += (v * steep) ** 2 * of_share * (intercept is not None)
+        sampling[1, 1] += (v * steep) ** 2 * of_share * of_classes
     return Scale(v, moved, noise, sampling, with_b)
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "first_state",
     "plan_histogram",
     "plan_pass",
+    "rows_in",
     "whitenings",
 ]
 
@@ -155,7 +156,7 @@ def first_state(
     return State(pool, tuple(mu[1:]), intercept, intercept_energy)
 
 
-def _rows(state: State) -> float:
+def rows_in(state: State) -> float:
     """Noisy number of rows, not below 10."""
     if state.rows is not None:
         return state.rows
@@ -239,7 +240,7 @@ class HistogramRequest:
 
 def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> HistogramRequest:
     """Metrics from the pool, and edges of their histograms."""
-    cleaned, rows = clean(state.pool.current), _rows(state)
+    cleaned, rows = clean(state.pool.current), rows_in(state)
     metrics = whitenings(cleaned, rows, powers)
     noise = math.sqrt(len(powers)) / state.mu[0]
     return HistogramRequest(metrics, tuple(bin_edges(metric.mean) for metric in metrics), noise)

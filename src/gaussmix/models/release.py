@@ -26,9 +26,11 @@ from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.coding import ENOUGH, propose_merges
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
-from gaussmix.models.schedules import accounts_for
+from gaussmix.models.multiclass import MulticlassModel, fit_classes
+from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
+from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -127,19 +129,24 @@ class Release:
         *,
         variant: Variant = "exact",
         surrogate_radius: float | None = None,
-    ) -> ClassificationModel:
-        """Log odds of a boolean column, or of one with two levels, on others.
+    ) -> ClassificationModel | MulticlassModel:
+        """Log odds of a boolean column, or of one with two levels, on others; of more, of each against the first.
 
         Parameters
         ----------
         target, on
-            As in :meth:`regress`.
+            As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
+            (:mod:`gaussmix.models.softmax`).
         variant : {"exact", "paper"}
             The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
             loss, for sketches.
         surrogate_radius : float, optional
             Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
+        column = column_of(self.schema, target)
+        several = isinstance(column, Categorical) and len(column.labels) > 2
+        if several and variant == "exact" and surrogate_radius is None:
+            return fit_classes(self.statistic, target, on)
         return fit_classification(self.statistic, target, on, variant, surrogate_radius)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
@@ -231,16 +238,18 @@ def _accounted_for(certificate: Certificate) -> tuple[int, tuple[float, ...]]:
 
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
     """Every pass must have the noise, and the account every release that the passes rest on and no other."""
-    account, m, passes = certificate.account, transcript.schema.n_columns, transcript.passes
+    account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
     transcript.check()
-    if not accounts_for(account, len(passes), m):
+    if not accounts_for(account, len(passes), m, steps=len(steps)):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)
     if any(output.mu != account.noise_mu[i] for output, i in zip(passes, at, strict=True)):
         raise NotPrivateError("A pass of the release has other noise than its certificate accounts for")
+    if tuple((step.mu, step.weight_mu) for step in steps) != budgets_of(account, len(steps))[1]:
+        raise NotPrivateError("A step of the release has other noise than its certificate accounts for")
 
 
 def load(path: str | Path) -> Release:

@@ -8,6 +8,9 @@ Its columns are the encoded columns and one more, ``block``, which says what a r
 ``M1``, ``T2``, ``M2``, …
     The outputs of the passes in units of their clips, and the integer transforms of all but the first
     (:mod:`gaussmix.models.transcript`). G and N are computed from them, and compared when the file is read.
+``S1``, ``S2``, …
+    The integer transforms of steps on a likelihood, the coefficients at which each was asked in the last row
+    (:mod:`gaussmix.models.steps`), where there are any.
 ``R``
     Of a finite sketch instead: its triangular factor. Least squares on these rows gives the coefficients as published.
 

@@ -1,17 +1,18 @@
-"""What the releases of a table in passes are: how the budget is shared among them, and how many numbers each has.
+"""What the releases of a table in passes and steps are: their shares of the budget, and how many numbers each has.
 
 Public constants. The mechanism draws by them, and whoever reads a release checks its account against them.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.passes import SCHEDULES, Schedule
 
-__all__ = ["accounts_for", "rates_of", "releases_of", "schedule_of"]
+__all__ = ["STEPS", "accounts_for", "budgets_of", "rates_of", "releases_of", "schedule_of"]
 
 COUNT_SHARE = Fraction(1, 200)
 """Part of μ² for the noisy count of rows, where there are several passes."""
@@ -21,6 +22,19 @@ SAMPLE_ROWS = 200
 
 LARGEST_RATE = 0.25
 """A sample that is a larger share than this saves too little: all rows are read."""
+
+STEPS_SHARE = Fraction(2, 5)
+"""Part of μ² for them all; the passes before them have the rest."""
+
+STEPS = {
+    3: ("0.2", "0.3", "0.5"),
+    4: ("0.15", "0.2", "0.25", "0.4"),
+    6: ("0.1", "0.12", "0.14", "0.16", "0.2", "0.28"),
+}
+"""How they share it, by their number: the last steps have the least left to find."""
+
+WEIGHT_SHARE = Fraction(3, 100)
+"""Part of a step for the sum of p(1 - p)."""
 
 _LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
 
@@ -32,31 +46,53 @@ def schedule_of(passes: int) -> Schedule:
     return SCHEDULES[passes]
 
 
-def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them."""
+def releases_of(schedule: Schedule, m: int, *, steps: int = 0) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them.
+
+    With ``steps`` on a likelihood each of them is a gradient, one number for every column but the target's, and a
+    weight.
+    """
     shares, coordinates = schedule.shares(), schedule.coordinates(m)
-    if len(shares) == 1:
+    if len(shares) > 1:
+        shares, coordinates = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+    if not steps:
         return shares, coordinates
-    return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+    if steps not in STEPS:
+        raise ArgumentError(f"steps must be one of 0, {', '.join(map(str, STEPS))}, got {steps!r}.")
+    of_step = (1 - WEIGHT_SHARE, WEIGHT_SHARE)
+    parts = [STEPS_SHARE * Fraction(weight) * part for weight in STEPS[steps] for part in of_step]
+    return (*(share * (1 - STEPS_SHARE) for share in shares), *parts), (*coordinates, *(m - 1, 1) * steps)
 
 
-def rates_of(account: LatticeAccount, rows: float, m: int) -> list[float]:
-    """Share of the rows that each release but the count reads: the first and the last all, those between a sample.
+def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
+    """An account's parts of μ: those of the passes, and (gradient, weight) of every step."""
+    first = len(account.noise_mu) - 2 * steps
+    return account.noise_mu[:first], tuple(
+        zip(account.noise_mu[first::2], account.noise_mu[first + 1 :: 2], strict=True)
+    )
+
+
+def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) -> list[float]:
+    """Share of the rows that each release of a pass reads: the first and the last all, those between a sample.
 
     ``rows`` is noisy or imagined, all else public.
     """
-    between = max(len(account.noise_mu) - 3, 0)
-    rate = SAMPLE_ROWS * m**1.5 / (account.mu * max(rows, 1.0))
+    between = max(len(account.noise_mu) - 2 * steps - 3, 0)
+    mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
+    rate = SAMPLE_ROWS * m**1.5 / (mu * max(rows, 1.0))
     return [1.0] + [rate if rate <= LARGEST_RATE else 1.0] * between + [1.0] * (between > 0)
 
 
-def accounts_for(account: LatticeAccount, passes: int, m: int) -> bool:
+def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0) -> bool:
     """Whether an account has every release of so many passes over m columns, each with its share and its numbers.
 
     The count and the histograms are not published, but what was asked of the rows was chosen by them: an account in
-    which they cost next to nothing would claim too much.
+    which they cost next to nothing would claim too much. Gradients of two rows may be opposite: where one row is
+    replaced by another their sum moves by twice the clip, which no account here has.
     """
-    shares, coordinates = releases_of(schedule_of(passes), m)
+    if steps and account.relation != "zero-out":
+        return False
+    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False

@@ -21,11 +21,12 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.passes import SCHEDULES, PassRequest, State, absorb, as_released, first_state
+from gaussmix.models.passes import SCHEDULES, PassRequest, State, absorb, as_released, first_state, rows_in
 from gaussmix.models.pooling import NoisyGram, Pool
 from gaussmix.models.shortening import Shortened
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
+from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 
@@ -71,10 +72,13 @@ class Transcript:
         In the order in which they were drawn.
     schema : Schema
         How rows were encoded: declared.
+    steps : tuple of StepOutput
+        Steps on the likelihood of one column, drawn after the passes.
     """
 
     passes: tuple[PassOutput, ...]
     schema: Schema
+    steps: tuple[StepOutput, ...] = ()
 
     def check(self) -> None:
         """Refuse numbers that no mechanism drew: other shapes, infinite or asymmetric matrices, rates beyond (0, 1]."""
@@ -92,17 +96,36 @@ class Transcript:
                 output.request.check(m, mu=output.mu * output.rate)
         if not self.passes:
             raise ArgumentError("A release has at least one pass.")
+        for step in self.steps:
+            step.check(self.schema)
+        if len({step.request.target for step in self.steps}) > 1:
+            raise ArgumentError("All steps of a release are on the likelihood of one column.")
 
     @cached_property
-    def pool(self) -> Pool:
-        """All passes, pooled by inverse variance, for rows divided by C."""
+    def _state(self) -> State:
+        """What is known after the last pass."""
         first, *later = self.passes
         state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate])
         for output in later:
             if output.request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
             state = absorb(state, output.request, output.matrix / output.rate)
-        return state.pool
+        return state
+
+    @property
+    def pool(self) -> Pool:
+        """All passes, pooled by inverse variance, for rows divided by C."""
+        return self._state.pool
+
+    @property
+    def rows(self) -> float:
+        """The number of rows as the passes show it, noisy; at least 10."""
+        return rows_in(self._state)
+
+    def steps_serve(self, target: str, features: Sequence[int]) -> bool:
+        """Whether steps were made on the likelihood of a column on exactly these encoded columns."""
+        others = set(range(self.schema.n_columns)) - set(self.schema.groups.get(target, ()))
+        return bool(self.steps) and self.steps[0].request.target == target and set(features) == others
 
     @property
     def pooled(self) -> NoisyGram:

@@ -31,6 +31,7 @@ from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import checked_arrays
+from gaussmix.tables.gradients import ClippedGradient, GradientSums
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample
@@ -87,6 +88,10 @@ class RowSource(ABC):
     ) -> list[Integers]:
         """How many rows have ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges."""
         return self._ask(NormCounts.of(transforms, edges), sample, describe).counts
+
+    def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
+        """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.tables.gradients`)."""
+        return self._ask(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"

@@ -1,0 +1,137 @@
+"""A model of a column with several classes, from a private second moment: post-processing, which costs no privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from gaussmix._types import Floats, Rows
+from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
+from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
+from gaussmix.models.problem import Response, regression_problem
+from gaussmix.models.responses import constant_of_rows, labels_of
+from gaussmix.models.softmax import Softmax, estimate_softmax
+from gaussmix.models.summary import LARGEST, Estimand, Summary
+from gaussmix.models.transcript import Statistic
+from gaussmix.tables.columns import Categorical
+from gaussmix.tables.schema import Schema
+
+__all__ = ["MulticlassModel", "fit_classes"]
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassModel:
+    """Log odds of every class against the first, linear in other columns, fitted from a release.
+
+    Attributes
+    ----------
+    target : str
+        The column that is explained.
+    classes : tuple
+        Its levels.
+    coef : dict of class to dict of str to float
+        Of every class but the first, in the user's units, as of :class:`gaussmix.models.fits.RegressionModel`.
+    intercept : dict of class to float
+    softmax : Softmax
+        Shares and residual covariance behind them.
+    """
+
+    target: str
+    classes: tuple[Any, ...]
+    coef: dict[Any, dict[str, float]]
+    intercept: dict[Any, float]
+    softmax: Softmax = field(repr=False)
+    statistic: Statistic = field(repr=False)
+
+    def decision_function(self, data: Any) -> Floats:
+        """Log odds of every class against the first, shape (rows, classes)."""
+        schema = self.statistic.schema
+        found = [linear_values(schema, self.coef[name], self.intercept[name], data) for name in self.classes[1:]]
+        return np.column_stack([np.zeros(len(found[0])), *found])
+
+    def predict_proba(self, data: Any) -> Floats:
+        """Probabilities of all classes, shape (rows, classes)."""
+        return np.asarray(special.softmax(self.decision_function(data), axis=1))
+
+    def predict(self, data: Any) -> Rows:
+        """The likeliest class."""
+        return np.asarray(np.array(self.classes)[np.argmax(self.decision_function(data), axis=1)])
+
+    def summary(
+        self,
+        *,
+        estimand: Estimand = "table",
+        n_rows: int | None = None,
+        largest: float = LARGEST,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> dict[Any, Summary]:
+        """Intervals for the discriminant coefficients of every class against one of them.
+
+        Parameters as in :meth:`gaussmix.models.classes.ClassificationModel.summary`; ``reference`` may name the class
+        too: ``reference={"species": "setosa"}``. Default: the first. The combination of indicators that belongs to two
+        classes is taken as known; so are, in the intercept's interval, the shares of the classes.
+        """
+        schema, others = self.statistic.schema, dict(reference or {})
+        r = _place(self.classes, others.pop(self.target, self.classes[0]), self.target)
+        indicators, found = indicators_of(schema, self.target), {}
+        for k, name in enumerate(self.classes):
+            if k == r:
+                continue
+            c = self.softmax.contrast(k, r)
+            v = 1 / float(c[k] - c[r])
+            words = f"{self.target} = {name} against {self.classes[r]}"
+            response = Response(words, 2 * v * indicators @ c, 0.5, 0.5)
+            names = next(iter(self.coef.values()))
+            problem = regression_problem(
+                self.statistic.noisy, schema, response, names, merge=merge, reference=others or None
+            )
+            moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
+            contrast = Contrast(moved, float(np.ptp(v * c)))
+            found[name] = discriminant_summary(
+                problem, estimand=estimand, n_rows=n_rows, largest=largest, contrast=contrast
+            )
+        return found
+
+    def odds_ratios(self, alpha: float = 0.05, **options: Any) -> dict[Any, OddsRatios]:
+        """Exp of the coefficients of every class against one of them, with intervals; options of :meth:`summary`."""
+        return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
+
+
+def indicators_of(schema: Schema, target: str) -> Floats:
+    """Which combination of encoded columns is 1 in rows of each class and 0 in others, shape (m, K)."""
+    column = schema.columns[target]
+    return np.column_stack([unit_vector(schema, {index: 1 / column.weight}) for index in schema.groups[target]])
+
+
+def fit_classes(statistic: Statistic, target: str, on: Sequence[str] | None) -> MulticlassModel:
+    """Scores of the levels of a category on other columns, from least squares on their indicators."""
+    schema = statistic.schema
+    column = schema.columns[target]
+    if not isinstance(column, Categorical) or not schema.intercept:
+        raise ArgumentError(
+            f"Several classes need a category and a release with an intercept: {target!r} has not both."
+        )
+    classes, indicators = labels_of(column), indicators_of(schema, target)
+    features = feature_indices(schema, [target], on)
+    coefficients = statistic.solve(features, indicators, "exact")
+    softmax = estimate_softmax(statistic, constant_of_rows(schema), indicators, features, coefficients)
+    coef, intercept = {}, {}
+    for k, name in enumerate(classes[1:], 1):
+        coef[name], shifted = user_units(schema, features, coefficients @ softmax.contrast(k, 0))
+        intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
+    return MulticlassModel(target, classes, coef, intercept, softmax, statistic)
+
+
+def _place(classes: tuple[Any, ...], name: object, target: str) -> int:
+    """Which class is meant, by its value or its words."""
+    found = [k for k, own in enumerate(classes) if own == name or str(own) == name]
+    if not found:
+        raise ArgumentError(f"{name!r} is no class of {target!r}; it has {', '.join(map(str, classes))}.")
+    return found[0]

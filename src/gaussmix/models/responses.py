@@ -1,0 +1,55 @@
+"""A column with classes as a response of least squares, and what turns its coefficients into log odds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.discriminant import Discriminant, estimate_discriminant
+from gaussmix.models.fits import column_of, unit_vector
+from gaussmix.models.problem import Response
+from gaussmix.models.solvers import response_scale
+from gaussmix.models.transcript import Statistic
+from gaussmix.tables.columns import Boolean, Categorical
+from gaussmix.tables.schema import INTERCEPT, Schema
+
+__all__ = ["constant_of_rows", "discriminant_of", "labels_of", "two_classes"]
+
+
+def discriminant_of(statistic: Statistic, response: Response, features: list[int], theta: Floats) -> Discriminant:
+    """Class shares and R² of coefficients that predict."""
+    schema, a = statistic.schema, response.vector.copy()
+    a[features] -= theta
+    constant = constant_of_rows(schema) if schema.intercept else None
+    left = statistic.residual(features, response.vector)
+    return estimate_discriminant(statistic.predictive, constant, response.vector, a, residual=left)
+
+
+def constant_of_rows(schema: Schema) -> Floats:
+    """The combination of encoded columns that is 1 in every row, of a schema with an intercept."""
+    (index,) = schema.groups[INTERCEPT]
+    return unit_vector(schema, {index: schema.encoded[index].scale})
+
+
+def labels_of(column: Categorical) -> tuple[Any, ...]:
+    """Values of the encoded columns of a category: its levels, or words where there are columns for others too."""
+    return column.levels if len(column.labels) == len(column.levels) else column.labels
+
+
+def two_classes(schema: Schema, target: str, radius: float | None = None) -> tuple[Response, tuple[Any, Any]]:
+    """A column with two values as the response -1 and 1; and the two values."""
+    column, indices = column_of(schema, target), schema.groups[target]
+    if isinstance(column, Boolean):
+        classes: tuple[Any, Any] = (False, True)
+        vector = unit_vector(schema, {indices[0]: 1 / column.weight})
+    elif isinstance(column, Categorical) and len(indices) == 2:
+        labels = labels_of(column)
+        classes = (labels[0], labels[1])
+        vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
+    else:
+        raise ArgumentError(f"Column {target!r} must be a boolean or have two levels to be classified.")
+    name = f"{target} = {classes[1]}"
+    if radius is None:
+        return Response(name, vector, 0.5, 0.5), classes
+    return Response(name, vector, 0.0, response_scale(radius), surrogate=True), classes
