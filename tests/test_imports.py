@@ -11,7 +11,18 @@ import pytest
 
 import gaussmix
 
-ROOMS = ["accounting", "ledger", "tables", "models", "mechanism", "estimators", "baselines", "reporting", "cli"]
+ROOMS = [
+    "accounting",
+    "ledger",
+    "tables",
+    "models",
+    "mechanism",
+    "estimators",
+    "baselines",
+    "reporting",
+    "audit",
+    "cli",
+]
 FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
 SENSITIVE = {
     "tables.moments",

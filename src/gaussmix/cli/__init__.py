@@ -23,6 +23,7 @@ _COMMANDS = {
     "plan": "reports",
     "ledger": "ledgers",
     "account": "accounts",
+    "audit": "audits",
     "demo": "demo",
 }
 """Module of every command, in the order of the help."""

@@ -97,11 +97,16 @@ def _check_sampler() -> None:
 
 def _opendp_draws(count: int, sigma: float) -> Any:
     """Exact draws: the integer Gaussian mechanism on zeros, the only door that the library has to its sampler."""
+    return _opendp_mechanism(count, float(sigma))([0] * count)
+
+
+@functools.lru_cache(maxsize=64)
+def _opendp_mechanism(count: int, sigma: float) -> Any:
+    """Remembered: making one takes longer than a few draws."""
     _check_sampler()
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=count)
-    mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=float(sigma))
-    return mechanism([0] * count)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sigma)
 
 
 def symmetric_noise(

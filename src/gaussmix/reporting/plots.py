@@ -19,7 +19,7 @@ from gaussmix.accounting.arguments import Relation
 from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
 from gaussmix.reporting.planning import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
 
-__all__ = ["compare_analyses", "lost_r2"]
+__all__ = ["compare_analyses", "drawn", "lost_r2"]
 
 _FORMATS = (".png", ".svg", ".pdf")
 
@@ -43,7 +43,7 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float, force:
     Left: the ε that each analysis proves for γ = (λ + σ²)/C², at leverage 1/γ. Right: each of them over the exact one.
     A file that is there already is replaced with ``force`` only.
     """
-    with _drawn(path, 10, 4.2, force=force) as figure:
+    with drawn(path, 10, 4.2, force=force) as figure:
         _draw_analyses(figure, sketch_size, delta)
 
 
@@ -91,7 +91,7 @@ def lost_r2(
             expect(schema, rows=rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation)
             for e in epsilons
         ]
-    with _drawn(path, 6, 4, force=force) as figure:
+    with drawn(path, 6, 4, force=force) as figure:
         _draw_lost_r2(figure.subplots(), plans, epsilons, middle)
 
 
@@ -108,7 +108,7 @@ def _draw_lost_r2(axes: Any, plans: list[Plan], epsilons: list[float], chosen: f
 
 
 @contextmanager
-def _drawn(path: str | Path, width: float, height: float, *, force: bool) -> Iterator[Any]:
+def drawn(path: str | Path, width: float, height: float, *, force: bool) -> Iterator[Any]:
     """A figure that is written at the end, whole; a name that cannot be written to is found at the beginning."""
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:

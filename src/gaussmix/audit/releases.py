@@ -1,0 +1,171 @@
+"""The library's own mechanisms under attack: the limit in one pass and in several, and finite sketches."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from gaussmix import accounting
+from gaussmix._types import Floats
+from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
+from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
+from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.search import log_excess, smallest_or_infinity
+from gaussmix.audit.likelihoods import TranscriptRatio, gaussian_ratio, wishart_ratio
+from gaussmix.audit.subject import CORNER, OPPOSITE, Neighbours, Subject, repeated
+from gaussmix.errors import ArgumentError
+from gaussmix.mechanism.mixing import draw_release, largest_table
+from gaussmix.mechanism.passes import draw_passes
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.models.sketch import Sketch
+
+__all__ = ["CLOUD", "Modified", "OnePass", "Passes", "ReplaceOne", "Sketched", "limit_epsilon"]
+
+SKETCH_SIZE = 10
+
+
+def _cloud(n: int) -> Floats:
+    """Rows near a line in the middle of the bounds, far from their corners."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.1, 0.1, n)
+    return np.column_stack([x, 0.5 * x + rng.uniform(-0.02, 0.02, n)])
+
+
+CLOUD = Neighbours(_cloud(200), OPPOSITE, "200 rows near a line, and one more at a far corner", intercept=True)
+
+
+def limit_epsilon(account: LatticeAccount, delta: float) -> float:
+    """Smallest ε of an account at δ: the Gaussian curve and the lattice's slack."""
+    return smallest_or_infinity(
+        lambda epsilon: log_excess(lattice_delta(epsilon, mu=account.mu, total_slack=account.slack), delta)
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The limit
+class _Limit(Subject):
+    """Passes of the limit, as the library prepares them."""
+
+    passes: int = 1
+    relation: Relation = "zero-out"
+
+    @cached_property
+    def account(self) -> LatticeAccount:
+        """Every μ, from declared quantities."""
+        found = prepare(
+            self.neighbours.schema, epsilon=self.epsilon, delta=self.delta, passes=self.passes, relation=self.relation
+        ).account
+        if not isinstance(found, LatticeAccount):
+            raise ArgumentError("Only the limit has an account of passes.")
+        return found
+
+    def claimed(self, delta: float) -> float | None:
+        """By the exact curve."""
+        return limit_epsilon(self.account, delta)
+
+    def observe(self, *, present: bool, runs: int) -> Floats:
+        """The likelihood ratio of all matrices given what was asked, and what the release tells besides."""
+        rows, rng = self.neighbours.rows(present=present), secure_generator()
+        moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
+        return np.array([ratio.seen(draw_passes(rows, moments, self.account, rng)) for _ in range(runs)])
+
+
+class OnePass(_Limit):
+    """A Gram matrix with discrete Gaussian noise."""
+
+    words = "the limit in one pass"
+    neighbours = Neighbours(
+        repeated(3, (0.0, 0.0)), CORNER, "three rows of zeros, and one more at a corner", intercept=True
+    )
+
+
+class ReplaceOne(_Limit):
+    """The same where one row is replaced."""
+
+    words = "the limit in one pass, one row replaced"
+    relation = "replace-one"
+    neighbours = Neighbours(
+        repeated(3, (0.0, 0.0)), CORNER, "a row at a corner, replaced by one at a right angle", instead=OPPOSITE
+    )
+
+
+class Passes(_Limit):
+    """Four passes: counts, histograms and clipping in a learned metric."""
+
+    words = "the limit in four passes"
+    passes = 4
+    neighbours = CLOUD
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Sketches
+class Sketched(Subject):
+    """The paper's mechanism with a finite sketch."""
+
+    words = f"a finite sketch, k = {SKETCH_SIZE}"
+    neighbours = Neighbours(repeated(3, (0.0, 0.0)), CORNER, "three rows of zeros, and one more at a corner")
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """The noise, from declared quantities."""
+        return calibrate(self.epsilon, self.delta, sketch_size=SKETCH_SIZE)
+
+    def claimed(self, delta: float) -> float | None:
+        """By the exact curve."""
+        return float(accounting.epsilon(delta, sketch_size=SKETCH_SIZE, gamma=self.calibration.gamma))
+
+    def observe(self, *, present: bool, runs: int) -> Floats:
+        """Likelihood ratio of two Wishart laws."""
+        moments, rng = self.neighbours.rows(present=present).moments(), secure_generator()
+        grams = self.neighbours.grams()
+        return np.array(
+            [[sketch_ratio(draw_release(moments, self.calibration, rng).sketch, grams)] for _ in range(runs)]
+        )
+
+
+class Modified(Sketched):
+    """ModifiedGaussMix: less noise where a private bound of the smallest eigenvalue allows it."""
+
+    words = f"ModifiedGaussMix, k = {SKETCH_SIZE}"
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """γ, and the noise of the eigenvalue."""
+        error = eigenvalue_error_bound(2, n_max=largest_table(None))
+        return calibrate(self.epsilon, self.delta, sketch_size=SKETCH_SIZE, scale="private", eigenvalue_error=error)
+
+    @cached_property
+    def neighbours(self) -> Neighbours:  # type: ignore[override]
+        """The smallest eigenvalue is that of the row's direction, and about what is needed to leave the noise out."""
+        weak = max(int(self.calibration.gamma), 1)
+        common = np.concatenate([repeated(weak, CORNER), repeated(20 * weak, OPPOSITE)])
+        return Neighbours(common, CORNER, "rows at two corners at a right angle, and one more at the rarer corner")
+
+    def claimed(self, delta: float) -> float | None:
+        """One point."""
+        return None
+
+    def observe(self, *, present: bool, runs: int) -> Floats:
+        """Likelihood ratios of the eigenvalue's bound and, given it, of the sketch."""
+        moments, rng = self.neighbours.rows(present=present).moments(), secure_generator()
+        calibration, grams = self.calibration, self.neighbours.grams()
+        if calibration.eta is None or calibration.tau is None:
+            raise ArgumentError("This calibration has no bound of the eigenvalue.")
+        means = [np.array([np.linalg.eigvalsh(gram)[0] - calibration.eta * calibration.tau]) for gram in grams]
+        seen = []
+        for _ in range(runs):
+            release = draw_release(moments, calibration, rng)
+            bound = np.array([release.certificate.eigenvalue_bound], dtype=float)
+            ratio = gaussian_ratio(bound, *means, sigma=calibration.eta) + sketch_ratio(release.sketch, grams)
+            seen.append([ratio, float(bound[0])])
+        return np.array(seen)
+
+
+def sketch_ratio(sketch: Sketch, grams: tuple[Floats, Floats]) -> float:
+    """Likelihood ratio of a sketch, given its noise."""
+    C2, noise = sketch.schema.row_norm**2, sketch.noise_variance * np.eye(len(sketch.factor))
+    W = sketch.noisy_second_moment * sketch.size
+    return wishart_ratio(W, *(C2 * gram + noise for gram in grams), k=sketch.size)

@@ -1,0 +1,212 @@
+"""Every mechanism is attacked, and known faults are caught: an audit that cannot find a fault proves nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gaussmix import audit
+from gaussmix.accounting import gaussian_epsilon
+from gaussmix.audit import fitted, likelihoods, releases
+from gaussmix.audit.picture import draw_audits
+from gaussmix.audit.subject import CORNER, Neighbours, Subject, repeated
+from gaussmix.mechanism import adassp, lattice, mixing, passes
+from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.tables import tallies
+from gaussmix.tables.columns import Numeric, Vector
+from gaussmix.tables.rows import ArrayRows
+from gaussmix.tables.schema import Schema
+
+LOOSE = {"epsilon": 2.0, "delta": 0.2, "processes": 1, "progress": False}
+"""A claim that few runs can refute."""
+
+
+@pytest.fixture(autouse=True)
+def seeded(monkeypatch):
+    """The same noise in every run of the tests, and faster; the secure one is attacked in one test below."""
+    rng = np.random.default_rng(0)
+    for module in (releases, fitted):
+        monkeypatch.setattr(module, "secure_generator", lambda: rng)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Claims
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("release", 400),
+        ("replace-one", 400),
+        ("sketch", 400),
+        ("modified", 200),
+        ("adassp", 200),
+        ("adassp-printed", 100),
+        ("sheffet", 200),
+        ("objective-perturbation", 60),
+        ("linear", 12),
+        ("logistic", 12),
+        ("passes", 24),
+    ],
+)
+def test_claims_hold(name, runs):
+    found = audit.run(name, runs=runs, **LOOSE)
+    assert found.holds, str(found)
+    assert found.points[0].claimed == 2.0
+
+
+def test_every_subject_is_attacked_above():
+    names = {mark.args[1][i][0] for mark in test_claims_hold.pytestmark for i in range(len(mark.args[1]))}
+    assert names == set(audit.SUBJECTS)
+
+
+def test_the_plain_release_is_tight():
+    """The likelihood ratio is known, so that most of the claimed ε is shown."""
+    assert audit.run("release", runs=4_000, **LOOSE).share > 0.75
+
+
+def test_the_secure_noise_is_attacked_too(monkeypatch):
+    monkeypatch.setattr(releases, "secure_generator", secure_generator)
+    found = audit.run("release", runs=600, **LOOSE)
+    assert found.holds
+    assert found.share > 0.4
+
+
+@pytest.mark.parametrize("kind", [releases.OnePass, releases.ReplaceOne])
+def test_the_likelihood_ratio_has_the_law_that_is_claimed(kind):
+    """N(±μ²/2, μ²): neighbours that use the whole budget, no less and no more."""
+    subject = kind(1.0, 1e-3)
+    mu = subject.account.mu
+    assert subject.claimed(1e-3) == pytest.approx(1.0, rel=1e-2)
+    assert subject.claimed(0.1) == pytest.approx(gaussian_epsilon(0.1, mu=mu), rel=1e-6)
+    for present, sign in ((True, 1), (False, -1)):
+        seen = subject.observe(present=present, runs=800)[:, 0]
+        assert stats.kstest((seen - sign * mu**2 / 2) / mu, "norm").pvalue > 1e-4
+
+
+def test_ratios_against_densities():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((4, 2))
+    absent, present = A.T @ A, A.T @ A + np.outer([1.0, 2.0], [1.0, 2.0])
+    W = stats.wishart(5, absent).rvs(random_state=0)
+    exact = stats.wishart(5, present).logpdf(W) - stats.wishart(5, absent).logpdf(W)
+    assert likelihoods.wishart_ratio(W, absent, present, k=5) == pytest.approx(exact)
+    M = rng.standard_normal((2, 2))
+    M = M + M.T
+    logs = [
+        sum(
+            stats.norm(mean[i, j], 2.0 if i == j else 2.0 / math.sqrt(2)).logpdf(M[i, j])
+            for i, j in ((0, 0), (0, 1), (1, 1))
+        )
+        for mean in (absent, present)
+    ]
+    assert likelihoods.symmetric_ratio(M, absent, present, mu=0.5) == pytest.approx(logs[1] - logs[0])
+
+
+@pytest.mark.filterwarnings("ignore::gaussmix.errors.BudgetWarning")
+def test_objective_perturbation_has_the_density_that_is_attacked():
+    """One coefficient's law against the integral of the density over the other."""
+    subject = fitted.Perturbed(4.0, 0.1)
+    seen = subject.observe(present=False, runs=200)
+    model = fitted.ObjectivePerturbation(epsilon=4.0, delta=0.1, bounds_X=(-1, 1), classes=(-1.0, 1.0))
+    model.fit(*subject.neighbours.arrays(present=False))
+    grids = [np.linspace(*(seen[:, j].mean() + seen[:, j].std() * np.array([-6, 6])), 81) for j in (1, 2)]
+    logs = np.array(
+        [[subject._log_density(np.array([a, b]), model, present=False) for b in grids[1]] for a in grids[0]]
+    )
+    density = np.exp(logs - logs.max()).sum(axis=1)
+    law = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    assert stats.kstest(seen[:, 1], lambda x: np.interp(x, grids[0], law / law[-1])).pvalue > 1e-4
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Faults
+def test_noise_a_fifth_too_small_is_caught(monkeypatch):
+    for name in ("diagonal_sigma", "off_diagonal_sigma"):
+        honest = getattr(passes, name)
+        monkeypatch.setattr(passes, name, lambda mu, bits, honest=honest: 0.8 * honest(mu, bits))
+    assert not audit.run("release", runs=4_000, **LOOSE).holds
+
+
+def test_gamma_without_the_row_norm_is_caught(monkeypatch):
+    """Noise of variance γ where γC² is needed, C² = 2."""
+    honest = mixing.factor
+    monkeypatch.setattr(mixing, "factor", lambda gram, sigma2: honest(gram, sigma2 / 2))
+    assert not audit.run("sketch", runs=2_000, **LOOSE).holds
+
+
+def test_the_published_noise_of_the_eigenvalue_is_caught(monkeypatch):
+    """The square root of what is accounted."""
+
+    def published(moments, calibration, eta, tau, rng, n_max):
+        lower = max(mixing.smallest_eigenvalue(moments.gram()) - calibration.eigenvalue_error, 0.0)
+        return lower - eta * tau + math.sqrt(eta) / 10 * rng.standard_normal()
+
+    monkeypatch.setattr(mixing, "_private_eigenvalue", published)
+    assert not audit.run("modified", runs=1_000, **LOOSE).holds
+
+
+def test_adassps_slip_is_caught(monkeypatch):
+    """λ_min with noise 9/(ε²√L), an operator too far to the left."""
+
+    def slipped(gram, columns, sensitivity, noise, n_max, rng):
+        std = 9 / (5.0**2 * math.sqrt(math.log(6 / 0.2))) * sensitivity
+        return mixing.smallest_eigenvalue(gram) + std * rng.standard_normal()
+
+    monkeypatch.setattr(adassp, "_noisy_eigenvalue", slipped)
+    assert not audit.run("adassp", runs=2_400, **LOOSE | {"epsilon": 5.0}).holds
+
+
+def test_rows_that_are_not_shortened_are_caught(monkeypatch):
+    monkeypatch.setattr(tallies, "shorten", lambda rows: None)
+    assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
+
+
+def test_histograms_without_noise_are_caught(monkeypatch):
+    """The release tells the number of rows that they counted."""
+    monkeypatch.setattr(passes._Draw, "histograms", lambda self, found, mu: [counts.astype(float) for counts in found])
+    assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
+
+
+class BoundFromTheData(Subject):
+    """The largest number that is there, declared as the bound."""
+
+    words = "a bound taken from the data"
+    neighbours = Neighbours(repeated(20, (0.1, 0.1)), CORNER, "rows in the middle, and one more at a corner")
+
+    def observe(self, *, present: bool, runs: int) -> np.ndarray:
+        X, y = self.neighbours.arrays(present=present)
+        bound = float(np.abs(X).max())
+        schema = Schema({"X": Vector(1, lower=-bound, upper=bound), "y": Numeric(-1, 1)}, intercept=0.0)
+        rows, rng = ArrayRows(X, y, schema, threads=1), secure_generator()
+        account = releases.OnePass(self.epsilon, self.delta).account
+        drawn = [passes.draw_passes(rows, rows.moments(), account, rng) for _ in range(runs)]
+        return np.array([[float(one.passes[0].matrix[0, 0]), float(one.schema.columns["X"].upper)] for one in drawn])
+
+
+def test_a_bound_taken_from_the_data_is_caught():
+    assert not audit.run(BoundFromTheData, runs=60, **LOOSE | {"epsilon": 1.0}).holds
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Results
+def test_results_can_be_saved_and_drawn(tmp_path):
+    found = audit.run("sketch", runs=100, **LOOSE)
+    plain = json.loads(found.to_json())
+    assert plain["subject"] == "sketch"
+    assert plain["points"][0] == {"delta": 0.2, "claimed": 2.0, "shown": found.points[0].shown}
+    draw_audits(tmp_path / "audit.png", [found])
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_processes_change_nothing_but_the_time():
+    found = audit.run("sketch", runs=600, **LOOSE | {"processes": 2})
+    assert found.holds
+    assert found.runs == 600
+
+
+def test_the_sampler_is_remembered_by_count_and_scale():
+    one, other = (lattice._opendp_mechanism(3, sigma) for sigma in (5.0, 7.0))
+    assert lattice._opendp_mechanism(3, 5.0) is one is not other
