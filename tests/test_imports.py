@@ -19,6 +19,7 @@ SENSITIVE = {
     "tables.asking",
     "tables.cluster",
     "tables.checking",
+    "tables.counting",
     "tables.rows",
     "tables.tallies",
     "mechanism",

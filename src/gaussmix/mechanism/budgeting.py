@@ -96,7 +96,7 @@ def from_ledger(
     delta: float | None,
     relation: Relation | None,
     variant: Variant,
-    share: float | None,
+    share: float | str | None,
 ) -> Accounts:
     """The ledger's noise, where there is room left; only its being charged decides."""
     if variant == "paper":
