@@ -144,7 +144,7 @@ def _budget(certificate: Certificate, whole: str, anew: str, *, valid: bool) -> 
     ]
 
 
-def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> list[Field]:
+def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file_sha256: str = "") -> list[Field]:
     """The statement, field by field."""
     certificate = release.certificate
     together = certificate.covers_ledger
@@ -170,7 +170,16 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> l
         Field("Time", certificate.time or "not recorded", "when the release was made, UTC"),
         Field("Schema", release.schema.fingerprint, "SHA-256 of the declared columns"),
         Field("Release", release.fingerprint, "SHA-256, as stored in the release's file"),
+        *([Field("File", file_sha256, "SHA-256 of the release's file, as sha256sum prints it")] if file_sha256 else []),
+        *_ledger(certificate),
     ]
+
+
+def _ledger(certificate: Certificate) -> list[Field]:
+    """Which ledger was charged, where the certificate says so."""
+    if not certificate.ledger:
+        return []
+    return [Field("Ledger", certificate.ledger, f"entry {certificate.entry}")]
 
 
 def _size(release: Release) -> list[Field]:
