@@ -103,7 +103,7 @@ def test_what_does_not_stand_out_is_left_out():
 
 
 def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
-    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=10)
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=3)
     out = tmp_path / "schema.json"
     found = propose(table(20_000), KINDS, ledger=ledger, note="bounds", out=out)
     assert gm.Schema.of(out) == found.schema
@@ -111,12 +111,12 @@ def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
     account = found.certificate.account
     assert entry.mu == account.mu
     assert entry.failure_delta >= account.threshold_delta > 0
-    assert ledger.remaining().releases_left == 9
-    assert ledger.more_like(1) == 9
+    assert ledger.remaining().releases_left == 2
+    assert ledger.more_like(1) == 2
     assert (found.certificate.ledger, found.certificate.entry) == (ledger.fingerprint, 1)
     assert found.certificate.covers_ledger
-    for _ in range(9):
-        propose(table(500), {"code": "codes", "year": "number"}, ledger=ledger)
+    for _ in range(2):
+        propose(table(500), {"code": "codes", "year": [0, 3000]}, ledger=ledger)
     with pytest.raises(BudgetExceededError, match="does not fit"):
         propose(table(500), KINDS, ledger=ledger)
 
@@ -206,13 +206,15 @@ def test_coarse_bounds_ignore_noise_and_rare_bins():
 def test_fine_bounds_cut_off_empty_ends_and_no_more():
     rng = np.random.default_rng(4)
     grid = FineGrid.between(1024.0, 2048.0)
-    for _ in range(20):
+    widths = []
+    for _ in range(40):
         counts = rng.normal(0, 20, grid.bins)
         counts[30:34] += 5000
         lower, upper = fine_bounds(counts, grid, noise=20.0)
         assert grid.edge(0) <= lower <= grid.edge(30)
         assert grid.edge(34) <= upper <= grid.edge(grid.bins)
-        assert upper - lower <= 10 * grid.step
+        widths.append((upper - lower) / grid.step)
+    assert np.median(widths) <= 8
     exact = np.zeros(grid.bins)
     exact[30:34] = 5000
     assert fine_bounds(exact, grid, noise=1e-9) == (grid.edge(30), grid.edge(34))

@@ -7,8 +7,8 @@ zero, z such that no empty bin of any column does so but with a chance of one in
 empty. The bounds are then the narrowest for which no more than a share τ of what counts lies beyond either.
 
 A fine grid has few bins and most of them are not empty. Its bounds are moved inward from either end over the most bins,
-i of them, whose noisy sum is at most τ·n̂ + 2σ√i: what lies beyond cannot be told from the share τ. So at most about
-τn + 4σ√i rows are clipped at an end, and an empty end is cut off.
+i of them, whose noisy sum is at most τ·n̂ + σ√i: what lies beyond cannot be told from the share τ. So about τn + 3σ√i rows
+are clipped at an end at most, and an empty end is cut off.
 
 >>> from gaussmix.tables.dyadic import coarse_bins
 >>> counts = np.zeros(COARSE_BINS)
@@ -36,7 +36,7 @@ TAIL = 0.001
 """Share of the rows that may lie beyond either bound."""
 
 _FALSE_ALARM = 0.01  # chance that any empty bin of the coarse grids counts
-_ERRORS = 2.0  # standard errors of a sum of fine bins that are taken for noise
+_ERRORS = 1.0  # standard errors of a sum of fine bins that are taken for noise
 
 
 def coarse_bounds(counts: Floats, *, noise: float, columns: int, tail: float = TAIL) -> tuple[float, float] | None:

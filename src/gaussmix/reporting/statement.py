@@ -41,7 +41,8 @@ __all__ = [
 _ASSUMED = (
     "A trusted curator held the rows, ran the library and saw its errors. The guarantee is about what the curator "
     "handed on: this release and what is computed from it.",
-    "Bounds, levels and weights were fixed without looking at the rows. Software cannot check this.",
+    "Bounds, levels and weights were fixed without looking at the rows, or proposed by a private release whose cost "
+    "counts too. Software cannot check this.",
     "One person has one row. Somebody with several rows is protected less.",
     "The guarantee speaks of this release. Others from the same rows add up, unless a ledger covers them together.",
     "How long the computation took is not protected.",
