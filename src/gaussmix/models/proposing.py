@@ -7,8 +7,8 @@ zero, z such that no empty bin of any column does so but with a chance of one in
 empty. The bounds are then the narrowest for which no more than a share τ of what counts lies beyond either.
 
 A fine grid has few bins and most of them are not empty. Its bounds are moved inward from either end over the most bins,
-i of them, whose noisy sum is at most τ·n̂ + σ√i: what lies beyond cannot be told from the share τ. So about τn + 3σ√i rows
-are clipped at an end at most, and an empty end is cut off.
+i of them, whose noisy sum is at most τ·n̂ + σ√i: what lies beyond cannot be told from the share τ. So about τn + 3σ√i
+rows are clipped at an end at most, and an empty end is cut off.
 
 >>> from gaussmix.tables.dyadic import coarse_bins
 >>> counts = np.zeros(COARSE_BINS)
