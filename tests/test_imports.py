@@ -31,6 +31,7 @@ SENSITIVE = {
     "tables.cluster",
     "tables.checking",
     "tables.gradients",
+    "tables.counting",
     "tables.rows",
     "tables.tallies",
     "mechanism",

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from gaussmix.estimators.logistic import LogisticMixing
     from gaussmix.ledger.ledger import Ledger
     from gaussmix.mechanism.curation import release
+    from gaussmix.mechanism.proposing import propose
     from gaussmix.models.certificate import Certificate, Condition
+    from gaussmix.models.proposal import Proposal
     from gaussmix.models.release import Release, load
     from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
     from gaussmix.tables.csv_options import CsvOptions
@@ -79,6 +81,7 @@ __all__ = [
     "OutputError",
     "OutputExistsError",
     "OutputFolderError",
+    "Proposal",
     "Release",
     "Schema",
     "Vector",
@@ -89,6 +92,7 @@ __all__ = [
     "calibrate",
     "errors",
     "load",
+    "propose",
     "release",
 ]
 
@@ -105,11 +109,13 @@ _HOMES = {
     "LogisticMixing": "estimators.logistic",
     "Moments": "tables.moments",
     "Numeric": "tables.columns",
+    "Proposal": "models.proposal",
     "Release": "models.release",
     "Schema": "tables.schema",
     "Vector": "tables.columns",
     "calibrate": "accounting.least_noise",
     "load": "models.release",
+    "propose": "mechanism.proposing",
     "release": "mechanism.curation",
 }
 

@@ -76,7 +76,7 @@ def test_exit_codes(files, tmp_path):
         ("absent.csv", "There is no file"),
         ("absent-*.csv", "No file matches"),
         ("rows.xlsx", "must end in one of"),
-        ("empty", "holds no Parquet or CSV file"),
+        ("empty", "holds no Parquet, Arrow or CSV file"),
         ("dangling.csv", "link to nothing"),
         ("absent.moments", "There is no file"),
     ],

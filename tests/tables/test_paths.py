@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaussmix.tables.paths import files_of, is_parquet
+from gaussmix.tables.paths import files_of, format_of
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_links_to_nothing_are_not_left_out(tree):
     assert names(files_of(tree), tree)[-1] == "z.csv"
     assert names(files_of(f"{tree}/*.csv"), tree) == ["a.csv", "z.csv"]
     with pytest.raises(FileNotFoundError):
-        is_parquet(tree / "z.csv")
+        format_of(tree / "z.csv")
     with pytest.raises(FileNotFoundError, match="link to nothing"):
         files_of(tree / "z.csv")
 
@@ -87,4 +87,4 @@ def test_links_to_nothing_are_not_left_out(tree):
 def test_pipes_are_refused(tree):
     os.mkfifo(tree / "p.csv")
     with pytest.raises(ValueError, match="is no plain file"):
-        is_parquet(tree / "p.csv")
+        format_of(tree / "p.csv")

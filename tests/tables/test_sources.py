@@ -473,10 +473,14 @@ def test_files_without_rows(tmp_path):
 
 def test_no_matching_files(tmp_path):
     fails(MissingFileError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
-    fails(MissingFileError, "holds no Parquet or CSV file", tmp_path)
+    fails(MissingFileError, "holds no Parquet, Arrow or CSV file", tmp_path)
     fails(MissingFileError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
     (tmp_path / "t.xlsx").write_text("")
-    fails(ArgumentError, r"t.xlsx must end in one of .parquet, .pq, .csv, .tsv", tmp_path / "t.xlsx")
+    fails(
+        ArgumentError,
+        r"t.xlsx must end in one of .parquet, .pq, .arrow, .arrows, .feather, .ipc, .csv, .tsv",
+        tmp_path / "t.xlsx",
+    )
 
 
 def test_names_that_are_not_utf8(tmp_path):

@@ -20,6 +20,7 @@ from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.mixing import delta as mixing_delta
+from gaussmix.accounting.thresholds import CountsAccount
 
 __all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
 
@@ -109,4 +110,12 @@ class ObjectivePerturbationAccount:
         )
 
 
-Account = Calibration | LatticeAccount | Unprotected | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount
+Account = (
+    Calibration
+    | LatticeAccount
+    | CountsAccount
+    | Unprotected
+    | AdaSSPAccount
+    | SheffetAccount
+    | ObjectivePerturbationAccount
+)

@@ -14,11 +14,13 @@ __all__ = ["main"]
 _COMMANDS = {
     "schema": "tables",
     "check": "tables",
+    "propose": "proposals",
     "moments": "tables",
     "release": "tables",
     "regress": "models",
     "classify": "models",
     "report": "reports",
+    "sign": "reports",
     "verify": "reports",
     "plan": "reports",
     "ledger": "ledgers",

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.paths import PARQUET
+from gaussmix.tables.duckdb_tables import DATABASES
+from gaussmix.tables.paths import ARROW, PARQUET
 
 __all__ = [
     "CSV",
@@ -128,6 +129,8 @@ def csv_options(
         quoted_newlines=quoted_newlines,
         quoting=quoting,
     )
-    if found != CsvOptions() and all(source.lower().endswith((*PARQUET, ".moments")) for source in sources):
+    if found != CsvOptions() and all(
+        source.lower().endswith((*PARQUET, *ARROW, *DATABASES, ".moments")) for source in sources
+    ):
         raise click.UsageError("Options for CSV files are given, but no CSV file is read: leave them out.")
     return found

@@ -19,35 +19,56 @@ from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.models.release import load
 from gaussmix.reporting.page import render
 from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
+from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
+from gaussmix.reporting.signatures import file_digest
+from gaussmix.reporting.signatures import sign as signed
 from gaussmix.reporting.statement import is_valid
 from gaussmix.reporting.verification import verify as verdict_on
 from gaussmix.tables.schema import Schema
 
-__all__ = ["plan", "report", "verify"]
+__all__ = ["plan", "report", "sign", "verify"]
 
 
 @click.command()
 @RELEASE
-@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="HTML file.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file.")
+@click.option("--registry", type=click.Path(path_type=Path), help="YAML file: a record for the public registry.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
 @click.option("--target", "targets", multiple=True, help="A column to explain; repeat. Default: all that can be.")
 @FORCE
 @JSON
-def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...], force: bool, as_json: bool) -> None:
+def report(
+    file: Path,
+    out: Path | None,
+    registry: Path | None,
+    alpha: float,
+    targets: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
     """Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
 
     The page loads nothing from elsewhere, holds nothing but what the release says, and costs no privacy.
 
     \b
     gaussmix report patients.release.parquet -o report.html
+    gaussmix report patients.release.parquet --registry record.yaml
+
+    A record for the public registry of deployments is filled in as far as a machine can.
 
     Exit code 5 if the release guarantees nothing: the page says so, and shows no ε.
     """  # noqa: D301 - click wants the character
+    if out is None and registry is None:
+        raise click.UsageError("Say what to write: --out for the page, --registry for the record, or both.")
+    if registry is not None:
+        _write_record(file, registry, force)
+    if out is None:
+        return
     refuse_inputs(out, [file])
     with reserve(out, 0, force=force) as output:  # before intervals are computed
         release = load(file)
         with Console(stderr=True).status("computing intervals"):
-            page = render(release, alpha=alpha, targets=list(targets) or None)
+            page = render(release, alpha=alpha, targets=list(targets) or None, file_sha256=file_digest(file))
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
         click.echo(json.dumps({"file": str(written), "release": str(file), "private": valid}, indent=2))
@@ -57,15 +78,47 @@ def report(file: Path, out: Path, alpha: float, targets: tuple[str, ...], force:
         raise click.exceptions.Exit(NOT_PRIVATE)
 
 
+def _write_record(file: Path, registry: Path, force: bool) -> None:
+    """The record, checked, and what is left for people to fill in."""
+    refuse_inputs(registry, [file])
+    text = as_yaml(record_of(load(file), file_sha256=file_digest(file)))
+    with reserve(registry, 0, force=force) as output:
+        written = output.commit(text.encode())
+    click.echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
+
+
 @click.command()
 @RELEASE
+@click.option(
+    "--key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="Ed25519 private key, PEM: openssl genpkey -algorithm ed25519 -out private.pem.",
+)
+@FORCE
+def sign(file: Path, key: Path, force: bool) -> None:
+    """Sign a release: the signature of its bytes goes into FILE.sig. A release that is not private is not signed."""
+    verdict = verdict_on(file)
+    if not verdict.is_private:
+        click.echo(verdict.sentence)
+        raise click.exceptions.Exit(NOT_PRIVATE)
+    click.echo(f"wrote {signed(file, key, force=force)}", err=True)
+
+
+@click.command()
+@RELEASE
+@click.option(
+    "--key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Ed25519 public key, PEM: FILE.sig must be there and be by it.",
+)
 @JSON
-def verify(file: Path, as_json: bool) -> None:
+def verify(file: Path, key: Path | None, as_json: bool) -> None:
     """Compute (ε, δ) of a release anew from its sketch size and noise. Exit code 0: its certificate is true.
 
-    Exit code 5: it claims more privacy than it gives, is void, or is damaged.
+    Exit code 5: it claims more privacy than it gives, is void, is damaged, or is not signed by the key.
     """
-    verdict = verdict_on(file)
+    verdict = verdict_on(file, key=key)
     click.echo(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False) if as_json else verdict.sentence)
     if not verdict.is_private:
         raise click.exceptions.Exit(NOT_PRIVATE)

@@ -18,11 +18,15 @@ from rich.table import Table
 
 from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
+from gaussmix.cli.inputs import INPUT, inputs
 from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.interchange import KINDS, Kind, read_schema
+from gaussmix.tables.interchange import written as converted
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
@@ -37,26 +41,62 @@ _EXPECT_ROWS = click.option("--expect-rows", type=int, help="Refuse a table with
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", required=False)
+@click.option(
+    "--from",
+    "given",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Instead of SOURCE: a schema of ours, Frictionless, CSVW-EO or SmartNoise, to be converted.",
+)
+@click.option("--to", "wanted", type=click.Choice(KINDS), help="With --from: what it becomes. Default: gaussmix.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="JSON file; default: print.")
 @FORCE
 @CSV
-def schema(source: str, out: Path | None, force: bool, **csv: Any) -> None:
-    """Write a template of a schema for SOURCE (Parquet, CSV, a folder or a glob).
+@INPUT
+def schema(
+    source: str | None,
+    given: Path | None,
+    wanted: Kind | None,
+    out: Path | None,
+    force: bool,
+    query: str | None,
+    kind: str | None,
+    **csv: Any,
+) -> None:
+    """Write a template of a schema for SOURCE (Parquet, Arrow, CSV, a folder or a glob, a DuckDB database, -).
 
     It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
-    about the columns without looking at the rows.
-    """
+    about the columns without looking at the rows. Or convert schemas of others, and ours into theirs:
+
+    \b
+    gaussmix schema --from datapackage.json -o patients.json
+    gaussmix schema --from patients.json --to csvw-eo
+    """  # noqa: D301 - click wants the character
     refuse_lone_force(force, out)
-    found = source_schema(source, csv=csv_options([source], **csv))
-    text = json.dumps(describe_columns(found), indent=2, ensure_ascii=False)
-    if out is None:
-        click.echo(text)
+    if (source is None) == (given is None) or (wanted is not None and given is None):
+        raise click.UsageError("Name a source for a template, or --from a schema to be converted: one of them.")
+    if given is not None:
+        if out is not None:
+            refuse_inputs(out, [given])
+        text, losses = converted(read_schema(given), wanted or "gaussmix")
+        for loss in losses:
+            click.echo(f"not in it: {loss}", err=True)
+        _write_text(text, out, force, "")
         return
-    refuse_inputs(out, [source])
-    content = (text + "\n").encode()
+    with inputs([source or ""], query=query, kind=kind, outputs=[out]) as data:
+        found = source_schema(data, csv=csv_options([source or ""], **csv))
+    text = json.dumps(describe_columns(found), indent=2, ensure_ascii=False) + "\n"
+    _write_text(text, out, force, ": fill in bounds and levels, delete the columns that you do not want")
+
+
+def _write_text(text: str, out: Path | None, force: bool, advice: str) -> None:
+    """Print, or write to a file."""
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    content = text.encode()
     written = reserve(out, len(content), force=force).commit(content)
-    click.echo(f"wrote {written}: fill in bounds and levels, delete the columns that you do not want", err=True)
+    click.echo(f"wrote {written}{advice}", err=True)
 
 
 @click.command()
@@ -64,9 +104,16 @@ def schema(source: str, out: Path | None, force: bool, **csv: Any) -> None:
 @SCHEMA
 @_EXPECT_ROWS
 @CSV
+@INPUT
 @JSON
 def check(
-    sources: tuple[str, ...], schema_file: Path | None, expect_rows: int | None, as_json: bool, **csv: Any
+    sources: tuple[str, ...],
+    schema_file: Path | None,
+    expect_rows: int | None,
+    as_json: bool,
+    query: str | None,
+    kind: str | None,
+    **csv: Any,
 ) -> None:
     """Show what a schema does to SOURCES, **for the curator's eyes only**: what is printed is not private.
 
@@ -76,7 +123,8 @@ def check(
     gaussmix check patients.csv --schema patients.json --expect-rows 120000
     """  # noqa: D301 - click wants the character
     declared, options = _declared(schema_file, []), csv_options(sources, **csv)
-    found = check_table(_paths(sources), declared, csv=options, expect_rows=expect_rows, progress=True)
+    with inputs(sources, query=query, kind=kind) as data:
+        found = check_table(data, declared, csv=options, expect_rows=expect_rows, progress=True)
     if as_json:
         content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
         click.echo(json.dumps(content, indent=2, ensure_ascii=False))
@@ -100,6 +148,7 @@ def check(
 @JSON
 @FORCE
 @CSV
+@INPUT
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def moments(
@@ -108,6 +157,8 @@ def moments(
     as_json: bool,
     force: bool,
     expect_rows: int | None,
+    query: str | None,
+    kind: str | None,
     out: Path,
     **csv: Any,
 ) -> None:
@@ -116,10 +167,12 @@ def moments(
     Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once.
     """
     declared, options = _declared(schema_file, []), csv_options(sources, **csv)
-    refuse_inputs(out, [*sources, *([] if schema_file is None else [schema_file])])
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
-    with reserve(out, size, force=force) as output:
-        sums = Moments.of(_paths(sources), declared, csv=options, expect_rows=expect_rows, progress=True)
+    with (
+        inputs(sources, query=query, kind=kind, outputs=[out], others=[schema_file]) as data,
+        reserve(out, size, force=force) as output,
+    ):
+        sums = Moments.of(data, declared, csv=options, expect_rows=expect_rows, progress=True)
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
         content = {"file": str(written), "parts": sorted(sums.parts), "schema": declared.fingerprint, "sensitive": True}
@@ -135,17 +188,13 @@ def moments(
 @click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
 @click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
-@click.option(
-    "--ledger",
-    "ledger_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A ledger (`gaussmix ledger create`): its budget takes the place of -e and -d.",
-)
-@click.option("--share", type=float, help="Share of the ledger's budget; default: one of its planned parts.")
-@click.option("--note", default="", help="Kept in the ledger.")
+@LEDGER
+@SHARE
+@NOTE
 @JSON
 @FORCE
 @CSV
+@INPUT
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def release(
@@ -157,15 +206,17 @@ def release(
     passes: int | None,
     relation: Relation | None,
     ledger_file: Path | None,
-    share: float | None,
+    share: str | None,
     note: str,
     as_json: bool,
     force: bool,
     expect_rows: int | None,
+    query: str | None,
+    kind: str | None,
     out: Path,
     **csv: Any,
 ) -> None:
-    """Release private second moments of SOURCES: tables, or files of moments.
+    """Release private second moments of SOURCES: tables, files of moments, or - for standard input.
 
     Budget, ledger, schema and output are looked at before a row is read; the ledger is charged when the output has its
     room on the disk.
@@ -173,43 +224,45 @@ def release(
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
+    gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
     room_in_memory(0)  # files of moments are checked with BLAS
-    refuse_inputs(out, [name for name in (*sources, schema_file, ledger_file) if name is not None])
     if epsilon == math.inf:
         raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
-    if note and ledger_file is None:
-        raise click.UsageError("--note is kept in a ledger: give --ledger as well, or leave it out.")
+    refuse_lone_note(note, ledger_file)
     options = csv_options(sources, **csv)
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
-    with prepare(
-        _declared(schema_file, sums if not tables else []),
-        epsilon=epsilon,
-        delta=delta,
-        sketch_size=sketch_size,
-        passes="auto" if passes is None else passes,
-        relation=relation,
-        ledger=ledger_file,
-        share=share,
-        note=note,
-        out=out,
-        force=force,
-    ) as prepared:
-        private = prepared.draw(_rows(tables, sums, prepared.schema, options, expect_rows), progress=True)
+    read = inputs(tables, query=query, kind=kind, outputs=[out], others=[*map(Path, sums), schema_file, ledger_file])
+    with (
+        read as data,
+        prepare(
+            _declared(schema_file, sums if not tables else []),
+            epsilon=epsilon,
+            delta=delta,
+            sketch_size=sketch_size,
+            passes="auto" if passes is None else passes,
+            relation=relation,
+            ledger=ledger_file,
+            share=share,
+            note=note,
+            out=out,
+            force=force,
+        ) as prepared,
+    ):
+        private = prepared.draw(_rows(data, sums, prepared.schema, options, expect_rows), progress=True)
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
+    print_left(ledger_file, private.certificate)
 
 
-def _rows(
-    tables: Sequence[str], sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None
-) -> RowSource:
+def _rows(data: Any, sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None) -> RowSource:
     """Tables that can be read again; with files of moments, sums that cannot."""
     if not sums:
-        return rows_of(_paths(tables), schema, csv=csv, expect_rows=expect_rows, progress=True)
+        return rows_of(data, schema, csv=csv, expect_rows=expect_rows, progress=True)
     parts = [Moments.load(source) for source in sums]
-    if tables:
-        parts.append(Moments.of(_paths(tables), schema, csv=csv, progress=True))
+    if data != []:
+        parts.append(Moments.of(data, schema, csv=csv, progress=True))
     return rows_of(functools.reduce(operator.add, parts), schema, expect_rows=expect_rows)
 
 
@@ -220,8 +273,3 @@ def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:
     if not sums:
         raise click.UsageError(_NO_SCHEMA)
     return Moments.load(sums[0]).schema
-
-
-def _paths(sources: Sequence[str]) -> str | list[str]:
-    """One path, or a list of them, in which no file may occur twice."""
-    return sources[0] if len(sources) == 1 else list(sources)

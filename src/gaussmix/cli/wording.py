@@ -21,6 +21,7 @@ _OPTIONS = {
     "estimand": "--intervals",
     "expect_rows": "--expect-rows",
     "gamma": "--gamma",
+    "most_levels": "--most-levels",
     "n_rows": "--rows",
     "na_values": "--na-value",
     "quoted_newlines": "--quoted-newlines",
@@ -37,7 +38,7 @@ _FLAGS = {
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _VALUE = r"""(?:=(?P<value>"[^"]*"|'[^']*'|(?:[^\s,;:)]*[^\s,;:).])?))?"""
 _NAMES = re.compile(rf"{_QUOTED}|(?<![\w/.-])(?P<name>{'|'.join(_OPTIONS)})(?![\w/]|\.\w){_VALUE}")
-_FIRST = re.compile("(alpha|features|note|r2|rows) must")  # words that mean something else further on
+_FIRST = re.compile("(alpha|features|note|r2|rows|tail) must")  # words that mean something else further on
 
 
 def with_options(message: str) -> str:

@@ -41,9 +41,9 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.lattice_noise import Share, slack_delta
 from gaussmix.accounting.rounding import round_down, round_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
-from gaussmix.ledger.plans import exceeded, lattice_plan, sketch_plan
+from gaussmix.ledger.plans import exceeded, failures_plan, lattice_plan, sketch_plan
 from gaussmix.ledger.records import append, contents, hashes
-from gaussmix.ledger.reservation import checked_budget, refusal, reserve, room_left
+from gaussmix.ledger.reservation import checked_budget, more_like, refusal, reserve, room_left
 from gaussmix.ledger.store import create, load, resolved, transaction
 from gaussmix.ledger.values import Entry, Reservation, Room
 
@@ -231,11 +231,17 @@ class Ledger:
         )
 
     def spend_account(
-        self, account: LatticeAccount, *, note: str = "", file: str | os.PathLike[str] | None = None
+        self,
+        account: LatticeAccount,
+        *,
+        failures: float = 0.0,
+        note: str = "",
+        file: str | os.PathLike[str] | None = None,
     ) -> Entry:
         """Record releases that are to be drawn with an account's noise: its μ, and (1 + e^ε)·slack of δ₀.
 
-        ε is the ledger's; the account's own ε and δ do not matter. Only once this has returned may noise be drawn.
+        ε is the ledger's; the account's own ε and δ do not matter. ``failures``, the probability that a threshold
+        fails, comes from δ₀ too. Only once this has returned may noise be drawn.
         """
         account.verify()
         reserved = self._reserved
@@ -243,7 +249,8 @@ class Ledger:
             raise ArgumentError(
                 f"This ledger is for relation={reserved.relation!r}, the account for {account.relation!r}."
             )
-        failure_delta = slack_delta(reserved.epsilon, account.slack)
+        slack = Fraction(slack_delta(reserved.epsilon, account.slack))
+        failure_delta = round_up(slack + Fraction(check.nonnegative(failures=failures)))
         return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file)
 
     def lattice_account(
@@ -272,6 +279,10 @@ class Ledger:
         """
         return lattice_plan(self._reserved, self.remaining(), shares=shares, coordinates=coordinates, share=share)
 
+    def failures_left(self, account: LatticeAccount, *, share: Share | None = None) -> Fraction:
+        """What such a release's slack leaves of its share of δ₀, for thresholds. Spends nothing."""
+        return failures_plan(self._reserved, self.remaining(), account, share)
+
     def calibration(self, sketch_size: int) -> Calibration:
         """Parameters of a sketch at the ledger's γ*, the least noise it allows. Spends nothing: see spend_calibration.
 
@@ -287,6 +298,18 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """Everything recorded, oldest first."""
         return transaction(self._path, contents)[1]
+
+    def more_like(self, entry: int) -> int:
+        """How many more releases of the cost of an entry, by its number, fit into what is left now."""
+        reserved, entries, _ = transaction(self._path, contents)
+        if not 1 <= entry <= len(entries):
+            raise ArgumentError(f"The ledger has no entry {entry!r}.")
+        return more_like(reserved, entries, entries[entry - 1])
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the reservation: names the ledger in certificates, wherever its file is moved."""
+        return hashes(self._reserved, [])[0]
 
     @property
     def head(self) -> str:

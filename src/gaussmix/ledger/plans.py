@@ -11,22 +11,20 @@ from fractions import Fraction
 from gaussmix import _validation as check
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount, account_within
-from gaussmix.accounting.lattice_noise import Share, exact_share
+from gaussmix.accounting.lattice_noise import Share, exact_share, slack_delta
 from gaussmix.accounting.rounding import round_up
 from gaussmix.errors import ArgumentError, BudgetExceededError
 from gaussmix.ledger.reservation import part_of, refusal
 from gaussmix.ledger.values import Reservation, Room
 
-__all__ = ["exceeded", "lattice_plan", "sketch_plan"]
+__all__ = ["exceeded", "failures_plan", "lattice_plan", "sketch_plan"]
 
 
 def lattice_plan(
     reserved: Reservation, room: Room, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None
 ) -> LatticeAccount:
     """The account of a release that takes a share of the ledger's μ² and δ₀; by default one of the planned releases."""
-    part = Fraction(1, reserved.releases) if share is None else exact_share(share)
-    if not 0 < part <= 1:
-        raise ArgumentError(f"share must be more than 0 and at most 1, got {share!r}.")
+    part = _part(reserved, share)
     if not (reserved.mu and reserved.failure_delta):
         raise BudgetExceededError(
             "A release on the lattice needs mu and failure_delta, and the ledger was created without one of them. "
@@ -46,6 +44,20 @@ def lattice_plan(
         coordinates=coordinates,
         relation=reserved.relation,
     )
+
+
+def failures_plan(reserved: Reservation, room: Room, account: LatticeAccount, share: Share | None) -> Fraction:
+    """What the slack of such a release leaves of its share of δ₀: for thresholds."""
+    _, allowed = part_of(reserved, _part(reserved, share))
+    return Fraction(min(allowed, room.failure_delta)) - Fraction(slack_delta(reserved.epsilon, account.slack))
+
+
+def _part(reserved: Reservation, share: Share | None) -> Fraction:
+    """The share of a release, by default that of one of the planned ones."""
+    part = Fraction(1, reserved.releases) if share is None else exact_share(share)
+    if not 0 < part <= 1:
+        raise ArgumentError(f"share must be more than 0 and at most 1, got {share!r}.")
+    return part
 
 
 def sketch_plan(reserved: Reservation, sketch_size: int) -> Calibration:

@@ -43,7 +43,7 @@ Private scale bounds and thresholds add the probability that they fail, from δ�
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -60,6 +60,7 @@ __all__ = [
     "ASKED",
     "account_holds",
     "checked_budget",
+    "more_like",
     "part_of",
     "refusal",
     "reserve",
@@ -190,15 +191,32 @@ def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
         If the entries exceed the reservation.
     """
     entries = list(entries)
-    rows = reserved.sketch_rows - sum(entry.sketch_size for entry in entries)
-    mu2 = Fraction(reserved.mu) ** 2 - sum((Fraction(entry.mu) ** 2 for entry in entries), Fraction())
-    failure = Fraction(reserved.failure_delta) - sum((Fraction(entry.failure_delta) for entry in entries), Fraction())
+    rows, mu2, failure = _left(reserved, entries)
     least = reserved.gamma or 0.0
     if rows < 0 or mu2 < 0 or failure < 0 or any(e.gamma is not None and e.gamma < least for e in entries):
         raise ValueError("more is recorded than was reserved")
     mu_part, failure_part = part_of(reserved, Fraction(1, reserved.releases))
     more = min(mu2 // Fraction(mu_part) ** 2, failure // Fraction(failure_part)) if mu_part and failure_part else 0
     return Room(rows, reserved.gamma, root_down(mu2), round_down(failure), releases_left=int(more))
+
+
+def _left(reserved: Reservation, entries: Sequence[Entry]) -> tuple[int, Fraction, Fraction]:
+    """Sketch rows, μ² and δ₀ that are left, exactly."""
+    rows = reserved.sketch_rows - sum(entry.sketch_size for entry in entries)
+    mu2 = Fraction(reserved.mu) ** 2 - sum((Fraction(entry.mu) ** 2 for entry in entries), Fraction())
+    failure = Fraction(reserved.failure_delta) - sum((Fraction(entry.failure_delta) for entry in entries), Fraction())
+    return rows, mu2, failure
+
+
+def more_like(reserved: Reservation, entries: Iterable[Entry], entry: Entry) -> int:
+    """How many more releases of the cost of an entry fit after all of the entries, exactly."""
+    rows, mu2, failure = _left(reserved, list(entries))
+    costs: list[tuple[Fraction, Fraction]] = [
+        (Fraction(rows), Fraction(entry.sketch_size)),
+        (mu2, Fraction(entry.mu) ** 2),
+        (failure, Fraction(entry.failure_delta)),
+    ]
+    return int(min(left // cost for left, cost in costs if cost))
 
 
 def refusal(room: Room, *, sketch_size: int, gamma: float | None, mu: float, failure_delta: float) -> str:

@@ -97,7 +97,7 @@ def from_ledger(
     delta: float | None,
     relation: Relation | None,
     variant: Variant,
-    share: float | None,
+    share: float | str | None,
     steps: int = 0,
 ) -> Accounts:
     """The ledger's noise, where there is room left; only its being charged decides."""

@@ -42,7 +42,7 @@ def release(
     passes: Passes = "auto",
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
-    share: float | None = None,
+    share: float | str | None = None,
     note: str = "",
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
@@ -76,7 +76,7 @@ def release(
         Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger or path, optional
         Where the release is recorded before its noise is drawn.
-    share : float, optional
+    share : float or str, optional
         Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
         for.
     note : str

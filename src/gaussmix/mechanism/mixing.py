@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -22,6 +23,7 @@ from gaussmix.accounting.accounts import Account, Unprotected
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.errors import ArgumentError
+from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.sampling import describe, factor, secure_generator, wishart_factor
 from gaussmix.models.certificate import ROWS_PUBLIC, SECURE, Certificate, Condition
@@ -30,7 +32,7 @@ from gaussmix.models.sketch import Sketch
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
-__all__ = ["certify", "check_sketch_size", "draw_release", "draw_sketch", "largest_table", "open_release"]
+__all__ = ["certify", "check_sketch_size", "draw_release", "draw_sketch", "largest_table", "named_in", "open_release"]
 
 NOT_PROTECTED = Condition(True, "epsilon is infinite, nothing is protected.")
 SEED_KNOWN = Condition(
@@ -147,6 +149,11 @@ def certify(
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         release=uuid.uuid4().hex if release is None else release,
     )
+
+
+def named_in(certificate: Certificate, ledger: Ledger, entry: Entry) -> Certificate:
+    """The certificate with the ledger that was charged, and the number of the entry."""
+    return replace(certificate, ledger=ledger.fingerprint, entry=entry.id)
 
 
 def check_sketch_size(k: int, columns: int) -> int:

@@ -11,7 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +29,10 @@ from gaussmix.errors import (
     GaussmixError,
     OutputError,
 )
-from gaussmix.ledger import Ledger
+from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, sketch_size_of
 from gaussmix.mechanism.drawing import Noise, draw
-from gaussmix.mechanism.mixing import open_release
+from gaussmix.mechanism.mixing import named_in, open_release
 from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
@@ -102,10 +102,8 @@ class Prepared:
 
     def _drawn(self, rows: RowSource, moments: Moments, account: Noise, progress: bool) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
-        release = None
-        if self.ledger is not None:
-            release = self._recorded(self.ledger, account)
-        return draw(
+        entry = None if self.ledger is None else self._recorded(self.ledger, account)
+        private = draw(
             rows,
             moments,
             account,
@@ -113,18 +111,21 @@ class Prepared:
             made_by=self.made_by,
             n_rows=self.n_rows,
             conditions=self.conditions,
-            release=release,
+            release=None if entry is None else entry.release,
             likelihood=self.likelihood,
             progress=progress,
         )
+        if self.ledger is None or entry is None:
+            return private
+        return replace(private, certificate=named_in(private.certificate, self.ledger, entry))
 
-    def _recorded(self, ledger: Ledger, account: Noise) -> str:
-        """Charge the ledger; the name of the release in it."""
+    def _recorded(self, ledger: Ledger, account: Noise) -> Entry:
+        """Charge the ledger."""
         rehearse(account, self.schema, self.likelihood)
         file = None if self.output is None else self.output.path
         if isinstance(account, Calibration):
-            return ledger.spend_calibration(account, note=self.note, file=file).release
-        return ledger.spend_account(account, note=self.note, file=file).release
+            return ledger.spend_calibration(account, note=self.note, file=file)
+        return ledger.spend_account(account, note=self.note, file=file)
 
     def _account_for(self, rows: RowSource) -> Noise | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
@@ -167,7 +168,7 @@ def prepare(
     variant: Variant = "exact",
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
-    share: float | None = None,
+    share: float | str | None = None,
     note: str = "",
     out: str | os.PathLike[str] | None = None,
     force: bool = False,

@@ -26,6 +26,7 @@ from gaussmix.accounting.accounts import (
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.tables.schema import Schema, stored_schema
 
@@ -45,6 +46,7 @@ _MECHANISMS: dict[type[Account], str] = {
     AdaSSPAccount: "AdaSSP",
     SheffetAccount: "Sheffet's tested sketch",
     ObjectivePerturbationAccount: "objective perturbation",
+    CountsAccount: "noisy counts by column",
 }
 _NEVER_IN_FORMAT_1 = ("AdaSSP", "SheffetMixing", "ObjectivePerturbation")
 
@@ -101,6 +103,10 @@ class Certificate:
         When it was made, UTC.
     release : str
         Random name of the release, made before its noise was drawn; a ledger has it too. Empty in older files.
+    ledger : str
+        Fingerprint of the ledger that was charged; empty without one, and in older files.
+    entry : int
+        Number of the entry in it, from 1; 0 without one.
     """
 
     made_by: str
@@ -115,6 +121,8 @@ class Certificate:
     version: str = ""
     time: str = ""
     release: str = ""
+    ledger: str = ""
+    entry: int = 0
 
     def __post_init__(self) -> None:
         self.verify()
@@ -164,6 +172,8 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.ledger:  # as in files that were written before certificates named it
+            del plain["ledger"], plain["entry"]
         plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
         plain["schema"] = self.schema.to_dict()
         plain["conditions"] = [asdict(condition) for condition in self.conditions]
@@ -187,6 +197,8 @@ class Certificate:
             *self._gaussian(),
             f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
         ]
+        if self.ledger:
+            lines.append(f"  ledger: {self.ledger}, entry {self.entry}")
         return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
 
     def _gaussian(self) -> list[str]:
@@ -229,7 +241,7 @@ def noise_variance(certificate: Certificate) -> float:
 
 
 def _check_types(certificate: Certificate) -> None:
-    for name in ("made_by", "relation", "generator", "version", "time", "release"):
+    for name in ("made_by", "relation", "generator", "version", "time", "release", "ledger"):
         if not isinstance(getattr(certificate, name), str):
             raise ArgumentTypeError(f"{name} must be a string.")
     if not all(isinstance(condition, Condition) for condition in certificate.conditions):
@@ -242,6 +254,10 @@ def _check_types(certificate: Certificate) -> None:
     check.choice(RELATIONS, relation=certificate.relation)
     if not re.fullmatch(r"(?:[0-9a-f]{32})?", certificate.release):
         raise ArgumentError("release must be 32 hexadecimal digits, or empty.")
+    if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):
+        raise ArgumentError("ledger must be 64 hexadecimal digits, or empty.")
+    if type(certificate.entry) is not int or (certificate.entry > 0) != bool(certificate.ledger):
+        raise ArgumentError("entry must be an integer ≥ 1 with a ledger, and 0 without one.")
 
 
 def _account(stored: Mapping[str, Any]) -> Account:

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 
-def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | None = None) -> str:
+def render(
+    release: Release, *, alpha: float = 0.05, targets: Sequence[str] | None = None, file_sha256: str = ""
+) -> str:
     """The page as HTML.
 
     Parameters
@@ -50,6 +52,8 @@ def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | No
     targets : list of str, optional
         Columns that may be chosen on the page; default: all numeric and boolean ones. Each costs a search per
         coefficient when the page is made.
+    file_sha256 : str
+        SHA-256 of the release's file, to be shown.
     """
     alpha = check.in_interval(0, 1, alpha=alpha)
     environment = _environment()
@@ -72,7 +76,7 @@ def render(release: Release, *, alpha: float = 0.05, targets: Sequence[str] | No
         banner=invalid,
         plain=NOTHING if invalid else in_plain_words(certificate),
         conditions=conditions(certificate),
-        fields=fields_of(release, curve, valid=not invalid),
+        fields=fields_of(release, curve, valid=not invalid, file_sha256=file_sha256),
         assumed=() if invalid else assumed(certificate),
         bounds=bounds_of(release.schema),
         parameters=parameters_of(certificate),

@@ -41,7 +41,8 @@ __all__ = [
 _ASSUMED = (
     "A trusted curator held the rows, ran the library and saw its errors. The guarantee is about what the curator "
     "handed on: this release and what is computed from it.",
-    "Bounds, levels and weights were fixed without looking at the rows. Software cannot check this.",
+    "Bounds, levels and weights were fixed without looking at the rows, or proposed by a private release whose cost "
+    "counts too. Software cannot check this.",
     "One person has one row. Somebody with several rows is protected less.",
     "The guarantee speaks of this release. Others from the same rows add up, unless a ledger covers them together.",
     "How long the computation took is not protected.",
@@ -144,7 +145,7 @@ def _budget(certificate: Certificate, whole: str, anew: str, *, valid: bool) -> 
     ]
 
 
-def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> list[Field]:
+def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file_sha256: str = "") -> list[Field]:
     """The statement, field by field."""
     certificate = release.certificate
     together = certificate.covers_ledger
@@ -170,7 +171,16 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool) -> l
         Field("Time", certificate.time or "not recorded", "when the release was made, UTC"),
         Field("Schema", release.schema.fingerprint, "SHA-256 of the declared columns"),
         Field("Release", release.fingerprint, "SHA-256, as stored in the release's file"),
+        *([Field("File", file_sha256, "SHA-256 of the release's file, as sha256sum prints it")] if file_sha256 else []),
+        *_ledger(certificate),
     ]
+
+
+def _ledger(certificate: Certificate) -> list[Field]:
+    """Which ledger was charged, where the certificate says so."""
+    if not certificate.ledger:
+        return []
+    return [Field("Ledger", certificate.ledger, f"entry {certificate.entry}")]
 
 
 def _size(release: Release) -> list[Field]:

@@ -15,6 +15,7 @@ from gaussmix.accounting.claims import mixing_delta
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.models.release import Release, load
+from gaussmix.reporting.signatures import check_signature
 
 __all__ = ["Verdict", "verify"]
 
@@ -25,9 +26,9 @@ class Verdict:
 
     Attributes
     ----------
-    state : {"true", "void", "false", "damaged"}
+    state : {"true", "void", "false", "damaged", "unsigned"}
         The certificate is true; it says itself that nothing is guaranteed; it claims more privacy than the noise gives;
-        or the file is no release, or not as it was written.
+        or the file is no release, or not as it was written; or it is not signed by the key that was named.
     sentence : str
         The same in words.
     epsilon, delta : float or None
@@ -38,7 +39,7 @@ class Verdict:
         Random name of the release.
     """
 
-    state: Literal["true", "void", "false", "damaged"]
+    state: Literal["true", "void", "false", "damaged", "unsigned"]
     sentence: str
     epsilon: float | None = None
     delta: float | None = None
@@ -56,12 +57,18 @@ class Verdict:
         return {key: None if value == math.inf else value for key, value in found.items()}
 
 
-def verify(path: str | Path) -> Verdict:
+def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
     """Compute (ε, δ) of a release file anew from its noise.
 
     What this cannot find: a file rewritten as a whole, its noise removed or its void conditions taken out, with a new
-    checksum. A checksum is no signature.
+    checksum. A checksum is no signature. With ``key``, an Ed25519 public key, the file must be signed by it
+    (:mod:`gaussmix.reporting.signatures`): a missing signature is a failure.
     """
+    if key is not None:
+        try:
+            check_signature(path, key)
+        except DamagedError as error:
+            return Verdict("unsigned", str(error))
     try:
         release = load(path)
     except NotPrivateError:
@@ -81,7 +88,8 @@ def verify(path: str | Path) -> Verdict:
         reasons = " ".join(condition.text for condition in certificate.conditions if condition.void)
         return Verdict("void", f"{path} guarantees nothing: {reasons}", **found)
     pair = f"({certificate.epsilon:g}, {certificate.delta:g})"
-    return Verdict("true", f"{path} is {pair}-differentially private, as its certificate says.", **found)
+    signed = "" if key is None else f" It is signed by {key}."
+    return Verdict("true", f"{path} is {pair}-differentially private, as its certificate says.{signed}", **found)
 
 
 def _computed_delta(release: Release) -> float | None:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -68,29 +68,36 @@ class Source:
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
         """
+        if sample is not None and not _keeps_order(self._data):
+            sample = sample.fresh(self._readings)
+        threads = None if _stays_as_it_is(self._data) else 1
+        with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
+            return ask_batches(stream, schema, question, sample=sample, threads=threads)
+
+    @contextmanager
+    def reading(
+        self, columns: list[str], types: Mapping[str, pa.DataType], *, describe: str = "Reading"
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        """One reading of some columns, to be read to its end; what it must have in common with others is checked."""
         data = self._data
         if self._readings:
             self.check_again()
         files = _files_in(data)
         expected = None if self._readings else self._expect_rows
-        found = batches(data, list(schema.columns), types=schema.text_types, csv=self._csv, expect_rows=expected)
+        found = batches(data, columns, types=types, csv=self._csv, expect_rows=expected)
         counted = _Counted(found)
         stream: Generator[pa.RecordBatch] = iter(counted)
         if self._progress:
             stream = with_progress(stream, known_rows(data), description=describe)
-        if sample is not None and not _keeps_order(data):
-            sample = sample.fresh(self._readings)
-        threads = None if _stays_as_it_is(data) else 1
         with (
             closing(found),
             closing(stream),
         ):  # an error keeps its frames, and with them a query that is not read to the end
-            answer = ask_batches(stream, schema, question, sample=sample, threads=threads)
+            yield stream
         if self._readings and (counted.rows, files) != (self._rows, self._files):
             raise DataError(CHANGED)
         self._rows, self._files = counted.rows, files
         self._readings += 1
-        return answer
 
     @property
     def rows(self) -> int:

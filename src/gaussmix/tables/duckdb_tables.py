@@ -14,7 +14,10 @@ from gaussmix.errors import DataError, MissingFileError, MissingPackageError
 from gaussmix.tables.paths import is_path, suffix_of
 from gaussmix.tables.reading import Part, Request, check_columns, late, running, sliced
 
-__all__ = ["DuckDBQuery", "connect", "query_of", "query_parts", "relation_of", "relation_parts"]
+__all__ = ["DATABASES", "DuckDBQuery", "connect", "query_of", "query_parts", "relation_of", "relation_parts"]
+
+DATABASES = (".duckdb", ".ddb", ".db")
+"""How names of DuckDB files end."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ def query_of(data: Any) -> DuckDBQuery | None:
         return data
     if isinstance(data, tuple) and len(data) == 2 and is_path(data[0]) and isinstance(data[1], str):
         path, sql = data
-        if suffix_of(path) in (".duckdb", ".ddb", ".db") or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE):
+        if suffix_of(path) in DATABASES or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE):
             return DuckDBQuery(path, sql)
     return None
 

@@ -8,13 +8,14 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gaussmix.errors import ArgumentError, DataError, MissingFileError
 
-__all__ = ["CSV", "PARQUET", "files_of", "is_parquet", "is_path", "suffix_of"]
+__all__ = ["ARROW", "CSV", "PARQUET", "files_of", "format_of", "is_path", "suffix_of"]
 
 PARQUET = (".parquet", ".pq")
+ARROW = (".arrow", ".arrows", ".feather", ".ipc")
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2", ".csv.zst", ".tsv.zst")
 
 
@@ -35,9 +36,9 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
     if whole.is_file():
         return [whole]
     if whole.is_dir():
-        found = sorted(file for file in _below(whole) if suffix_of(file) in (*PARQUET, *CSV))
+        found = sorted(file for file in _below(whole) if suffix_of(file) in (*PARQUET, *ARROW, *CSV))
         if not found:
-            raise MissingFileError(f"The directory {str(path)!r} holds no Parquet or CSV file.")
+            raise MissingFileError(f"The directory {str(path)!r} holds no Parquet, Arrow or CSV file.")
         return found
     if glob.has_magic(str(path)):
         found = sorted({file for file in _matching(whole) if not _is_folder(file)})
@@ -49,17 +50,20 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
     raise MissingFileError(f"There is no file {str(path)!r}.")
 
 
-def is_parquet(file: Path) -> bool:
-    """Whether it is a Parquet file rather than CSV; an error if it is neither, empty, or no plain file."""
+def format_of(file: Path) -> Literal["parquet", "arrow", "csv"]:
+    """What a file is, by its name; an error if it is none of these, empty, or no plain file."""
     suffix = suffix_of(file)
-    if suffix not in (*PARQUET, *CSV):
-        raise ArgumentError(f"{file} must end in one of {', '.join((*PARQUET, *CSV[:2]))} (CSV also compressed).")
+    if suffix not in (*PARQUET, *ARROW, *CSV):
+        known = ", ".join((*PARQUET, *ARROW, *CSV[:2]))
+        raise ArgumentError(f"{file} must end in one of {known} (CSV also compressed).")
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ArgumentError(f"{file} is no plain file. Write its content to one.")
     if not status.st_size:
         raise DataError(f"{file} is empty. Write it again, or leave it out.")
-    return suffix in PARQUET
+    if suffix in PARQUET:
+        return "parquet"
+    return "arrow" if suffix in ARROW else "csv"
 
 
 def _below(folder: Path) -> Iterator[Path]:

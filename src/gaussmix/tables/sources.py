@@ -26,6 +26,7 @@ import pyarrow.parquet
 
 from gaussmix._validation import positive_integer
 from gaussmix.errors import DataError, DataTypeError
+from gaussmix.tables.arrow_files import arrow_batches, arrow_schema
 from gaussmix.tables.csv_files import csv_batches, csv_schema
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import DuckDBQuery, connect, query_of, query_parts, relation_of, relation_parts
@@ -40,7 +41,7 @@ from gaussmix.tables.memory import (
     reader_batches,
 )
 from gaussmix.tables.parquet_files import parquet_batches, parquet_schema
-from gaussmix.tables.paths import PARQUET, files_of, is_parquet, is_path, suffix_of
+from gaussmix.tables.paths import PARQUET, files_of, format_of, is_path, suffix_of
 from gaussmix.tables.progress import with_progress
 from gaussmix.tables.reading import (
     READAHEAD,
@@ -66,7 +67,7 @@ _BATCH_BYTES = 2**24
 _PEEK_ROWS = 1000  # rows of a data frame in memory from which Arrow tells the types of Python objects
 _KINDS_OF_DATA = (
     "a NumPy array with names, a dictionary of arrays, a pandas or polars data frame, "
-    "an Arrow table, dataset or reader, an iterable of these, a path of Parquet or CSV files, "
+    "an Arrow table, dataset or reader, an iterable of these, a path of Parquet, Arrow or CSV files, "
     "a DuckDB relation or a DuckDBQuery"
 )
 
@@ -88,7 +89,7 @@ def batches(
         A 2-D NumPy array with its column names ``(array, names)``, a structured array, a dictionary of arrays;
         pandas, polars (eager or lazy) and whatever else narwhals knows; a pyarrow Table, RecordBatch,
         RecordBatchReader, Dataset, or any object with ``__arrow_c_stream__``; an iterable of any of these; a path
-        of a Parquet or CSV file, a directory or a glob; a DuckDB relation, `DuckDBQuery` or (path, SQL).
+        of a Parquet, Arrow IPC or CSV file, a directory or a glob; a DuckDB relation, `DuckDBQuery` or (path, SQL).
     columns : sequence of str
         Columns to read, in the order in which they come back. No other column is read.
     batch_rows : int, optional
@@ -244,13 +245,16 @@ def _label(data: Any) -> str:
 
 
 def _file_schema(file: Path, csv: CsvOptions) -> pa.Schema:
-    return parquet_schema(file) if is_parquet(file) else csv_schema(file, csv)
+    kind = format_of(file)
+    if kind == "csv":
+        return csv_schema(file, csv)
+    return parquet_schema(file) if kind == "parquet" else arrow_schema(file)
 
 
 def _file_parts(file: Path, request: Request) -> Iterator[Part]:
     request.seen.file(file)
-    found = parquet_batches(file, request) if is_parquet(file) else csv_batches(file, request)
-    return ((str(file), batch) for batch in found)
+    readers = {"parquet": parquet_batches, "arrow": arrow_batches, "csv": csv_batches}
+    return ((str(file), batch) for batch in readers[format_of(file)](file, request))
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,266 @@
+r"""Bounds and levels from noisy counts: ``gaussmix.propose``.
+
+**Part of the line** between sensitive and private. In this order: what is declared is settled, the rows are counted,
+the ledger is charged, noise is drawn. Numbers are counted on a public grid, every bin of which gets noise; then, where
+the table can be read again, on a finer public grid between the bounds that were found. Categories are counted by key;
+keys get noise where they occur, and show above a threshold. :mod:`gaussmix.accounting.thresholds` has the proof.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix._files import Output, refuse_inputs, reserve
+from gaussmix._signals import interruptions_wait
+from gaussmix._types import Floats, Integers
+from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.accounting.lattice import diagonal_sigma
+from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
+from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
+from gaussmix.ledger import Entry, Ledger
+from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
+from gaussmix.mechanism.mixing import certify, named_in
+from gaussmix.mechanism.sampling import generator
+from gaussmix.models.certificate import LEDGER_BUDGET
+from gaussmix.models.proposal import Proposal
+from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
+from gaussmix.tables.asking import Source
+from gaussmix.tables.counting import ColumnCounts, count_columns, count_finely
+from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS, FineGrid
+from gaussmix.tables.undeclared import Undeclared
+
+__all__ = ["MOST_LEVELS", "propose"]
+
+MOST_LEVELS = 64
+"""Levels of a proposed category, at most: those with the largest noisy counts."""
+
+_SCHEMA_BYTES = 2**20
+
+
+def propose(
+    data: Any,
+    schema: Undeclared | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    relation: Relation | None = None,
+    ledger: Ledger | str | Path | None = None,
+    share: float | str | None = None,
+    note: str = "",
+    tail: float = TAIL,
+    most_levels: int = MOST_LEVELS,
+    csv: CsvOptions | None = None,
+    expect_rows: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    random_state: int | np.random.Generator | None = None,
+    progress: bool = False,
+) -> Proposal:
+    """Find bounds of numbers and levels of categories by a private release of its own.
+
+    Parameters
+    ----------
+    data : table, path, glob, query or iterable of batches
+        As for :func:`gaussmix.release`, but for tables on a cluster and moments. What can be read only once gives
+        bounds that are powers of two; what can be read twice, finer ones.
+    schema : mapping or path
+        Names and kinds of columns: ``"number"``, ``"category"`` (text), ``"codes"`` (integers that are levels), or a
+        template with bounds and levels left open. Columns that are declared whole are taken over and not read.
+    epsilon, delta : float
+        The privacy budget of the proposal; left out with a ledger.
+    relation, ledger, share, note, csv, expect_rows, out, force, random_state, progress
+        As for :func:`gaussmix.release`; ``out`` is a JSON file for the schema.
+    tail : float
+        Share of the rows that may lie beyond either bound of a number.
+    most_levels : int
+        Levels of a category, at most.
+
+    Returns
+    -------
+    Proposal
+
+    Raises
+    ------
+    BudgetUnmetError
+        If nothing stands out from the noise in any column; what was spent is spent.
+
+    Examples
+    --------
+    >>> table = {"age": np.arange(20000.0) % 70 + 20, "sex": ["f", "m"] * 10000}
+    >>> found = propose(table, {"age": "number", "sex": "category"}, epsilon=1.0, delta=1e-6)
+    >>> age, sex = found.schema.columns.values()
+    >>> 16 <= age.lower <= 20, 90 <= age.upper <= 128, sex.levels
+    (True, True, ('f', 'm'))
+    """
+    columns = Undeclared.of(schema)
+    tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
+    check.text(note=note)
+    rng = generator(random_state)
+    source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+    ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    account = _account(columns, _twice(source), epsilon, delta, relation, ledger, share)
+    warn_if_weak(account.epsilon, account.delta)
+    with _reserved(out, data, schema, force=force) as output:
+        counts = count_columns(source, columns)
+        with interruptions_wait():
+            entry = None if ledger is None else _recorded(ledger, account, note)
+            draw = _Draw(account, columns, rng, tail, most)
+            bounds, levels = draw.coarse(counts), draw.levels(counts)
+        bounds = draw.refined(source, bounds)
+        with interruptions_wait():
+            return _written(output, _proposal(columns, bounds, levels, account, rng, ledger, entry))
+
+
+def _twice(source: Source) -> bool:
+    """Whether the table can be read again."""
+    try:
+        source.check_again()
+    except GaussmixError:
+        return False
+    return True
+
+
+def _account(
+    columns: Undeclared,
+    twice: bool,
+    epsilon: float | None,
+    delta: float | None,
+    relation: Relation | None,
+    ledger: Ledger | None,
+    share: float | str | None,
+) -> CountsAccount:
+    """Noise and threshold, from what is declared alone."""
+    grids, keys = [COARSE_BINS] * len(columns.numbers), len(columns.keys)
+    refined = [FINE_BINS] * len(grids) if twice else []
+    if ledger is None:
+        if share is not None:
+            raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
+        if epsilon is None or delta is None:
+            raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
+        return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, relation=relation or "zero-out")
+    if not (epsilon is None and delta is None):
+        raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
+    reserved = ledger.reservation
+    if relation not in (None, reserved.relation):
+        raise ArgumentError(f"The ledger is for relation={reserved.relation!r}, got {relation!r}: leave relation out.")
+    shares, coordinates = releases_of_counts(grids, keys, refined)
+    lattice = ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
+    keyed = tuple(range(len(grids), len(grids) + keys))
+    allowed = ledger.failures_left(lattice, share=share)
+    return with_threshold(lattice, keyed, allowed=allowed, epsilon=reserved.epsilon, delta=reserved.delta)
+
+
+def _recorded(ledger: Ledger, account: CountsAccount, note: str) -> Entry:
+    return ledger.spend_account(account.lattice, failures=account.threshold_delta, note=note)
+
+
+class _Draw:
+    """Noise for counts; what its methods return is private."""
+
+    def __init__(
+        self, account: CountsAccount, columns: Undeclared, rng: np.random.Generator, tail: float, most: int
+    ) -> None:
+        self.account, self.columns, self.rng, self.tail, self.most = account, columns, rng, tail, most
+        self.bits, mu = account.lattice.bits, account.lattice.noise_mu
+        first, second = len(columns.numbers), len(columns.numbers) + len(columns.keys)
+        self.coarse_mu, self.key_mu, self.fine_mu = mu[:first], mu[first:second], mu[second:]
+
+    def coarse(self, counts: ColumnCounts) -> dict[str, tuple[float, float]]:
+        """Bounds on the coarse grid, of the columns that have any."""
+        found = {}
+        for name, mu in zip(self.columns.numbers, self.coarse_mu, strict=True):
+            noisy = self._noisy(counts.bins[name], mu)
+            bounds = coarse_bounds(noisy, noise=1 / mu, columns=len(self.coarse_mu), tail=self.tail)
+            if bounds is not None:
+                found[name] = bounds
+        return found
+
+    def levels(self, counts: ColumnCounts) -> dict[str, tuple[Any, ...]]:
+        """Keys above the threshold, of the columns that have any."""
+        names: set[str] = set(self.columns.taken)
+        found = {}
+        for name, mu in zip(self.columns.keys, self.key_mu, strict=True):
+            keys = sorted(counts.keys[name])  # by the key: the order of the rows is not kept
+            noisy = self._on_lattice(np.array([counts.keys[name][key] for key in keys], dtype=np.int64), mu)
+            shown = {key: float(y) for key, y in zip(keys, noisy, strict=True) if y >= self.account.threshold}
+            levels, names = distinct_levels(name, shown, taken=names, most=self.most)
+            if levels:
+                found[name] = levels
+        return found
+
+    def refined(self, source: Source, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+        """Bounds on fine grids between the coarse ones, where the table can be read again."""
+        if not self.fine_mu or not bounds:
+            return bounds
+        grids = {name: FineGrid.between(*pair) for name, pair in bounds.items()}
+        counts = count_finely(source, self.columns, grids)
+        mus = dict(zip(self.columns.numbers, self.fine_mu, strict=True))
+        return {
+            name: fine_bounds(self._noisy(counts[name], mus[name]), grid, noise=1 / mus[name], tail=self.tail)
+            for name, grid in grids.items()
+        }
+
+    def _noisy(self, counts: Integers, mu: float) -> Floats:
+        return to_floats(self._on_lattice(counts, mu), self.bits)
+
+    def _on_lattice(self, counts: Integers, mu: float) -> Any:
+        exact = np.asarray(counts.astype(object) << self.bits, dtype=object)
+        return add_noise(exact, discrete_gaussian(len(counts), sigma=diagonal_sigma(mu, self.bits), rng=self.rng))
+
+
+def _proposal(
+    columns: Undeclared,
+    bounds: dict[str, tuple[float, float]],
+    levels: dict[str, tuple[Any, ...]],
+    account: CountsAccount,
+    rng: np.random.Generator,
+    ledger: Ledger | None,
+    entry: Entry | None,
+) -> Proposal:
+    """The schema and its certificate, from what was drawn."""
+    ranges = {name: usable(pair, columns.numbers[name]) for name, pair in bounds.items()}
+    proposed = {name: pair for name, pair in ranges.items() if pair is not None}
+    left_out = tuple(name for name in columns.names if name not in proposed and name not in levels)
+    if not (proposed or levels or columns.declared):
+        raise BudgetUnmetError(
+            "Nothing stands out from the noise in any column, and what was spent is spent: ask for fewer columns or a "
+            "larger budget, or declare bounds and levels."
+        )
+    found = columns.schema(proposed, levels)
+    certificate = certify(
+        found,
+        account,
+        rng,
+        made_by="propose",
+        budget=(account.epsilon, account.delta),
+        relation=account.relation,
+        conditions=() if ledger is None else (LEDGER_BUDGET,),
+        release=None if entry is None else entry.release,
+    )
+    if ledger is not None and entry is not None:
+        certificate = named_in(certificate, ledger, entry)
+    return Proposal(found, certificate, left_out)
+
+
+def _reserved(out: str | os.PathLike[str] | None, data: Any, schema: Any, *, force: bool) -> Any:
+    """Room for the schema's file, before anything is spent."""
+    if out is None:
+        return nullcontext()
+    named = [item for item in (data, schema) if isinstance(item, str | os.PathLike)]
+    refuse_inputs(out, named)
+    return reserve(out, _SCHEMA_BYTES, force=force)
+
+
+def _written(output: Output | None, proposal: Proposal) -> Proposal:
+    if output is not None:
+        output.commit(proposal.to_bytes())
+    return proposal

@@ -1,0 +1,138 @@
+"""The budget from a shell: proposals and releases through one ledger, and a night after the other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from gaussmix import Ledger, Schema, load
+from gaussmix.cli import main
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A table of patients, its schema, and the folder as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    n = 20_000
+    age = rng.uniform(18, 90, n)
+    table = {"age": age, "sex": rng.choice(["f", "m"], n), "cost": 5 + 0.2 * age + rng.normal(0, 2, n)}
+    pq.write_table(pa.table(table), "patients.parquet")
+    (tmp_path / "patients.json").write_text(
+        json.dumps({"age": [0, 110], "sex": ["f", "m"], "cost": [0, 50]}), encoding="utf-8"
+    )
+    return tmp_path
+
+
+def test_a_template_becomes_a_schema_without_anybody_looking(folder):
+    run("schema", "patients.parquet", "-o", "open.json")
+    run("ledger", "create", "p.ledger", "-e", 1, "-d", "1e-6", "--releases", 4)
+    result = run(
+        "propose", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "--share", "0.1", "-o", "s.json"
+    )
+    assert "noisy counts by column (propose): (1, 1e-06)-differentially private" in result.stdout
+    assert "; 9 more like this one fit" in result.stderr
+    schema = Schema.of("s.json")
+    assert schema.columns["sex"].levels == ("f", "m")
+    assert schema.columns["age"].lower <= 20
+    assert schema.columns["age"].upper >= 85
+    result = run(
+        "release", "patients.parquet", "-s", "s.json", "--ledger", "p.ledger", "--share", "9/10", "-o", "r.parquet"
+    )
+    assert "no more like this one fit" in result.stderr
+    assert load("r.parquet").certificate.entry == 2
+    out = run("propose", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "-o", "t.json", code=4)
+    assert "does not fit" in out.stderr
+    assert not (folder / "t.json").exists()
+
+
+def test_propose_without_a_ledger_and_as_json(folder):
+    (folder / "open.toml").write_text('[columns]\nage = "number"\nsex = "category"\n', encoding="utf-8")
+    found = json.loads(
+        run("propose", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", "--json").stdout
+    )
+    assert found["left_out"] == []
+    assert found["certificate"]["account"]["mechanism"] == "noisy counts by column"
+    assert list(Schema.of("s.json").columns) == ["age", "sex"]
+    for words, options in [
+        ("exists already", ()),
+        ("share is a share", ("--share", "0.1", "--force")),
+        ("--tail must lie in", ("--tail", 2, "--force")),
+        ("--most-levels must be", ("--most-levels", 0, "--force")),
+        ("give --ledger", ("--note", "x", "--force")),
+    ]:
+        arguments = ("propose", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", *options)
+        assert words in run(*arguments, code=2).stderr
+
+
+def test_a_data_engineer_releases_every_night_until_the_budget_is_gone(folder):
+    """Create, release with a share, show, verify; exit code 4 when nothing is left."""
+    run("ledger", "create", "nightly.ledger", "--epsilon", 1, "--delta", "1e-6", "--releases", 3)
+    heads = []
+    for night, left in enumerate(
+        ["2 more like this one fit", "1 more like this one fits", "no more like this one fit"], 1
+    ):
+        out = f"night-{night}.parquet"
+        result = run(
+            "release", "patients.parquet", "-s", "patients.json", "--ledger", "nightly.ledger", "--share", "1/3",
+            "--note", f"night {night}", "--passes", 1, "-o", out, "--json",
+        )  # fmt: skip
+        certificate = json.loads(result.stdout)
+        assert result.stderr.rstrip().endswith(left)
+        assert certificate["entry"] == night
+        assert certificate["ledger"] == Ledger.open("nightly.ledger").fingerprint
+        run("verify", out)
+        run("ledger", "verify", "nightly.ledger", *(("--head", heads[-1]) if heads else ()))
+        heads.append(json.loads(run("ledger", "show", "nightly.ledger", "--json").stdout)["head"])
+    refused = run(
+        "release", "patients.parquet", "-s", "patients.json", "--ledger", "nightly.ledger", "--passes", 1,
+        "-o", "no.parquet", code=4,
+    )  # fmt: skip
+    assert "does not fit" in refused.stderr
+    assert not (folder / "no.parquet").exists()
+    shown = run("ledger", "show", "nightly.ledger").stdout
+    assert shown.count("its file is there") == 3
+    assert "0 more releases of the planned size" in shown
+    run("ledger", "export", "nightly.ledger", "-o", "record.json")
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    assert [entry["note"] for entry in record["entries"]] == ["night 1", "night 2", "night 3"]
+
+
+def test_a_certificate_names_its_ledger_and_older_files_have_none(folder):
+    run(
+        "release",
+        "patients.parquet",
+        "-s",
+        "patients.json",
+        "-e",
+        1,
+        "-d",
+        "1e-6",
+        "--passes",
+        1,
+        "-o",
+        "alone.parquet",
+    )
+    alone = load("alone.parquet").certificate
+    assert (alone.ledger, alone.entry) == ("", 0)
+    assert "ledger" not in alone.to_dict()  # as it was before certificates named one
+    assert "ledger:" not in str(alone)
+
+
+def test_sketches_say_how_many_more_fit(folder):
+    run("ledger", "create", "k.ledger", "-e", 1, "-d", "1e-6", "-k", 1000)
+    result = run(
+        "release", "patients.parquet", "-s", "patients.json", "--ledger", "k.ledger", "-k", 300, "-o", "k.parquet"
+    )
+    assert "; 2 more like this one fit" in result.stderr

@@ -1,0 +1,155 @@
+"""Signatures of releases, and records of them for the public registry."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.cli import main
+from gaussmix.errors import ArgumentError, NotPrivateError
+from gaussmix.reporting.page import render
+from gaussmix.reporting.registry import TO_FILL_IN, check_record, record_of
+from gaussmix.reporting.signatures import file_digest
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    """A release through a ledger, and its file."""
+    folder = tmp_path_factory.mktemp("registry")
+    ledger = gm.Ledger(folder / "p.ledger", epsilon=1.0, delta=1e-6, releases=2)
+    file = folder / "r.parquet"
+    release = gm.release(patients(500), schema=SCHEMA, ledger=ledger, passes=1, out=file)
+    return release, file
+
+
+def test_a_record_has_what_a_machine_knows_and_says_what_it_does_not(private, tmp_path):
+    release, file = private
+    out = tmp_path / "record.yaml"
+    assert TO_FILL_IN in run("report", file, "--registry", out).stderr
+    record = yaml.safe_load(out.read_text(encoding="utf-8"))
+    check_record(record)
+    deployment = record["deployment"]
+    assert deployment["dp_variant"]["variant_name"] == "Approximate DP"
+    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert "all releases through one ledger" in deployment["privacy_loss"]["privacy_parameters_details"]
+    assert "zero-out" in deployment["privacy_loss"]["privacy_unit_details"]
+    assert deployment["deployment_model"]["model_name"] == "Central"
+    assert "discrete Gaussian" in deployment["implementation"]["mechanisms"]
+    assert "How long the computation took" in deployment["implementation"]["mechanisms"]
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in deployment["administrative"]["sources"]
+    assert release.certificate.ledger in deployment["administrative"]["sources"]
+    assert deployment["basic"]["publication_date"] == release.certificate.time[:10]
+    assert deployment["basic"]["name"] == deployment["implementation"]["justification"] == TO_FILL_IN
+    assert "exists already" in run("report", file, "--registry", out, code=2).stderr
+    assert "Say what to write" in run("report", file, code=2).stderr
+
+
+def test_a_record_is_checked_field_by_field(private):
+    record = record_of(private[0])
+    for path, value, words in [
+        (("tier",), 4, "tier must be"),
+        (("deployment", "basic", "name"), 3, r"deployment\.basic\.name must be str"),
+        (("deployment", "basic", "publication_date"), "tomorrow", "must be a date"),
+        (("deployment", "dp_variant", "variant_name"), "Perfect", "variant_name must be one of"),
+        (("deployment", "privacy_loss", "privacy_parameters", "epsilon"), "1", "epsilon must be float"),
+        (("deployment", "more"), "", "deployment must have"),
+    ]:
+        wrong = copy.deepcopy(record)
+        inner = wrong
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        with pytest.raises(ArgumentError, match=words):
+            check_record(wrong)
+    with pytest.raises(ArgumentError, match="has url_slug"):
+        check_record({})
+
+
+def test_what_guarantees_nothing_has_no_record():
+    seeded = gm.release(patients(500), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
+    with pytest.raises(NotPrivateError, match="no record"):
+        record_of(seeded)
+
+
+def test_the_page_shows_the_files_own_digest_and_the_ledger(private):
+    release, file = private
+    page = render(release, targets=[], file_sha256=file_digest(file))
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in page
+    assert release.certificate.ledger in page
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Signatures
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+    folder = tmp_path_factory.mktemp("keys")
+    plain = serialization.NoEncryption()
+    made = {"one": ed25519.Ed25519PrivateKey.generate(), "other": ed25519.Ed25519PrivateKey.generate()}
+    made["ec"] = ec.generate_private_key(ec.SECP256R1())
+    for name, key in made.items():
+        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+        (folder / f"{name}.pem").write_bytes(private)
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        (folder / f"{name}.pub").write_bytes(public)
+    return folder
+
+
+def test_a_signature_cannot_be_stripped_changed_or_made_by_others(private, keys, tmp_path):
+    file = tmp_path / "r.parquet"
+    shutil.copy(private[1], file)
+    sig = tmp_path / "r.parquet.sig"
+    assert "is not signed" in run("verify", file, "--key", keys / "one.pub", code=5).stdout
+    run("sign", file, "--key", keys / "one.pem")
+    assert len(sig.read_bytes()) == 64
+    assert "It is signed by" in run("verify", file, "--key", keys / "one.pub").stdout
+    assert json.loads(run("verify", file, "--key", keys / "other.pub", "--json", code=5).stdout)["state"] == "unsigned"
+    run("verify", file)  # who names no key asks for no signature
+    assert "exists already" in run("sign", file, "--key", keys / "one.pem", code=2).stderr
+    run("sign", file, "--key", keys / "other.pem", "--force")
+    run("verify", file, "--key", keys / "other.pub")
+    file.write_bytes(file.read_bytes() + b"\0")
+    assert "not what was signed" in run("verify", file, "--key", keys / "other.pub", code=5).stdout
+    sig.unlink()
+    run("verify", file, "--key", keys / "other.pub", code=5)
+
+
+def test_only_ed25519_keys_and_private_releases(private, keys, tmp_path):
+    file = private[1]
+    assert "Ed25519 private key" in run("sign", file, "--key", keys / "ec.pem", code=2).stderr
+    assert "not a private key" in run("sign", file, "--key", keys / "one.pub", code=2).stderr
+    assert "not a public key" in run("verify", file, "--key", keys / "one.pem", code=2).stderr
+    seeded = tmp_path / "s.parquet"
+    gm.release(patients(500), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0).save(seeded)
+    run("sign", seeded, "--key", keys / "one.pem", code=5)
+    assert not seeded.with_name("s.parquet.sig").exists()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_any_tool_can_check_a_signature(private, keys, tmp_path):
+    file = tmp_path / "r.parquet"
+    shutil.copy(private[1], file)
+    run("sign", file, "--key", keys / "one.pem")
+    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", keys / "one.pub", "-rawin", "-in", file]
+    done = subprocess.run([*command, "-sigfile", f"{file}.sig"], capture_output=True, text=True, check=False)
+    assert "Verified Successfully" in done.stdout
