@@ -11,6 +11,7 @@ from scipy import special
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
 from gaussmix.models.fits import column_of, feature_indices, linear_values, unit_vector, user_units
@@ -18,8 +19,8 @@ from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, Response, regression_problem
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
-from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Boolean, Categorical
 from gaussmix.tables.schema import INTERCEPT, Schema
@@ -30,8 +31,8 @@ RADIUS = 6.0
 """Margins that the quadratic surrogate is made for, unless said."""
 
 
-@dataclass(frozen=True)
-class ClassificationModel(Summarised):
+@dataclass(frozen=True, repr=False)
+class ClassificationModel(Tidied):
     """Log odds of a column with two values, linear in others, fitted from a release.
 
     Attributes
@@ -46,6 +47,8 @@ class ClassificationModel(Summarised):
         The discriminant (:mod:`gaussmix.models.discriminant`), or the quadratic surrogate of the logistic loss.
     surrogate_radius : float or None
         Largest margin that the surrogate is made for; None for the discriminant.
+    certificate : Certificate or None
+        What was spent on the release.
     """
 
     target: str
@@ -54,7 +57,12 @@ class ClassificationModel(Summarised):
     intercept: float
     variant: Variant
     surrogate_radius: float | None
-    statistic: Statistic = field(repr=False, compare=False)
+    statistic: Statistic = field(compare=False)
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    @property
+    def _unit(self) -> float:
+        return _two_classes(self.statistic.schema, self.target, self.surrogate_radius)[0].scale
 
     def summary(
         self,

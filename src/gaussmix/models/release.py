@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -24,9 +24,15 @@ from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
+from gaussmix.models.correlations import Correlations, correlations
+from gaussmix.models.crosstab import Crosstab, crosstab
+from gaussmix.models.describe import describe
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
+from gaussmix.models.groups import Anova, anova, group_means
+from gaussmix.models.result_table import Frame, ResultTable, as_frame
 from gaussmix.models.schedules import accounts_for
 from gaussmix.models.sketch import Sketch, Variant
+from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.schema import Schema
 
@@ -115,9 +121,10 @@ class Release:
             The ridge that predicts best (:mod:`gaussmix.models.shrinkage`; for sketches
             :func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on a sketch as it is.
         """
-        if isinstance(target, str):
-            return fit_regressions(self.statistic, [target], on, variant)[target]
-        return fit_regressions(self.statistic, target, on, variant)
+        names = [target] if isinstance(target, str) else target
+        found = fit_regressions(self.statistic, names, on, variant)
+        models = {name: replace(model, certificate=self.certificate) for name, model in found.items()}
+        return models[target] if isinstance(target, str) else models
 
     def classify(
         self,
@@ -139,7 +146,8 @@ class Release:
         surrogate_radius : float, optional
             Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
-        return fit_classification(self.statistic, target, on, variant, surrogate_radius)
+        found = fit_classification(self.statistic, target, on, variant, surrogate_radius)
+        return replace(found, certificate=self.certificate)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.
@@ -163,6 +171,55 @@ class Release:
             block = block - np.outer(M[rows, -1], M[rows, -1]) / M[-1, -1]
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
+
+        Parameters
+        ----------
+        on : list of str, optional
+            Columns; default: all.
+        alpha : float
+        """
+        return describe(self, on, alpha=alpha)
+
+    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
+        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
+
+        ``conf_int()`` of what is returned has their intervals.
+        """
+        return correlations(self, on, given)
+
+    def crosstab(self, rows: str, columns: str) -> Crosstab:
+        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
+        return crosstab(self, rows, columns)
+
+    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
+        return group_means(self, target, by, alpha=alpha)
+
+    def anova(self, target: str, by: str) -> Anova:
+        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
+        return anova(self, target, by)
+
+    def synthetic(self, n: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
+        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        seed : int or Generator, optional
+        frame : {"arrow", "pandas", "polars"}
+            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
+            frames of polars have room for none.
+        """
+        table = synthetic_rows(self, n, seed)
+        found = as_frame(table, frame)
+        if frame == "pandas":
+            found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
+        return found
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:
