@@ -101,7 +101,7 @@ def _ratio_row(name: str, statistic: str, over: Any, under: Any, covariance: Flo
     gradient = np.array([1.0, -value])
     error = math.sqrt(max(float(gradient @ covariance @ gradient), 0.0)) / abs(float(under))
     low, high = ratio_interval(
-        np.float64(over), np.float64(under), covariance[0, 0], covariance[1, 1], covariance[0, 1], z
+        np.asarray(over), np.asarray(under), covariance[0, 0], covariance[1, 1], covariance[0, 1], z
     )
     return name, statistic, value, error, float(low), float(high)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -24,15 +24,11 @@ from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.correlations import Correlations, correlations
-from gaussmix.models.crosstab import Crosstab, crosstab
-from gaussmix.models.describe import describe
+from gaussmix.models.described import Described
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
-from gaussmix.models.groups import Anova, anova, group_means
-from gaussmix.models.result_table import Frame, ResultTable, as_frame
+from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.schedules import accounts_for
 from gaussmix.models.sketch import Sketch, Variant
-from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.schema import Schema
 
@@ -40,7 +36,7 @@ __all__ = ["Release", "load"]
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(Described):
     """A private second moment of a table that serves any number of models.
 
     Raises
@@ -106,9 +102,17 @@ class Release:
         self, target: list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
     ) -> dict[str, RegressionModel]: ...
 
+    @overload
+    def regress(self, target: str, on: Sequence[str], *, instruments: Sequence[str]) -> InstrumentalModel: ...
+
     def regress(
-        self, target: str | list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
-    ) -> RegressionModel | dict[str, RegressionModel]:
+        self,
+        target: str | list[str],
+        on: Sequence[str] | None = None,
+        *,
+        variant: Variant = "exact",
+        instruments: Sequence[str] | None = None,
+    ) -> RegressionModel | dict[str, RegressionModel] | InstrumentalModel:
         """A linear model of one column on others; of several columns, a dictionary of models.
 
         Parameters
@@ -120,7 +124,12 @@ class Release:
         variant : {"exact", "paper"}
             The ridge that predicts best (:mod:`gaussmix.models.shrinkage`; for sketches
             :func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on a sketch as it is.
+        instruments : list of str, optional
+            For two-stage least squares of one target (:mod:`gaussmix.models.instruments`): columns outside of the
+            model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
         """
+        if instruments is not None:
+            return fit_instruments(self, target, on, instruments)
         names = [target] if isinstance(target, str) else target
         found = fit_regressions(self.statistic, names, on, variant)
         models = {name: replace(model, certificate=self.certificate) for name, model in found.items()}
@@ -171,55 +180,6 @@ class Release:
             block = block - np.outer(M[rows, -1], M[rows, -1]) / M[-1, -1]
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
-
-    # -- tables ----------------------------------------------------------------------------------------------------
-    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
-        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
-
-        Parameters
-        ----------
-        on : list of str, optional
-            Columns; default: all.
-        alpha : float
-        """
-        return describe(self, on, alpha=alpha)
-
-    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
-        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
-
-        ``conf_int()`` of what is returned has their intervals.
-        """
-        return correlations(self, on, given)
-
-    def crosstab(self, rows: str, columns: str) -> Crosstab:
-        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
-        return crosstab(self, rows, columns)
-
-    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
-        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
-        return group_means(self, target, by, alpha=alpha)
-
-    def anova(self, target: str, by: str) -> Anova:
-        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
-        return anova(self, target, by)
-
-    def synthetic(self, n: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
-        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
-
-        Parameters
-        ----------
-        n : int
-            How many.
-        seed : int or Generator, optional
-        frame : {"arrow", "pandas", "polars"}
-            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
-            frames of polars have room for none.
-        """
-        table = synthetic_rows(self, n, seed)
-        found = as_frame(table, frame)
-        if frame == "pandas":
-            found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
-        return found
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:

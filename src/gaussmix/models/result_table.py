@@ -104,14 +104,14 @@ class ResultTable:
 
 def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:
     """An Arrow table as a frame of another library; default: pandas, else polars, else as it is."""
-    if frame is None:
-        frame = next((name for name in FRAMES[:2] if importlib.util.find_spec(name)), "arrow")
-    check.choice(FRAMES, frame=frame)
-    if frame == "arrow":
+    installed: list[Frame] = [name for name in FRAMES[:2] if importlib.util.find_spec(name)]
+    chosen: Frame = frame or [*installed, FRAMES[2]][0]
+    check.choice(FRAMES, frame=chosen)
+    if chosen == "arrow":
         return table
-    if not importlib.util.find_spec(frame):
-        raise MissingPackageError(f"frame={frame!r} needs the package {frame}: install it, or use frame='arrow'.")
-    if frame == "pandas":
+    if not importlib.util.find_spec(chosen):
+        raise MissingPackageError(f"frame={chosen!r} needs the package {chosen}: install it, or use frame='arrow'.")
+    if chosen == "pandas":
         return table.to_pandas()
     polars: Any = importlib.import_module("polars")
     return polars.from_arrow(table)
