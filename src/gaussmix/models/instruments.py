@@ -245,6 +245,8 @@ def fit_instruments(
         left = residuals(noisy, np.vstack([centred(endogenous), y, centred(excluded)]), centred(held))
         test = AndersonRubin(left, rows)
     numbers = (params, np.sqrt(total), share)
-    labelled = [dict(zip(explained.names, map(float, values), strict=True)) for values in numbers]
+    coef, error, part = (dict(zip(explained.names, map(float, values), strict=True)) for values in numbers)
     again = partial(fit_instruments, release, target, on, instruments)
-    return InstrumentalModel(target, tuple(endogenous), tuple(excluded), estimand, *labelled, test=test, _again=again)
+    return InstrumentalModel(
+        target, tuple(endogenous), tuple(excluded), estimand, coef, error, part, test=test, _again=again
+    )
