@@ -160,6 +160,21 @@ def coverage(name: str, first: int, releases: int) -> Rows:
     return found
 
 
+def shares(found: pd.DataFrame) -> pd.DataFrame:
+    """How often every interval holds, over all releases."""
+    return (
+        found.groupby(["table", "kind", "what"], sort=False)
+        .agg(
+            releases=("seed", "size"),
+            truth=("truth", "first"),
+            length=("length", "median"),
+            holds_table=("holds_table", "mean"),
+            holds_shortened=("holds_shortened", "mean"),
+        )
+        .reset_index()
+    )
+
+
 def main() -> None:
     """Run the study and write the shares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -170,16 +185,9 @@ def main() -> None:
     step = min(25, options.releases)
     jobs = [(name, first, step) for name in ("demo", "cps1988") for first in range(0, options.releases, step)]
     found = run_all(coverage, jobs, processes=options.processes)
-    groups = found.groupby(["table", "kind", "what"], sort=False)
-    shares = groups.agg(
-        releases=("seed", "size"),
-        truth=("truth", "first"),
-        length=("length", "median"),
-        holds_table=("holds_table", "mean"),
-        holds_shortened=("holds_shortened", "mean"),
-    )
-    shares.reset_index().to_csv(options.out, index=False, float_format="%.6g")
-    print(shares.groupby(["table", "kind"])[["holds_table", "holds_shortened"]].agg(["mean", "min", "max"]).round(3))
+    own = shares(found)
+    own.to_csv(options.out, index=False, float_format="%.6g")
+    print(own.groupby(["table", "kind"])[["holds_table", "holds_shortened"]].agg(["mean", "min", "max"]).round(3))
 
 
 if __name__ == "__main__":

@@ -40,17 +40,22 @@ def test_variances_of_correlations_are_those_of_the_delta_method():
 
 
 def test_what_fitted_coefficients_take_away_is_given_back():
-    truth = residuals(NoisyMoment.exact(G), UNIT[[1, 3]], UNIT[[0, 2]]).moment
-    rng, plain, found = np.random.default_rng(1), [], []
+    """What is left of C after its first-order move has the mean of what is added, with the sign turned."""
+    true = residuals(NoisyMoment.exact(G), UNIT[[1, 3]], UNIT[[0, 2]])
+    rng, lost, added = np.random.default_rng(1), [], []
     for _ in range(1500):
-        M = G + B @ goe(4, rng) @ B.T
-        found.append(residuals(NoisyMoment.gaussian(M, shape=B @ B.T), UNIT[[1, 3]], UNIT[[0, 2]]).moment)
-        plain.append(residuals(NoisyMoment.exact(M), UNIT[[1, 3]], UNIT[[0, 2]]).moment)
-    noise = B @ B.T
-    exact = [M.mean() for M in (np.array(plain)[:, 1, 1] - truth[1, 1], np.array(found)[:, 1, 1] - truth[1, 1])]
-    error = np.std(np.array(found)[:, 1, 1]) / np.sqrt(1500)
-    assert exact[0] < -0.2 * noise[3, 3] ** 2 / 300
-    assert abs(exact[1]) < 4 * error
+        E = B @ goe(4, rng) @ B.T
+        plain = residuals(NoisyMoment.exact(G + E), UNIT[[1, 3]], UNIT[[0, 2]]).moment
+        lost.append(plain - true.moment - true.vectors @ E @ true.vectors.T)
+        given = residuals(NoisyMoment.gaussian(G + E, shape=B @ B.T), UNIT[[1, 3]], UNIT[[0, 2]]).moment
+        added.append(given - plain)
+    error = np.std(lost, axis=0) / np.sqrt(1500)
+    assert np.all(
+        np.abs(np.mean(lost, axis=0) + np.mean(added, axis=0)) < 4 * error + 0.02 * np.abs(np.mean(added, axis=0))
+    )
+    assert np.all(
+        np.abs(np.diagonal(np.mean(added, axis=0))) > 12 * np.diagonal(error)
+    )  # a part left out would be seen
 
 
 def test_what_drowns_in_noise_has_no_correlation():
