@@ -20,6 +20,7 @@ ALLOWED = (
     "no SIGKILL",  # Windows
     "modes of files",
     "no fork on this system",
+    "R is not installed",
 )
 
 

@@ -11,6 +11,7 @@ from scipy import special
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, user_units
 from gaussmix.models.newton import likelihood_coefficients
@@ -18,8 +19,8 @@ from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, regression_problem
 from gaussmix.models.responses import discriminant_of, two_classes
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic, Transcript
 
 __all__ = ["RADIUS", "ClassificationModel", "fit_classification"]
@@ -28,8 +29,8 @@ RADIUS = 6.0
 """Margins that the quadratic surrogate is made for, unless said."""
 
 
-@dataclass(frozen=True)
-class ClassificationModel(Summarised):
+@dataclass(frozen=True, repr=False)
+class ClassificationModel(Tidied):
     """Log odds of a column with two values, linear in others, fitted from a release.
 
     Attributes
@@ -47,6 +48,8 @@ class ClassificationModel(Summarised):
     likelihood : bool
         Whether the coefficients are those of private steps on the likelihood (:mod:`gaussmix.models.newton`). Intervals
         and odds ratios are the discriminant's all the same.
+    certificate : Certificate or None
+        What was spent on the release.
     """
 
     target: str
@@ -55,8 +58,13 @@ class ClassificationModel(Summarised):
     intercept: float
     variant: Variant
     surrogate_radius: float | None
-    statistic: Statistic = field(repr=False, compare=False)
+    statistic: Statistic = field(compare=False)
     likelihood: bool = False
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    @property
+    def _unit(self) -> float:
+        return two_classes(self.statistic.schema, self.target, self.surrogate_radius)[0].scale
 
     def summary(
         self,

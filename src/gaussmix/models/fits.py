@@ -19,11 +19,13 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.prediction import Prediction, features_of, predicted
 from gaussmix.models.problem import Problem, Response, in_reference_coding, regression_problem
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.columns import Categorical, Column, Numeric, Vector
@@ -42,8 +44,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class RegressionModel(Summarised):
+@dataclass(frozen=True, repr=False)
+class RegressionModel(Tidied):
     """A linear model fitted from a release.
 
     Attributes
@@ -57,13 +59,20 @@ class RegressionModel(Summarised):
         0 if the release has no intercept column.
     variant : {"exact", "paper"}
         How coefficients came from the release.
+    certificate : Certificate or None
+        What was spent on the release.
     """
 
     target: str
     coef: dict[str, float]
     intercept: float
     variant: Variant
-    statistic: Statistic = field(repr=False, compare=False)
+    statistic: Statistic = field(compare=False)
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    @property
+    def _unit(self) -> float:
+        return _number(self.statistic.schema, self.target).scale
 
     def summary(
         self,
@@ -119,6 +128,15 @@ class RegressionModel(Summarised):
         middle = self.predict(data)
         half = float(stats.norm.isf(alpha / 2)) * deviation
         return np.column_stack([middle - half, middle + half])
+
+    def get_prediction(self, data: Any, **summary: Any) -> Prediction:
+        """Means that ``params`` predict for the rows of a table, with ``conf_int()``, under statsmodels' names.
+
+        For the estimand of ``summary``, whose options it takes: the table's own regression, or the population's. New
+        rows scatter about these means: :meth:`prediction_interval`.
+        """
+        own = self.summary(**summary)
+        return predicted(own, features_of(self.statistic.schema, list(own.params), data))
 
     def predict(self, data: Any) -> Floats:
         """Predictions for a table with the model's columns, clipped to the target's declared bounds.

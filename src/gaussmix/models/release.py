@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
@@ -25,7 +25,9 @@ from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.coding import ENOUGH, propose_merges
+from gaussmix.models.described import Described
 from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
+from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
@@ -37,7 +39,7 @@ __all__ = ["Release", "load"]
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(Described):
     """A private second moment of a table that serves any number of models.
 
     Raises
@@ -103,9 +105,17 @@ class Release:
         self, target: list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
     ) -> dict[str, RegressionModel]: ...
 
+    @overload
+    def regress(self, target: str, on: Sequence[str], *, instruments: Sequence[str]) -> InstrumentalModel: ...
+
     def regress(
-        self, target: str | list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
-    ) -> RegressionModel | dict[str, RegressionModel]:
+        self,
+        target: str | list[str],
+        on: Sequence[str] | None = None,
+        *,
+        variant: Variant = "exact",
+        instruments: Sequence[str] | None = None,
+    ) -> RegressionModel | dict[str, RegressionModel] | InstrumentalModel:
         """A linear model of one column on others; of several columns, a dictionary of models.
 
         Parameters
@@ -117,10 +127,16 @@ class Release:
         variant : {"exact", "paper"}
             The ridge that predicts best (:mod:`gaussmix.models.shrinkage`; for sketches
             :func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on a sketch as it is.
+        instruments : list of str, optional
+            For two-stage least squares of one target (:mod:`gaussmix.models.instruments`): columns outside of the
+            model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
         """
-        if isinstance(target, str):
-            return fit_regressions(self.statistic, [target], on, variant)[target]
-        return fit_regressions(self.statistic, target, on, variant)
+        if instruments is not None:
+            return fit_instruments(self, target, on, instruments)
+        names = [target] if isinstance(target, str) else target
+        found = fit_regressions(self.statistic, names, on, variant)
+        models = {name: replace(model, certificate=self.certificate) for name, model in found.items()}
+        return models[target] if isinstance(target, str) else models
 
     def classify(
         self,
@@ -147,7 +163,8 @@ class Release:
         several = isinstance(column, Categorical) and len(column.labels) > 2
         if several and variant == "exact" and surrogate_radius is None:
             return fit_classes(self.statistic, target, on)
-        return fit_classification(self.statistic, target, on, variant, surrogate_radius)
+        found = fit_classification(self.statistic, target, on, variant, surrogate_radius)
+        return replace(found, certificate=self.certificate)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.

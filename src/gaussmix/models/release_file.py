@@ -39,7 +39,7 @@ from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_o
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
 
-__all__ = ["as_bytes", "fingerprint", "read", "release_id"]
+__all__ = ["as_bytes", "block_column", "fingerprint", "read", "release_id"]
 
 FORMAT = 3
 METADATA_KEY = b"gaussmix"
@@ -57,7 +57,7 @@ def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
     rows = np.concatenate(list(blocks.values()))
     labels = [name for name, block in blocks.items() for _ in block]
     columns = [pa.array(labels).dictionary_encode(), *(pa.array(column) for column in rows.T)]
-    table = pa.Table.from_arrays(columns, names=[_block_column(names), *names]).replace_schema_metadata(
+    table = pa.Table.from_arrays(columns, names=[block_column(names), *names]).replace_schema_metadata(
         {METADATA_KEY: json.dumps(metadata, ensure_ascii=False).encode()}
     )
     buffer = io.BytesIO()
@@ -74,7 +74,7 @@ def _content(statistic: Statistic, certificate: Certificate) -> dict[str, Any]:
     return {"format": FORMAT, **parameters_of(statistic), "certificate": certificate.to_dict()}
 
 
-def _block_column(names: tuple[str, ...]) -> str:
+def block_column(names: tuple[str, ...]) -> str:
     """``block``, or the first of ``block'``, ``block''``, … that no encoded column has for a name."""
     name = BLOCK
     while name in names:

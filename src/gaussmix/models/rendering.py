@@ -20,6 +20,7 @@ __all__ = [
     "as_text",
     "coefficient_rows",
     "in_columns",
+    "in_latex",
     "notes",
     "p_value",
 ]
@@ -146,10 +147,14 @@ def as_html(summary: Summary, alpha: float) -> str:
 
 def as_latex(summary: Summary, alpha: float) -> str:
     """For an article."""
-    head = [_latex(cell) for cell in heading(alpha)]
-    rows = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in coefficient_rows(summary, alpha)]
-    top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline", " & ".join(head) + r" \\", r"\hline"]
-    return "\n".join([*top, *rows, r"\hline", r"\end{tabular}"])
+    return in_latex(heading(alpha), coefficient_rows(summary, alpha))
+
+
+def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A LaTeX tabular: the first column is text, the others are numbers."""
+    lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
+    top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline", lines[0], r"\hline"]
+    return "\n".join([*top, *lines[1:], r"\hline", r"\end{tabular}"])
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:

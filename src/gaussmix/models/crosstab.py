@@ -1,0 +1,239 @@
+r"""Counts of two categories against each other, from a release: a cross-table with its noise, shares, and a test.
+
+Counts n_ab solve the block of the two columns by generalised least squares (:mod:`gaussmix.models.structured`): the
+product entry of two levels, both margins, and what is known to be 0 are used together, and margins are the sums of the
+cells. Intervals are normal, with the known covariance. Where the release was made in passes, shares come from its last
+pass and the number of rows from :mod:`gaussmix.models.row_counts`, so that Var(n s) = n²Var(s) + s²Var(n).
+
+Independence, of the population behind the rows: h_ab = n_ab - n_a·n_·b/n has mean 0 and covariance
+
+.. math:: J V J^\top + n\,(\mathrm{diag}\,p - pp^\top) \otimes (\mathrm{diag}\,q - qq^\top),
+
+noise (V the counts' covariance, J the derivative of h) and sampling; with the last row and column left out,
+hᵀ(covariance)⁻¹h is chi-square with (A - 1)(B - 1) degrees of freedom. Without noise it is Pearson's statistic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg
+from scipy import optimize, stats
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats, Integers
+from gaussmix.errors import ArgumentError
+from gaussmix.models.controlled_rounding import rounded
+from gaussmix.models.describe import NOTE, shares_of
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.result_table import Frame, ResultTable, columns_of
+from gaussmix.models.row_counts import RowCount, row_count
+from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
+from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
+from gaussmix.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from gaussmix.models.release import Release
+
+__all__ = ["ChiSquare", "Crosstab", "cell_counts", "crosstab", "independence", "scaled_to"]
+
+
+@dataclass(frozen=True)
+class ChiSquare:
+    """A test of independence that knows the noise.
+
+    Attributes
+    ----------
+    statistic, p_value : float
+        NaN where the counts drown in noise.
+    degrees : int
+    privacy_share : float
+        Share of the covariance that is privacy noise, averaged over directions; the rest is sampling.
+    """
+
+    statistic: float
+    p_value: float
+    degrees: int
+    privacy_share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Crosstab:
+    """A cross-table of two columns.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The two columns: rows, then columns.
+    rows, columns : tuple of str
+        Their levels.
+    counts : array (A, B) of int
+        Not negative, and rounded so that margins add up; each margin is as near to its estimate as rounding lets it.
+    estimates, deviations : arrays (A, B)
+        Counts before that, which may be negative, and the standard deviations of their noise.
+    independence : ChiSquare
+    """
+
+    names: tuple[str, str]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    counts: Integers
+    estimates: Floats
+    deviations: Floats
+    independence: ChiSquare
+    _fitted: Fitted = field(repr=False)
+
+    def conf_int(self, alpha: float = 0.05) -> Floats:
+        """Intervals of the counts, shape (A, B, 2), not below 0."""
+        z = _quantile(alpha)
+        ends = np.stack([self.estimates - z * self.deviations, self.estimates + z * self.deviations], axis=-1)
+        return np.asarray(np.maximum(ends, 0.0))
+
+    def shares(self, within: str = "all", alpha: float = 0.05) -> tuple[Floats, Floats]:
+        """Shares of all rows, within each row or within each column, (A, B); and Fieller's intervals, (A, B, 2).
+
+        Parameters
+        ----------
+        within : {"all", "row", "column"}
+        alpha : float
+        """
+        check.choice(("all", "row", "column"), within=within)
+        z, (a, b) = _quantile(alpha), self.estimates.shape
+        cell = np.arange(a * b)
+        same = {"all": 0 * cell, "row": cell // b, "column": cell % b}[within]
+        under = (same[:, np.newaxis] == same[np.newaxis]).astype(float)
+        n, V = self._fitted.values, self._fitted.covariance
+        total, with_total = under @ n, np.diagonal(under @ V)
+        var_total = np.sum((under @ V) * under, axis=1)
+        low, high = ratio_interval(n, total, np.diagonal(V), var_total, with_total, z)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            middle = np.clip(np.where(total > 0, n / total, np.nan), 0.0, 1.0)
+        ends = np.clip(np.stack([low, high], axis=-1), 0.0, 1.0)
+        return middle.reshape(a, b), ends.reshape(a, b, 2)
+
+    def table(self, alpha: float = 0.05) -> ResultTable:
+        """One row a cell: levels, count with its interval, shares of row and column."""
+        ends, by_row, by_column = self.conf_int(alpha), self.shares("row", alpha)[0], self.shares("column", alpha)[0]
+        found = [
+            (row, column, int(self.counts[i, j]), *ends[i, j].tolist(), float(by_row[i, j]), float(by_column[i, j]))
+            for i, row in enumerate(self.rows)
+            for j, column in enumerate(self.columns)
+        ]
+        names = (*self.names, "count", "conf.low", "conf.high", "row.share", "column.share")
+        return ResultTable(" by ".join(self.names), columns_of(names, found), self._notes())
+
+    def to_frame(self, frame: Frame | None = None) -> Any:
+        """One row a cell."""
+        return self.table().to_frame(frame)
+
+    def as_text(self) -> str:
+        """Counts with ± 1.96 deviations and margins, for a terminal."""
+        z = _quantile(0.05)
+        cells = [
+            [f"{int(n):,} ± {z * s:,.0f}" for n, s in zip(counts, deviations, strict=True)] + [f"{int(counts.sum()):,}"]
+            for counts, deviations in zip(self.counts, self.deviations, strict=True)
+        ]
+        margins = [*(f"{int(total):,}" for total in self.counts.sum(axis=0)), f"{int(self.counts.sum()):,}"]
+        rows = [[self.names[0], *self.columns, "all"]]
+        rows += [[name, *row] for name, row in zip((*self.rows, "all"), [*cells, margins], strict=True)]
+        return ResultTable(
+            f"{self.names[0]} by {self.names[1]}", columns_of(rows[0], rows[1:]), self._notes()
+        ).as_text()
+
+    def _notes(self) -> tuple[str, ...]:
+        test = self.independence
+        words = "" if math.isnan(test.p_value) else f"chi-square {test.statistic:.4g}, "
+        p = "not told at this budget" if math.isnan(test.p_value) else f"p = {test.p_value:.3g}"
+        share = (
+            "" if math.isnan(test.p_value) else f"; {100 * test.privacy_share:.0f} % of the variance is privacy noise"
+        )
+        return NOTE, f"Independence in the population: {words}{test.degrees} degrees of freedom, {p}{share}."
+
+    def _repr_html_(self) -> str:
+        return self.table().as_html()
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def __repr__(self) -> str:
+        return f"Crosstab({self.names[0]!r} by {self.names[1]!r}, {len(self.rows)} x {len(self.columns)})"
+
+
+def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
+    """The table of :meth:`gaussmix.Release.crosstab`."""
+    schema, counted = release.schema, row_count(release)
+    labels, raw = cell_counts(release.statistic.noisy, schema, rows, columns)
+    fitted = scaled_to(raw, counted)
+    shape = (len(labels[0]), len(labels[1]))
+    whole = rounded(_not_negative(fitted).reshape(shape))
+    return Crosstab(
+        (rows, columns),
+        *labels,
+        counts=whole,
+        estimates=fitted.values.reshape(shape),
+        deviations=fitted.deviations.reshape(shape),
+        independence=independence(raw, shape),
+        _fitted=fitted,
+    )
+
+
+def cell_counts(
+    noisy: NoisyMoment, schema: Schema, rows: str, columns: str
+) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Fitted]:
+    """Levels of two columns and the counts of all pairs, row by row, in the units of the matrix."""
+    if rows == columns:
+        raise ArgumentError("A cross-table needs two columns, not one twice.")
+    (one, u), (two, v) = kinds_of(schema, rows), kinds_of(schema, columns)
+    own = noisy.mapped(
+        np.vstack([constant_row(schema), unit_rows(schema, (*schema.groups[rows], *schema.groups[columns]))])
+    )
+    pairs = np.array([(1.0, *a, *b) for a in u for b in v])
+    return (one, two), fit_structure(own, level_designs(pairs))
+
+
+def scaled_to(counts: Fitted, rows: RowCount) -> Fitted:
+    """Counts whose sum is the number of rows, where that is known apart from them."""
+    if not rows.apart:
+        return counts
+    shares = shares_of(counts)
+    s = shares.values
+    return Fitted(rows.rows * s, rows.rows**2 * shares.covariance + rows.deviation**2 * np.outer(s, s))
+
+
+def independence(counts: Fitted, shape: tuple[int, int]) -> ChiSquare:
+    """The test of independence, with the noise of the counts in it."""
+    a, b = shape
+    n, V = counts.values.reshape(shape), counts.covariance
+    degrees, total = (a - 1) * (b - 1), float(n.sum())
+    p, q = n.sum(axis=1) / total, n.sum(axis=0) / total
+    if degrees == 0 or not total > 0 or min(p.min(), q.min()) <= 0:
+        return ChiSquare(math.nan, math.nan, degrees, math.nan)
+    cells = np.arange(a * b)
+    in_row = (cells[:, np.newaxis] // b == cells // b) * q[cells % b][:, np.newaxis]
+    in_column = (cells[:, np.newaxis] % b == cells % b) * p[cells // b][:, np.newaxis]
+    J = np.eye(a * b) - in_row - in_column + np.outer(p, q).ravel()[:, np.newaxis]
+    h = (n - total * np.outer(p, q)).ravel()
+    kept = cells.reshape(shape)[:-1, :-1].ravel()
+    noise = (J @ V @ J.T)[np.ix_(kept, kept)]
+    sampling = total * np.kron(np.diag(p) - np.outer(p, p), np.diag(q) - np.outer(q, q))[np.ix_(kept, kept)]
+    found = scipy.linalg.solve(noise + sampling, np.column_stack([h[kept], noise]), assume_a="pos")
+    statistic = float(h[kept] @ found[:, 0])
+    return ChiSquare(
+        statistic, float(stats.chi2.sf(statistic, degrees)), degrees, float(np.trace(found[:, 1:])) / degrees
+    )
+
+
+def _not_negative(fitted: Fitted) -> Floats:
+    """The likeliest counts that are not negative: least squares in the metric of the noise."""
+    if np.all(fitted.values >= 0):
+        return fitted.values
+    values, vectors = scipy.linalg.eigh(fitted.covariance)
+    half = vectors.T / np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))[:, np.newaxis]
+    return np.asarray(optimize.nnls(half, half @ fitted.values)[0])
+
+
+def _quantile(alpha: float) -> float:
+    return float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))

@@ -1,0 +1,76 @@
+"""What a release says of its table without a model: the methods of :class:`gaussmix.Release` that describe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from gaussmix.models.correlations import Correlations, correlations
+from gaussmix.models.crosstab import Crosstab, crosstab
+from gaussmix.models.describe import describe
+from gaussmix.models.groups import Anova, anova, group_means
+from gaussmix.models.result_table import Frame, ResultTable, as_frame
+from gaussmix.models.synthetic import MARK, synthetic_rows
+
+if TYPE_CHECKING:
+    from gaussmix.models.release import Release
+
+__all__ = ["Described"]
+
+
+class Described:
+    """Tables and synthetic rows of a release: post-processing, free of budget."""
+
+    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
+
+        Parameters
+        ----------
+        on : list of str, optional
+            Columns; default: all.
+        alpha : float
+        """
+        return describe(_release(self), on, alpha=alpha)
+
+    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
+        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
+
+        ``conf_int()`` of what is returned has their intervals.
+        """
+        return correlations(_release(self), on, given)
+
+    def crosstab(self, rows: str, columns: str) -> Crosstab:
+        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
+        return crosstab(_release(self), rows, columns)
+
+    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
+        return group_means(_release(self), target, by, alpha=alpha)
+
+    def anova(self, target: str, by: str) -> Anova:
+        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
+        return anova(_release(self), target, by)
+
+    def synthetic(self, n: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
+        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        seed : int or Generator, optional
+        frame : {"arrow", "pandas", "polars"}
+            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
+            frames of polars have room for none.
+        """
+        table = synthetic_rows(_release(self), n, seed)
+        found = as_frame(table, frame)
+        if frame == "pandas":
+            found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
+        return found
+
+
+def _release(own: Described) -> Release:
+    return cast("Release", own)

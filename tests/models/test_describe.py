@@ -1,0 +1,211 @@
+"""Descriptive tables of a release: the table's own numbers without noise to speak of, intervals that cover."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+from statsmodels.stats.oneway import anova_oneway
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.models.crosstab import cell_counts, independence
+from gaussmix.models.describe import describe, mean_and_deviation
+from gaussmix.models.groups import analysis, group_sums
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.pooling import goe
+from gaussmix.models.residuals import residuals
+from gaussmix.models.row_counts import row_count
+from gaussmix.models.structured import Fitted
+from gaussmix.models.user_units import constant_row, unit_rows
+from gaussmix.tables.schema import Schema
+
+TABLE = patients(20_000)
+
+
+@pytest.fixture(scope="module", params=[4, 1])
+def exact(request):
+    """Releases with next to no noise."""
+    return gm.release(TABLE, schema=SCHEMA, epsilon=20, delta=1e-6, passes=request.param, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    return gm.release(TABLE, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
+
+
+def close(found, expected):
+    assert_allclose(found, expected, rtol=2e-3)
+
+
+def test_describe_is_that_of_the_table(exact):
+    found = {(row["term"], row["statistic"]): row for row in exact.describe().rows()}
+    assert next(iter(found)) == ("(rows)", "count")
+    close(found["(rows)", "count"]["estimate"], 20_000)
+    for name in ("age", "bmi", "cost"):
+        close(found[name, "mean"]["estimate"], TABLE[name].mean())
+        close(found[name, "std"]["estimate"], TABLE[name].std())
+    close(found["smoker=true", "share"]["estimate"], TABLE["smoker"].mean())
+    for level, share in TABLE["region"].value_counts(normalize=True).items():
+        close(found[f"region={level}", "share"]["estimate"], share)
+    for row in found.values():
+        assert row["conf.low"] <= row["estimate"] <= row["conf.high"]
+        assert row["conf.high"] - row["conf.low"] < 0.01 * row["estimate"]
+
+
+def test_correlations_are_those_of_the_table(exact):
+    found = exact.corr(["age", "bmi", "cost"])
+    assert_allclose(found.values, TABLE[["age", "bmi", "cost"]].corr(), atol=2e-3)
+    assert_allclose(np.diagonal(found.values), 1.0)
+    partial = exact.corr(["age", "cost"], given=["smoker", "region"])
+    features = pd.get_dummies(TABLE[["smoker", "region"]], columns=["region"]).to_numpy(float)
+    left = TABLE[["age", "cost"]] - features @ np.linalg.lstsq(features, TABLE[["age", "cost"]], rcond=None)[0]
+    assert_allclose(partial.values[0, 1], left.corr().iloc[0, 1], atol=2e-3)
+    assert exact.corr().to_frame("pandas").shape == (9, 10)
+
+
+def test_crosstab_is_that_of_the_table(exact):
+    found = exact.crosstab("sex", "region")
+    expected = pd.crosstab(TABLE["sex"], TABLE["region"])
+    assert found.rows == ("f", "m")
+    assert_allclose(found.counts, expected, atol=20)
+    assert found.counts.sum() == found.counts.sum(axis=0).sum()
+    shares, ends = found.shares("row")
+    assert_allclose(shares, expected.div(expected.sum(axis=1), axis=0), atol=2e-3)
+    assert (ends[..., 0] <= shares).all()
+    assert (shares <= ends[..., 1]).all()
+    assert_allclose(found.shares("column")[0].sum(axis=0), 1.0)
+    pearson = stats.chi2_contingency(expected, correction=False)
+    assert_allclose(found.independence.statistic, pearson.statistic, rtol=0.1, atol=0.3)
+    assert found.independence.degrees == pearson.dof
+
+
+def test_without_noise_the_tests_are_pearsons_and_fishers():
+    n = np.array([[30.0, 50, 20], [60, 20, 40]])
+    found = independence(Fitted(n.ravel(), np.zeros((6, 6))), (2, 3))
+    pearson = stats.chi2_contingency(n, correction=False)
+    assert_allclose([found.statistic, found.p_value], [pearson.statistic, pearson.pvalue], rtol=1e-10)
+    assert found.privacy_share == 0
+    groups = [TABLE.loc[TABLE["region"] == level, "cost"].to_numpy() for level in ("north", "south", "west")]
+    sums = [*map(len, groups), *(group.sum() for group in groups), (TABLE["cost"] ** 2).sum()]
+    analysed = analysis(Fitted(np.array(sums, float), np.zeros((7, 7))), 3, "cost", "region")
+    fisher = anova_oneway(groups, use_var="equal")
+    assert_allclose([analysed.statistic, analysed.p_value], [fisher.statistic, fisher.pvalue], rtol=1e-8)
+    assert analysed.degrees == (2, 19_997)
+
+
+def test_group_means_and_anova_are_those_of_the_table(exact):
+    found = {row["region"]: row for row in exact.means("cost", by="region").rows()}
+    for level, mean in TABLE.groupby("region")["cost"].mean().items():
+        close(found[level]["mean"], mean)
+        assert found[level]["conf.low"] <= found[level]["mean"] <= found[level]["conf.high"]
+    by_smoker = exact.means("cost", by="smoker").rows()
+    close([row["mean"] for row in by_smoker], TABLE.groupby("smoker")["cost"].mean())
+    found = exact.anova("cost", by="smoker")
+    groups = [TABLE.loc[TABLE["smoker"] == value, "cost"] for value in (False, True)]
+    assert_allclose(found.statistic, anova_oneway(groups, use_var="equal").statistic, rtol=0.02)
+    assert found.table().columns["term"] == ("smoker", "residual")
+
+
+def test_means_and_deviations_move_as_they_say():
+    """Noise of known law on the table's own matrix: intervals cover, for one pass in a random metric."""
+    schema, rng = Schema.of({"x": [0, 10], "a": ["p", "q"], "b": ["r", "s", "t"]}), np.random.default_rng(0)
+    n = 5000
+    x, a, b = rng.uniform(2, 7, n), rng.random(n) < 0.2, rng.choice(3, n, p=[0.6, 0.3, 0.1])
+    x = x + 1.5 * a
+    columns = np.column_stack([x, ~a, a, b == 0, b == 1, b == 2, np.ones(n)]).astype(float)
+    centres, scales = schema.decode_map
+    encoded = (columns - centres) / scales
+    B = np.diag(rng.uniform(2, 6, 7)) @ np.linalg.qr(rng.standard_normal((7, 7)))[0]
+    held = {"mean": [], "std": [], "cells": [], "means": [], "corr": [], "level": []}
+    cells = np.array([np.sum((a == i) & (b == j)) for i in (False, True) for j in range(3)])
+    G = encoded.T @ encoded
+    for _ in range(250):
+        M = NoisyMoment.gaussian(G + B @ goe(7, rng) @ B.T, shape=B @ B.T)
+        mean, std = mean_and_deviation(M, schema, 0, 1.959964)
+        held["mean"].append(mean[4] <= x.mean() <= mean[5])
+        held["std"].append(std[4] <= x.std(ddof=1) <= std[5])
+        found = cell_counts(M, schema, "a", "b")[1]
+        held["cells"].append(np.mean(np.abs(found.values - cells) <= 1.959964 * found.deviations))
+        sums = group_sums(M, schema, "x", "a")[1]
+        exact = np.array([np.sum(~a), np.sum(a), np.sum(x[~a] - 5), np.sum(x[a] - 5), np.sum((x - 5) ** 2)])
+        held["means"].append(np.mean(np.abs(sums.values - exact) <= 1.959964 * sums.deviations))
+        r, deviation = residuals(M, unit_rows(schema, [0, 2]), constant_row(schema)[np.newaxis]).correlations()
+        held["corr"].append(abs(r[0, 1] - np.corrcoef(x, a)[0, 1]) <= 1.959964 * deviation[0, 1])
+        held["level"].append(found.values.sum() - n)
+    for name in ("mean", "std", "corr"):
+        assert 0.90 <= np.mean(held[name]) <= 0.995, name  # 3.6 standard errors of 250 releases
+    for name in ("cells", "means"):
+        assert 0.91 <= np.mean(held[name]) <= 0.98, name
+
+
+@pytest.mark.parametrize("n", [500, 20_000])  # many rows are sampled in the passes between
+def test_the_number_of_rows_has_the_noise_it_says(n):
+    found = []
+    for seed in range(30):
+        release = gm.release(TABLE[["age"]][:n], schema={"age": [0, 100]}, epsilon=2.0, delta=1e-6, random_state=seed)
+        assert (min(output.rate for output in release.statistic.passes) < 1) == (n == 20_000)
+        counted = row_count(release)
+        assert counted.apart
+        found.append((counted.rows - n) / counted.deviation)
+    assert 0.6 < np.std(found) < 1.44  # chi-square with 30 degrees of freedom, 0.1 % on either side
+    assert abs(np.mean(found)) < 0.62
+
+
+def test_tables_in_every_shape(noisy):
+    table = noisy.describe(["age", "sex"])
+    assert list(table.to_frame("pandas").columns) == [
+        "term",
+        "statistic",
+        "estimate",
+        "std.error",
+        "conf.low",
+        "conf.high",
+    ]
+    assert table.to_frame("polars").shape == table.to_frame("pandas").shape == (5, 6)
+    assert table.to_frame("arrow").num_rows == len(table) == 5
+    assert table.as_csv().splitlines()[0] == "term,statistic,estimate,std.error,conf.low,conf.high"
+    assert table.as_latex().startswith(r"\begin{tabular}{lrrrrr}")
+    assert "<caption>" in table._repr_html_()
+    assert table.as_plain()["rows"][0]["term"] == "(rows)"
+    assert (
+        repr(table)
+        == "ResultTable('6 columns, 95 % intervals', 5 rows: term, statistic, estimate, std.error, conf.low, conf.high)"
+    )
+    assert "Independence in the population" in str(noisy.crosstab("sex", "smoker"))
+    assert noisy.crosstab("sex", "smoker").to_frame("arrow").num_rows == 4
+    assert "given sex" in repr(noisy.corr(given=["sex"]))
+    assert len(noisy.corr(["age", "bmi"]).pairs()) == 1
+    assert "region" in str(noisy.anova("cost", by="region"))
+    for thing in (noisy.corr(["age", "bmi"]), noisy.crosstab("sex", "smoker"), noisy.anova("cost", by="region")):
+        assert "<table>" in thing._repr_html_()
+
+
+def test_hidden_levels_have_a_count():
+    frame = pd.DataFrame({"a": ["p"] * 7000 + ["q"] * 2000 + ["elsewhere"] * 1000})
+    schema = {"a": {"levels": ["p", "q"], "unknown": "zero"}}
+    release = gm.release(frame, schema=schema, epsilon=20, delta=1e-6, random_state=0)
+    shares = {row["term"]: row["estimate"] for row in release.describe().rows()}
+    assert_allclose([shares["a=p"], shares["a=q"], shares["a=(none of these)"]], [0.7, 0.2, 0.1], atol=1e-3)
+
+
+def test_what_cannot_be_asked(noisy):
+    for ask, words in (
+        (lambda: noisy.crosstab("sex", "sex"), "two columns"),
+        (lambda: noisy.crosstab("sex", "age"), "no levels to count"),
+        (lambda: noisy.means("sex", by="region"), "has no mean"),
+        (lambda: noisy.means("cost", by="cost"), "by itself"),
+        (lambda: noisy.describe("age"), r"write on=\['age'\]"),
+        (lambda: noisy.describe(["age", "age"]), "twice"),
+        (lambda: noisy.describe(["nobody"]), "not in the release"),
+        (lambda: noisy.corr(["age"], given=["age"]), "held fixed"),
+        (lambda: noisy.describe(["age"]).to_frame("excel"), "frame"),
+    ):
+        with pytest.raises(gm.GaussmixError, match=words):
+            ask()
+    bare = Schema({"age": Schema.of({"age": [0, 100]}).columns["age"]}, intercept=0.0)
+    release = gm.release(TABLE[["age"]], schema=bare, epsilon=1.0, delta=1e-6, random_state=0)
+    with pytest.raises(gm.ArgumentError, match="no intercept"):
+        describe(release)
