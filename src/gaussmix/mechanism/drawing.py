@@ -14,6 +14,7 @@ from gaussmix.models.certificate import Condition
 from gaussmix.models.release import Release
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
+from gaussmix.tables.sample import Sample
 
 __all__ = ["Noise", "draw"]
 
@@ -31,6 +32,7 @@ def draw(
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
     release: str | None = None,
+    coins: Sample | None = None,
     progress: bool = False,
 ) -> Release:
     """A release of the rows, whose first pass, ``moments``, was read already.
@@ -45,6 +47,8 @@ def draw(
         Noise and where it comes from.
     made_by, n_rows, conditions, release
         For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
+    coins : Sample, optional
+        Under which the first pass kept rows for later ones.
     progress : bool
         Show on a terminal how far the noise is.
     """
@@ -52,7 +56,7 @@ def draw(
         return draw_release(
             moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
         )
-    transcript = draw_passes(rows, moments, account, rng, progress=progress)
+    transcript = draw_passes(rows, moments, account, rng, coins=coins, progress=progress)
     certificate = certify(
         rows.schema,
         account,

@@ -9,8 +9,9 @@ Order of the releases: a noisy count of rows, the first pass, then a histogram a
 neither count nor histograms.
 
 Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
-for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md). The rate π comes from the
-noisy count. Coins are secret; that sampling protects rows further is not claimed.
+for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 10,000/μ.
+The rates π come from the noisy count, and a row has one coin for all of them. Coins are secret; that sampling protects
+rows further is not claimed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ _MANY_COLUMNS = 300  # their noise takes a second
 
 
 def draw_passes(
-    rows: RowSource, first: Moments, account: LatticeAccount, rng: np.random.Generator, *, progress: bool = False
+    rows: RowSource,
+    first: Moments,
+    account: LatticeAccount,
+    rng: np.random.Generator,
+    *,
+    coins: Sample | None = None,
+    progress: bool = False,
 ) -> Transcript:
     """All passes of a release, one after the other.
 
@@ -57,6 +64,8 @@ def draw_passes(
         Of `releases_of` a schedule.
     rng : Generator
         The secure one, or a seeded one, which voids the guarantee.
+    coins : Sample, optional
+        Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
     progress : bool
         Show a bar on a terminal while much noise is drawn.
     """
@@ -71,19 +80,20 @@ def draw_passes(
     if len(mu) > 1:
         counted = draw.counts(np.array([first.sums().n]), account.noise_mu[0])
         rates = rates_of(account, float(counted[0]), schema.n_columns)
-        sample = None if rates[1] == 1.0 else Sample(rates[1], rng.bytes(32))
-        if sample is not None:
-            rates[1:-1] = [sample.rate] * (len(rates) - 2)  # rounded to what coins can be thrown for
+        coins = Sample(1.0, rng.bytes(32)) if coins is None else coins
+        samples = [None if rate == 1.0 else coins.at(rate) for rate in rates]
+        rates = [
+            1.0 if sample is None else sample.rate for sample in samples
+        ]  # rounded to what coins can be thrown for
         state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
         for q in range(1, len(mu), 2):
             histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
             transforms = [metric.transform for metric in histogram.metrics]
-            found = rows.counts(transforms, histogram.edges, sample=sample, describe=f"{pass_name}, lengths of rows")
+            words = f"{pass_name}, lengths of rows"
+            found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             counts = draw.histograms(found, mu[q])
             request = plan_pass(state, histogram, tuple(count / rates[q] for count in counts))
-            last = q + 2 == len(mu)
-            chosen = None if last else sample
-            sums = rows.mapped(request.metric.transform, request.clip, sample=chosen, describe=pass_name)
+            sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1])
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)

@@ -19,7 +19,10 @@ COUNT_SHARE = Fraction(1, 200)
 SAMPLE_ROWS = 200
 """Rows of a sample in units of m^1.5/μ."""
 
-LARGEST_RATE = 0.25
+HISTOGRAM_ROWS = 10_000
+"""Rows that a histogram needs, in units of 1/μ: two metrics with 2 % of μ² then have noise of 0.001 of them a bin."""
+
+LARGEST_RATE = 0.5
 """A sample that is a larger share than this saves too little: all rows are read."""
 
 _LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
@@ -41,13 +44,23 @@ def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple
 
 
 def rates_of(account: LatticeAccount, rows: float, m: int) -> list[float]:
-    """Share of the rows that each release but the count reads: the first and the last all, those between a sample.
+    """Share of the rows that each release but the count reads: the first and the last pass all, the others a sample.
 
-    ``rows`` is noisy or imagined, all else public.
+    A histogram only chooses metric and clip, and reads no more rows than it needs for that, nor more than the passes
+    between the first and the last. ``rows`` is noisy or imagined, all else public.
     """
-    between = max(len(account.noise_mu) - 3, 0)
-    rate = SAMPLE_ROWS * m**1.5 / (account.mu * max(rows, 1.0))
-    return [1.0] + [rate if rate <= LARGEST_RATE else 1.0] * between + [1.0] * (between > 0)
+    passes = len(account.noise_mu) // 2
+    if not passes:
+        return [1.0]
+    early = _rate(SAMPLE_ROWS * m**1.5, account, rows)
+    histogram = min(early, _rate(HISTOGRAM_ROWS, account, rows))
+    return [1.0, *[histogram, early] * (passes - 2), histogram, 1.0]
+
+
+def _rate(needed: float, account: LatticeAccount, rows: float) -> float:
+    """Of a sample that has ``needed``/μ rows; 1 where that is not worth it."""
+    rate = needed / (account.mu * max(rows, 1.0))
+    return rate if rate <= LARGEST_RATE else 1.0
 
 
 def accounts_for(account: LatticeAccount, passes: int, m: int) -> bool:

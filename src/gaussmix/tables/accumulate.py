@@ -27,6 +27,7 @@ from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, SHORT_ROW, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
+from gaussmix.tables.kept import Keeper
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
@@ -95,15 +96,19 @@ def ask_batches(
     question: Question[A],
     *,
     sample: Sample | None = None,
+    keeper: Keeper | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about the batches of a table, or about a sample of their rows, by position in the stream."""
+    """Answer about the batches of a table, or about a sample of their rows, by position in the stream.
+
+    A ``keeper`` is offered every batch.
+    """
     plan = BlockEncoder.of(schema)
     shared = _Shared(stream)
 
     def work(worker: _BlockWorker[A]) -> None:
         try:
-            for block in encoded_blocks(_sampled(shared, sample), schema, plan):
+            for block in encoded_blocks(_sampled(_offered(shared, keeper), sample), schema, plan):
                 worker.add(block)
         except BaseException:
             shared.close()  # the others have no reason to go on
@@ -134,6 +139,15 @@ class _Shared:
 
     def close(self) -> None:
         self._open = False
+
+
+def _offered(
+    batches: Iterable[tuple[int, pa.RecordBatch]], keeper: Keeper | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for start, batch in batches:
+        if keeper is not None:
+            keeper.offer(start, batch)
+        yield start, batch
 
 
 def _sampled(batches: Iterable[tuple[int, pa.RecordBatch]], sample: Sample | None) -> Iterator[pa.RecordBatch]:

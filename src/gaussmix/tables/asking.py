@@ -19,6 +19,7 @@ from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.accumulate import ask_batches
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import query_of, relation_of
+from gaussmix.tables.kept import Keeper
 from gaussmix.tables.memory import as_narwhals, is_named_array
 from gaussmix.tables.paths import files_of, is_path
 from gaussmix.tables.sample import Sample
@@ -61,9 +62,15 @@ class Source:
         self._files: list[tuple[object, ...]] | None = None
 
     def ask(
-        self, question: Question[A], schema: Schema, *, sample: Sample | None = None, describe: str = "Reading"
+        self,
+        question: Question[A],
+        schema: Schema,
+        *,
+        sample: Sample | None = None,
+        keeper: Keeper | None = None,
+        describe: str = "Reading",
     ) -> A:
-        """Read the table, or a sample of its rows, and answer.
+        """Read the table, or a sample of its rows, and answer. A ``keeper`` keeps rows for later.
 
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
@@ -85,7 +92,7 @@ class Source:
             closing(found),
             closing(stream),
         ):  # an error keeps its frames, and with them a query that is not read to the end
-            answer = ask_batches(stream, schema, question, sample=sample, threads=threads)
+            answer = ask_batches(stream, schema, question, sample=sample, keeper=keeper, threads=threads)
         if self._readings and (counted.rows, files) != (self._rows, self._files):
             raise DataError(CHANGED)
         self._rows, self._files = counted.rows, files
