@@ -9,7 +9,7 @@ Order of the releases: a noisy count of rows, the first pass, then a histogram a
 neither count nor histograms.
 
 Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
-for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 10,000/μ.
+for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 20,000/μ.
 The rates π come from the noisy count, and a row has one coin for all of them. Coins are secret; that sampling protects
 rows further is not claimed.
 """

@@ -19,8 +19,8 @@ COUNT_SHARE = Fraction(1, 200)
 SAMPLE_ROWS = 200
 """Rows of a sample in units of m^1.5/μ."""
 
-HISTOGRAM_ROWS = 10_000
-"""Rows that a histogram needs, in units of 1/μ: two metrics with 2 % of μ² then have noise of 0.001 of them a bin."""
+HISTOGRAM_ROWS = 20_000
+"""Rows of a histogram in units of 1/μ: two metrics with 2 % of μ² then have noise of 1/2,000 of them a bin."""
 
 LARGEST_RATE = 0.5
 """A sample that is a larger share than this saves too little: all rows are read."""

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
-from gaussmix.tables.encoder import EXACT_ROWS, SHORT_ROW, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
+from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
 from gaussmix.tables.kept import Keeper
 from gaussmix.tables.sample import Sample
@@ -205,8 +205,7 @@ class _ArrayWorker(Generic[A]):
         self.plan, self.tally = plan, tally
         self.answer = tally.answer
         self.block_rows = min(plan.block_rows, tally.block_rows)
-        self.rows, self.scratch = (np.empty(self.block_rows * columns) for columns in (plan.m, plan.d))
-        self.others = np.empty((plan.m - plan.d, self.block_rows))
+        self.rows = np.empty(self.block_rows * plan.m)
 
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Take in the rows of one piece after the other until the queue says None."""
@@ -217,15 +216,9 @@ class _ArrayWorker(Generic[A]):
                     self._add(X_drawn[piece], Y_drawn[piece])
 
     def _add(self, X: Rows, Y: Rows) -> None:
-        (n, d), m = X.shape, self.plan.m
-        order: Literal["C", "F"] = "C" if row_major(X) else "F"
-        rows = self.rows[: n * m].reshape((n, m), order=order)
-        scratch = self.scratch[: n * d].reshape((n, d), order=order) if d < SHORT_ROW else None
-        others = self.others[:, :n]
-        self.plan.map_others(Y, others)
-        self.plan.encode(X, rows[:, :d], others, scratch=scratch)
-        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
-            rows[:, d + j] = values
+        n, m = len(X), self.plan.m
+        rows = self.rows[: n * m].reshape((n, m), order="C" if row_major(X) else "F")
+        self.plan.encode_whole(X, Y, rows)
         self.tally.add(rows)
 
 
