@@ -31,6 +31,8 @@ class Kernels(BuildHookInterface):
         library.unlink(missing_ok=True)
         if os.environ.get("GAUSSMIX_PURE") == "1" or sys.platform == "win32" or not compiled(source, library):
             return
+        if version == "editable":  # it lies beside its source
+            return
         build_data["pure_python"] = False
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"

@@ -27,7 +27,7 @@ from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
-from gaussmix.tables.kept import Keeper
+from gaussmix.tables.kept import Coins, Keeper
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
@@ -101,15 +101,17 @@ def ask_batches(
 ) -> A:
     """Answer about the batches of a table, or about a sample of their rows, by position in the stream.
 
-    A ``keeper`` is offered every batch.
+    A ``keeper`` is shown every row.
     """
     plan = BlockEncoder.of(schema)
     shared = _Shared(stream)
 
     def work(worker: _BlockWorker[A]) -> None:
         try:
-            for block in encoded_blocks(_sampled(_offered(shared, keeper), sample), schema, plan):
+            drawn = _Drawn(shared, sample, keeper)
+            for block in encoded_blocks(drawn, schema, plan):
                 worker.add(block)
+                drawn.show(block)
         except BaseException:
             shared.close()  # the others have no reason to go on
             raise
@@ -141,23 +143,30 @@ class _Shared:
         self._open = False
 
 
-def _offered(
-    batches: Iterable[tuple[int, pa.RecordBatch]], keeper: Keeper | None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    for start, batch in batches:
-        if keeper is not None:
-            keeper.offer(start, batch)
-        yield start, batch
+class _Drawn:
+    """The batches that one thread draws, those of a sample or all; a keeper is shown whole rows with their coins."""
 
+    def __init__(self, shared: _Shared, sample: Sample | None, keeper: Keeper | None) -> None:
+        self._shared, self._sample, self._keeper = shared, sample, keeper
+        self._coins: Coins = np.empty(0, dtype=np.uint16)  # of the rows of the last batch that were not shown yet
 
-def _sampled(batches: Iterable[tuple[int, pa.RecordBatch]], sample: Sample | None) -> Iterator[pa.RecordBatch]:
-    for start, batch in batches:
-        if sample is None:
-            yield batch
-        else:
-            chosen = np.flatnonzero(sample.chosen(start, start + batch.num_rows))
-            if len(chosen):
-                yield batch.take(pa.array(chosen))
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for start, batch in self._shared:
+            if self._keeper is not None:
+                complete, self._coins = self._keeper.coins_of(start, batch)
+                yield complete
+            elif self._sample is None:
+                yield batch
+            else:
+                chosen = np.flatnonzero(self._sample.chosen(start, start + batch.num_rows))
+                if len(chosen):
+                    yield batch.take(pa.array(chosen))
+
+    def show(self, rows: Floats) -> None:
+        """The next rows of the last batch, encoded."""
+        if self._keeper is not None:
+            self._keeper.keep(self._coins[: len(rows)], rows)
+            self._coins = self._coins[len(rows) :]
 
 
 def _total(answers: Iterable[A]) -> A:

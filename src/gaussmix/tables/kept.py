@@ -14,18 +14,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gaussmix._types import Floats
-from gaussmix.tables.arrow import complete_rows, encode_batch
-from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, pieces
+from gaussmix.tables.arrow import complete_rows
+from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.sample import SIDES, Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import KeptRows
 
-__all__ = ["KEPT_BYTES", "Keeper"]
+__all__ = ["KEPT_BYTES", "Coins", "Keeper"]
 
 KEPT_BYTES = 2**26
 """Of encoded rows that are kept beside the table."""
 
-_Coins = NDArray[np.uint16]
+Coins = NDArray[np.uint16]
 
 
 class Keeper:
@@ -39,28 +39,27 @@ class Keeper:
     """
 
     def __init__(self, coins: Sample, schema: Schema) -> None:
-        self._coins, self._schema, self._plan = coins, schema, BlockEncoder.of(schema)
+        self._coins, self._schema = coins, schema
         self._most = KEPT_BYTES // (8 * schema.n_columns)
         self._limit, self._rows, self._lock = SIDES, 0, threading.Lock()
-        self._blocks: list[tuple[_Coins, Floats]] = []
+        self._blocks: list[tuple[Coins, Floats]] = []
 
-    def offer(self, start: int, batch: pa.RecordBatch) -> None:
-        """Keep what is to be kept of a batch whose first row is at position ``start``; from any thread."""
+    def coins_of(self, start: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Coins]:
+        """The rows of a batch that are not dropped, and their coins; the batch's first row is at position ``start``."""
         coins = self._coins.coins(start, start + batch.num_rows)
-        chosen = np.flatnonzero(coins < self._limit)
-        if not len(chosen):
-            return
-        if len(chosen) < batch.num_rows:
-            batch, coins = batch.take(pa.array(chosen)), coins[chosen]
         complete = complete_rows(batch, self._schema)
-        if complete is not None:
-            batch, coins = batch.filter(complete), coins[complete.to_numpy(zero_copy_only=False)]
-        for piece in pieces(batch.num_rows, EXACT_ROWS):
-            rows = encode_batch(batch.slice(piece.start, piece.stop - piece.start), self._schema, self._plan)
-            self._plan.finish(rows)
-            self._keep(coins[piece], np.ascontiguousarray(rows))
+        if complete is None:
+            return batch, coins
+        return batch.filter(complete), coins[complete.to_numpy(zero_copy_only=False)]
 
-    def _keep(self, coins: _Coins, rows: Floats) -> None:
+    def keep(self, coins: Coins, rows: Floats) -> None:
+        """Keep what is to be kept of whole rows; from any thread."""
+        for piece in pieces(len(rows), EXACT_ROWS):
+            chosen = np.flatnonzero(coins[piece] < self._limit)
+            if len(chosen):
+                self._add(coins[piece][chosen], np.array(rows[piece][chosen], order="C"))
+
+    def _add(self, coins: Coins, rows: Floats) -> None:
         with self._lock:
             self._blocks.append((coins, rows))
             self._rows += len(rows)
@@ -78,6 +77,6 @@ class Keeper:
         return KeptRows([rows for _, rows in _below(sample.sides, self._blocks)])
 
 
-def _below(limit: int, blocks: list[tuple[_Coins, Floats]]) -> list[tuple[_Coins, Floats]]:
+def _below(limit: int, blocks: list[tuple[Coins, Floats]]) -> list[tuple[Coins, Floats]]:
     found = [(coins, rows, coins < limit) for coins, rows in blocks]
     return [(coins[below], rows[below]) for coins, rows, below in found if below.any()]

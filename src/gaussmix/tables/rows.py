@@ -171,10 +171,10 @@ class TableRows(RowSource):
         self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
         """The exact Gram matrix in the declared metric; with ``keep`` rows are kept for later passes."""
-        if keep is None:
+        if keep is None or sample is not None:
             return super().moments(sample, describe=describe)
         keeper = Keeper(keep, self.schema)
-        sums = self._source.ask(Gram(), self.schema, sample=sample, keeper=keeper, describe=describe)
+        sums = self._source.ask(Gram(), self.schema, keeper=keeper, describe=describe)
         self._keeper = keeper
         return Moments.built(sums, self.schema)
 
