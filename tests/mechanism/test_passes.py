@@ -12,10 +12,12 @@ from gaussmix.accounting.lattice import lattice_account
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
+from gaussmix.models import schedules
 from gaussmix.models.passes import POWERS
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.tails import BINS
 from gaussmix.tables.rows import rows_of
+from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
@@ -194,6 +196,29 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
     ]  # fmt: skip
     gram = rows.moments().gram()
     assert np.abs(found.pool.matrix - gram).max() < 0.05 * np.abs(gram).max()
+
+
+def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
+    """As coins of one release, so that the smaller sample is a part of the larger one."""
+    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 1000)
+    account, rows = account_of(4, epsilon=10.0), rows_of(table(20_000), SCHEMA)
+    asked = []
+    original = type(rows)._ask
+
+    def spy(self, question, sample, describe):
+        asked.append(sample)
+        return original(self, question, sample, describe)
+
+    monkeypatch.setattr(type(rows), "_ask", spy)
+    coins = Sample.seeded(1.0, 3)
+    found = draw_passes(rows, rows.moments(keep=coins), account, np.random.default_rng(1), coins=coins)
+    rates = [None if sample is None else sample.rate for sample in asked]
+    histogram, early = rates[0], rates[1]
+    assert rates == [histogram, early, histogram, early, histogram, None]
+    assert histogram == pytest.approx(1000 / account.mu / 20_000, rel=2e-2)
+    assert histogram < early == found.passes[1].rate
+    assert {sample.key for sample in asked if sample is not None} == {coins.key}
+    assert found.passes[-1].request.rows == pytest.approx(20_000, rel=0.1)
 
 
 def test_seeds_repeat_and_void():

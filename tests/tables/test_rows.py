@@ -261,7 +261,7 @@ def test_a_large_sample_is_read_by_positions(monkeypatch):
     X, Y = arrays(schema, 9000)
     sample = Sample.seeded(0.5, 2)
     kept = answers(ArrayRows(X, Y, schema), sample)
-    monkeypatch.setattr("gaussmix.tables.rows._KEPT_BYTES", 0)
+    monkeypatch.setattr("gaussmix.tables.rows.KEPT_BYTES", 0)
     assert same(answers(ArrayRows(X, Y, schema), sample), kept)
 
 
@@ -442,7 +442,7 @@ def test_another_release_from_the_same_arrays_does_not_change_which_rows_are_rea
 
     class Interrupted(ArrayRows):
         def __setattr__(self, name, value):
-            super().__setattr__(name, (other, self._sampled_rows(other)) if name == "_sampled" and value else value)
+            super().__setattr__(name, {other: self._sampled_rows(other)} if name == "_sampled" and value else value)
 
     rows = Interrupted(X, None, schema)
     assert rows.moments(one).sums().n == len(one.positions(4000))

@@ -68,3 +68,12 @@ def test_bad_samples_are_refused():
     with pytest.raises(ValueError, match="32 bytes"):
         Sample(0.5, b"short")
     assert Sample.seeded(1e-9, 0).rate == 2.0**-16
+
+
+def test_samples_of_several_rates_are_nested():
+    coins = Sample.seeded(1.0, 4)
+    small, large = coins.at(0.1).chosen(5, 3000), coins.at(0.4).chosen(5, 3000)
+    assert 0 < small.sum() < large.sum()
+    assert not (small & ~large).any()
+    assert coins.chosen(0, 100).all()
+    assert np.array_equal(coins.coins(5, 3000) < coins.at(0.1).sides, small)

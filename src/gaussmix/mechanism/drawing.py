@@ -15,6 +15,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.steps import Likelihood
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
+from gaussmix.tables.sample import Sample
 
 __all__ = ["Noise", "draw"]
 
@@ -33,6 +34,7 @@ def draw(
     conditions: Sequence[Condition] = (),
     release: str | None = None,
     likelihood: Likelihood | None = None,
+    coins: Sample | None = None,
     progress: bool = False,
 ) -> Release:
     """A release of the rows, whose first pass, ``moments``, was read already.
@@ -49,6 +51,8 @@ def draw(
         For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
     likelihood : Likelihood, optional
         Steps that the account has; none of a finite sketch.
+    coins : Sample, optional
+        Under which the first pass kept rows for later ones.
     progress : bool
         Show on a terminal how far the noise is.
     """
@@ -56,7 +60,7 @@ def draw(
         return draw_release(
             moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
         )
-    transcript = draw_passes(rows, moments, account, rng, likelihood=likelihood, progress=progress)
+    transcript = draw_passes(rows, moments, account, rng, likelihood=likelihood, coins=coins, progress=progress)
     certificate = certify(
         rows.schema,
         account,

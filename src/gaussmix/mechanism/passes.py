@@ -10,8 +10,9 @@ neither count nor histograms. Steps on a likelihood come last, each a sum of cli
 (:mod:`gaussmix.tables.gradients`), planned from the passes and from earlier steps (:mod:`gaussmix.models.newton`).
 
 Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
-for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md). The rate π comes from the
-noisy count. Coins are secret; that sampling protects rows further is not claimed.
+for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 20,000/μ.
+The rates π come from the noisy count, and a row has one coin for all of them. Coins are secret; that sampling protects
+rows further is not claimed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def draw_passes(
     rng: np.random.Generator,
     *,
     likelihood: Likelihood | None = None,
+    coins: Sample | None = None,
     progress: bool = False,
 ) -> Transcript:
     """All passes of a release, one after the other, and then all steps on a likelihood.
@@ -69,6 +71,8 @@ def draw_passes(
         The secure one, or a seeded one, which voids the guarantee.
     likelihood : Likelihood, optional
         Steps that the account has, and their target.
+    coins : Sample, optional
+        Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
     progress : bool
         Show a bar on a terminal while much noise is drawn.
     """
@@ -85,19 +89,20 @@ def draw_passes(
     if len(mu) > 1:
         counted = draw.counts(np.array([first.sums().n]), passes_mu[0])
         rates = rates_of(account, float(counted[0]), schema.n_columns, steps=steps)
-        sample = None if rates[1] == 1.0 else Sample(rates[1], rng.bytes(32))
-        if sample is not None:
-            rates[1:-1] = [sample.rate] * (len(rates) - 2)  # rounded to what coins can be thrown for
+        coins = Sample(1.0, rng.bytes(32)) if coins is None else coins
+        samples = [None if rate == 1.0 else coins.at(rate) for rate in rates]
+        rates = [
+            1.0 if sample is None else sample.rate for sample in samples
+        ]  # rounded to what coins can be thrown for
         state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
         for q in range(1, len(mu), 2):
             histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
             transforms = [metric.transform for metric in histogram.metrics]
-            found = rows.counts(transforms, histogram.edges, sample=sample, describe=f"{pass_name}, lengths of rows")
+            words = f"{pass_name}, lengths of rows"
+            found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             counts = draw.histograms(found, mu[q])
             request = plan_pass(state, histogram, tuple(count / rates[q] for count in counts))
-            last = q + 2 == len(mu)
-            chosen = None if last else sample
-            sums = rows.mapped(request.metric.transform, request.clip, sample=chosen, describe=pass_name)
+            sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1])
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)

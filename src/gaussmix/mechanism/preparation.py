@@ -41,6 +41,7 @@ from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
+from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Prepared", "prepare"]
@@ -85,22 +86,26 @@ class Prepared:
                 "or build them again with it."
             )
         account = self._account_for(rows)
-        moments = rows.moments()
+        several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
+        coins = Sample(1.0, self.rng.bytes(32)) if several else None
+        moments = rows.moments(keep=coins)
         if not self._unused.acquire(blocking=False):
             raise ArgumentError(
                 "A release was drawn from this preparation: prepare another one, which has its own cost."
             )
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
-        if isinstance(account, LatticeAccount) and len(account.noise_mu) > 1:
+        if several:
             # Takes its time: whoever interrupts it loses what is spent.
-            private = self._drawn(rows, moments, account, progress)
+            private = self._drawn(rows, moments, account, progress, coins)
             with interruptions_wait():
                 return self._written(private)
         with interruptions_wait():
             return self._written(self._drawn(rows, moments, account, progress))
 
-    def _drawn(self, rows: RowSource, moments: Moments, account: Noise, progress: bool) -> Release:
+    def _drawn(
+        self, rows: RowSource, moments: Moments, account: Noise, progress: bool, coins: Sample | None = None
+    ) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
         entry = None if self.ledger is None else self._recorded(self.ledger, account)
         private = draw(
@@ -113,6 +118,7 @@ class Prepared:
             conditions=self.conditions,
             release=None if entry is None else entry.release,
             likelihood=self.likelihood,
+            coins=coins,
             progress=progress,
         )
         if self.ledger is None or entry is None:

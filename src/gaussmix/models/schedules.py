@@ -20,7 +20,10 @@ COUNT_SHARE = Fraction(1, 200)
 SAMPLE_ROWS = 200
 """Rows of a sample in units of m^1.5/μ."""
 
-LARGEST_RATE = 0.25
+HISTOGRAM_ROWS = 20_000
+"""Rows of a histogram in units of 1/μ: two metrics with 2 % of μ² then have noise of 1/2,000 of them a bin."""
+
+LARGEST_RATE = 0.5
 """A sample that is a larger share than this saves too little: all rows are read."""
 
 STEPS_SHARE = Fraction(2, 5)
@@ -73,14 +76,24 @@ def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], 
 
 
 def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) -> list[float]:
-    """Share of the rows that each release of a pass reads: the first and the last all, those between a sample.
+    """Share of the rows that each release of a pass reads: the first and the last pass all, the others a sample.
 
-    ``rows`` is noisy or imagined, all else public.
+    A histogram only chooses metric and clip, and reads no more rows than it needs for that, nor more than the passes
+    between the first and the last. ``rows`` is noisy or imagined, all else public.
     """
-    between = max(len(account.noise_mu) - 2 * steps - 3, 0)
+    passes = len(account.noise_mu) // 2 - steps
+    if not passes:
+        return [1.0]
     mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
-    rate = SAMPLE_ROWS * m**1.5 / (mu * max(rows, 1.0))
-    return [1.0] + [rate if rate <= LARGEST_RATE else 1.0] * between + [1.0] * (between > 0)
+    early = _rate(SAMPLE_ROWS * m**1.5, mu, rows)
+    histogram = min(early, _rate(HISTOGRAM_ROWS, mu, rows))
+    return [1.0, *[histogram, early] * (passes - 2), histogram, 1.0]
+
+
+def _rate(needed: float, mu: float, rows: float) -> float:
+    """Of a sample that has ``needed``/μ rows; 1 where that is not worth it."""
+    rate = needed / (mu * max(rows, 1.0))
+    return rate if rate <= LARGEST_RATE else 1.0
 
 
 def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0) -> bool:

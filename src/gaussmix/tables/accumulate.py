@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,9 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
-from gaussmix.tables.encoder import EXACT_ROWS, SHORT_ROW, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
+from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
+from gaussmix.tables.kept import Coins, Keeper
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
@@ -95,16 +96,22 @@ def ask_batches(
     question: Question[A],
     *,
     sample: Sample | None = None,
+    keeper: Keeper | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about the batches of a table, or about a sample of their rows, by position in the stream."""
+    """Answer about the batches of a table, or about a sample of their rows, by position in the stream.
+
+    A ``keeper`` is shown every row.
+    """
     plan = BlockEncoder.of(schema)
     shared = _Shared(stream)
 
     def work(worker: _BlockWorker[A]) -> None:
         try:
-            for block in encoded_blocks(_sampled(shared, sample), schema, plan):
+            drawn = _Drawn(shared, sample, keeper)
+            for block in encoded_blocks(drawn, schema, plan):
                 worker.add(block)
+                drawn.show(block)
         except BaseException:
             shared.close()  # the others have no reason to go on
             raise
@@ -136,14 +143,30 @@ class _Shared:
         self._open = False
 
 
-def _sampled(batches: Iterable[tuple[int, pa.RecordBatch]], sample: Sample | None) -> Iterator[pa.RecordBatch]:
-    for start, batch in batches:
-        if sample is None:
-            yield batch
-        else:
-            chosen = np.flatnonzero(sample.chosen(start, start + batch.num_rows))
-            if len(chosen):
-                yield batch.take(pa.array(chosen))
+class _Drawn:
+    """The batches that one thread draws, those of a sample or all; a keeper is shown whole rows with their coins."""
+
+    def __init__(self, shared: _Shared, sample: Sample | None, keeper: Keeper | None) -> None:
+        self._shared, self._sample, self._keeper = shared, sample, keeper
+        self._coins: Coins = np.empty(0, dtype=np.uint16)  # of the rows of the last batch that were not shown yet
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for start, batch in self._shared:
+            if self._keeper is not None:
+                complete, self._coins = self._keeper.coins_of(start, batch)
+                yield complete
+            elif self._sample is None:
+                yield batch
+            else:
+                chosen = np.flatnonzero(self._sample.chosen(start, start + batch.num_rows))
+                if len(chosen):
+                    yield batch.take(pa.array(chosen))
+
+    def show(self, rows: Floats) -> None:
+        """The next rows of the last batch, encoded."""
+        if self._keeper is not None:
+            self._keeper.keep(self._coins[: len(rows)], rows)
+            self._coins = self._coins[len(rows) :]
 
 
 def _total(answers: Iterable[A]) -> A:
@@ -191,8 +214,7 @@ class _ArrayWorker(Generic[A]):
         self.plan, self.tally = plan, tally
         self.answer = tally.answer
         self.block_rows = min(plan.block_rows, tally.block_rows)
-        self.rows, self.scratch = (np.empty(self.block_rows * columns) for columns in (plan.m, plan.d))
-        self.others = np.empty((plan.m - plan.d, self.block_rows))
+        self.rows = np.empty(self.block_rows * plan.m)
 
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Take in the rows of one piece after the other until the queue says None."""
@@ -203,15 +225,9 @@ class _ArrayWorker(Generic[A]):
                     self._add(X_drawn[piece], Y_drawn[piece])
 
     def _add(self, X: Rows, Y: Rows) -> None:
-        (n, d), m = X.shape, self.plan.m
-        order: Literal["C", "F"] = "C" if row_major(X) else "F"
-        rows = self.rows[: n * m].reshape((n, m), order=order)
-        scratch = self.scratch[: n * d].reshape((n, d), order=order) if d < SHORT_ROW else None
-        others = self.others[:, :n]
-        self.plan.map_others(Y, others)
-        self.plan.encode(X, rows[:, :d], others, scratch=scratch)
-        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
-            rows[:, d + j] = values
+        n, m = len(X), self.plan.m
+        rows = self.rows[: n * m].reshape((n, m), order="C" if row_major(X) else "F")
+        self.plan.encode_whole(X, Y, rows)
         self.tally.add(rows)
 
 

@@ -21,7 +21,16 @@ from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vecto
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import Schema
 
-__all__ = ["codes_of", "encode_batch", "encoded_blocks", "entries_of", "numbers_of", "one_column", "present"]
+__all__ = [
+    "codes_of",
+    "complete_rows",
+    "encode_batch",
+    "encoded_blocks",
+    "entries_of",
+    "numbers_of",
+    "one_column",
+    "present",
+]
 
 _BLOCK_BYTES = 2**25
 _LEAST_BLOCK_ROWS = 2**10
@@ -119,6 +128,15 @@ def _check_indices(name: str, array: pa.Array) -> None:
         array.validate(full=True)
     except pa.ArrowException:
         raise DataError(f"Column {name!r} has indices beyond its dictionary: the table is corrupt.") from None
+
+
+def complete_rows(batch: pa.RecordBatch, schema: Schema) -> pa.Array | None:
+    """Which rows ``missing="drop-row"`` keeps; None for all."""
+    columns = {name: column for name, column in schema.columns.items() if column.missing == "drop-row"}
+    arrays = {name: one_column(batch, name) for name in columns}
+    for name, array in arrays.items():
+        _check_indices(name, array)
+    return _kept(columns, arrays)
 
 
 def _kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Array | None:

@@ -19,6 +19,7 @@ from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.accumulate import ask_batches
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import query_of, relation_of
+from gaussmix.tables.kept import Keeper
 from gaussmix.tables.memory import as_narwhals, is_named_array
 from gaussmix.tables.paths import files_of, is_path
 from gaussmix.tables.sample import Sample
@@ -61,9 +62,15 @@ class Source:
         self._files: list[tuple[object, ...]] | None = None
 
     def ask(
-        self, question: Question[A], schema: Schema, *, sample: Sample | None = None, describe: str = "Reading"
+        self,
+        question: Question[A],
+        schema: Schema,
+        *,
+        sample: Sample | None = None,
+        keeper: Keeper | None = None,
+        describe: str = "Reading",
     ) -> A:
-        """Read the table, or a sample of its rows, and answer.
+        """Read the table, or a sample of its rows, and answer. A ``keeper`` keeps rows for later.
 
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
@@ -72,7 +79,7 @@ class Source:
             sample = sample.fresh(self._readings)
         threads = None if _stays_as_it_is(self._data) else 1
         with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
-            return ask_batches(stream, schema, question, sample=sample, threads=threads)
+            return ask_batches(stream, schema, question, sample=sample, keeper=keeper, threads=threads)
 
     @contextmanager
     def reading(

@@ -21,12 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError, DataError
+from gaussmix.tables import kernels
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 
@@ -161,6 +163,32 @@ class ArrayEncoder:
             values[targets, np.newaxis] for values in (plan.centre, plan.multiplier, plan.limits)
         )
         self.intercept = plan.intercept
+        entries = slice(0, d + self.n_targets)
+        centre, multiplier, limits = (values[entries].copy() for values in (plan.centre, plan.multiplier, plan.limits))
+        if not self.bounded:
+            centre[:d], multiplier[:d] = 0.0, multiplier[0]
+        self.constants = centre, multiplier, limits, math.trunc(plan.intercept)
+
+    def encode_whole(self, X: Rows, Y: Rows, rows: Floats) -> None:
+        """Write up to ``block_rows`` whole rows, best in the order of X; at once where there is a compiled library."""
+        squares = kernels.encode(X, Y, *self.constants, rows=rows) if rows.flags.c_contiguous else None
+        if squares is None:
+            self._by_numpy(X, Y, rows)
+        elif self.norm_limit is not None:
+            long = np.flatnonzero(~(squares <= self.norm_limit))
+            if len(long):
+                again = np.empty((len(long), self.m))
+                self._by_numpy(X[long], Y[long], again)
+                rows[long] = again
+
+    def _by_numpy(self, X: Rows, Y: Rows, rows: Floats) -> None:
+        others = np.empty((self.m - self.d, len(X)))
+        order: Literal["C", "F"] = "C" if row_major(X) else "F"
+        scratch = np.empty((len(X), self.d), order=order) if self.d < SHORT_ROW else None
+        self.map_others(Y, others)
+        self.encode(X, rows[:, : self.d], others, scratch=scratch)
+        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
+            rows[:, self.d + j] = values
 
     def encode(self, X: Rows, features: Floats, others: Floats, *, scratch: Floats | None = None) -> None:
         """Write up to ``block_rows`` rows into ``features``; finish what `map_others` wrote to ``others``.
@@ -268,11 +296,9 @@ def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> F
     X, Y = checked_arrays(schema, X, Y)
     plan = ArrayEncoder(schema)
     rows = np.empty((len(X), plan.m))
-    features, others = rows[:, : plan.d], rows[:, plan.d :].T
     with np.errstate(over="ignore", invalid="ignore"):
-        plan.map_others(Y, others)
         for piece in pieces(len(X), plan.block_rows):
-            plan.encode(X[piece], features[piece], others[:, piece])
+            plan.encode_whole(X[piece], Y[piece], rows[piece])
     return rows / _UNIT
 
 

@@ -32,6 +32,7 @@ from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
+from gaussmix.tables.kept import KEPT_BYTES, Keeper
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample
@@ -40,8 +41,6 @@ from gaussmix.tables.tallies import Gram, Keep, KeptRows, MappedGram, NormCounts
 from gaussmix.tables.transforms import Transform
 
 __all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "rows_of"]
-
-_KEPT_BYTES = 2**26  # of a sample's encoded rows, beside the arrays themselves
 
 A = TypeVar("A", bound=Summable)
 
@@ -68,8 +67,14 @@ class RowSource(ABC):
     def check_again(self) -> None:
         """Refuse a table that can be read only once."""
 
-    def moments(self, sample: Sample | None = None, *, describe: str = "Reading") -> Moments:
-        """The exact Gram matrix in the declared metric."""
+    def moments(
+        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
+    ) -> Moments:
+        """The exact Gram matrix in the declared metric.
+
+        With ``keep``, the coins of a release, a source that is read anew for every pass may keep rows for later passes
+        with these coins.
+        """
         return Moments.built(self._ask(Gram(), sample, describe), self.schema)
 
     def mapped(
@@ -113,15 +118,17 @@ class ArrayRows(RowSource):
         self.schema = schema
         self._X, self._Y = checked_arrays(schema, X, Y)
         self._threads = threads
-        self._sampled: tuple[Sample, KeptRows | Integers] | None = None
+        self._sampled: dict[Sample, KeptRows | Integers] = {}
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
         if sample is None:
             return self._read(question, None)
-        kept = self._sampled  # another thread may draw another release from the same rows
-        if kept is None or kept[0] != sample:
-            self._sampled = kept = sample, self._sampled_rows(sample)
-        found = kept[1]
+        found = self._sampled.get(sample)
+        if found is None:
+            found = self._sampled_rows(sample)
+            # Of one release only; another thread may draw another one from the same rows.
+            self._sampled = {other: rows for other, rows in self._sampled.items() if other.key == sample.key}
+            self._sampled[sample] = found
         if isinstance(found, KeptRows):
             return ask_rows(found, question, self.schema.n_columns, threads=self._threads)
         return self._read(question, found)
@@ -132,7 +139,7 @@ class ArrayRows(RowSource):
     def _sampled_rows(self, sample: Sample) -> KeptRows | Integers:
         """The rows of a sample, encoded once for all passes that read it; of a large one their positions."""
         chosen = sample.positions(len(self._X))
-        if 8 * self.schema.n_columns * len(chosen) > _KEPT_BYTES:
+        if 8 * self.schema.n_columns * len(chosen) > KEPT_BYTES:
             return chosen
         return self._read(Keep(), chosen)
 
@@ -145,7 +152,9 @@ class ArrayRows(RowSource):
 
 
 class TableRows(RowSource):
-    """Anything that :func:`gaussmix.tables.sources.batches` reads; every pass reads it again, in bounded memory.
+    """Anything that :func:`gaussmix.tables.sources.batches` reads, in bounded memory.
+
+    Every pass reads it again, but for rows that were kept (:mod:`gaussmix.tables.kept`).
 
     Parameters are those of :class:`gaussmix.tables.asking.Source`.
     """
@@ -161,8 +170,23 @@ class TableRows(RowSource):
     ) -> None:
         self.schema = schema
         self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+        self._keeper: Keeper | None = None
+
+    def moments(
+        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
+    ) -> Moments:
+        """The exact Gram matrix in the declared metric; with ``keep`` rows are kept for later passes."""
+        if keep is None or sample is not None:
+            return super().moments(sample, describe=describe)
+        keeper = Keeper(keep, self.schema)
+        sums = self._source.ask(Gram(), self.schema, keeper=keeper, describe=describe)
+        self._keeper = keeper
+        return Moments.built(sums, self.schema)
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+        kept = None if self._keeper is None else self._keeper.find(sample)
+        if kept is not None:
+            return ask_rows(kept, question, self.schema.n_columns)
         return self._source.ask(question, self.schema, sample=sample, describe=describe)
 
     def count(self) -> int | None:
@@ -240,7 +264,9 @@ class SummedRows(RowSource):
     def _refusal(self) -> ArgumentError:
         return ArgumentError("Moments that were summed up before serve one pass: set passes=1, or pass the table.")
 
-    def moments(self, sample: Sample | None = None, *, describe: str = "Reading") -> Moments:
+    def moments(
+        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
+    ) -> Moments:
         """The moments, whole."""
         if sample is not None:
             raise self._refusal()

@@ -13,6 +13,9 @@ there or not. Given that, each pass is the mechanism on two tables that differ i
 between two mixtures with the same weights is at most the largest of their parts. So sampling costs nothing. It is not
 claimed to gain anything: amplification by sampling is left out of every account.
 
+The same holds for samples of several rates under one key: a row has one coin, and is in all samples whose rate is above
+it, so that what is chosen from a row is a function of one coin of its own.
+
 What the argument needs: the key is secret and drawn for one release; the rate is public; and a row stands at one
 position wherever the key is used. A source that does not promise its order takes fresh coins for every reading
 (`Sample.fresh`), so that no two readings share any; else a coin that two rows share in two readings would make the law
@@ -38,9 +41,11 @@ from gaussmix import _validation as check
 from gaussmix._types import Integers
 from gaussmix.errors import ArgumentError
 
-__all__ = ["Sample"]
+__all__ = ["SIDES", "Sample"]
 
-_SIDES = 2**16  # of a coin: half a word of ChaCha
+SIDES = 2**16
+"""Of a coin: half a word of ChaCha."""
+
 _ALIGNED = 32  # coins of one block of ChaCha
 _CHUNK = 2**20
 
@@ -65,7 +70,7 @@ class Sample:
             raise ArgumentError(f"rate must be above 0 and at most 1, got {self.rate!r}.")
         if not isinstance(self.key, bytes) or len(self.key) != 32:
             raise ArgumentError("key must be 32 bytes: use Sample.secure(rate).")
-        object.__setattr__(self, "rate", max(round(self.rate * _SIDES), 1) / _SIDES)
+        object.__setattr__(self, "rate", max(round(self.rate * SIDES), 1) / SIDES)
 
     @classmethod
     def secure(cls, rate: float) -> Sample:
@@ -76,6 +81,10 @@ class Sample:
     def seeded(cls, rate: float, seed: int) -> Sample:
         """For tests: whoever knows the seed knows the coins."""
         return cls(rate, hashlib.sha256(b"seeded %d" % seed).digest())
+
+    def at(self, rate: float) -> Sample:
+        """The same coins at another rate: whoever is in the sample of a smaller rate is in that of a larger one."""
+        return Sample(rate, self.key)
 
     def part(self, number: int) -> Sample:
         """The coins of one partition of a table, whose positions begin at 0 again."""
@@ -90,12 +99,20 @@ class Sample:
 
     def chosen(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Whether each of the positions from ``start`` on, before ``stop``, is in the sample."""
+        return np.asarray(self.coins(start, stop) < self.sides)
+
+    @property
+    def sides(self) -> int:
+        """Coins below this number are in the sample: the rate in units of 2⁻¹⁶."""
+        return round(self.rate * SIDES)
+
+    def coins(self, start: int, stop: int) -> NDArray[np.uint16]:
+        """A number below 2¹⁶ for each of the positions from ``start`` on, before ``stop``; as **secret** as the key."""
         first = start - start % _ALIGNED
         words = -(-(stop - first) // 2)
         stream = ChaCha(key=int.from_bytes(self.key, "little"), counter=first // 2, rounds=20)  # it counts in words
         drawn = np.random.Generator(stream).integers(0, 2**32, size=words, dtype=np.uint32)
-        coins = drawn.astype("<u4", copy=False).view("<u2")[start - first : stop - first]
-        return np.asarray(coins < round(self.rate * _SIDES))
+        return np.asarray(drawn.astype("<u4", copy=False).view("<u2")[start - first : stop - first])
 
     def positions(self, n: int) -> Integers:
         """Those among the first n positions, in order. **Sensitive**, as the coins are."""

@@ -20,8 +20,9 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.encoder import EXACT_ROWS, pieces, tiled
+from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.exact_sums import ExactSums, Limbs
+from gaussmix.tables.scaling import Scaling
 from gaussmix.tables.transforms import BinCounter, Bins, Transform, shorten, to_units
 
 __all__ = ["BinCounts", "Gram", "Keep", "KeptRows", "MappedGram", "NormCounts", "Question", "Tally"]
@@ -114,15 +115,13 @@ class _MappedTally:
         self.gram = _GramTally(k)
         self.product = question.transform.product
         self.z = np.empty((self.block_rows, k))
-        self.factors = tiled(to_units(question.transform, question.clip), self.block_rows)
+        self.scaling = Scaling(to_units(question.transform, question.clip), self.block_rows)
 
     def add(self, rows: Floats) -> None:
         for piece in pieces(len(rows), self.block_rows):
             block = rows[piece]
             z = self.product(block, out=self.z[: len(block)])
-            np.multiply(z, self.factors[: len(block)], out=z)
-            np.trunc(z, out=z)
-            shorten(z)
+            shorten(z, self.scaling.apply(z))
             self.gram.add_block(z)
 
     def answer(self) -> ExactSums:
@@ -179,11 +178,11 @@ class _CountTally:
                 self.groups.append((transform, [j]))
             else:
                 same.append(j)
-        self.bins = [Bins.of(*pair) for pair in zip(question.transforms, question.edges, strict=True)]
-        self.factors = [tiled(bins.factors, self.block_rows) for bins in self.bins]
-        self.counters = [BinCounter(bins) for bins in self.bins]
+        bins = [Bins.of(*pair) for pair in zip(question.transforms, question.edges, strict=True)]
+        self.scalings = [Scaling(one.factors, self.block_rows) for one in bins]
+        self.counters = [BinCounter(one) for one in bins]
         largest = max(len(transform.integers) for transform in question.transforms)
-        self.products, self.scaled = (np.empty(self.block_rows * largest) for _ in range(2))
+        self.products, self.scratch = (np.empty(self.block_rows * largest) for _ in range(2))
 
     def add(self, rows: Floats) -> None:
         for piece in pieces(len(rows), self.block_rows):
@@ -191,11 +190,10 @@ class _CountTally:
             n = len(block)
             for transform, members in self.groups:
                 k = len(transform.integers)
-                product, scaled = (part[: n * k].reshape(n, k) for part in (self.products, self.scaled))
+                product, scratch = (part[: n * k].reshape(n, k) for part in (self.products, self.scratch))
                 transform.product(block, out=product)
                 for j in members:
-                    np.multiply(product, self.factors[j][:n], out=scaled)
-                    self.counters[j].add(product, scaled)
+                    self.counters[j].add(product, self.scalings[j].norms(product, scratch))
             self.rows += n
 
     def answer(self) -> BinCounts:

@@ -167,13 +167,14 @@ def to_units(transform: Transform, clip: float) -> Floats:
     return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
 
 
-def shorten(rows: Floats) -> None:
+def shorten(rows: Floats, squares: Floats | None = None) -> None:
     """Make rows of whole numbers, of any size, no longer than 2²⁰, in place; who is not longer stays as it is.
 
-    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting.
+    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting. ``squares`` are the
+    rows' squared norms where they are known.
     """
     with np.errstate(over="ignore"):
-        squares = squared_norms_of(rows)
+        squares = squared_norms_of(rows) if squares is None else squares
         long = np.flatnonzero(~(squares <= ROW_UNIT**2))
         if len(long):
             part = rows[long]
@@ -223,15 +224,12 @@ class BinCounter:
         self.squares, self.within = np.empty(_NORMS), np.empty(_NORMS, dtype=np.bool_)
         self.cumulated = np.zeros(len(bins.limits) + 1, dtype=np.int64)
 
-    def add(self, products: Floats, scaled: Floats) -> None:
-        """Count fewer than 2¹⁴ rows; ``scaled``, ``products`` times the factors of the bins, is overwritten."""
-        np.trunc(scaled, out=scaled)
-        if self.filled + len(scaled) > _NORMS:
+    def add(self, products: Floats, squares: Floats) -> None:
+        """Count fewer than 2¹⁴ rows by the squared norms of ``products`` times the bins' factors, rounded."""
+        if self.filled + len(squares) > _NORMS:
             self._flush()
-        squares = self.squares[self.filled : self.filled + len(scaled)]
-        with np.errstate(over="ignore"):
-            squares[:] = squared_norms_of(scaled)
-        self.filled += len(scaled)
+        self.squares[self.filled : self.filled + len(squares)] = squares
+        self.filled += len(squares)
         if np.count_nonzero(squares) < len(squares):
             # What is only rounded to zero is in the first bin.
             self.zeros += int(np.count_nonzero(~products[squares == 0].any(axis=1)))

@@ -1,0 +1,92 @@
+"""Rows that are kept from one reading: the same answers as from reading again, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from gaussmix.tables import kept as module
+from gaussmix.tables.asking import Source
+from gaussmix.tables.kept import Keeper
+from gaussmix.tables.rows import TableRows
+from gaussmix.tables.sample import Sample
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Gram
+from gaussmix.tables.transforms import Transform
+
+SCHEMA = Schema.of(
+    {"x": {"lower": -1, "upper": 1, "missing": "drop-row"}, "level": {"levels": ["a", "b"], "unknown": "zero"}}
+)
+M = SCHEMA.n_columns
+TRANSFORM = Transform.nearest(np.eye(M) + 0.3)
+COINS = Sample.seeded(1.0, 5)
+
+
+def table(n: int) -> pa.Table:
+    rng = np.random.default_rng(n)
+    x = rng.uniform(-2, 2, n)
+    x[::7] = np.nan
+    return pa.Table.from_pandas(pd.DataFrame({"x": x, "level": rng.choice(["a", "b", "c"], n)}), preserve_index=False)
+
+
+class Counted:
+    """A table in batches, and how often it was read."""
+
+    def __init__(self, n: int, size: int = 700):
+        self.batches, self.readings = table(n).to_batches(max_chunksize=size), 0
+
+    def __iter__(self):
+        self.readings += 1
+        return iter(self.batches)
+
+
+def answers(rows, sample):
+    sums = rows.mapped(TRANSFORM, 0.5, sample)
+    return [sums.high, sums.low, sums.n, *rows.counts([TRANSFORM], [np.array([0.2, 0.9])], sample)]
+
+
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("rate", [None, 0.3, 0.01])
+def test_a_table_that_fits_is_read_once(rate):
+    source = Counted(5000)
+    rows, sample = TableRows(source, SCHEMA), None if rate is None else COINS.at(rate)
+    first = rows.moments(keep=COINS)
+    assert same(answers(rows, sample), answers(TableRows(table(5000), SCHEMA), sample))
+    assert source.readings == 1
+    assert np.array_equal(first.gram(), TableRows(table(5000), SCHEMA).moments().gram())
+
+
+def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch):
+    monkeypatch.setattr(module, "KEPT_BYTES", 8 * M * 600)
+    data = table(5000)
+    source = Counted(5000)
+    rows = TableRows(source, SCHEMA)
+    rows.moments(keep=COINS)
+    sample = COINS.at(0.02)
+    expected = answers(TableRows(data, SCHEMA), sample)
+    assert same(answers(rows, sample), expected)
+    assert source.readings == 1
+    for larger in (None, COINS.at(0.9), Sample.seeded(0.02, 6)):  # all rows, more than were kept, another release's
+        before = source.readings
+        answers(rows, larger)
+        assert source.readings == before + 2  # one a question
+
+
+def test_memory_is_bounded_and_the_kept_are_a_sample(monkeypatch):
+    monkeypatch.setattr(module, "KEPT_BYTES", 8 * M * 600)
+    keeper = Keeper(COINS, SCHEMA)
+    source = Source(table(20_000).to_batches(max_chunksize=900))
+    source.ask(Gram(), SCHEMA, keeper=keeper)
+    assert 150 <= keeper._rows <= 600
+    assert sum(len(rows) for _, rows in keeper._blocks) == keeper._rows
+    assert keeper._limit < 2**16
+    assert all((coins < keeper._limit).all() for coins, _ in keeper._blocks)
+    sample = COINS.at(keeper._limit / 2**16)
+    again = TableRows(table(20_000), SCHEMA).moments(sample).sums()
+    assert sum(len(rows) for rows in keeper.find(sample).blocks) == again.n
+    assert keeper.find(COINS.at((keeper._limit + 1) / 2**16)) is None
