@@ -13,7 +13,7 @@ from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
-from gaussmix.models.fits import column_of, feature_indices, linear_values, unit_vector, user_units
+from gaussmix.models.fits import column_of, feature_indices, linear_values, part_name, unit_vector, user_units
 from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, Response, regression_problem
 from gaussmix.models.sketch import Variant
@@ -131,6 +131,7 @@ def fit_classification(
     elif radius is not None:
         raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
     schema = statistic.schema
+    target = part_name(schema, target)
     response, classes = _two_classes(schema, target, radius)
     features = feature_indices(schema, [target], on)
     theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
