@@ -24,10 +24,11 @@ from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
+from gaussmix.models.fits import RegressionModel, fit_regressions
 from gaussmix.models.schedules import accounts_for
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
+from gaussmix.tables.formulas import is_formula, read_formula
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -108,7 +109,8 @@ class Release:
         Parameters
         ----------
         target : str or list of str
-            Numeric or boolean columns.
+            Numeric or boolean columns; or, in place of both arguments, a formula of declared columns and terms,
+            ``"log(wage) ~ poly(age, 2) + sex"``.
         on : list of str, optional
             Columns of the table; default: all others (but for the other targets).
         variant : {"exact", "paper"}
@@ -116,6 +118,7 @@ class Release:
             :func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on a sketch as it is.
         """
         if isinstance(target, str):
+            target, on = _explained(target, on)
             return fit_regressions(self.statistic, [target], on, variant)[target]
         return fit_regressions(self.statistic, target, on, variant)
 
@@ -139,6 +142,7 @@ class Release:
         surrogate_radius : float, optional
             Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
+        target, on = _explained(target, on)
         return fit_classification(self.statistic, target, on, variant, surrogate_radius)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
@@ -154,9 +158,7 @@ class Release:
             Of the encoded columns.
         """
         schema, M = self.schema, self.second_moment
-        chosen = list(schema.columns) if on is None else list(on)
-        for name in chosen:
-            column_of(schema, name)
+        chosen = list(schema.parts) if on is None else [part for text in on for part in schema.resolve(text)]
         rows = np.array([index for name in chosen for index in schema.groups[name]])
         block = M[np.ix_(rows, rows)]
         if schema.intercept and M[-1, -1] > 0:
@@ -190,6 +192,16 @@ class Release:
     def __repr__(self) -> str:
         m, words = self.schema.n_columns, noise_words(self.statistic)
         return f"Release({m} columns, {words}, epsilon={self.certificate.epsilon:g})"
+
+
+def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
+    """Target and features, from a formula where one is given."""
+    if not is_formula(target):
+        return target, on
+    if on is not None:
+        raise ArgumentError("A formula says what explains its target: leave on= out.")
+    formula = read_formula(target)
+    return formula.target, formula.on
 
 
 def _verify_sketch(sketch: Sketch, certificate: Certificate) -> None:
