@@ -18,10 +18,11 @@ from rich.table import Table
 
 from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
-from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, csv_options, refuse_lone_force
+from gaussmix.cli.options import CSV, FORCE, FORMULA, JSON, SCHEMA, WEIGHT, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
@@ -129,6 +130,8 @@ def moments(
 @click.command()
 @click.argument("sources", nargs=-1, required=True)
 @SCHEMA
+@FORMULA
+@WEIGHT
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
@@ -150,6 +153,8 @@ def moments(
 def release(
     sources: tuple[str, ...],
     schema_file: Path | None,
+    formula: str | None,
+    weight: str | None,
     epsilon: float | None,
     delta: float | None,
     sketch_size: int | None,
@@ -171,6 +176,7 @@ def release(
 
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
+    gaussmix release cps.csv -s cps.json --formula "log(wage) ~ poly(age, 2)" -e 1 -d 1e-6 -o cps.release.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     """  # noqa: D301 - click wants the character
     refuse_inputs(out, [name for name in (*sources, schema_file, ledger_file) if name is not None])
@@ -181,8 +187,11 @@ def release(
     options = csv_options(sources, **csv)
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
+    if (formula is not None or weight is not None) and schema_file is None:
+        raise click.UsageError("--formula and --weight need the columns that they are made of: give --schema.")
+    declared = _declared(schema_file, sums if not tables else [])
     with prepare(
-        _declared(schema_file, sums if not tables else []),
+        declared_schema(declared, formula=formula, weight=weight),
         epsilon=epsilon,
         delta=delta,
         sketch_size=sketch_size,
