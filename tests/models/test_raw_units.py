@@ -175,6 +175,13 @@ def test_a_weighted_release_is_about_the_weighted_table(table):
     np.testing.assert_allclose(width, 2 * 1.96 * np.sqrt(np.average(left**2, weights=table.w)), rtol=1e-3)
 
 
+def test_passes_over_weighted_rows_do_not_take_their_number_for_the_weights(table):
+    columns = {"age": [10, 100], "experience": [-4, 63], "w": [0, 9]}
+    private = gm.release(table, schema=columns, weight="w", epsilon=20.0, delta=1e-6, random_state=0, passes=2)
+    assert len(private.statistic.passes) == 2
+    assert private.regress("age").nobs == pytest.approx(table.w.sum(), rel=0.03)
+
+
 def test_missing_values_have_a_column_of_their_own(table):
     holes = table.assign(age=table.age.where(np.arange(len(table)) % 5 > 0))
     columns = COLUMNS | {"age": {"lower": 10, "upper": 100, "missing": "indicator"}}
