@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gaussmix.models.release import Release, load
     from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
     from gaussmix.tables.csv_options import CsvOptions
+    from gaussmix.tables.declaring import Date
     from gaussmix.tables.moments import Moments
     from gaussmix.tables.schema import Schema
 
@@ -67,6 +68,7 @@ __all__ = [
     "DamagedError",
     "DataError",
     "DataTypeError",
+    "Date",
     "DeclarationError",
     "GaussmixError",
     "Ledger",
@@ -104,6 +106,7 @@ _HOMES = {
     "Certificate": "models.certificate",
     "Condition": "models.certificate",
     "CsvOptions": "tables.csv_options",
+    "Date": "tables.declaring",
     "Ledger": "ledger.ledger",
     "LinearMixing": "estimators.linear",
     "LogisticMixing": "estimators.logistic",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -141,6 +143,26 @@ def test_table_to_release_to_models(files):
     assert "is not in the release" in run("regress", out, "weight", code=2)
     run("report", out, "-o", str(files / "report.html"), "--target", "cost")
     assert "<html" in (files / "report.html").read_text()
+
+
+def test_formulas_and_weights(tmp_path):
+    """The schema's terms come from a formula; a weighted release says so; a term that is not there is exit code 2."""
+    rng = np.random.default_rng(0)
+    years, weights = rng.uniform(0, 40, 2000), rng.uniform(0, 3, 2000)
+    wages = np.exp(5 + 0.08 * years - 0.001 * years**2 + rng.normal(0, 0.3, 2000))
+    pd.DataFrame({"wage": wages, "years": years, "w": weights}).to_csv(tmp_path / "t.csv", index=False)
+    schema = tmp_path / "s.json"
+    schema.write_text(json.dumps({"wage": [20, 9000], "years": [0, 50], "w": [0, 3]}), encoding="utf-8")
+    out = str(tmp_path / "r.parquet")
+    formula = "log(wage) ~ poly(years, 2)"
+    budget = ("-e", "20", "-d", "1e-6", "-o", out)
+    run("release", str(tmp_path / "t.csv"), "-s", str(schema), "--formula", formula, "--weight", "w", *budget)
+    found = json.loads(stdout("regress", out, formula, "--json"))
+    assert found["weighted"]
+    assert found["coefficients"]["years"]["coef"] == pytest.approx(0.08, rel=0.2)
+    assert found["coefficients"]["years^2"]["coef"] == pytest.approx(-0.001, rel=0.3)
+    assert "would have to be among the schema's terms" in run("regress", out, "log(wage) ~ poly(years, 3)", code=2)
+    assert "give --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
 
 
 def test_levels_are_merged_and_measured_from_others(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.models.problem import in_reference_coding
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +58,6 @@ def test_units_go_there_and_back(table, intercept):
     problem = gm.release(table, schema=declared, epsilon=3.0, delta=1e-6, random_state=0).regress("cost").problem()
     user = np.random.default_rng(0).standard_normal(len(problem.names))
     assert problem.to_user @ problem.to_theta(user) + problem.offset == pytest.approx(user)
-
-
-def test_a_model_in_reference_coding_predicts_the_same(private, table):
-    model = private.regress("cost")
-    schema = private.schema
-    coded = {name: in_reference_coding(schema, model.coef, model.intercept, name) for name in model.problem().names}
-    row = table.iloc[0]
-    found = coded["(intercept)"] + sum(coded[name] * float(row[name]) for name in ("age", "bmi", "smoker"))
-    found += sum(coded.get(f"{name}={row[name]}", 0.0) for name in ("sex", "region"))
-    assert model.predict(table.head(1)) == pytest.approx([found])
 
 
 def test_residual_is_the_tables_own(table):

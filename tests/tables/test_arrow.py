@@ -218,7 +218,7 @@ def test_blocks_are_bounded_however_many_levels_there_are():
     ("column", "values", "message"),
     [
         ([0, 1], ["1"], r"'a' must hold numbers, but its type is string. Cast it to a number, or declare it as cat"),
-        ([0, 1], np.array(["2020-01-01"], "M8[s]"), "'a' must hold numbers, .* such as days since a fixed date"),
+        ([0, 1], np.array(["2020-01-01"], "M8[s]"), "'a' must hold numbers, .* Declare it as a date, with an origin"),
         ([0, 1], [[1.0]], "'a' must hold numbers, .* leave the column out"),
         ("boolean", ["yes"], r"'a' must hold true and false \(or 1 and 0\), but its type is string"),
         ({"levels": ["1"]}, [1], "'a' has the type int64, but its levels are strings. Cast the column to strings, or"),

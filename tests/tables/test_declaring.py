@@ -53,7 +53,7 @@ def test_written_and_read_back_exactly(column):
         ([0, 1, 2], r"Column 'a': a list must be \[lower, upper\].*, got 3 entries"),
         (3, "Column 'a': a column cannot be declared by int. Declare a number by"),
         ("number", "Column 'a': a column cannot be declared by str"),
-        ({"type": "float"}, "type must be one of 'numeric', 'boolean', 'categorical', 'vector', got 'float'"),
+        ({"type": "float"}, "type must be one of 'numeric', 'boolean', 'categorical', 'vector', 'date', got 'float'"),
         ({"type": ["numeric"]}, "type must be one of"),
         ({"type": "unsupported"}, "Column 'a': its type cannot be encoded. Cast it"),
         ({"lower": 0, "upper": 1, "wieght": 2}, "unknown key 'wieght' in a numeric column; it may have lower"),

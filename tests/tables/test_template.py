@@ -17,6 +17,7 @@ def test_template_has_names_and_types_only():
             "sex": pa.dictionary(pa.int8(), pa.string()),
             "smoker": pa.bool_(),
             "born": pa.timestamp("us"),
+            "photo": pa.binary(),
         }
     )
     template = describe_columns(source)
@@ -26,16 +27,20 @@ def test_template_has_names_and_types_only():
         "cost": bounds,
         "sex": {"type": "categorical", "levels": None},
         "smoker": {"type": "boolean"},
-        "born": {"type": "unsupported", "arrow_type": "timestamp[us]"},
+        "born": {"type": "date", "lower": None, "upper": None},
+        "photo": {"type": "unsupported", "arrow_type": "binary"},
     }
     again = json.loads(json.dumps(template))
     with pytest.raises(ValueError, match="Column 'age': lower and upper are not declared"):
         Schema.of(again)
     again["columns"] |= {"age": [0, 120], "cost": [0, 9], "sex": {"levels": ["f", "m"]}}
-    with pytest.raises(ValueError, match="Column 'born': its type cannot be encoded"):
+    with pytest.raises(ValueError, match="2 columns cannot be used"):
         Schema.of(again)
-    del again["columns"]["born"]
-    assert Schema.of(again).names == ("age", "cost", "sex=f", "sex=m", "smoker", "(intercept)")
+    again["columns"]["born"] = {"type": "date", "lower": "1900-01-01", "upper": "2030-01-01"}
+    with pytest.raises(ValueError, match="Column 'photo': its type cannot be encoded"):
+        Schema.of(again)
+    del again["columns"]["photo"]
+    assert Schema.of(again).names == ("age", "cost", "sex=f", "sex=m", "smoker", "born", "(intercept)")
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.int8()], ids=str)

@@ -46,7 +46,13 @@ def _model_options(command: F) -> F:
 @click.command()
 @_model_options
 def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, **summary: Any) -> None:
-    """Explain the column TARGET of a release by others: free, as often as you like."""
+    """Explain the column TARGET of a release by others: free, as often as you like.
+
+    TARGET may be a formula of columns and terms that the release holds, in place of --on.
+
+    \b
+    gaussmix regress cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
+    """  # noqa: D301 - click wants the character
     options = _summary_options(**summary)
     _print_summary(load(file).regress(target, list(on) or None), as_json, options)
 

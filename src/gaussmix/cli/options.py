@@ -16,6 +16,7 @@ __all__ = [
     "CSV",
     "ESTIMAND",
     "FORCE",
+    "FORMULA",
     "JSON",
     "LARGEST",
     "MERGE",
@@ -24,6 +25,7 @@ __all__ = [
     "RELEASE",
     "ROWS",
     "SCHEMA",
+    "WEIGHT",
     "csv_options",
     "merges",
     "references",
@@ -35,6 +37,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 SCHEMA = click.option(
     "--schema", "-s", "schema_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML or JSON."
 )
+FORMULA = click.option(
+    "--formula", help="Columns and terms of the release, made from the schema's: 'log(wage) ~ poly(age, 2) + sex'."
+)
+WEIGHT = click.option("--weight", help="A numeric column, declared from 0, that weighs the rows.")
 ESTIMAND = click.option(
     "--intervals",
     "estimand",

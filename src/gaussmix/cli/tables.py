@@ -20,11 +20,12 @@ from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, inputs
-from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, csv_options, refuse_lone_force
+from gaussmix.cli.options import CSV, FORCE, FORMULA, JSON, SCHEMA, WEIGHT, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.interchange import KINDS, Kind, read_schema
 from gaussmix.tables.interchange import written as converted
 from gaussmix.tables.moments import Moments
@@ -183,6 +184,8 @@ def moments(
 @click.command()
 @click.argument("sources", nargs=-1, required=True)
 @SCHEMA
+@FORMULA
+@WEIGHT
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
@@ -200,6 +203,8 @@ def moments(
 def release(
     sources: tuple[str, ...],
     schema_file: Path | None,
+    formula: str | None,
+    weight: str | None,
     epsilon: float | None,
     delta: float | None,
     sketch_size: int | None,
@@ -223,6 +228,7 @@ def release(
 
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
+    gaussmix release cps.csv -s cps.json --formula "log(wage) ~ poly(age, 2)" -e 1 -d 1e-6 -o cps.release.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
@@ -233,11 +239,14 @@ def release(
     options = csv_options(sources, **csv)
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
+    if (formula is not None or weight is not None) and schema_file is None:
+        raise click.UsageError("--formula and --weight need the columns that they are made of: give --schema.")
     read = inputs(tables, query=query, kind=kind, outputs=[out], others=[*map(Path, sums), schema_file, ledger_file])
+    declared = _declared(schema_file, sums if not tables else [])
     with (
         read as data,
         prepare(
-            _declared(schema_file, sums if not tables else []),
+            declared_schema(declared, formula=formula, weight=weight),
             epsilon=epsilon,
             delta=delta,
             sketch_size=sketch_size,

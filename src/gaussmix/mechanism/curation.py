@@ -25,6 +25,7 @@ from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.release import Release
 from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
@@ -36,6 +37,8 @@ def release(
     data: Any,
     *,
     schema: Schema | dict[str, Any] | str | Path | None = None,
+    formula: str | None = None,
+    weight: str | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     sketch_size: int | None = None,
@@ -63,6 +66,11 @@ def release(
         before.
     schema : Schema, dict or path
         Columns with declared bounds and levels; not needed with moments.
+    formula : str, optional
+        The columns and terms that the release is to hold, made from the declared columns (docs/terms.md):
+        ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Others are left out.
+    weight : str, optional
+        A numeric column with declared bounds [0, w_max] whose values weigh the rows; it is not released itself.
     epsilon, delta : float
         The privacy budget; left out with a ledger, whose budget covers all of its releases together.
     sketch_size : int, optional
@@ -96,9 +104,11 @@ def release(
         Show a progress bar on a terminal.
     """
     if isinstance(data, Moments):
+        if formula is not None or weight is not None:
+            raise DeclarationError("formula and weight say how rows are read: moments were summed up without them.")
         declared = data.schema
     elif schema is not None:
-        declared = Schema.of(schema)
+        declared = declared_schema(schema, formula=formula, weight=weight)
     else:
         raise DeclarationError(
             "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "

@@ -13,7 +13,7 @@ from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Merge, Reference
-from gaussmix.models.fits import feature_indices, linear_values, user_units
+from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
 from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, regression_problem
@@ -141,6 +141,7 @@ def fit_classification(
     elif radius is not None:
         raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
     schema = statistic.schema
+    target = part_name(schema, target)
     response, classes = two_classes(schema, target, radius)
     features = feature_indices(schema, [target], on)
     if radius is None and isinstance(statistic, Transcript) and statistic.steps_serve(target, features):

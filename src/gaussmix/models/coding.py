@@ -20,7 +20,8 @@ from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.tables.columns import Categorical
-from gaussmix.tables.schema import INTERCEPT, EncodedColumn, Schema
+from gaussmix.tables.parts import EncodedColumn
+from gaussmix.tables.schema import INTERCEPT, Schema
 
 __all__ = ["ENOUGH", "Coding", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
 
@@ -79,10 +80,11 @@ class Coding:
             _check_category(schema, sources, name)
         found: list[tuple[str, str | None, EncodedColumn, list[int]]] = []
         references: dict[str, tuple[str, Floats]] = {}
-        for source in (name for name in schema.columns if name in sources):
-            column, indices = schema.columns[source], schema.groups[source]
+        renamed: dict[tuple[str, str], str | None] = {}
+        for source in (name for name in schema.parts if name in sources):
+            column, indices = schema.parts[source], schema.groups[source]
             if not isinstance(column, Categorical):
-                found += [(schema.names[i], source, schema.encoded[i], [i]) for i in indices]
+                found += _features_of(schema, source, renamed)
                 continue
             levels = _merged(source, column, dict(merge.get(source, {})))
             left_out = _label(reference[source]) if source in reference else next(iter(levels))
@@ -92,6 +94,8 @@ class Coding:
                 raise ArgumentError("reference needs a release with an intercept column, which measures the level.")
             for label, members in levels.items():
                 own = [indices[i] for i in members]
+                new = None if label == left_out else label
+                renamed |= {(source, name): new for name in (column.labels[i] for i in members)}
                 if schema.intercept and label == left_out:
                     references[source] = (f"{source}={label}", _indicator(own, schema.n_columns))
                 else:
@@ -113,9 +117,39 @@ class Coding:
         return found
 
 
+def _features_of(
+    schema: Schema, source: str, renamed: Mapping[tuple[str, str], str | None]
+) -> list[tuple[str, str | None, EncodedColumn, list[int]]]:
+    """Features of a part that is no category; a product with one has none for the level that is left out."""
+    found: dict[str, list[int]] = {}
+    for index in schema.groups[source]:
+        column = schema.encoded[index]
+        labels = [renamed[level] for level in column.levels]
+        for category, _ in column.levels:
+            _check_measured_from_first(schema, category, renamed)
+        if None not in labels:
+            name = column.name
+            for (category, label), new in zip(column.levels, labels, strict=True):
+                name = name.replace(f"{category}={label}", f"{category}={new}", 1)
+            found.setdefault(name, []).append(index)
+    return [(name, source, schema.encoded[own[0]], own) for name, own in found.items()]
+
+
+def _check_measured_from_first(schema: Schema, category: str, renamed: Mapping[tuple[str, str], str | None]) -> None:
+    """A release has no products with the first level of a category, unless unknown values are 0 in all levels."""
+    declared = schema.columns[category]
+    if isinstance(declared, Categorical) and declared.unknown != "zero":
+        first = declared.labels[0]
+        if renamed[category, first] is not None:
+            raise ArgumentError(
+                f"reference: products with {category!r} are measured from its first level, {first!r}, in this release: "
+                "leave the reference out, or the products."
+            )
+
+
 def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[str, tuple[float, float]]:
     """Rows of every level of a category as a release shows them, with their standard deviations."""
-    column = schema.columns[source]
+    column = schema.parts[source]
     if not isinstance(column, Categorical):
         raise ArgumentError(f"Column {source!r} has no levels to count.")
     return {
@@ -135,7 +169,7 @@ def propose_merges(
     chosen by the data, which intervals do not know.
     """
     found = {}
-    for source, column in schema.columns.items():
+    for source, column in schema.parts.items():
         if not isinstance(column, Categorical) or (sources is not None and source not in sources):
             continue
         counts = counts_of_levels(noisy, schema, source)
@@ -160,10 +194,12 @@ def propose_merges(
 def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, float]:
     """Rows of the table that have one of some levels of a category, as a release shows them, ± noise.
 
-    ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in the user's units.
+    ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in the user's units. Where rows have
+    weights, the sum of these.
     """
     scale = schema.encoded[int(np.flatnonzero(row)[0])].scale
-    return noisy.quadratic(scale * row)
+    count, deviation = noisy.quadratic(scale * row)
+    return schema.weight_bound * count, schema.weight_bound * deviation
 
 
 def _ratio(count: float, deviation: float) -> float:
@@ -181,9 +217,9 @@ def _label(level: object) -> str:
 
 
 def _check_category(schema: Schema, sources: Collection[str], name: str) -> None:
-    if name not in schema.columns or name not in sources:
+    if name not in schema.parts or name not in sources:
         raise ArgumentError(f"{name!r} does not explain this model; {', '.join(sorted(sources)) or 'nothing'} does.")
-    if not isinstance(schema.columns[name], Categorical):
+    if not isinstance(schema.parts[name], Categorical):
         raise ArgumentError(f"Column {name!r} has no levels to merge or to measure from: it is not categorical.")
 
 

@@ -22,14 +22,16 @@ from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.prediction import Prediction, features_of, predicted
-from gaussmix.models.problem import Problem, Response, in_reference_coding, regression_problem
+from gaussmix.models.problem import Problem, Response, regression_problem
+from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
 from gaussmix.models.sketch import Variant
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
-from gaussmix.tables.columns import Categorical, Column, Numeric, Vector
+from gaussmix.tables.columns import Categorical, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
+from gaussmix.tables.parts import Block, Part
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.sources import batches
 
@@ -39,6 +41,7 @@ __all__ = [
     "feature_indices",
     "fit_regressions",
     "linear_values",
+    "part_name",
     "unit_vector",
     "user_units",
 ]
@@ -120,11 +123,11 @@ class RegressionModel(Tidied):
             raise ArgumentError(
                 "prediction_interval needs a release with an intercept column, which holds the row count."
             )
-        response = _number(schema, self.target)
-        problem = self.problem()
-        coefficients = [in_reference_coding(schema, self.coef, self.intercept, name) for name in problem.names]
-        residual = problem.residual(problem.to_theta(np.array(coefficients)))
-        deviation = response.scale * float(np.sqrt(max(residual, 0.0) / max(problem.nobs, 1.0)))
+        response, noisy = _number(schema, self.target), self.statistic.noisy
+        residual, _ = noisy.quadratic(_left(schema, response, self.coef, self.intercept))
+        (constant,) = schema.groups[INTERCEPT]
+        rows, _ = noisy.quadratic(unit_vector(schema, {constant: schema.encoded[constant].scale}))
+        deviation = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
         middle = self.predict(data)
         half = float(stats.norm.isf(alpha / 2)) * deviation
         return np.column_stack([middle - half, middle + half])
@@ -144,7 +147,7 @@ class RegressionModel(Tidied):
         Values are clipped as when the release was made.
         """
         schema = self.statistic.schema
-        target = schema.columns[self.target]
+        target = schema.parts[self.target]
         bounds = (target.lower, target.upper) if isinstance(target, Numeric) else (0.0, 1.0)
         return np.clip(linear_values(schema, self.coef, self.intercept, data), *bounds)
 
@@ -160,13 +163,21 @@ def fit_regressions(
     models = {}
     for target, response, theta in zip(targets, responses, thetas.T, strict=True):
         coef, intercept = user_units(schema, features, theta * response.scale)
-        models[target] = RegressionModel(target, coef, intercept + response.centre, variant, statistic)
+        models[target] = RegressionModel(
+            part_name(schema, target), coef, intercept + response.centre, variant, statistic
+        )
     return models
 
 
 def _number(schema: Schema, target: str) -> Response:
     """A numeric or boolean column as a response."""
-    column = column_of(schema, target)
+    target = part_name(schema, target)
+    column = schema.parts[target]
+    if isinstance(column, Block) or is_marked(schema, target):
+        raise ArgumentError(
+            f"{target!r} cannot be explained: it is a term of several numbers or a power, or is 0 where it is missing. "
+            "Explain a number, its logarithm, or a Boolean."
+        )
     if isinstance(column, Categorical):
         raise ArgumentError(f"Column {target!r} is categorical: use classify, or explain a number.")
     if isinstance(column, Vector):
@@ -176,24 +187,34 @@ def _number(schema: Schema, target: str) -> Response:
     return Response(target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
 
 
-def column_of(schema: Schema, name: str) -> Column:
-    """A column of the release, by name."""
-    if name not in schema.columns:
-        raise ArgumentError(f"Column {name!r} is not in the release; it has {', '.join(schema.columns)}.")
-    return schema.columns[name]
+def column_of(schema: Schema, name: str) -> Part:
+    """A part of the release, by name: a column or a term."""
+    return schema.parts[part_name(schema, name)]
+
+
+def part_name(schema: Schema, text: str) -> str:
+    """The one part of a release that a column or a term stands for."""
+    found = schema.resolve(text)
+    if len(found) > 1:
+        raise ArgumentError(f"{text!r} is several columns of the release, {', '.join(found)}: name one of them.")
+    return found[0]
 
 
 def feature_indices(schema: Schema, targets: Sequence[str], on: Sequence[str] | None) -> list[int]:
-    """Indices of the encoded columns of the features, the intercept last."""
+    """Indices of the encoded columns of the features, the intercept last.
+
+    By default all parts explain, but for those that are made of a target's columns.
+    """
     if isinstance(on, str):
         raise ArgumentTypeError(f"on must be a list of columns, got {on!r}: write on=[{on!r}].")
-    chosen = [name for name in schema.columns if name not in targets] if on is None else list(on)
+    targets = [part_name(schema, target) for target in targets]
+    chosen = parts_without(schema, targets) if on is None else [part for text in on for part in schema.resolve(text)]
     for name in chosen:
-        column_of(schema, name)
         if name in targets:
             raise ArgumentError(f"Column {name!r} cannot explain itself: leave it out of on=.")
-    if len(set(chosen)) < len(chosen):
+    if on is not None and len(set(on)) < len(on):
         raise ArgumentError("on names a column twice.")
+    chosen = needed_parts(schema, list(dict.fromkeys(chosen)))  # poly(age, 2) and age share one
     found = [index for name in chosen for index in schema.groups[name]] + list(schema.groups.get(INTERCEPT, ()))
     if not found:
         raise ArgumentError("There is nothing to explain the target with: name columns in on=.")
@@ -210,24 +231,47 @@ def unit_vector(schema: Schema, entries: dict[int, float]) -> Floats:
 
 def user_units(schema: Schema, features: list[int], theta: Floats) -> tuple[dict[str, float], float]:
     """Coefficients by name and the intercept, in the user's units, of θ on some encoded columns."""
-    coef, intercept = {}, 0.0
+    own, slopes, intercept = [], [], 0.0
     for index, value in zip(features, theta.tolist(), strict=True):
         column = schema.encoded[index]
         slope = value / column.scale
         if column.kind == "intercept":
             intercept += slope
         else:
-            coef[column.name] = slope
+            own.append(index)
+            slopes.append(slope)
             intercept -= slope * column.centre
-    return coef, intercept
+    beta, intercept = to_raw(schema, own, np.array(slopes), intercept)
+    return dict(zip((schema.names[index] for index in own), beta.tolist(), strict=True)), intercept
+
+
+def _slopes(schema: Schema, coef: dict[str, float], intercept: float) -> tuple[dict[str, float], float]:
+    """Coefficients of what encoded columns are by their centres and scales: raw units taken back."""
+    own = [schema.names.index(name) for name in coef]
+    gamma, constant = from_raw(schema, own, np.array(list(coef.values())), intercept)
+    return dict(zip(coef, gamma.tolist(), strict=True)), constant
+
+
+def _left(schema: Schema, response: Response, coef: dict[str, float], intercept: float) -> Floats:
+    """What a model leaves of a response, as a combination of encoded columns."""
+    slopes, constant = _slopes(schema, coef, intercept)
+    found = response.vector.copy()
+    constant -= response.centre
+    for index, column in enumerate(schema.encoded):
+        if column.name in slopes:
+            found[index] -= slopes[column.name] * column.scale / response.scale
+            constant += slopes[column.name] * column.centre
+        elif column.kind == "intercept":
+            found[index] -= constant * column.scale / response.scale
+    return found
 
 
 def linear_values(schema: Schema, coef: dict[str, float], intercept: float, data: Any) -> Floats:
     """Intercept plus the sum of coefficients times clipped values in the user's units."""
-    sources = {column.source for column in schema.encoded if column.name in coef}
-    part = Schema({name: column for name, column in schema.columns.items() if name in sources}, intercept=0.0)
+    part = sub_schema(schema, {column.source for column in schema.encoded if column.name in coef and column.source})
     plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map
-    slopes = np.array([coef[name] for name in part.names])
+    gamma, intercept = _slopes(schema, coef, intercept)
+    slopes = np.array([gamma.get(name, 0.0) for name in part.names])  # the constant column is not in coef
     found = []
     with closing(batches(data, list(part.columns), types=part.text_types)) as stream:
         for batch in stream:

@@ -13,10 +13,12 @@ import scipy.linalg
 from gaussmix._types import Floats
 from gaussmix.models.coding import Coding, Merge, Reference, propose_merges, rows_where
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.raw_units import to_raw_of
 from gaussmix.tables.columns import Categorical
-from gaussmix.tables.schema import INTERCEPT, EncodedColumn, Schema
+from gaussmix.tables.parts import EncodedColumn
+from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["Problem", "Response", "in_reference_coding", "regression_problem"]
+__all__ = ["Problem", "Response", "regression_problem"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,11 @@ class Problem:
         Sum of squares of the response about its mean (about 0 without an intercept), in encoded units, noise removed.
     nobs, nobs_deviation : float
         Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
-        intercept column.
+        intercept column. Where rows have weights, the sum of these.
     response_name : str
         For the heading.
+    weighted : bool
+        Whether rows have weights.
     surrogate : bool
         Whether coefficients are those of the quadratic surrogate of a logistic model.
     counts : dict of str to (float, float)
@@ -63,6 +67,7 @@ class Problem:
     nobs: float
     response_name: str
     nobs_deviation: float = math.nan
+    weighted: bool = False
     surrogate: bool = False
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
@@ -163,9 +168,9 @@ def regression_problem(
     total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
     if schema.intercept:
         to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in coding.columns[1:]]
-        offset[0] = response.centre
+        to_user, offset[0] = to_raw_of(schema, coding.rows) @ to_user, response.centre
         total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
-        nobs, deviation = own.quadratic(np.eye(d + 1)[0] * scales[0])
+        nobs, deviation = rows_where(noisy, schema, coding.rows[0])
     half = half_range(schema, response.vector)
     spans = np.array([_half_span(schema, column) for column in coding.columns])
     levels = [
@@ -184,6 +189,7 @@ def regression_problem(
         nobs=nobs,
         nobs_deviation=deviation,
         response_name=response.name,
+        weighted=schema.weight is not None,
         surrogate=response.surrogate,
         counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
         references={source: name for source, (name, _) in coding.references.items()},
@@ -199,7 +205,7 @@ def half_range(schema: Schema, vector: Floats) -> float:
         if source == INTERCEPT or not values.any():
             continue
         ends = values / np.array([schema.encoded[i].scale for i in indices])
-        column = schema.columns[source]
+        column = schema.parts[source]
         levels = isinstance(column, Categorical)
         found += (
             float(np.ptp(ends)) / 2
@@ -209,26 +215,9 @@ def half_range(schema: Schema, vector: Floats) -> float:
     return found
 
 
-def in_reference_coding(schema: Schema, coef: dict[str, float], intercept: float, name: str) -> float:
-    """A coefficient measured from the first level of its category, and the intercept with these levels in it."""
-    first = {source: schema.names[index] for source, index in _first_levels(schema).items()}
-    first = {source: level for source, level in first.items() if level in coef}
-    if name == INTERCEPT:
-        return intercept + sum(coef[level] for level in first.values())
-    source = next(column.source for column in schema.encoded if column.name == name)
-    return coef[name] - (coef[first[source]] if source in first else 0.0)
-
-
-def _first_levels(schema: Schema) -> dict[str, int]:
-    """Index of the first level of every category, which the others are measured from."""
-    return {name: schema.groups[name][0] for name, column in schema.columns.items() if isinstance(column, Categorical)}
-
-
 def _half_span(schema: Schema, column: EncodedColumn) -> float:
     """Half of the declared range of an encoded column in encoded units; all of the intercept."""
     if column.source is None:
         return 1 / column.scale
-    declared = schema.columns[column.source]
-    if isinstance(declared, Categorical):
-        return declared.weight / 2
-    return declared.weight
+    weight = schema.parts[column.source].weight
+    return weight / 2 if column.kind in ("level", "basis") else weight

@@ -26,13 +26,14 @@ from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.coding import ENOUGH, propose_merges
 from gaussmix.models.described import Described
-from gaussmix.models.fits import RegressionModel, column_of, fit_regressions
+from gaussmix.models.fits import RegressionModel, fit_regressions, part_name
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.columns import Categorical
+from gaussmix.tables.formulas import is_formula, read_formula
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -121,7 +122,8 @@ class Release(Described):
         Parameters
         ----------
         target : str or list of str
-            Numeric or boolean columns.
+            Numeric or boolean columns; or, in place of both arguments, a formula of declared columns and terms,
+            ``"log(wage) ~ poly(age, 2) + sex"``.
         on : list of str, optional
             Columns of the table; default: all others (but for the other targets).
         variant : {"exact", "paper"}
@@ -131,6 +133,8 @@ class Release(Described):
             For two-stage least squares of one target (:mod:`gaussmix.models.instruments`): columns outside of the
             model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
         """
+        if isinstance(target, str):
+            target, on = _explained(target, on)
         if instruments is not None:
             return fit_instruments(self, target, on, instruments)
         names = [target] if isinstance(target, str) else target
@@ -159,7 +163,8 @@ class Release(Described):
         surrogate_radius : float, optional
             Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
-        column = column_of(self.schema, target)
+        target, on = _explained(target, on)
+        column = self.schema.parts[part_name(self.schema, target)]
         several = isinstance(column, Categorical) and len(column.labels) > 2
         if several and variant == "exact" and surrogate_radius is None:
             return fit_classes(self.statistic, target, on)
@@ -179,9 +184,7 @@ class Release(Described):
             Of the encoded columns.
         """
         schema, M = self.schema, self.second_moment
-        chosen = list(schema.columns) if on is None else list(on)
-        for name in chosen:
-            column_of(schema, name)
+        chosen = list(schema.parts) if on is None else [part for text in on for part in schema.resolve(text)]
         rows = np.array([index for name in chosen for index in schema.groups[name]])
         block = M[np.ix_(rows, rows)]
         if schema.intercept and M[-1, -1] > 0:
@@ -223,6 +226,16 @@ class Release(Described):
     def __repr__(self) -> str:
         m, words = self.schema.n_columns, noise_words(self.statistic)
         return f"Release({m} columns, {words}, epsilon={self.certificate.epsilon:g})"
+
+
+def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
+    """Target and features, from a formula where one is given."""
+    if not is_formula(target):
+        return target, on
+    if on is not None:
+        raise ArgumentError("A formula says what explains its target: leave on= out.")
+    formula = read_formula(target)
+    return formula.target, formula.on
 
 
 def _verify_sketch(sketch: Sketch, certificate: Certificate) -> None:

@@ -88,6 +88,10 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.shortened is not None:
         found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
+    if summary.weighted:
+        found.append(
+            f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f}."
+        )
     if summary.n_rows is not None:
         found.append(f"Sampling error is that of {_rows(summary)}.")
     if summary.weakest is not None:
@@ -162,6 +166,7 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
     intervals = summary.conf_int(alpha)
     return {
         "estimand": summary.estimand,
+        **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
         "largest": summary.largest,
         "weakest": None if summary.weakest is None else str(summary.weakest),

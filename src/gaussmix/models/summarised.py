@@ -47,5 +47,5 @@ class Summarised(ABC):
 
     @property
     def nobs(self) -> float:
-        """Rows in the table, as the release shows them: noisy."""
+        """Rows in the table, as the release shows them: noisy. Where rows have weights, the sum of these."""
         return self._table.nobs

@@ -75,7 +75,7 @@ class Summary:
         Whether it did, or the response's variance drowned in noise: then ``rsquared`` says nothing.
     nobs, nobs_deviation : float
         Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
-        intercept column.
+        intercept column. With ``weighted``, the sum of the rows' weights.
     weakest : WeakestDirection or None
         The combination of features that stands least above the noise; None without noise.
     surrogate, discriminant : bool
@@ -112,6 +112,11 @@ class Summary:
     def proposed(self) -> dict[str, dict[str, list[str]]]:
         """Merges of rare levels that the noisy counts propose: what ``merge=`` takes."""
         return self._problem.proposed
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights: coefficients are those of the weighted table."""
+        return self._problem.weighted
 
     @property
     def tvalues(self) -> dict[str, float]:
@@ -262,6 +267,11 @@ def _least_squares(problem: Problem, *, ridge: bool) -> tuple[Floats, Floats]:
 
 def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
     """How many rows the population was sampled by: as declared, or as the release shows them."""
+    if problem.weighted:
+        raise ArgumentError(
+            'estimand="population" needs the sum of squared weights, which this release does not hold: rows have '
+            'weights. estimand="table" is about the weighted table.'
+        )
     if n_rows is not None:
         return float(check.positive_integer(n_rows=n_rows))
     if math.isnan(problem.nobs):

@@ -56,10 +56,14 @@ class PassOutput:
 
 
 def start(schema: Schema, matrix: Floats, mu: Sequence[float]) -> State:
-    """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first."""
+    """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first.
+
+    Where rows have weights, the intercept's sum of squares is that of the weights: it does not count rows.
+    """
     entry = float(schema.in_units(schema.intercept)) / 2.0**FRACTION_BITS
-    at = schema.groups[INTERCEPT][0] if schema.intercept else None
-    return first_state(matrix, tuple(mu), intercept=at, intercept_energy=entry**2 if schema.intercept else 1.0)
+    counts = bool(schema.intercept) and schema.weight is None
+    at = schema.groups[INTERCEPT][0] if counts else None
+    return first_state(matrix, tuple(mu), intercept=at, intercept_energy=entry**2 if counts else 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from gaussmix.models.raw_units import is_marked
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED, p_value
 from gaussmix.models.summary import Summary
 from gaussmix.reporting.numbers import number
 from gaussmix.tables.columns import Boolean, Numeric, Vector
-from gaussmix.tables.schema import EncodedColumn, Schema
+from gaussmix.tables.parts import Block, EncodedColumn
+from gaussmix.tables.schema import Schema
 
 __all__ = ["SIGNAL_WORDS", "model_of", "signals_of", "targets_of"]
 
@@ -25,9 +27,13 @@ SIGNAL_WORDS = (
 
 def targets_of(schema: Schema) -> list[str]:
     """Columns that others may explain: numbers, true and false."""
-    if len(schema.columns) == 1 and not schema.intercept:
+    if len(schema.parts) == 1 and not schema.intercept:
         return []
-    return [name for name, column in schema.columns.items() if isinstance(column, Numeric | Boolean)]
+    return [
+        name
+        for name, part in schema.parts.items()
+        if isinstance(part, Numeric | Boolean) and not is_marked(schema, name)
+    ]
 
 
 def model_of(summary: Summary, schema: Schema, alpha: float) -> dict[str, Any]:
@@ -76,7 +82,7 @@ def _meaning(schema: Schema, column: EncodedColumn) -> tuple[str, float | None]:
     """What a coefficient is for, and the declared range of its column; no range for the intercept."""
     if column.source is None:
         return "where all else is 0, or at its first level", None
-    declared = schema.columns[column.source]
+    declared = schema.parts[column.source]
     if isinstance(declared, Numeric):
         span = declared.upper - declared.lower
         return f"per unit, {number(declared.lower)} to {number(declared.upper)}", span
@@ -84,6 +90,8 @@ def _meaning(schema: Schema, column: EncodedColumn) -> tuple[str, float | None]:
         return "true against false", 1.0
     if isinstance(declared, Vector):
         return "per unit", None
+    if isinstance(declared, Block):
+        return ("missing against the middle of its bounds" if declared.term is None else "per unit of the term"), None
     first = schema.encoded[schema.groups[column.source][0]].name
     return f"against {first}" if schema.intercept else "of this level", 1.0
 

@@ -35,6 +35,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
+from gaussmix.tables.term_values import Numbers, TermValues
 
 __all__ = ["KINDS", "Imagined", "Kind", "imagine", "least_squares", "target_of"]
 
@@ -119,17 +120,17 @@ def least_squares(gram: Floats, features: list[int], target: int) -> Floats:
 
 def target_of(schema: Schema, target: str | None = None) -> str:
     """The column to be explained: the one that is named, or the last number, or else the last Boolean."""
-    if len(schema.columns) < 2:
+    if len(schema.parts) < 2:
         raise ArgumentError("The schema has one column: declare the target and at least one column that explains it.")
     if target is None:
         for kind in (Numeric, Boolean):
-            found = [name for name, column in schema.columns.items() if isinstance(column, kind)]
+            found = [name for name, part in schema.parts.items() if isinstance(part, kind)]
             if found:
                 return found[-1]
         raise ArgumentError("The schema has no number and no Boolean to explain: declare one as the target.")
-    if target not in schema.columns:
-        raise ArgumentError(f"Column {target!r} is not in the schema; it has {', '.join(schema.columns)}.")
-    if not isinstance(schema.columns[target], Numeric | Boolean):
+    if target not in schema.parts:
+        raise ArgumentError(f"Column {target!r} is not in the schema; it has {', '.join(schema.parts)}.")
+    if not isinstance(schema.parts[target], Numeric | Boolean):
         raise ArgumentError(f"Column {target!r} is neither a number nor a Boolean: name one that is as the target.")
     return target
 
@@ -150,17 +151,24 @@ def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) ->
     common = rng.normal(size=(rows, 1))
     encoder, (at,) = BlockEncoder.of(schema), schema.groups[target]
     block = np.zeros((rows, schema.n_columns))
+    entries = {}
     for name, column in schema.columns.items():
-        indices = list(schema.groups[name])
         own = rng.normal(size=(rows, column.size if isinstance(column, Vector) else 1))
+        latent = math.sqrt(kind.correlation) * common + math.sqrt(1 - kind.correlation) * own
+        entries[name] = _entries(column, latent, kind)
+        if name != target and name in schema.parts:
+            block[:, list(schema.groups[name])] = entries[name] * _reach(schema, encoder, name)
+    terms = TermValues(schema.columns, lambda name: _numbers(schema.columns[name], entries[name]), entries.__getitem__)
+    for name in schema.terms:
         if name != target:
-            latent = math.sqrt(kind.correlation) * common + math.sqrt(1 - kind.correlation) * own
-            block[:, indices] = _entries(column, latent, kind) * _reach(schema, encoder, name)
+            block[:, list(schema.groups[name])] = terms.entries(name, schema.parts[name]) * _reach(
+                schema, encoder, name
+            )
     score = _standardised(_standardised(block) @ rng.normal(size=schema.n_columns))
     score = score if np.mean(score**3) >= 0 else -score  # its long tail away from the target's nearer bound
     explained, rest = math.sqrt(r2) * score, math.sqrt(1 - r2) * rng.normal(size=rows)
     y = _number(explained + rest, kind)
-    if isinstance(schema.columns[target], Boolean):
+    if isinstance(schema.parts[target], Boolean):
         y = _boolean(explained, kind, rng)
     block[:, at] = y * encoder.limits[at]
     if schema.intercept:
@@ -173,10 +181,17 @@ def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) ->
 
 def _reach(schema: Schema, encoder: BlockEncoder, name: str) -> float:
     """The largest entry of a column in units of the row; for vectors with a norm, what makes a row of ones fit it."""
-    column, index = schema.columns[name], schema.groups[name][0]
+    column, index = schema.parts[name], schema.groups[name][0]
     if not isinstance(column, Vector):
         return float(encoder.limits[index])
     return math.sqrt(schema.squared_in_units(column.squared_norm) / column.size)
+
+
+def _numbers(column: Column, entries: Floats) -> Numbers:
+    """A number in the user's units, from its entry."""
+    centre, half_range = column.interval if isinstance(column, Numeric | Boolean) else (0.0, 1.0)
+    lower = column.lower if isinstance(column, Numeric) else 0.0
+    return Numbers(np.maximum(centre + half_range * entries[:, 0], lower))
 
 
 def _entries(column: Column, latent: Floats, kind: Kind) -> Floats:

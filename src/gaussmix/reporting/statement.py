@@ -227,18 +227,26 @@ def _noise(release: Release) -> tuple[str, str]:
 def bounds_of(schema: Schema) -> dict[str, Any]:
     """The declared columns as a table."""
     rows = [_bound(name, column) for name, column in schema.columns.items()]
+    for name in schema.only_in_terms:
+        rows[list(schema.columns).index(name)][3] = "in terms only"
+    if schema.weight is not None:
+        rows[list(schema.columns).index(schema.weight)][3] = "weighs the rows"
+    terms = [[name, "term", "", f"{weight:g}", "", ""] for name, weight in schema.terms.items()]
     constant = f"a constant column of {schema.intercept:g}" if schema.intercept else "no constant column"
+    with_terms = f", {len(terms)} terms" if terms else ""
     return {
-        "caption": f"{len(rows)} columns and {constant}; {schema.n_columns} encoded columns",
+        "caption": f"{len(rows)} columns{with_terms} and {constant}; {schema.n_columns} encoded columns",
         "head": ["Column", "Kind", "Bounds or levels", "Weight", "Missing values", "Unknown levels"],
-        "rows": rows,
+        "rows": rows + terms,
     }
 
 
 def _bound(name: str, column: Column) -> list[str]:
     weight = f"{column.weight:g}"
     if isinstance(column, Numeric):
-        return [name, "numeric", f"{number(column.lower)} to {number(column.upper)}", weight, column.missing, ""]
+        since = f" days since {column.origin}" if column.origin is not None else ""
+        bounds = f"{number(column.lower)} to {number(column.upper)}{since}"
+        return [name, "date" if since else "numeric", bounds, weight, column.missing, ""]
     if isinstance(column, Boolean):
         return [name, "boolean", "false or true", weight, column.missing, ""]
     if isinstance(column, Vector):

@@ -102,7 +102,7 @@ class Trial:
         no row has; so is what clipping shifts.
         """
         y, at = self.table.target, self.schema.groups.get(INTERCEPT, ())
-        columns = self.schema.columns.items()
+        columns = self.schema.parts.items()
         first = {self.schema.groups[name][0] for name, column in columns if isinstance(column, Categorical)}
         x = [i for i in self.table.features if not (at and i in first) and self.gram[i, i] > 0]
         n = self.weight * len(self.rows)
@@ -131,6 +131,6 @@ class Trial:
         found = []
         for index in columns:
             encoded = self.schema.encoded[index]
-            weight = 1.0 if encoded.source is None else self.schema.columns[encoded.source].weight
-            found.append(weight if encoded.kind == "level" else 2 * weight)
+            weight = 1.0 if encoded.source is None else self.schema.parts[encoded.source].weight
+            found.append(weight if encoded.kind in ("level", "basis") else 2 * weight)
         return np.array(found)

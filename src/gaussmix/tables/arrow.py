@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import DataError, DataTypeError
+from gaussmix.tables.arrays import check_indices, kept, listed, one_column
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.dates import days_since, holds_dates
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.term_values import Numbers, TermValues
 
 __all__ = [
     "codes_of",
@@ -28,12 +31,12 @@ __all__ = [
     "encoded_blocks",
     "entries_of",
     "numbers_of",
-    "one_column",
-    "present",
+    "without_negative",
 ]
 
 _BLOCK_BYTES = 2**25
 _LEAST_BLOCK_ROWS = 2**10
+_RULES = '"drop-row", "lower" or, for numbers, "indicator"'
 
 
 def encoded_blocks(batches: Iterable[pa.RecordBatch], schema: Schema, plan: BlockEncoder) -> Iterator[Floats]:
@@ -75,10 +78,8 @@ def encode_batch(
     DataError
         If a column is absent or of another type, or holds missing values or unknown levels without a rule for them.
     """
-    arrays = {name: one_column(batch, name) for name in schema.columns}
-    for name, array in arrays.items():
-        _check_indices(name, array)
-    keep = _kept(schema.columns, arrays)
+    arrays = _columns_of(batch, schema, list(schema.columns))
+    keep = kept(schema.columns, arrays)
     if keep is not None:
         arrays = {name: array.filter(keep) for name, array in arrays.items()}
     rows = len(next(iter(arrays.values())))
@@ -86,96 +87,82 @@ def encode_batch(
         out = np.empty((rows, schema.n_columns), order="F")
     block = out[:rows]
     with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, others are found below
-        for name, column in schema.columns.items():
+        terms = _term_values(schema, arrays)
+        for name, part in schema.parts.items():
             indices = schema.groups[name]
             place = slice(indices[0], indices[-1] + 1)
-            _write(block[:, place], name, column, arrays[name], plan, place)
+            if name in schema.columns:
+                _write(block[:, place], name, schema.columns[name], arrays[name], plan, place)
+            else:
+                terms.write(block[:, place], name, part, plan.multiplier[place], plan.limits[place])
     if schema.intercept:
         block[:, -1] = plan.intercept
+    if schema.weight is not None:
+        plan.shorten(block)
+        np.multiply(block, _roots_of_weights(schema, arrays)[:, np.newaxis], out=block)
     return block
 
 
-def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
-    """A column as one plain array; dictionaries stay."""
-    indices = batch.schema.get_all_field_indices(name)
-    if len(indices) != 1:
-        what = "is not in the table" if not indices else "is in the table twice"
-        raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
-    array = batch.column(indices[0])
-    if isinstance(array, pa.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    if isinstance(array, pa.ChunkedArray):  # combine_chunks of no or of too long chunks
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=array.type)
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return _without_views(array)
+def _term_values(schema: Schema, arrays: Mapping[str, pa.Array]) -> TermValues:
+    """Values of terms, from columns that are read when they are asked for."""
+    columns = schema.columns
+
+    def levels(name: str) -> Floats:
+        column = cast(Categorical, columns[name])
+        out = np.empty((len(arrays[name]), len(column.labels)), order="F")
+        _write_levels(out, name, column, arrays[name], 1.0)
+        return out
+
+    return TermValues(columns, lambda name: _clipped(name, cast(Numeric, columns[name]), arrays[name]), levels)
 
 
-def _without_views(array: pa.Array) -> pa.Array:
-    """Text in the form that Arrow's functions know: few of them know views."""
-    if pa.types.is_string_view(array.type):
-        return array.cast(pa.large_string())
-    if pa.types.is_dictionary(array.type) and pa.types.is_string_view(array.type.value_type):
-        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
-    return array
+def _clipped(name: str, column: Numeric | Boolean, array: pa.Array) -> Numbers:
+    """A number within its bounds, in the user's units; the lower one where it is missing, and where it is."""
+    found = numbers_of(name, column, array)
+    absent = ~np.isfinite(found)
+    if column.missing == "error" and absent.any():
+        raise _missing(name, _RULES)
+    if isinstance(column, Boolean) and not pa.types.is_boolean(array.type):
+        _check_zero_one(name, found, absent)
+    lower, upper = (column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)
+    values = np.clip(np.where(absent, lower, found).astype(np.float64), lower, upper)
+    return Numbers(values, absent if column.missing == "indicator" else None)
 
 
-def _check_indices(name: str, array: pa.Array) -> None:
-    """Indices beyond the dictionary would read foreign memory."""
-    if not pa.types.is_dictionary(array.type):
-        return
-    try:
-        array.validate(full=True)
-    except pa.ArrowException:
-        raise DataError(f"Column {name!r} has indices beyond its dictionary: the table is corrupt.") from None
+def without_negative(name: str, column: Column, array: pa.Array) -> pa.Array:
+    """Weights as numbers; one below 0 is none, and counts as missing."""
+    values = np.array(numbers_of(name, cast(Numeric, column), array), dtype=np.float64)
+    values[values < 0] = np.nan
+    return pa.array(values)
 
 
 def complete_rows(batch: pa.RecordBatch, schema: Schema) -> pa.Array | None:
     """Which rows ``missing="drop-row"`` keeps; None for all."""
     columns = {name: column for name, column in schema.columns.items() if column.missing == "drop-row"}
-    arrays = {name: one_column(batch, name) for name in columns}
+    return kept(columns, _columns_of(batch, schema, list(columns)))
+
+
+def _columns_of(batch: pa.RecordBatch | pa.Table, schema: Schema, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Some columns, each as one array; of weights, those that are none are missing."""
+    arrays = {name: one_column(batch, name) for name in names}
     for name, array in arrays.items():
-        _check_indices(name, array)
-    return _kept(columns, arrays)
+        check_indices(name, array)
+    weight = schema.weight
+    if weight is not None and weight in arrays:
+        arrays[weight] = without_negative(weight, schema.columns[weight], arrays[weight])
+    return arrays
 
 
-def _kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Array | None:
-    """Which rows ``missing="drop-row"`` keeps; None for all."""
-    keep = None
-    for name, column in columns.items():
-        if column.missing != "drop-row":
-            continue
-        here = present(arrays[name])
-        if here is not None:
-            keep = here if keep is None else pc.and_(keep, here)
-    return keep
-
-
-def present(array: pa.Array) -> pa.Array | None:
-    """Where a value is neither missing nor NaN nor infinite, and all entries of a vector are; None for everywhere."""
-    if _listed(array.type):
-        return _present_vectors(array)
-    if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or _floating(array.type.value_type)):
-        array = array.dictionary_decode()
-    if _floating(array.type):
-        finite = pc.fill_null(pc.is_finite(array.cast(pa.float64())), False)
-        return None if pc.all(finite).as_py() is not False else finite
-    return pc.is_valid(array) if array.null_count else None
-
-
-def _present_vectors(array: pa.Array) -> pa.Array | None:
-    """Where a vector is there, and each of its entries."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    entries = present(pc.list_flatten(array))
-    complete = array.is_valid().to_numpy(zero_copy_only=False)
-    if entries is not None:
-        owners = np.repeat(np.arange(len(array)), lengths)
-        complete[owners[~entries.to_numpy(zero_copy_only=False)]] = False
-    return None if complete.all() else pa.array(complete)
-
-
-def _floating(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind))
+def _roots_of_weights(schema: Schema, arrays: Mapping[str, pa.Array]) -> Floats:
+    """√(w/w_max) of every row: at most 1, and rounded correctly by itself."""
+    name = str(schema.weight)
+    column = cast(Numeric, schema.columns[name])
+    if column.missing == "error" and not np.isfinite(arrays[name].to_numpy(zero_copy_only=False)).all():
+        raise DataError(
+            f"Column {name!r} has weights that are negative, missing, NaN or infinite. "
+            f"Declare missing={_RULES} for it in the schema, or repair the table."
+        )
+    return np.sqrt(_clipped(name, column, arrays[name]).values / column.upper)
 
 
 def _write(out: Floats, name: str, column: Column, array: pa.Array, plan: BlockEncoder, place: slice) -> None:
@@ -199,13 +186,13 @@ def _write_numbers(
     if not math.isfinite(np.add.reduce(out)):
         absent = ~np.isfinite(values)
         if column.missing == "error" and absent.any():
-            raise _missing(name, '"drop-row" or "lower"')
+            raise _missing(name, _RULES)
     if isinstance(column, Boolean) and not pa.types.is_boolean(array.type):
         _check_zero_one(name, values, absent)
     np.multiply(out, multiplier, out=out)
     np.clip(out, -limit, limit, out=out)
     if absent is not None:
-        out[absent] = -limit
+        out[absent] = 0.0 if column.missing == "indicator" else -limit
 
 
 def _write_vector(
@@ -224,7 +211,7 @@ def entries_of(name: str, column: Vector, array: pa.Array) -> Rows:
     """Entries of every row, shape (rows, size); NaN where one is missing."""
     if pa.types.is_null(array.type):  # a part of the table in which all rows are missing
         array = pa.nulls(len(array), pa.list_(pa.float64(), column.size))
-    if not _listed(array.type):
+    if not listed(array.type):
         raise DataTypeError(
             f"Column {name!r} must hold vectors of {column.size} numbers, but its type is {array.type}. "
             "Pass a two-dimensional array, or an Arrow column of lists of one size."
@@ -234,10 +221,6 @@ def entries_of(name: str, column: Vector, array: pa.Array) -> Rows:
     if not pc.all(pc.equal(pc.list_value_length(array), column.size)).as_py() and len(array):
         raise DataError(f"Column {name!r} has vectors that do not have {column.size} entries, the declared size.")
     return numbers_of(name, column, pc.list_flatten(array)).reshape(-1, column.size)
-
-
-def _listed(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _check_zero_one(name: str, values: Rows, absent: NDArray[np.bool_] | None) -> None:
@@ -255,6 +238,8 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
+    if isinstance(column, Numeric) and column.origin is not None:
+        return _days_of(name, column.origin, array)
     if pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
@@ -269,9 +254,19 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
     return cast(Rows, array.to_numpy(zero_copy_only=False))
 
 
+def _days_of(name: str, origin: str, array: pa.Array) -> Rows:
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.date32())
+    if not holds_dates(array.type):
+        raise DataTypeError(
+            f"Column {name!r} must hold dates or times, but its type is {array.type}. Cast it, or declare no origin."
+        )
+    return days_since(array, origin)
+
+
 def _cure(kind: pa.DataType) -> str:
     if pa.types.is_temporal(kind):
-        return "Replace times by numbers first, such as days since a fixed date."
+        return "Declare it as a date, with an origin that days are counted from."
     if _textual(kind):
         return "Cast it to a number, or declare it as categorical with its levels."
     return "Cast it to a number, or leave the column out of the schema."

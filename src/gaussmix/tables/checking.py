@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, one_column, present
+from gaussmix.tables.arrays import one_column, present
+from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, without_negative
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import CsvOptions, batches, known_rows, with_progress
@@ -133,7 +134,10 @@ def check_table(
             rows += batch.num_rows
             drop = np.zeros(batch.num_rows, dtype=bool)
             for name, column in declared.columns.items():
-                missing = _count(counts[name], name, column, one_column(batch, name))
+                array = one_column(batch, name)
+                if name == declared.weight:
+                    array = without_negative(name, column, array)
+                missing = _count(counts[name], name, column, array)
                 if column.missing == "drop-row":
                     drop |= missing
             dropped += int(np.count_nonzero(drop))

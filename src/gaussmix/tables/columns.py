@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from gaussmix._validation import choice, numbers, positive, positive_integer, real
 from gaussmix.errors import ArgumentTypeError, DeclarationError
+from gaussmix.tables.dates import iso_date
 
-__all__ = ["Boolean", "Categorical", "Column", "Numeric", "Vector", "check_text"]
+__all__ = ["Boolean", "Categorical", "Column", "Numeric", "Vector", "check_text", "checked_weight"]
 
 LARGEST_WEIGHT = 2.0**100  # weights in [2**-100, 2**100] and half ranges in [2**-300, 2**300]: no scale overflows
 LARGEST_HALF_RANGE = 2.0**300
@@ -38,15 +39,20 @@ class Numeric:
         Declared bounds. Values outside are clipped, never an error.
     weight : float
         Share of the row's norm: a column with a larger weight is released more exactly, at the others' cost.
-    missing : {"error", "drop-row", "lower"}
-        What to do where the value is missing, NaN or infinite: stop, leave the row out, or read it as ``lower``.
+    missing : {"error", "drop-row", "lower", "indicator"}
+        What to do where the value is missing, NaN or infinite: stop, leave the row out, read it as ``lower``, or encode
+        the value and all its terms as 0 and say so in an encoded column of its own, ``age=(missing)``.
+    origin : str, optional
+        The column holds dates or times, read as days since this date, ``"2020-01-31"``; `gaussmix.Date` takes bounds
+        as dates.
     """
 
     lower: float
     upper: float
     _: KW_ONLY
     weight: float = 1.0
-    missing: Literal["error", "drop-row", "lower"] = "error"
+    missing: Literal["error", "drop-row", "lower", "indicator"] = "error"
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         absent = [name for name in ("lower", "upper") if getattr(self, name) is None]
@@ -56,8 +62,10 @@ class Numeric:
         for name in ("lower", "upper"):
             _set(self, name, real(**{name: getattr(self, name)}) + 0.0)  # + 0.0: no negative zero
         _check_range(self.lower, self.upper)
-        _set(self, "weight", _weight(self.weight))
-        choice(("error", "drop-row", "lower"), missing=self.missing)
+        _set(self, "weight", checked_weight(self.weight))
+        choice(("error", "drop-row", "lower", "indicator"), missing=self.missing)
+        if self.origin is not None:
+            _set(self, "origin", iso_date(origin=self.origin).isoformat())
 
     @property
     def squared_norm(self) -> Fraction:
@@ -90,7 +98,7 @@ class Boolean:
     missing: Literal["error", "drop-row", "lower"] = "error"
 
     def __post_init__(self) -> None:
-        _set(self, "weight", _weight(self.weight))
+        _set(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row", "lower"), missing=self.missing)
 
     @property
@@ -128,7 +136,7 @@ class Categorical:
 
     def __post_init__(self) -> None:
         _set(self, "levels", _levels(self.levels))
-        _set(self, "weight", _weight(self.weight))
+        _set(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row", "level"), missing=self.missing)
         choice(("error", "zero", "other"), unknown=self.unknown)
 
@@ -197,7 +205,7 @@ class Vector:
             if not (1 / LARGEST_HALF_RANGE <= norm <= LARGEST_HALF_RANGE):
                 raise DeclarationError(f"norm must lie between 2**-300 and 2**300, got {norm!r}. {NOT_FROM_DATA}")
             _set(self, "norm", norm)
-        _set(self, "weight", _weight(self.weight))
+        _set(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row"), missing=self.missing)
 
     @property
@@ -264,7 +272,8 @@ def _one_each(size: int, **named: Any) -> tuple[float, ...]:
     return tuple((np.broadcast_to(values, size) + 0.0).tolist())
 
 
-def _weight(weight: object) -> float:
+def checked_weight(weight: object) -> float:
+    """A column's share of the row's norm."""
     number = positive(finite=True, weight=weight)
     if not (1 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT):
         raise DeclarationError(f"weight must lie between 2**-100 and 2**100, got {number!r}.")

@@ -1,22 +1,24 @@
 """Columns from their short forms, as a dictionary or a file declares them, and back.
 
 >>> parse_column("age", [0, 100])
-Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error')
+Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.columns import NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.dates import iso_date
 
-__all__ = ["HOW_TO_DECLARE", "declared_values", "parse_column", "read_declared"]
+__all__ = ["HOW_TO_DECLARE", "Date", "declared_values", "parse_column", "parse_columns", "read_declared"]
 
 _KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -30,11 +32,42 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "boolean": (),
     "vector": ("size",),
 }
+_DATE = ("lower", "upper")
 HOW_TO_DECLARE = (
     'Declare a number by [lower, upper], categories by {"levels": [...]} or a list of labels, true and false by '
     '"boolean", numbers that belong together by {"size": 8, "norm": 1}; options go into a table such as '
     '{"lower": 0, "upper": 1, "missing": "drop-row"}.'
 )
+
+
+def Date(  # noqa: N802 - declared as the kinds of columns are
+    lower: datetime.date | str,
+    upper: datetime.date | str,
+    *,
+    origin: datetime.date | str | None = None,
+    weight: float = 1.0,
+    missing: Literal["error", "drop-row", "lower", "indicator"] = "error",
+) -> Numeric:
+    """A date or a time, read as the number of days since a declared date.
+
+    Parameters
+    ----------
+    lower, upper : date or ISO text
+        Declared bounds, the last one included up to its midnight. Times outside are clipped.
+    origin : date or ISO text, optional
+        What days are counted from; default: ``lower``.
+    weight, missing
+        As for `Numeric`.
+
+    Examples
+    --------
+    >>> Date("2020-01-01", "2021-01-01").upper
+    366.0
+    """
+    low, high = iso_date(lower=lower), iso_date(upper=upper)
+    start = low if origin is None else iso_date(origin=origin)
+    bounds = (float((day - start).days) for day in (low, high))
+    return Numeric(*bounds, weight=weight, missing=missing, origin=start.isoformat())
 
 
 def parse_column(name: str, declared: object) -> Column:
@@ -45,10 +78,32 @@ def parse_column(name: str, declared: object) -> Column:
         raise type(error)(f"Column {name!r}: {error}") from None
 
 
+def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
+    """Columns from their short forms; everything that is wrong with any of them in one error."""
+    found: dict[str, Column] = {}
+    wrong: list[GaussmixError] = []
+    for name, short in declared.items():
+        try:
+            found[name] = parse_column(name, short)
+        except GaussmixError as error:
+            wrong.append(error)
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        told = [str(error).replace(f" {NOT_FROM_DATA}", "").replace(f" {HOW_TO_DECLARE}", "") for error in wrong]
+        lines = "\n".join(f"  {words}" for words in told)
+        raise DeclarationError(
+            f"{len(wrong)} columns cannot be used as they are declared:\n{lines}\n{HOW_TO_DECLARE} {NOT_FROM_DATA}"
+        )
+    return found
+
+
 def declared_values(column: Column) -> dict[str, Any]:
     """What was declared, as plain values that `parse_column` reads."""
     kind = next(word for word, cls in _KINDS.items() if isinstance(column, cls))
     values = {field.name: getattr(column, field.name) for field in fields(column)}
+    if values.get("origin", "") is None:
+        del values["origin"]
     return {"type": kind} | {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
@@ -62,10 +117,12 @@ def _parsed(declared: object) -> Column:
     if not isinstance(declared, Mapping):
         raise ArgumentTypeError(f"a column cannot be declared by {type(declared).__name__}. {HOW_TO_DECLARE}")
     kind = declared.get("type", _kind_of(declared))
+    if kind == "date":
+        return _from_dates({key: value for key, value in declared.items() if key != "type"})
     if kind == "unsupported":
         raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or leave the column out.")
     if not isinstance(kind, str) or kind not in _KINDS:
-        words = ", ".join(repr(word) for word in _KINDS)
+        words = ", ".join(repr(word) for word in (*_KINDS, "date"))
         raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
     allowed = [field.name for field in fields(_KINDS[kind])]
     unknown = [key for key in declared if key not in (*allowed, "type")]
@@ -73,6 +130,14 @@ def _parsed(declared: object) -> Column:
         raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; it may have {', '.join(allowed)}.")
     options = {key: value for key, value in declared.items() if key != "type"}
     return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
+
+
+def _from_dates(declared: Mapping[str, Any]) -> Column:
+    unknown = [key for key in declared if key not in (*_DATE, "origin", "weight", "missing")]
+    if unknown:
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a date column; it may have {', '.join(_DATE)}, origin.")
+    options: dict[str, Any] = dict.fromkeys(_DATE) | dict(declared)
+    return Date(**options)
 
 
 def _kind_of(declared: Mapping[str, Any]) -> str:

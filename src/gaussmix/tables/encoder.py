@@ -102,6 +102,11 @@ class BlockEncoder:
 
     def finish(self, block: Floats) -> None:
         """Shorten and round rows, shape (n, m), whose entries are clipped and scaled, in place."""
+        self.shorten(block)
+        np.trunc(block, out=block)
+
+    def shorten(self, block: Floats) -> None:
+        """Shorten rows beyond their norms, in place; what is checked is rounded, the rest is not."""
         with np.errstate(over="ignore"):  # squares of huge entries: no warning may tell of a row
             for bound in self.norm_bounds:
                 part = block[:, bound.start : bound.stop]
@@ -111,7 +116,6 @@ class BlockEncoder:
                     factors = shorten_vectors(part, squares, bound.limit)[:, np.newaxis]
                     block[:, : bound.start] *= factors
                     block[:, bound.stop :] *= factors
-            np.trunc(block, out=block)
 
 
 def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
@@ -122,7 +126,7 @@ def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
     most = 2 ** (2 * FRACTION_BITS)
     short = schema.max_row_norm is not None and schema.row_norm == schema.max_row_norm
     bounds = []
-    for name, column in schema.columns.items():
+    for name, column in schema.parts.items():
         if isinstance(column, Vector):
             limit = schema.squared_in_units(column.squared_norm)
             implied = column.bounded and column.size * schema.in_units(column.weight) ** 2 <= limit
@@ -134,7 +138,7 @@ def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
 def _limits(schema: Schema, entry: Callable[[float], float]) -> Floats:
     """The largest entry of every encoded column; infinite where only a norm is declared."""
     limits = np.full(schema.n_columns, math.inf)
-    for name, column in schema.columns.items():
+    for name, column in schema.parts.items():
         if not isinstance(column, Vector) or column.bounded:
             limits[list(schema.groups[name])] = entry(column.weight)
     return limits
@@ -265,7 +269,8 @@ def _bring_near(part: Floats) -> tuple[Floats, Floats]:
 def vector_and_numbers(schema: Schema) -> int:
     """Entries d of the vector of a schema of one vector X and numbers y, whose rows come as arrays."""
     X, *others = schema.columns.values()
-    if not isinstance(X, Vector) or not all(isinstance(column, Numeric | Boolean) for column in others):
+    plain = schema.parts.keys() == schema.columns.keys()  # neither terms nor weights nor columns of missing values
+    if not isinstance(X, Vector) or not plain or not all(isinstance(column, Numeric | Boolean) for column in others):
         raise ArgumentError(
             "Rows come as arrays (X, Y) for a schema of one Vector and then numbers only: pass a table."
         )

@@ -10,6 +10,7 @@ all of them as integers. Nothing is guessed here.
 
 from __future__ import annotations
 
+import datetime
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, whe
     ----------
     values : sequence of object
     kind : pyarrow.DataType or None
-        float64, int64, bool or string; None is an error.
+        float64, int64, bool, string or timestamp; None is an error.
     name, where : str
         Of the column and of its table, for messages.
     """
@@ -114,9 +115,23 @@ def _text(value: Any) -> str:
     return str.__str__(value)
 
 
+def _instant(value: Any) -> datetime.datetime:
+    """A date or a time; with a zone, in UTC. Finer parts than microseconds are left out."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime.datetime):
+        plain = datetime.datetime(value.year, value.month, value.day, value.hour, value.minute, value.second)
+        plain = plain.replace(microsecond=value.microsecond, tzinfo=value.tzinfo)
+        return plain if plain.tzinfo is None else plain.astimezone(datetime.UTC).replace(tzinfo=None)
+    if not isinstance(value, datetime.date):
+        raise TypeError
+    return datetime.datetime(value.year, value.month, value.day)
+
+
 _RULES: dict[pa.DataType, tuple[str, set[type], Callable[[Any], Any]]] = {
     pa.float64(): ("numbers", {float, NoneType}, _number),
     pa.bool_(): ("true and false (or 1 and 0)", {bool, NoneType}, _truth),
     pa.int64(): ("integers of 64 bits", {int, NoneType}, _integer),
     pa.string(): ("text", {str, NoneType}, _text),
+    pa.timestamp("us"): ("dates or times", {NoneType}, _instant),
 }

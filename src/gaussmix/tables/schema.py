@@ -10,8 +10,8 @@ A schema is public and written before the data are seen. Each row is encoded by 
 
 A numeric column is clipped to its bounds and mapped to w·[-1, 1]; a Boolean is the numeric column with bounds (0, 1);
 a categorical column has one entry w for its level and zeros elsewhere; a vector has one entry for each of its numbers;
-the intercept w₀ comes last. A row's squared norm is therefore at most C² = Σ (squared norms of the columns) + w₀²
-(``row_norm``), whatever the data are.
+terms that are derived from columns follow; the intercept w₀ comes last. A row's squared norm is therefore at most
+C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
 
 Notation follows docs/notation.md.
 """
@@ -22,30 +22,33 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from gaussmix._types import Floats
 from gaussmix._validation import positive, real
-from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
+from gaussmix.errors import ArgumentTypeError, DeclarationError
 from gaussmix.tables.columns import (
     LARGEST_WEIGHT,
     NOT_FROM_DATA,
     Boolean,
     Categorical,
     Column,
+    Numeric,
     Vector,
     check_text,
 )
-from gaussmix.tables.declaring import HOW_TO_DECLARE, declared_values, parse_column, read_declared
+from gaussmix.tables.declaring import HOW_TO_DECLARE, declared_values, parse_columns, read_declared
+from gaussmix.tables.parts import EncodedColumn, Part, encoded_of, raw_map
+from gaussmix.tables.releasing import check_weight, parts_of, read_terms, resolved
 
 __all__ = ["FRACTION_BITS", "INTERCEPT", "EncodedColumn", "Schema", "stored_schema"]
 
@@ -54,29 +57,6 @@ INTERCEPT = "(intercept)"
 
 FRACTION_BITS = 20
 """Entries of an encoded row are multiples of 2**-FRACTION_BITS of the row's bound."""
-
-
-@dataclass(frozen=True)
-class EncodedColumn:
-    """One column of the encoded row.
-
-    Attributes
-    ----------
-    name : str
-        ``"age"``, ``"sex=female"``, ``"scores[3]"``, ``"(intercept)"``.
-    source : str or None
-        Column of the table; None for the intercept.
-    kind : {"numeric", "boolean", "level", "entry", "intercept"}
-    centre, scale : float
-        The entry is ``(x - centre) / scale`` with x in the user's units: the clipped number, 0 or 1 for a level or
-        a Boolean, 1 for the intercept.
-    """
-
-    name: str
-    source: str | None
-    kind: Literal["numeric", "boolean", "level", "entry", "intercept"]
-    centre: float
-    scale: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +73,22 @@ class Schema:
     max_row_norm : float, optional
         Bound of the whole encoded row's norm; a longer row is multiplied as a whole. Default: what the columns
         imply, which no row exceeds.
+    terms : mapping of str to float, or sequence of str
+        What is derived from the columns (:mod:`gaussmix.tables.terms`), with weights ``{"poly(age, 2)": 0.5}`` or, for
+        weights of 1, ``["poly(age, 2)", "age:sex"]``. A term that is not declared here cannot be had from the release.
+    only_in_terms : sequence of str
+        Columns that are read for the terms' sake alone, and are not in the release themselves.
+    weight : str, optional
+        A numeric column, declared from 0 to the largest weight w_max, whose value w multiplies the row by √(w/w_max):
+        sums over rows become weighted sums over w_max. It is not in the release itself.
     """
 
     columns: Mapping[str, Column]
     intercept: float = 1.0
     max_row_norm: float | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    only_in_terms: Sequence[str] = ()
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping):
@@ -108,7 +99,7 @@ class Schema:
             raise DeclarationError("columns must not be empty: declare at least one column.")
         for name in self.columns:
             _check_name(name)
-        _set(self, "columns", MappingProxyType(_parsed_columns(self.columns)))
+        _set(self, "columns", MappingProxyType(parse_columns(self.columns)))
         intercept = real(intercept=self.intercept) + 0.0
         if intercept != 0 and not (1 / LARGEST_WEIGHT <= intercept <= LARGEST_WEIGHT):
             raise DeclarationError(f"intercept must be 0 or a finite number > 0, got {intercept!r}. {NOT_FROM_DATA}")
@@ -120,6 +111,11 @@ class Schema:
                     f"max_row_norm must lie between 2**-100 and 2**100, got {bound!r}. {NOT_FROM_DATA}"
                 )
             _set(self, "max_row_norm", bound)
+        check_weight(self.weight, self.columns)
+        _set(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
+        _set(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
+        if self.terms and not self.intercept:
+            raise DeclarationError("terms need an intercept, which their raw units are measured by: declare one.")
         self._refuse_what_rounds_to_nothing()
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
@@ -127,7 +123,8 @@ class Schema:
 
     def _refuse_what_rounds_to_nothing(self) -> None:
         """A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows."""
-        small = [name for name, column in self.columns.items() if not self.squared_in_units(column.squared_norm)]
+        squares = {name: part.squared_norm for name, part in self.parts.items()}
+        small = [name for name, square in squares.items() if square and not self.squared_in_units(square)]
         if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
                 f"intercept must be at least a 2**-{FRACTION_BITS} of a row's bound, which is {self.row_norm!r}: "
@@ -140,15 +137,17 @@ class Schema:
             )
 
     @classmethod
-    def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str]) -> Schema:
+    def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str], **more: Any) -> Schema:
         """Build from a dictionary, or from a TOML or JSON file with the same content.
 
         Parameters
         ----------
         source : mapping, path or Schema
-            ``{"columns": {...}, "intercept": 1.0, "max_row_norm": 2.0}``, or the columns alone. A column is
+            ``{"columns": {...}, "intercept": 1.0, "terms": ["log(wage)"]}``, or the columns alone. A column is
             ``[lower, upper]``, ``{"lower": 0, "upper": 9, "weight": 2, "missing": "drop-row"}``, ``["a", "b"]``,
             ``{"levels": ["a", "b"], "unknown": "other"}``, ``"boolean"``, ``{"size": 8, "norm": 1.0}``.
+        more
+            Other parts of a schema, in place of those of the source: ``terms=["log(wage)"]``, ``weight="wght"``.
 
         Examples
         --------
@@ -156,20 +155,22 @@ class Schema:
         1.118033988749895
         """
         if isinstance(source, Schema):
-            return source
+            return replace(source, **more) if more else source
         declared = source if isinstance(source, Mapping) else read_declared(Path(source))
-        parts = [field.name for field in fields(cls)]
+        parts = [part.name for part in fields(cls)]
         if "columns" not in declared:
-            return cls(cast(Mapping[str, Column], declared))
+            return cls(cast(Mapping[str, Column], declared), **more)
         unknown = [key for key in declared if key not in parts]
         if unknown:
             raise DeclarationError(f"Unknown key {unknown[0]!r} in a schema; it may have {', '.join(parts)}.")
-        return cls(**declared)
+        return cls(**{**declared, **more})
 
     def to_dict(self) -> dict[str, Any]:
         """What was declared, as plain values: ``Schema.of(schema.to_dict()) == schema``."""
         columns = {name: declared_values(column) for name, column in self.columns.items()}
-        return {"columns": columns, "intercept": self.intercept, "max_row_norm": self.max_row_norm}
+        found = {"columns": columns, "intercept": self.intercept, "max_row_norm": self.max_row_norm}
+        more = {"terms": dict(self.terms), "only_in_terms": list(self.only_in_terms), "weight": self.weight}
+        return found | {key: value for key, value in more.items() if value}  # as before terms where there are none
 
     @cached_property
     def fingerprint(self) -> str:
@@ -179,7 +180,8 @@ class Schema:
     @cached_property
     def _canonical(self) -> str:
         declared = self.to_dict()
-        declared["columns"] = [[name, column] for name, column in declared["columns"].items()]
+        for key in declared.keys() & {"columns", "terms"}:
+            declared[key] = [[name, value] for name, value in declared[key].items()]
         return json.dumps(declared, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def __eq__(self, other: object) -> bool:
@@ -193,9 +195,21 @@ class Schema:
 
     # -- the encoded row -----------------------------------------------------------------------------------------
     @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        """What the release holds, in the order of the encoded row: columns, then terms, then where numbers are missing.
+
+        Columns of the table that are no part, since only terms or weights use them, are in ``columns`` alone.
+        """
+        return MappingProxyType(parts_of(self.columns, self.terms, self.only_in_terms, self.weight))
+
+    def resolve(self, text: str) -> tuple[str, ...]:
+        """Parts of the release that a column or a term stands for; what is not there is an error that says so."""
+        return resolved(text, self.parts, self.columns)
+
+    @cached_property
     def encoded(self) -> tuple[EncodedColumn, ...]:
         """Columns of the encoded row, in order."""
-        found = [column for name, declared in self.columns.items() for column in _entries(name, declared)]
+        found = [column for name, part in self.parts.items() for column in encoded_of(name, part, self.columns)]
         if self.intercept:
             found.append(EncodedColumn(INTERCEPT, None, "intercept", 0.0, 1 / self.rounded_intercept))
         return tuple(found)
@@ -203,7 +217,7 @@ class Schema:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
-        found = [entry.name for name, declared in self.columns.items() for entry in _entries(name, declared)]
+        found = [entry.name for name, part in self.parts.items() for entry in encoded_of(name, part, self.columns)]
         return (*found, INTERCEPT) if self.intercept else tuple(found)
 
     @property
@@ -213,7 +227,7 @@ class Schema:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
-        """Indices of the encoded columns of every column of the table (and of ``"(intercept)"``)."""
+        """Indices of the encoded columns of every part (and of ``"(intercept)"``)."""
         found: dict[str, tuple[int, ...]] = {}
         for index, column in enumerate(self.encoded):
             source = INTERCEPT if column.source is None else column.source
@@ -229,14 +243,25 @@ class Schema:
         return np.array([c.centre for c in self.encoded]), np.array([c.scale for c in self.encoded])
 
     @cached_property
+    def raw_map(self) -> tuple[Floats, Floats]:
+        """A and b: what encoded columns are in raw units is A x + b, with x as in `decode_map`; A = I without terms."""
+        return raw_map(self.encoded, self.parts, self.columns)
+
+    @property
+    def weight_bound(self) -> float:
+        """The largest weight w_max; 1 where rows have none."""
+        column = None if self.weight is None else self.columns[self.weight]
+        return column.upper if isinstance(column, Numeric) else 1.0
+
+    @cached_property
     def row_norm(self) -> float:
         """C: no encoded row is longer. Rounded up from the exact root; or ``max_row_norm`` if that is smaller."""
-        implied = self.norm_of(self.columns, intercept=True)
+        implied = self.norm_of(self.parts, intercept=True)
         return implied if self.max_row_norm is None else min(implied, self.max_row_norm)
 
-    def norm_of(self, columns: Collection[str], *, intercept: bool = False) -> float:
-        """Bound of the norm that some columns (and the intercept) contribute to a row, rounded up."""
-        square = sum((self.columns[name].squared_norm for name in columns), Fraction(0))
+    def norm_of(self, parts: Collection[str], *, intercept: bool = False) -> float:
+        """Bound of the norm that some parts (and the intercept) contribute to a row, rounded up."""
+        square = sum((self.parts[name].squared_norm for name in parts), Fraction(0))
         square += Fraction(self.intercept) ** 2 if intercept else 0
         root = math.sqrt(square)
         while Fraction(root) ** 2 < square:
@@ -273,26 +298,6 @@ def _set(instance: object, name: str, value: object) -> None:
     object.__setattr__(instance, name, value)  # a frozen dataclass puts its own fields into one form
 
 
-def _parsed_columns(declared: Mapping[str, object]) -> dict[str, Column]:
-    """Columns from their short forms; everything that is wrong with any of them in one error."""
-    found: dict[str, Column] = {}
-    wrong: list[GaussmixError] = []
-    for name, short in declared.items():
-        try:
-            found[name] = parse_column(name, short)
-        except GaussmixError as error:
-            wrong.append(error)
-    if len(wrong) == 1:
-        raise wrong[0]
-    if wrong:
-        told = [str(error).replace(f" {NOT_FROM_DATA}", "").replace(f" {HOW_TO_DECLARE}", "") for error in wrong]
-        lines = "\n".join(f"  {words}" for words in told)
-        raise DeclarationError(
-            f"{len(wrong)} columns cannot be used as they are declared:\n{lines}\n{HOW_TO_DECLARE} {NOT_FROM_DATA}"
-        )
-    return found
-
-
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise ArgumentTypeError(f"A column's name must be a string, not empty, got {name!r}.")
@@ -301,23 +306,11 @@ def _check_name(name: object) -> None:
         raise DeclarationError(f"A column cannot be called {INTERCEPT!r}, the name of the constant column: rename it.")
 
 
-def _entries(name: str, column: Column) -> list[EncodedColumn]:
-    """The encoded columns of one column of the table."""
-    if isinstance(column, Categorical):
-        return [EncodedColumn(f"{name}={label}", name, "level", 0.0, 1 / column.weight) for label in column.labels]
-    if isinstance(column, Vector):
-        return [
-            EncodedColumn(f"{name}[{i}]", name, "entry", centre, half_range / column.weight)
-            for i, (centre, half_range) in enumerate(column.intervals)
-        ]
-    centre, half_range = column.interval
-    kind: Literal["numeric", "boolean"] = "boolean" if isinstance(column, Boolean) else "numeric"
-    return [EncodedColumn(name, name, kind, centre, half_range / column.weight)]
-
-
 def _text_type(name: str, column: Column) -> pa.DataType:
     if isinstance(column, Categorical):
         return column.arrow_type
     if isinstance(column, Vector):
         return pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
+    if isinstance(column, Numeric) and column.origin is not None:
+        return pa.timestamp("us")
     return pa.bool_() if isinstance(column, Boolean) else pa.float64()

@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from gaussmix.tables.dates import holds_dates
+
 __all__ = ["describe_columns"]
 
 
@@ -36,6 +38,8 @@ def _template(kind: pa.DataType) -> dict[str, Any]:
         return {"type": "numeric", "lower": None, "upper": None}
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return {"type": "categorical", "levels": None}
+    if holds_dates(kind):
+        return {"type": "date", "lower": None, "upper": None}
     if pa.types.is_fixed_size_list(kind) and _numeric(kind.value_type):
         return {"type": "vector", "size": kind.list_size, "norm": None}
     return {"type": "unsupported", "arrow_type": str(kind)}

@@ -1,0 +1,63 @@
+"""Plans and pages of schemas with terms, weights and columns of missing values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gaussmix as gm
+from gaussmix.reporting.coefficients import model_of, targets_of
+from gaussmix.reporting.imagined import KINDS, imagine, target_of
+from gaussmix.reporting.statement import bounds_of
+
+SCHEMA = gm.Schema.of(
+    {
+        "wage": [50, 20_000],
+        "experience": {"lower": -4, "upper": 63, "missing": "indicator"},
+        "sex": ["f", "m"],
+        "born": gm.Date("1950-01-01", "2010-01-01"),
+        "w": [0, 3],
+    },
+    terms=["log(wage)", "poly(experience, 2)", "experience:sex"],
+    only_in_terms=["wage"],
+    weight="w",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imagined_tables_have_the_terms_of_their_columns(kind):
+    target = target_of(SCHEMA)
+    assert target == "log(wage)"
+    rows = imagine(SCHEMA, kind, target=target, r2=0.5, rows=500).rows * SCHEMA.row_norm
+    z, square, product, male = (
+        rows[:, SCHEMA.names.index(name)] for name in ("experience", "experience^2", "experience:sex=m", "sex=m")
+    )
+    np.testing.assert_allclose(square, 1.5 * z**2 - 0.5, atol=1e-4)
+    np.testing.assert_allclose(product, z * male, atol=1e-4)
+    assert (np.linalg.norm(rows, axis=1) <= SCHEMA.row_norm).all()
+
+
+def test_a_page_says_what_terms_and_weights_are():
+    found = {row[0]: row for row in bounds_of(SCHEMA)["rows"]}
+    assert found["wage"][3] == "in terms only"
+    assert found["w"][3] == "weighs the rows"
+    assert found["experience^2"][1] == "term"
+    assert found["born"][1:3] == ["date", "0 to 21915 days since 1950-01-01"]
+
+
+def test_a_page_has_models_of_what_can_be_explained():
+    assert targets_of(SCHEMA) == ["born", "log(wage)"]
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "wage": rng.uniform(60, 900, 3000),
+            "experience": rng.uniform(0, 60, 3000),
+            "sex": rng.choice(["f", "m"], 3000),
+            "born": pd.Timestamp("1980-01-01"),
+            "w": 1.0,
+        }
+    )
+    private = gm.release(table, schema=SCHEMA, epsilon=20.0, delta=1e-6, random_state=0, passes=1)
+    rows = model_of(private.regress("log(wage)").summary(), SCHEMA, 0.05)["rows"]
+    meanings = {row["name"]: row["meaning"] for row in rows}
+    assert meanings["experience^2"] == "per unit of the term"
+    assert meanings["experience=(missing)"] == "missing against the middle of its bounds"

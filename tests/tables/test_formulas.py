@@ -1,0 +1,67 @@
+"""Formulas: taken apart, never run."""
+
+import sys
+
+import pytest
+
+from gaussmix.errors import ArgumentError, DeclarationError, MissingPackageError
+from gaussmix.tables.formulas import declared_schema, read_formula
+from gaussmix.tables.schema import Schema
+
+COLUMNS = {"wage": [50, 9000], "experience": [0, 60], "sex": ["f", "m"], "a b": [0, 1], "w": [0, 3], "log(x)": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "on"),
+    [
+        ("y ~ a + b", "y", ("a", "b")),
+        ("log(wage) ~ a*b", "log(wage)", ("a", "b", "a:b")),
+        ("`a b` ~ `log(x)` + a:b", "a b", ("`log(x)`", "a:b")),
+        ("y ~ poly(a, 2):b + (c + d)^2", "y", ("c", "d", "poly(a, 2):b", "c:d")),
+        ("y ~ .", "y", None),
+    ],
+)
+def test_formulas_are_read(text, target, on):
+    read = read_formula(text)
+    assert read.target == target
+    assert (read.on and set(read.on)) == (on and set(on))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["y", "y ~", "~ a", "y ~ a ~ b", "y ~ a - 1", "y ~ 0 + a", "a + b ~ c", "y ~ a | b", "y ~ 1", "y ~ a +", 'y ~ "a"'],
+)
+def test_other_texts_are_refused(text):
+    with pytest.raises(ArgumentError, match="formula"):
+        read_formula(text)
+
+
+def test_nothing_is_run(monkeypatch):
+    called = []
+    monkeypatch.setitem(sys.modules, "trap", type(sys)("trap"))
+    sys.modules["trap"].spring = lambda: called.append(1)
+    schema = Schema.of(COLUMNS)
+    for text in ("wage ~ __import__('trap').spring()", "wage ~ {__import__('trap').spring()}", "wage ~ I(sex)"):
+        with pytest.raises((DeclarationError, ArgumentError)):
+            declared_schema(schema, formula=text)
+    assert not called
+
+
+def test_a_formula_makes_the_schema_of_a_release():
+    schema = declared_schema(COLUMNS, formula="log(wage) ~ poly(experience, 2) + sex*`a b`", weight="w")
+    assert list(schema.columns) == ["wage", "experience", "sex", "a b", "w"]
+    assert list(schema.parts) == ["experience", "sex", "a b", "log(wage)", "experience^2", "sex:a b"]
+    assert schema.only_in_terms == ("wage",)
+    assert schema.weight == "w"
+    assert declared_schema(COLUMNS, formula="wage ~ log(wage)").parts.keys() == {"wage", "log(wage)"}
+    assert list(declared_schema(COLUMNS, formula="wage ~ `log(x)`").parts) == ["wage", "log(x)"]
+    weighted = declared_schema(Schema.of(COLUMNS, terms={"log(wage)": 0.5}), formula="log(wage) ~ sex")
+    assert dict(weighted.terms) == {"log(wage)": 0.5}
+    with pytest.raises(DeclarationError, match="column 'age' is not declared"):
+        declared_schema(COLUMNS, formula="wage ~ age")
+
+
+def test_without_formulaic_the_cure_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "formulaic.parser", None)
+    with pytest.raises(MissingPackageError, match=r"gaussmix\[formulas\]"):
+        read_formula("y ~ a")
