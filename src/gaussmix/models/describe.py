@@ -26,6 +26,7 @@ from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.fits import column_of
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.raw_units import is_marked
 from gaussmix.models.residuals import residuals
 from gaussmix.models.result_table import ResultTable, columns_of
 from gaussmix.models.row_counts import row_count
@@ -51,7 +52,8 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
     rows: list[Row] = [
         ("(rows)", "count", counted.rows, counted.deviation, max(counted.rows - half, 0.0), counted.rows + half)
     ]
-    for name in chosen_columns(schema, on):
+    chosen = chosen_columns(schema, on)
+    for name in chosen:
         column = schema.columns[name]
         if isinstance(column, Categorical | Boolean):
             rows += _share_rows(noisy, schema, name, z)
@@ -59,18 +61,19 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
             for index in schema.groups[name]:
                 rows += mean_and_deviation(noisy, schema, index, z)
     names = ("term", "statistic", "estimate", "std.error", "conf.low", "conf.high")
-    return ResultTable(
-        f"{len(schema.columns)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), (NOTE,)
-    )
+    return ResultTable(f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), (NOTE,))
 
 
 def chosen_columns(schema: Schema, on: Sequence[str] | None) -> list[str]:
     """Columns of the release by name; all of them unless said."""
     if isinstance(on, str):
         raise ArgumentError(f"on must be a list of columns, got {on!r}: write on=[{on!r}].")
-    chosen = list(schema.columns) if on is None else list(on)
+    plain = [name for name in schema.columns if name in schema.groups and not is_marked(schema, name)]
+    chosen = plain if on is None else list(on)
     for name in chosen:
         column_of(schema, name)
+        if name not in plain:
+            raise ArgumentError(f"Column {name!r} is in terms only, or is 0 where it is missing.")
     if len(set(chosen)) < len(chosen):
         raise ArgumentError("on names a column twice.")
     return chosen

@@ -18,6 +18,7 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, DataError
+from gaussmix.models.raw_units import is_marked
 from gaussmix.models.result_table import Frame, ResultTable
 from gaussmix.models.score import Score
 from gaussmix.models.summary import Summary
@@ -84,6 +85,8 @@ def _at(score: Score, row: Floats) -> Score:
 
 def features_of(schema: Schema, names: Sequence[str], data: Any) -> Floats:
     """Rows of a table as features in the user's units, the intercept among them, clipped as in the release."""
+    if schema.terms or any(is_marked(schema, name) for name in schema.columns):
+        raise ArgumentError("Intervals of predicted means are for schemas without terms and missing-indicators.")
     sources = {column.source for column in schema.encoded if column.name in names and column.source is not None}
     part = Schema({name: column for name, column in schema.columns.items() if name in sources}, intercept=0.0)
     plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map

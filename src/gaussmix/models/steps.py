@@ -93,5 +93,7 @@ def label_of(schema: Schema, target: str) -> int:
     """The encoded column whose sign tells the classes of a boolean column."""
     if not isinstance(schema.columns.get(target), Boolean):
         raise ArgumentError(f"Steps on the likelihood are for a boolean column, and {target!r} is none.")
+    if schema.weight is not None:
+        raise ArgumentError("Steps on a likelihood are for rows of equal weight: leave steps out, or the weight.")
     (index,) = schema.groups[target]
     return index

@@ -28,6 +28,7 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
 from gaussmix.models.pooling import clean
+from gaussmix.models.raw_units import is_marked
 from gaussmix.models.transcript import Transcript
 from gaussmix.models.user_units import kinds_of
 from gaussmix.tables.columns import Boolean, Categorical, Column, Vector
@@ -48,6 +49,8 @@ _RANGE = 1e-8  # directions of the features that are smaller count nothing
 def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | None = None) -> pa.Table:
     """The table of :meth:`gaussmix.Release.synthetic`."""
     n, schema, rng = check.positive_integer(n=n), release.schema, np.random.default_rng(seed)
+    if schema.terms or schema.weight is not None or any(is_marked(schema, name) for name in schema.columns):
+        raise ArgumentError("Synthetic rows are for schemas without terms, weights and indicators of missing values.")
     if not schema.intercept:
         raise ArgumentError("Synthetic rows need a release with an intercept column, which holds the row count.")
     (constant,) = schema.groups[INTERCEPT]

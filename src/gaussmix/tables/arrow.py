@@ -7,7 +7,7 @@ the curator, since whoever sees whether one occurred learns about single rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import numpy as np
