@@ -56,6 +56,8 @@ from gaussmix.models.weights import (
 
 __all__ = ["Score", "score_of"]
 
+_IDENTIFIED = 0.05  # level at which the interval of a coefficient must end for standard errors to take its estimate
+
 
 @dataclass(frozen=True, eq=False)
 class Score:
@@ -193,15 +195,19 @@ class Score:
         return float(stats.chi2.sf(float(z @ z), len(own)))
 
     def covariance(self) -> tuple[Floats, Floats]:
-        """Covariances of the estimates in the user's units: from the noise, and from sampling.
+        """Covariances of the estimates in the user's units at the estimates: from the noise, and from sampling.
 
-        The noise's is averaged over what is known of all coefficients: one of which nothing is known does not give the
-        others the errors of its worst value. Not more than standard errors.
+        A coefficient that is not identified counts with the mean of what is known of it: its estimate, far out, would
+        give the errors of that value to all others. Not more than standard errors.
         """
+        unknown = self.p_at_infinity >= _IDENTIFIED
+        unknown = ((self.functionals != 0) & unknown).any(axis=1)  # the intercept, where it is made of such ones
+        theta = scipy.linalg.solve(self.functionals, self.estimate - self.offset)
+        theta = np.clip(np.where(unknown | ~np.isfinite(theta), self.pilot.theta, theta), -1.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             w = self.weights.columns / self.slope
-        theta, factor = self.pilot.theta, noise_factor(self.noisy, len(self.functionals))
-        noise = w.T @ score_covariance(self.noisy, theta, self.pilot.covariance, factor) @ w
+        factor = noise_factor(self.noisy, len(self.functionals))
+        noise = w.T @ score_covariance(self.noisy, theta, None, 1.0) @ w * factor
         return noise, w.T @ sampling_covariance(self.noisy, theta, self.n_rows) @ w
 
     def reliance(self, level: float) -> Floats:
