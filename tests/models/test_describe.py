@@ -19,6 +19,7 @@ from gaussmix.models.pooling import goe
 from gaussmix.models.residuals import residuals
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted
+from gaussmix.models.tails import BINS
 from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.schema import Schema
 
@@ -141,15 +142,28 @@ def test_means_and_deviations_move_as_they_say():
         assert 0.91 <= np.mean(held[name]) <= 0.98, name
 
 
+def counted(n, seed):
+    private = gm.release(TABLE[["age"]][:n], schema={"age": [0, 100]}, epsilon=2.0, delta=1e-6, random_state=seed)
+    return private, row_count(private)
+
+
 @pytest.mark.parametrize("n", [500, 20_000])  # many rows are sampled in the passes between
-def test_the_number_of_rows_has_the_noise_it_says(n):
-    found = []
-    for seed in range(30):
-        release = gm.release(TABLE[["age"]][:n], schema={"age": [0, 100]}, epsilon=2.0, delta=1e-6, random_state=seed)
-        assert (min(output.rate for output in release.statistic.passes) < 1) == (n == 20_000)
-        counted = row_count(release)
-        assert counted.apart
-        found.append((counted.rows - n) / counted.deviation)
+def test_both_counts_of_rows_have_their_noise(n):
+    private, found = counted(n, 0)
+    first = private.statistic.pool.members[0].times(private.schema.row_norm**2)
+    of_entry = np.sqrt(2) * first.shape[-1, -1] * private.schema.encoded[-1].scale ** 2
+    rate = private.statistic.passes[1].rate
+    assert (rate < 1) == (n == 20_000)
+    mus, rng = private.certificate.account.noise_mu[2::2], np.random.default_rng(0)
+    noise = [rng.normal(0, np.sqrt(2) / mu, (4000, 2, BINS)).sum(axis=2).mean(axis=1) for mu in mus]
+    of_totals = np.hypot(np.std(np.mean(noise, axis=0)) / rate, np.sqrt(n * (1 - rate) / rate))
+    assert found.deviation < of_entry
+    assert_allclose((found.deviation**-2 - of_entry**-2) ** -0.5, of_totals, rtol=0.08)
+    assert found.apart
+
+
+def test_the_number_of_rows_has_the_noise_it_says():
+    found = [(own.rows - 500) / own.deviation for _, own in (counted(500, seed) for seed in range(30))]
     assert 0.6 < np.std(found) < 1.44  # chi-square with 30 degrees of freedom, 0.1 % on either side
     assert abs(np.mean(found)) < 0.62
 
@@ -209,3 +223,26 @@ def test_what_cannot_be_asked(noisy):
     release = gm.release(TABLE[["age"]], schema=bare, epsilon=1.0, delta=1e-6, random_state=0)
     with pytest.raises(gm.ArgumentError, match="no intercept"):
         describe(release)
+
+
+def test_standard_errors_are_those_of_the_delta_method():
+    schema, rng = Schema.of({"x": [0, 10]}), np.random.default_rng(0)
+    rows = np.column_stack([rng.uniform(-0.2, 0.9, 400), np.ones(400)])
+    G, N, step = rows.T @ rows, np.array([[2.0, 1.2], [1.2, 9.0]]), 1e-5
+    entries = [(0, 0), (0, 1), (1, 1)]
+    V = np.array([[N[i, k] * N[j, q] + N[i, q] * N[j, k] for k, q in entries] for i, j in entries])
+
+    def both(M):  # mean and variance of 5 + 5 r
+        mean = M[0, 1] / M[1, 1]
+        return np.array([5 + 5 * mean, 25 * (M[0, 0] / M[1, 1] - mean**2)])
+
+    gradient = []
+    for i, j in entries:
+        moved = G.copy()
+        moved[i, j] += step
+        moved[j, i] = moved[i, j]
+        gradient.append((both(moved) - both(G)) / step)
+    expected = np.sqrt(np.diagonal(np.array(gradient).T @ V @ np.array(gradient)))
+    mean, std = mean_and_deviation(NoisyMoment.gaussian(G, shape=N), schema, 0, 1.96)
+    assert_allclose(mean[3], expected[0], rtol=1e-3)
+    assert_allclose(2 * std[2] * std[3], expected[1], rtol=0.02)  # the fitted mean's bias is given back: second order

@@ -81,6 +81,7 @@ def test_other_kinds_of_columns():
         "word": {"levels": ["a", "b"], "unknown": "other"},
     }
     release = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
+    assert len(release.describe()) == 1 + 2 * 2 + 3 + 3
     rows = release.synthetic(500, seed=0)
     assert set(rows["code"].to_pylist()) == {1, 2, None}
     assert set(rows["word"].to_pylist()) == {"a", "b", "(other)"}

@@ -125,7 +125,7 @@ def _cell(value: object) -> str:
     if _unknown(value):
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e5 and math.isfinite(value) else f"{value:.4g}"
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
