@@ -2,6 +2,8 @@
 
 import datetime
 
+import dask
+import dask.dataframe
 import duckdb
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ import pytest
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
 from gaussmix.errors import DataError, DeclarationError
 from gaussmix.tables.checking import check_table
+from gaussmix.tables.cluster import moments_on_cluster
 from gaussmix.tables.columns import Numeric
 from gaussmix.tables.declaring import Date
 from gaussmix.tables.moments import Moments
@@ -97,6 +100,13 @@ def test_every_source_gives_the_same_bits(table, whole, source, tmp_path):
     else:
         data = table.set_column(4, "day", table["day"].cast(pa.timestamp("ns")))
     assert np.array_equal(sums(data), whole)
+
+
+def test_a_cluster_gives_the_same_bits(table, whole):
+    frame = dask.dataframe.from_pandas(table.to_pandas(), npartitions=3)
+    with dask.config.set(scheduler="synchronous"):
+        found = moments_on_cluster(frame, SCHEMA)
+    assert np.array_equal(found._high.astype(object) * 2**40 + found._low, whole)
 
 
 # -- weights -----------------------------------------------------------------------------------------------------
