@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import optimize, special
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -49,18 +50,19 @@ from gaussmix.mechanism.objective_perturbation import minimise
 from gaussmix.reporting.demo import make_patients
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
+Bools = NDArray[np.bool_]
 SPLITS, DRAWS = 5, 2
 SHARES = (0.1, 0.3)
 TABLES = ("whi", "morekids", "bike", "demo", "breast", "digits", "mnist")
 
 
-def _encoded(frame: pd.DataFrame, target: str) -> tuple[Floats, Floats]:
+def _encoded(frame: pd.DataFrame, target: str) -> tuple[Floats, Bools]:
     rows = encode(frame, target, numeric=False).rows
     return rows[:, :-2], rows[:, -2] > 0
 
 
 @functools.cache
-def load(name: str) -> tuple[Floats, Floats]:
+def load(name: str) -> tuple[Floats, Bools]:
     """Features within [-1, 1] and which rows are of the second class."""
     if name == "whi":
         return _encoded(_csv("health_insurance/health_insurance.csv").drop(columns="wght"), "whi")

@@ -21,8 +21,9 @@ import pandas as pd
 from experiments import Floats
 from experiments.parallel import Rows, run_all
 from experiments.passes_tables import _csv, outward
-from gaussmix import release
+from gaussmix import Release, release
 from gaussmix.mechanism.objective_perturbation import minimise
+from gaussmix.models.summary import Summary
 from gaussmix.reporting.demo import SCHEMA, make_patients
 
 RELEASES, RELEASES_A_JOB = 40, 8
@@ -65,18 +66,26 @@ def likelihood(X: Floats, y: Floats) -> Floats:
     return np.asarray(theta / scale)
 
 
+def _summary(private: Release, target: str) -> Summary:
+    """Of two classes."""
+    found = private.classify(target).summary()
+    if not isinstance(found, Summary):
+        raise TypeError(f"{target} has more than two classes.")
+    return found
+
+
 def covered(name: str, first: int, count: int) -> Rows:
     """Both values and the interval of every coefficient in some releases."""
     table, schema = load(name)
     target = TABLES[name]
-    exact = release(table, schema=schema, epsilon=math.inf, delta=1e-9).classify(target).summary().params
+    exact = _summary(release(table, schema=schema, epsilon=math.inf, delta=1e-9), target).params
     names = [key for key in exact if key != "(intercept)"]
     best = likelihood(design(table, list(exact)), table[target].to_numpy(bool))
     of_likelihood = dict(zip(exact, best.tolist(), strict=True))
     rows: Rows = []
     for seed in range(first, first + count):
-        model = release(table, schema=schema, epsilon=1.0, delta=1e-9, random_state=seed).classify(target)
-        intervals = model.summary().conf_int()
+        private = release(table, schema=schema, epsilon=1.0, delta=1e-9, random_state=seed)
+        intervals = _summary(private, target).conf_int()
         for key in names:
             low, high = intervals[key]
             rows.append({"table": name, "column": key, "likelihood": of_likelihood[key], "discriminant": exact[key],

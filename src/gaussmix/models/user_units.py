@@ -25,9 +25,7 @@ NONE_OF_THESE = "(none of these)"
 def constant_row(schema: Schema) -> Floats:
     """The combination of encoded columns that is 1 in every row, shape (m,)."""
     if schema.weight is not None:
-        raise ArgumentError(
-            "Rows of this release are weighted: counts and means are for rows of equal weight."
-        )
+        raise ArgumentError("Rows of this release are weighted: counts and means are for rows of equal weight.")
     if not schema.intercept:
         raise ArgumentError("This release has no intercept column, which means and counts are measured by.")
     (index,) = schema.groups[INTERCEPT]
