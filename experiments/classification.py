@@ -89,7 +89,7 @@ def load(name: str) -> tuple[Floats, Bools]:
 
 
 def redberg(
-    X: Floats, y: Floats, epsilon: float, delta: float, share: float, rng: np.random.Generator
+    X: Floats, y: Bools, epsilon: float, delta: float, share: float, rng: np.random.Generator
 ) -> tuple[Floats, float]:
     """Objective perturbation with σ and λ from the hockey-stick divergence; coefficients and intercept."""
     rows = np.column_stack([X, np.ones(len(X))])
@@ -108,7 +108,7 @@ def redberg(
     return theta[:-1], float(theta[-1])
 
 
-def loss(X: Floats, y: Floats, coef: Floats, intercept: float) -> float:
+def loss(X: Floats, y: Bools, coef: Floats, intercept: float) -> float:
     """Mean log-loss."""
     return float(log_loss(y, np.clip(special.expit(X @ coef + intercept), 1e-12, 1 - 1e-12)))
 
