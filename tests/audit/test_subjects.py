@@ -69,9 +69,9 @@ def test_the_plain_release_is_tight():
 
 def test_the_secure_noise_is_attacked_too(monkeypatch):
     monkeypatch.setattr(releases, "secure_generator", secure_generator)
-    found = audit.run("release", runs=600, **LOOSE)
+    found = audit.run("release", runs=1_500, confidence=1 - 1e-6, **LOOSE)
     assert found.holds
-    assert found.share > 0.4
+    assert found.share > 0.05
 
 
 @pytest.mark.parametrize("kind", [releases.OnePass, releases.ReplaceOne])
@@ -160,7 +160,7 @@ def test_adassps_slip_is_caught(monkeypatch):
 
 
 def test_rows_that_are_not_shortened_are_caught(monkeypatch):
-    monkeypatch.setattr(tallies, "shorten", lambda rows: None)
+    monkeypatch.setattr(tallies, "shorten", lambda *rows: None)
     assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
 
 

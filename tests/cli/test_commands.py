@@ -173,7 +173,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     assert "region=rest" in text
     text = run("classify", str(out), "smoker", "--on", "region", "--odds", "--reference", "region=west")
     assert "region=north" in text
-    assert "region=west" not in text
+    assert not any(line.lstrip().startswith("region=west") for line in text.splitlines())
     text = run("classify", str(out), "region", "--on", "cost", "--odds", "--reference", "region=west")
     assert "region = north against west: odds ratios" in text
     assert "region = south against west: odds ratios" in text

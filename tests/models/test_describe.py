@@ -186,7 +186,7 @@ def test_tables_in_every_shape(noisy):
     assert table.as_plain()["rows"][0]["term"] == "(rows)"
     assert (
         repr(table)
-        == "ResultTable('6 columns, 95 % intervals', 5 rows: term, statistic, estimate, std.error, conf.low, conf.high)"
+        == "ResultTable('2 columns, 95 % intervals', 5 rows: term, statistic, estimate, std.error, conf.low, conf.high)"
     )
     assert "Independence in the population" in str(noisy.crosstab("sex", "smoker"))
     assert noisy.crosstab("sex", "smoker").to_frame("arrow").num_rows == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import json
 import re
 import shutil
@@ -93,7 +94,9 @@ def test_command_writes_the_page(private, tmp_path):
     arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--target", "cost"]
     result = CliRunner().invoke(main, [*arguments, "--alpha", "0.1"])
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "r.html").read_text(encoding="utf-8") == report.render(private, alpha=0.1, targets=["cost"])
+    digest = hashlib.sha256((tmp_path / "r.parquet").read_bytes()).hexdigest()
+    page = report.render(private, alpha=0.1, targets=["cost"], file_sha256=digest)
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == page
     assert CliRunner().invoke(main, [*arguments, "--alpha", "2"]).exit_code == 2
 
 
