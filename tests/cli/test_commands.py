@@ -224,7 +224,7 @@ def test_options_that_would_do_nothing_are_refused(files, arguments, words):
 def test_every_command_that_reads_tables_has_the_csv_options(files):
     (files / "spaced.csv").write_text("age, cost\n1, ?\n?, 3\n")
     template = json.loads(run("schema", str(files / "spaced.csv"), "--skip-initial-space", "--na-value", "?"))
-    assert template["columns"] == {name: {"type": "numeric", "lower": None, "upper": None} for name in ("age", "cost")}
+    assert template["columns"] == {name: {"type": "numeric?", "lower": None, "upper": None} for name in ("age", "cost")}
     for command in ("schema", "check", "moments", "release"):
         text = run(command, "--help")
         for option in ("--skip-initial-space", "--na-value", "--quoted-newlines", "--quoting / --no-quoting"):

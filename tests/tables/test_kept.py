@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 
+from gaussmix.tables import asking
 from gaussmix.tables import kept as module
 from gaussmix.tables.asking import Source
 from gaussmix.tables.kept import Keeper
@@ -51,6 +53,13 @@ def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.fixture
+def in_order(monkeypatch):
+    """Iterables are taken for sources that promise their order."""
+    monkeypatch.setattr(asking, "_keeps_order", lambda data: True)
+
+
+@pytest.mark.usefixtures("in_order")
 @pytest.mark.parametrize("rate", [None, 0.3, 0.01])
 def test_a_table_that_fits_is_read_once(rate):
     source = Counted(5000)
@@ -61,6 +70,7 @@ def test_a_table_that_fits_is_read_once(rate):
     assert np.array_equal(first.gram(), TableRows(table(5000), SCHEMA).moments().gram())
 
 
+@pytest.mark.usefixtures("in_order")
 def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch):
     monkeypatch.setattr(module, "KEPT_BYTES", 8 * M * 600)
     data = table(5000)
@@ -90,3 +100,14 @@ def test_memory_is_bounded_and_the_kept_are_a_sample(monkeypatch):
     again = TableRows(table(20_000), SCHEMA).moments(sample).sums()
     assert sum(len(rows) for rows in keeper.find(sample).blocks) == again.n
     assert keeper.find(COINS.at((keeper._limit + 1) / 2**16)) is None
+
+
+def test_a_source_without_an_order_keeps_nothing():
+    """Its readings have coins of their own; whether rows fit must not decide whether passes share them."""
+    ordered, other = (TableRows(data, SCHEMA) for data in (table(50), pa.dataset.dataset(table(50))))
+    for rows in (ordered, other):
+        rows.moments(keep=COINS)
+    assert ordered._keeper is not None
+    assert other._keeper is None
+    ordered.moments()
+    assert ordered._keeper is None  # another release does not read the rows of this one

@@ -159,3 +159,19 @@ def test_another_type_is_refused_without_a_value():
         counted(pa.table({**TABLE, "job": list(range(7))}))
     with pytest.raises(DataTypeError, match="Column 'x' must hold numbers"):
         counted(pa.table({**TABLE, "x": ["secret"] * 7}))
+
+
+def test_a_type_that_rows_decided_is_refused():
+    """Of a CSV file one text among numbers makes a column categorical: whoever publishes that publishes the row."""
+    template = describe_columns(pa.schema({"age": pa.int64(), "smoker": pa.bool_()}), guessed=True)
+    assert [entry["type"] for entry in template["columns"].values()] == ["numeric?", "boolean?"]
+    for name in ("age", "smoker"):
+        with pytest.raises(DeclarationError, match=f"Column '{name}': its type was guessed from rows"):
+            Undeclared.of({"columns": {name: template["columns"][name], "cost": "number"}})
+    declared = template["columns"] | {"age": {"type": "numeric?", "lower": 0, "upper": 99}}
+    assert Schema.of(declared).columns["age"].upper == 99  # whoever filled in bounds has seen the type
+
+
+@pytest.mark.parametrize("kind", ["codes", "category"])
+def test_no_level_is_taken_before_any_is_found(kind):
+    assert not any(name.startswith("w=") and name != "w=(other)" for name in Undeclared.of({"w": kind}).taken)

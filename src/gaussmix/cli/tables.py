@@ -31,7 +31,7 @@ from gaussmix.tables.interchange import written as converted
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.sources import source_schema
+from gaussmix.tables.sources import source_schema, types_are_guessed
 from gaussmix.tables.template import describe_columns
 
 __all__ = ["check", "moments", "release", "schema"]
@@ -67,7 +67,8 @@ def schema(
     """Write a template of a schema for SOURCE (Parquet, Arrow, CSV, a folder or a glob, a DuckDB database, -).
 
     It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
-    about the columns without looking at the rows. Or convert schemas of others, and ours into theirs:
+    about the columns without looking at the rows. CSV files have no types: those with a question mark were guessed
+    from the first rows. Or convert schemas of others, and ours into theirs:
 
     \b
     gaussmix schema --from datapackage.json -o patients.json
@@ -86,7 +87,8 @@ def schema(
         return
     with inputs([source or ""], query=query, kind=kind, outputs=[out]) as data:
         found = source_schema(data, csv=csv_options([source or ""], **csv))
-    text = json.dumps(describe_columns(found), indent=2, ensure_ascii=False) + "\n"
+        guessed = types_are_guessed(data)
+    text = json.dumps(describe_columns(found, guessed=guessed), indent=2, ensure_ascii=False) + "\n"
     _write_text(text, out, force, ": fill in bounds and levels, delete the columns that you do not want")
 
 

@@ -75,7 +75,7 @@ class Source:
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
         """
-        if sample is not None and not _keeps_order(self._data):
+        if sample is not None and not self.keeps_order:
             sample = sample.fresh(self._readings)
         threads = None if _stays_as_it_is(self._data) else 1
         with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
@@ -105,6 +105,11 @@ class Source:
             raise DataError(CHANGED)
         self._rows, self._files = counted.rows, files
         self._readings += 1
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a row is at the same position in every reading."""
+        return _keeps_order(self._data)
 
     @property
     def rows(self) -> int:

@@ -22,7 +22,10 @@ from gaussmix._validation import choice, numbers, positive, positive_integer, re
 from gaussmix.errors import ArgumentTypeError, DeclarationError
 from gaussmix.tables.dates import iso_date
 
-__all__ = ["Boolean", "Categorical", "Column", "Numeric", "Vector", "check_text", "checked_weight"]
+__all__ = ["GUESSED", "Boolean", "Categorical", "Column", "Numeric", "Vector", "check_text", "checked_weight"]
+
+GUESSED = "?"
+"""Ends the name of a type that was guessed from rows."""
 
 LARGEST_WEIGHT = 2.0**100  # weights in [2**-100, 2**100] and half ranges in [2**-300, 2**300]: no scale overflows
 LARGEST_HALF_RANGE = 2.0**300

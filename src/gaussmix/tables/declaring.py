@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
-from gaussmix.tables.columns import NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.columns import GUESSED, NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.dates import iso_date
 
 __all__ = ["HOW_TO_DECLARE", "Date", "declared_values", "parse_column", "parse_columns", "read_declared"]
@@ -117,6 +117,8 @@ def _parsed(declared: object) -> Column:
     if not isinstance(declared, Mapping):
         raise ArgumentTypeError(f"a column cannot be declared by {type(declared).__name__}. {HOW_TO_DECLARE}")
     kind = declared.get("type", _kind_of(declared))
+    if isinstance(kind, str):
+        kind = kind.removesuffix(GUESSED)  # whoever filled in the rest has seen it
     if kind == "date":
         return _from_dates({key: value for key, value in declared.items() if key != "type"})
     if kind == "unsupported":

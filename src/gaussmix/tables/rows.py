@@ -175,8 +175,13 @@ class TableRows(RowSource):
     def moments(
         self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
-        """The exact Gram matrix in the declared metric; with ``keep`` rows are kept for later passes."""
-        if keep is None or sample is not None:
+        """The exact Gram matrix in the declared metric; with ``keep`` rows are kept for later passes.
+
+        Not of a source that does not promise its order: there each reading has coins of its own, and whether rows were
+        kept, which depends on their number, would decide whether passes share them.
+        """
+        self._keeper = None
+        if keep is None or sample is not None or not self._source.keeps_order:
             return super().moments(sample, describe=describe)
         keeper = Keeper(keep, self.schema)
         sums = self._source.ask(Gram(), self.schema, keeper=keeper, describe=describe)

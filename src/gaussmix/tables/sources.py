@@ -143,6 +143,13 @@ def source_schema(data: Any, *, csv: CsvOptions | None = None) -> pa.Schema:
     return found
 
 
+def types_are_guessed(data: Any) -> bool:
+    """Whether `source_schema` looks at rows to tell the types of files: CSV has none."""
+    if isinstance(data, list | tuple):
+        return any(map(types_are_guessed, data))
+    return is_path(data) and any(format_of(file) == "csv" for file in files_of(data))
+
+
 def known_rows(data: Any) -> int | None:
     """Rows where they are known without reading them, for a progress bar. **Sensitive**; None: not known."""
     try:

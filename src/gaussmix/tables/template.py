@@ -6,12 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from gaussmix.tables.columns import GUESSED
 from gaussmix.tables.dates import holds_dates
 
 __all__ = ["describe_columns"]
 
 
-def describe_columns(source: pa.Schema) -> dict[str, Any]:
+def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, Any]:
     """Template of a schema: names and types only, with None where a bound or the levels must be filled in.
 
     `Schema.of` refuses it until that is done.
@@ -20,13 +21,19 @@ def describe_columns(source: pa.Schema) -> dict[str, Any]:
     ----------
     source : pyarrow.Schema
         Such as `sources.source_schema` returns.
+    guessed : bool
+        The types were guessed from rows, as of CSV files: they have a question mark, and a proposal refuses them,
+        since no row may decide what is published about a column.
 
     Examples
     --------
     >>> describe_columns(pa.schema({"age": pa.int64(), "sex": pa.string()}))["columns"]
     {'age': {'type': 'numeric', 'lower': None, 'upper': None}, 'sex': {'type': 'categorical', 'levels': None}}
     """
-    return {"columns": {field.name: _template(field.type) for field in source}, "intercept": 1.0}
+    columns = {field.name: _template(field.type) for field in source}
+    if guessed:
+        columns = {name: entry | {"type": f"{entry['type']}{GUESSED}"} for name, entry in columns.items()}
+    return {"columns": columns, "intercept": 1.0}
 
 
 def _template(kind: pa.DataType) -> dict[str, Any]:

@@ -6,7 +6,8 @@
 (['age', 'cost'], ['sex'], ['smoker'])
 
 How a value is read depends on its row and on the declared kind alone: a number as a double, a category as text, codes
-as integers of 64 bits. A template (`gaussmix schema FILE`) is such a declaration as it stands.
+as integers of 64 bits. A template (`gaussmix schema FILE`) of a file that has types of its own is such a declaration as
+it stands; types that were guessed from rows, as of CSV files, have a question mark, and are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from gaussmix._validation import real
 from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
-from gaussmix.tables.columns import Categorical, Column, Numeric
+from gaussmix.tables.columns import GUESSED, Categorical, Column, Numeric
 from gaussmix.tables.declaring import parse_column, read_declared
 from gaussmix.tables.schema import Schema
 
@@ -87,6 +88,11 @@ class Undeclared:
         known: dict[str, Column] = {}
         for name, short in columns.items():
             kind, options = _open_kind(short)
+            if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
+                raise DeclarationError(
+                    f"Column {name!r}: its type was guessed from rows, and no row may decide what is proposed. "
+                    f"Say what it is without the question mark. {HOW_TO_LEAVE_OPEN}"
+                )
             try:
                 if kind == _NUMBER[0]:
                     numbers[name] = _number_options(options)
@@ -118,7 +124,8 @@ class Undeclared:
         """Names of encoded columns, whatever levels are found."""
         bounds = dict.fromkeys(self.numbers, (-1.0, 1.0))
         levels = {name: (0,) if kind == pa.int64() else ("\0",) for name, kind in self.key_types.items()}
-        return frozenset(self.schema(bounds, levels).names)
+        placeholders = {f"{name}={level}" for name, (level,) in levels.items()}
+        return frozenset(self.schema(bounds, levels).names) - placeholders
 
     def schema(self, bounds: Mapping[str, tuple[float, float]], levels: Mapping[str, tuple[Any, ...]]) -> Schema:
         """The schema with what was found; columns for which nothing was found are left out."""
@@ -139,7 +146,7 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     options = {key: value for key, value in short.items() if key != "type"}
     implied = "categorical" if "levels" in options else "vector" if "size" in options else "numeric"
-    kind = words.get(str(short.get("type", implied)))
+    kind = words.get(str(short.get("type", implied)).removesuffix(GUESSED))
     if kind == _NUMBER[0] and None not in (options.get("lower"), options.get("upper")):
         return None, options
     if kind in (_CATEGORY[0], _CODES[0]) and options.get("levels") is not None:
