@@ -1,6 +1,8 @@
 """Terms, weights, dates and columns of missing values: each row by itself, and the same bits from every source."""
 
 import datetime
+import itertools
+import zoneinfo
 
 import dask
 import dask.dataframe
@@ -14,11 +16,13 @@ import pytest
 
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
 from gaussmix.errors import DataError, DeclarationError
+from gaussmix.tables import releasing
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.cluster import moments_on_cluster
 from gaussmix.tables.columns import Numeric
 from gaussmix.tables.declaring import Date
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import Schema
 
 DECLARED = {
@@ -210,3 +214,76 @@ def test_frames_of_pandas_keep_missing_times():
     schema = Schema.of({"t": {"type": "date", "lower": "2020-01-01", "upper": "2021-01-01", "missing": "indicator"}})
     assert schema.names == ("t", "t=(missing)", "(intercept)")
     assert Moments.of(frame, schema).gram()[1, 1] == pytest.approx(0.5, abs=1e-5)  # in units of C² = 2
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What an attacker of the encoding tried
+HALF = {"lower": 0, "upper": 1, "missing": "indicator", "weight": 0.5}
+
+
+@pytest.mark.parametrize("terms", [["x:y"], {"x:y": 4.0}, ["x:y:z"], {"poly(x, 2):y": 3.0}])
+def test_no_number_that_is_missing_makes_a_row_too_long(terms):
+    """Two indicators in the place of one product: the row was 20 % too long, and five factors made it five times."""
+    schema = Schema.of({"x": HALF, "y": HALF, "z": HALF}, terms=terms)
+    values = [None, 0.0, 0.5, 1.0]
+    table = pa.table(
+        {
+            name: pa.array(column, pa.float64())
+            for name, column in zip("xyz", zip(*itertools.product(values, repeat=3), strict=True), strict=True)
+        }
+    )
+    assert np.sum(plain_rows(schema, table) ** 2, axis=1).max() <= schema.row_norm**2 * (1 + 1e-12)
+    assert max(squared_lengths(summed_rows(schema, table))) <= 2**40
+
+
+def test_longer_rows_than_was_proved_would_be_shortened(monkeypatch):
+    """The norm holds by construction: an indicator of too large a weight, as it was, changes no sensitivity."""
+    wrong = {f"{name}=(missing)": Block(4.0, None) for name in "xy"}
+    monkeypatch.setattr(releasing, "_missing_parts", lambda *_: wrong)
+    schema = Schema.of({"x": HALF, "y": HALF}, terms={"x:y": 4.0})
+    table = pa.table({name: pa.array([None, 1.0], pa.float64()) for name in "xy"})
+    assert np.sum(plain_rows(schema, table) ** 2, axis=1).max() > schema.row_norm**2 * 1.1
+    assert max(squared_lengths(summed_rows(schema, table))) <= 2**40
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"x": HALF, "x=(missing)": [0, 1]}, {}),
+        ({"x": HALF, "x=(missing)": [0, 1]}, {"weight": "x=(missing)"}),
+        ({"b": [0, 1], "a": ["p", "q"], "b:a": [0, 1]}, {"terms": ["b : a"], "weight": "b:a"}),
+        ({"x": [1, 2], "log(x)": [0, 1]}, {"terms": ["poly( log( x ), 2)"], "weight": "log(x)"}),
+    ],
+)
+def test_no_column_takes_the_place_of_a_part(columns, options):
+    with pytest.raises(DeclarationError):
+        Schema.of(columns, **options)
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32()], ids=str)
+def test_a_bound_in_the_place_of_a_missing_number_is_of_no_type(kind):
+    schema = Schema.of({"x": {"lower": 0.3, "upper": 2e5, "missing": "lower"}}, terms=["poly(x, 2)"])
+    typed = pa.array([None, np.float16(0.5)] if kind == pa.float16() else [None, 0.5], kind)
+    other = pa.array([None, 0.5], pa.float64())
+    assert sums({"x": typed}, schema).tolist() == sums({"x": other}, schema).tolist()
+
+
+def test_a_batch_of_dropped_rows_adds_nothing():
+    schema = Schema.of(
+        {"x": {"lower": 0, "upper": 1, "missing": "drop-row"}, "g": ["a", "b"]}, terms=["x:g", "spline(x, 4)"]
+    )
+    batches = [pa.record_batch({"x": pa.array(x, pa.float64()), "g": ["a"]}) for x in ([None], [0.5])]
+    assert sums(pa.Table.from_batches(batches), schema).tolist() == sums(batches[1], schema).tolist()
+
+
+def test_the_hour_that_comes_twice_is_read_as_it_is_meant():
+    schema = Schema.of({"t": {"type": "date", "lower": "2020-10-24", "upper": "2020-10-26"}}, terms=["hour(t)"])
+    zone = zoneinfo.ZoneInfo("Europe/Berlin")
+    times = [datetime.datetime(2020, 10, 25, 2, 30, fold=fold, tzinfo=zone) for fold in (0, 1)]
+    typed = pa.array([time.astimezone(datetime.UTC) for time in times], pa.timestamp("us", "UTC"))
+    assert sums({"t": times}, schema).tolist() == sums(pa.table({"t": typed}), schema).tolist()
+
+
+def test_products_have_few_factors():
+    with pytest.raises(DeclarationError, match="at most 4 factors"):
+        Schema.of({name: [0, 1] for name in "abcde"}, terms=["a:b:c:d:e"])

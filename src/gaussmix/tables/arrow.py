@@ -91,7 +91,7 @@ def encode_batch(
         for name, part in schema.parts.items():
             indices = schema.groups[name]
             place = slice(indices[0], indices[-1] + 1)
-            if name in schema.columns:
+            if part is schema.columns.get(name):
                 _write(block[:, place], name, schema.columns[name], arrays[name], plan, place)
             else:
                 terms.write(block[:, place], name, part, plan.multiplier[place], plan.limits[place])
@@ -125,7 +125,7 @@ def _clipped(name: str, column: Numeric | Boolean, array: pa.Array) -> Numbers:
     if isinstance(column, Boolean) and not pa.types.is_boolean(array.type):
         _check_zero_one(name, found, absent)
     lower, upper = (column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)
-    values = np.clip(np.where(absent, lower, found).astype(np.float64), lower, upper)
+    values = np.clip(np.where(absent, lower, found.astype(np.float64)), lower, upper)
     return Numbers(values, absent if column.missing == "indicator" else None)
 
 

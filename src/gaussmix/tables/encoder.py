@@ -30,6 +30,7 @@ from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables import kernels
 from gaussmix.tables.columns import Boolean, Numeric, Vector
+from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 __all__ = [
@@ -121,6 +122,9 @@ class BlockEncoder:
 def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
     """Vectors first, then the row. None is above 2⁴⁰: a vector that may be longer than a row is left to its bound.
 
+    A row of columns is no longer than its entries' bounds allow. With derived parts its norm is checked all the same:
+    it holds by construction, and not by what is proved of products and indicators.
+
     Squares that could exceed 2⁵³ would be rounded, and whether one is too long would depend on the rows beside it.
     """
     most = 2 ** (2 * FRACTION_BITS)
@@ -132,7 +136,8 @@ def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
             implied = column.bounded and column.size * schema.in_units(column.weight) ** 2 <= limit
             if not (implied or (short and limit >= most)):
                 bounds.append(_NormBound(schema.groups[name][0], schema.groups[name][-1] + 1, float(limit)))
-    return (*bounds, _NormBound(0, schema.n_columns, float(most))) if short else tuple(bounds)
+    checked = short or any(isinstance(part, Block) for part in schema.parts.values())
+    return (*bounds, _NormBound(0, schema.n_columns, float(most))) if checked else tuple(bounds)
 
 
 def _limits(schema: Schema, entry: Callable[[float], float]) -> Floats:

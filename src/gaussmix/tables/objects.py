@@ -121,7 +121,7 @@ def _instant(value: Any) -> datetime.datetime:
         value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime.datetime):
         plain = datetime.datetime(value.year, value.month, value.day, value.hour, value.minute, value.second)
-        plain = plain.replace(microsecond=value.microsecond, tzinfo=value.tzinfo)
+        plain = plain.replace(microsecond=value.microsecond, tzinfo=value.tzinfo, fold=value.fold)
         return plain if plain.tzinfo is None else plain.astimezone(datetime.UTC).replace(tzinfo=None)
     if not isinstance(value, datetime.date):
         raise TypeError

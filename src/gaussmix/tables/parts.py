@@ -84,8 +84,9 @@ class Block:
     weight : float
         Share of the row's norm.
     term : Term or None
-        None for the column of missing values: where it is not 0, all entries of the number's own terms are, of which
-        one has its weight at least; so it adds nothing to the largest norm of a row.
+        None for the column of missing values: where it is not 0, all entries of the parts that are made of this number
+        alone are 0, of which one has its weight at least, and no two numbers share such a part; so all these columns
+        together add nothing to the largest norm of a row.
     """
 
     weight: float

@@ -72,8 +72,7 @@ def parts_of(
             raise DeclarationError(
                 f"only_in_terms: {name!r} needs {lacking[0]!r} in the release. Take it out of only_in_terms."
             )
-        if name in found:
-            raise DeclarationError(f"A column and a term would both be called {name!r}. Rename the column.")
+        _refuse_taken(name, columns, "a term")
         found[name] = part_of(term, columns, terms[name])
     if not found:
         raise DeclarationError("columns must hold one that is released: all are used as weights or in terms only.")
@@ -83,13 +82,25 @@ def parts_of(
 def _missing_parts(
     columns: Mapping[str, Column], derived: Mapping[str, Term], parts: Mapping[str, Part]
 ) -> dict[str, Part]:
-    """Where numbers are missing: a column each, of the largest weight among the number's own parts."""
+    """Where numbers are missing: a column each, of the largest weight among the parts that are the number's alone.
+
+    Parts of several numbers do not count: where both are missing, both columns would take the place of one product.
+    """
     found: dict[str, Part] = {}
     for name, column in columns.items():
         if isinstance(column, Numeric) and column.missing == "indicator":
-            own = [part.weight for other, part in parts.items() if name in _bases(other, derived)]
+            own = [part.weight for other, part in parts.items() if _bases(other, derived) == (name,)]
+            if not own:
+                raise DeclarationError(f"Column {name!r}: missing numbers need a part of its own in the release.")
+            _refuse_taken(missing_name(name), columns, "the indicator of missing values")
             found[missing_name(name)] = Block(max(own), None)
     return found
+
+
+def _refuse_taken(name: str, columns: Mapping[str, Column], what: str) -> None:
+    """Also columns that are weights or in terms only: a part is read by its name."""
+    if name in columns:
+        raise DeclarationError(f"A column and {what} would both be called {name!r}. Rename the column.")
 
 
 def _bases(name: str, derived: Mapping[str, Term]) -> tuple[str, ...]:

@@ -107,4 +107,4 @@ def _unit_scale(part: Part) -> float:
 
 def _rowwise_products(left: Floats, right: Floats) -> Floats:
     """All products of an entry on the left with one on the right, row by row."""
-    return (left[:, :, np.newaxis] * right[:, np.newaxis, :]).reshape(len(right), -1)
+    return (left[:, :, np.newaxis] * right[:, np.newaxis, :]).reshape(len(right), left.shape[1] * right.shape[1])

@@ -19,6 +19,8 @@ from gaussmix.errors import DeclarationError
 
 __all__ = ["Base", "Hour", "Log", "Power", "Product", "Spline", "Term", "bases_of", "needs_of", "parse_terms"]
 
+MOST_FACTORS = 4
+
 LARGEST_DEGREE = 12
 LARGEST_SPLINE = 100
 HOW_TO_WRITE = 'Write "log(wage)", "poly(age, 2)", "spline(age, 4)", "hour(time)" or "age:sex".'
@@ -93,6 +95,10 @@ class Product:
     """The products of all entries of its factors."""
 
     factors: tuple[Base | Log | Hour | Power | Spline, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.factors) > MOST_FACTORS:
+            raise DeclarationError(f"A product has at most {MOST_FACTORS} factors: it needs all products of fewer.")
 
     @cached_property
     def text(self) -> str:
