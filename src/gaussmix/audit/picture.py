@@ -32,6 +32,8 @@ def draw_audits(path: str | Path, audits: Sequence[Audit], *, force: bool = Fals
             deltas = np.array([point.delta for point in points])
             panel.semilogx(deltas, [point.claimed for point in points], "o-", color="#0072B2", label="claimed")
             panel.semilogx(deltas, [point.shown for point in points], "^", color="#D55E00", label="shown")
+            panel.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
+            panel.minorticks_off()
             panel.set_title(audit.words, fontsize=9)
             panel.grid(alpha=0.3)
         for panel in panels[-1]:
