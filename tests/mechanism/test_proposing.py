@@ -12,7 +12,8 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.accounting.thresholds import counts_account
-from gaussmix.errors import BudgetExceededError, BudgetUnmetError, BudgetWarning, DataError
+from gaussmix.errors import BudgetExceededError, BudgetUnmetError, BudgetWarning, DataError, OutputError
+from gaussmix.mechanism import proposing
 from gaussmix.mechanism.proposing import propose
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.proposing import coarse_bounds, distinct_levels, fine_bounds, usable
@@ -170,6 +171,31 @@ def shown(singles, *, delta):
     return sum(level[0] == "a" for level in levels), found
 
 
+def test_one_row_changes_what_the_account_has_and_no_less(monkeypatch):
+    """Exact counts with a row more, over the noise they get, given the same outputs: Σ(Δ/σ)² is μ², all of it."""
+    seen, outputs, sigmas = [], [], []
+
+    def noise(count, *, sigma, rng):
+        sigmas.append(sigma)
+        return np.rint(sigma * np.random.default_rng(len(sigmas)).standard_normal(count)).astype(np.int64)
+
+    def add(exact, noise):
+        if len(outputs) < 8:
+            outputs.append(exact + noise.astype(object))
+        seen.append(exact)
+        return outputs[(len(seen) - 1) % 8]
+
+    monkeypatch.setattr(proposing, "discrete_gaussian", noise)
+    monkeypatch.setattr(proposing, "add_noise", add)
+    rows = table(4000)
+    found = propose(rows, KINDS, **BUDGET)
+    propose(pa.concat_tables([rows, rows.slice(0, 1)]), KINDS, **BUDGET)
+    changes = [float(np.sum((after - before) ** 2)) for before, after in zip(seen[:8], seen[8:], strict=True)]
+    spent = sum(change / sigma**2 for change, sigma in zip(changes, sigmas, strict=False))
+    mu2 = found.certificate.account.mu**2
+    assert 0.9999 * mu2 < spent <= mu2
+
+
 def test_a_key_of_one_row_shows_as_often_as_accounted_for():
     """An audit by brute force, with power: a threshold that is lower by a third of a row would be seen."""
     n, delta = 30_000, 0.2
@@ -246,3 +272,11 @@ def test_a_level_called_as_another_encoded_column_costs_no_error():
     assert found.schema.columns["a"].levels == ("b=c", "d")
     assert found.schema.columns["a=b"].levels == ("e",)
     assert found.schema.columns["o"].levels == ("x",)
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
+def test_no_proposal_takes_the_place_of_its_ledger(tmp_path, ending):
+    ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
+    with pytest.raises(OutputError, match="a file of the ledger's"):
+        propose(table(500), KINDS, ledger=ledger, out=f"{ledger.path}{ending}", force=True)
+    assert not ledger.entries()

@@ -11,6 +11,8 @@ from statsmodels.stats.oneway import anova_oneway
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix import accounting
+from gaussmix.models import schedules
 from gaussmix.models.crosstab import cell_counts, independence
 from gaussmix.models.describe import describe, mean_and_deviation
 from gaussmix.models.groups import analysis, group_sums
@@ -152,8 +154,9 @@ def test_both_counts_of_rows_have_their_noise(n):
     private, found = counted(n, 0)
     first = private.statistic.pool.members[0].times(private.schema.row_norm**2)
     of_entry = np.sqrt(2) * first.shape[-1, -1] * private.schema.encoded[-1].scale ** 2
-    rate = private.statistic.passes[1].rate
+    rate = private.statistic.passes[-1].counted_rate
     assert (rate < 1) == (n == 20_000)
+    assert private.statistic.passes[-1].rate == 1
     mus, rng = private.certificate.account.noise_mu[2::2], np.random.default_rng(0)
     noise = [rng.normal(0, np.sqrt(2) / mu, (4000, 2, BINS)).sum(axis=2).mean(axis=1) for mu in mus]
     of_totals = np.hypot(np.std(np.mean(noise, axis=0)) / rate, np.sqrt(n * (1 - rate) / rate))
@@ -166,6 +169,44 @@ def test_the_number_of_rows_has_the_noise_it_says():
     found = [(own.rows - 500) / own.deviation for _, own in (counted(500, seed) for seed in range(20))]
     assert 0.52 < np.std(found) < 1.55  # chi-square with 20 degrees of freedom, 0.1 % on either side
     assert abs(np.mean(found)) < 0.75
+
+
+def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, tmp_path):
+    """Passes that read all rows, histograms a fifth of them: their total has the sample's noise; files know it."""
+    monkeypatch.setattr(schedules, "LARGEST_RATE", 0.25)
+    monkeypatch.setattr(schedules, "SAMPLE_ROWS", 10**9)
+    z = []
+    for seed in range(60):
+        monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 4000 * accounting.gaussian_mu(20.0, 1e-6))
+        private = gm.release(
+            TABLE[["age"]][:4000], schema={"age": [0, 100]}, epsilon=20.0, delta=1e-6, random_state=seed
+        )
+        found = row_count(private)
+        z.append((private.statistic.passes[-1].request.rows - 4000) / np.sqrt(4000 * 0.8 / 0.2))
+    assert {output.rate for output in private.statistic.passes} == {1.0}
+    assert private.statistic.passes[-1].counted_rate == pytest.approx(0.2, rel=0.05)
+    assert 0.75 < np.std(z) < 1.32  # with the noise of the counts it is 1.03
+    shortened = private.statistic.shortened
+    assert shortened.deviation > np.sqrt(4000 * 0.8 / 0.2) / 4000 * 0.8
+    private.save(tmp_path / "r.parquet")
+    assert row_count(gm.load(tmp_path / "r.parquet")) == found
+
+
+def test_steps_do_not_count_rows():
+    """Their parts of μ stand behind those of the passes."""
+    X, y = np.linspace(-1, 1, 400)[:, np.newaxis], np.arange(400) % 2
+    model = gm.LogisticMixing(epsilon=4.0, delta=1e-6, bounds_X=(-1, 1), classes=(0, 1), steps=3, random_state=0).fit(
+        X, y
+    )
+    private = model.release_
+    passes_alone = [BINS / mu**2 for mu in private.certificate.account.noise_mu[2:8:2]]
+    assert len(private.certificate.account.noise_mu) == 14
+    of_totals = np.sqrt(sum(passes_alone)) / 3
+    assert row_count(private).deviation < of_totals
+    first = private.statistic.passes[0]
+    (index,) = private.schema.groups["(intercept)"]
+    of_entry = (private.schema.row_norm * private.schema.encoded[index].scale) ** 2 / first.mu
+    assert row_count(private).deviation == pytest.approx((of_totals**-2 + of_entry**-2) ** -0.5)
 
 
 def test_tables_in_every_shape(noisy):

@@ -77,6 +77,14 @@ def test_without_an_intercept_it_is_what_the_histogram_expects():
     assert str(bare.shortened) in str(bare_summary)
 
 
+def test_weights_of_rows_are_not_taken_for_rows():
+    schema = Schema.of({**SCHEMA.columns, "w": [0, 4]}, weight="w")
+    table = heavy() | {"w": np.full(8_000, 1.0)}
+    found = gm.release(table, schema=schema, epsilon=1.0, delta=1e-6, random_state=0).statistic.shortened
+    assert np.isnan([found.weight, found.deviation]).all()
+    assert 0 <= found.expected < 0.2
+
+
 def test_where_no_row_is_shortened_nothing_is_said():
     single = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
     sketched = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, sketch_size=1000, random_state=0)

@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from gaussmix._files import refuse_inputs, reserve
+from gaussmix._files import reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
 from gaussmix.ledger import Entry, Ledger, Reservation
+from gaussmix.ledger.store import refuse_as_output
 from gaussmix.reporting.outcomes import Outcome, outcomes
 
 __all__ = ["ledger"]
@@ -139,7 +140,7 @@ def export(file: Path, out: Path | None, force: bool) -> None:
     if out is None:
         click.echo(text)
         return
-    refuse_inputs(out, [file.with_name(file.name + ending) for ending in ("", "-wal", "-shm", "-journal")])
+    refuse_as_output(out, opened.path)
     with reserve(out, 0, force=force) as output:
         written = output.commit(f"{text}\n".encode(), mode=0o600)  # as the ledger
     click.echo(f"wrote {written}", err=True)

@@ -14,17 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError
+from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError, OutputError
 from gaussmix.ledger.records import APPLICATION_ID, FORMAT, STATEMENTS, contents, write
 from gaussmix.ledger.reservation import account_holds, room_left
 from gaussmix.ledger.values import Reservation
 
-__all__ = [
-    "create",
-    "load",
-    "resolved",
-    "transaction",
-]
+__all__ = ["create", "load", "refuse_as_output", "resolved", "transaction"]
 
 T = TypeVar("T")
 
@@ -42,6 +37,12 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     if found.is_dir():
         raise LedgerError(f"{found} is a directory, not a ledger.")
     return found
+
+
+def refuse_as_output(out: str | os.PathLike[str], ledger: Path) -> None:
+    """No output takes the place of the ledger, nor of the files that SQLite keeps beside it."""
+    if Path(out).resolve() in [ledger.with_name(ledger.name + ending) for ending in ("", "-wal", "-shm", "-journal")]:
+        raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
 
 
 def create(path: Path, reserved: Reservation) -> None:

@@ -91,9 +91,8 @@ def draw_passes(
         rates = rates_of(account, float(counted[0]), schema.n_columns, steps=steps)
         coins = Sample(1.0, rng.bytes(32)) if coins is None else coins
         samples = [None if rate == 1.0 else coins.at(rate) for rate in rates]
-        rates = [
-            1.0 if sample is None else sample.rate for sample in samples
-        ]  # rounded to what coins can be thrown for
+        # Rounded to what coins can be thrown for.
+        rates = [1.0 if sample is None else sample.rate for sample in samples]
         state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
         for q in range(1, len(mu), 2):
             histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
@@ -103,7 +102,7 @@ def draw_passes(
             counts = draw.histograms(found, mu[q])
             request = plan_pass(state, histogram, tuple(count / rates[q] for count in counts))
             sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
-            output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1])
+            output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)
     transcript = Transcript(tuple(outputs), schema)

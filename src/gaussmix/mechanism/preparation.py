@@ -30,6 +30,7 @@ from gaussmix.errors import (
     OutputError,
 )
 from gaussmix.ledger import Entry, Ledger
+from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, sketch_size_of
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import named_in, open_release
@@ -245,9 +246,7 @@ def _reserved(
 ) -> Output:
     """Room for the file of a release, whose size does not depend on the rows."""
     if ledger is not None:
-        own = [ledger.path.with_name(ledger.path.name + ending) for ending in ("", "-wal", "-shm", "-journal")]
-        if Path(out).resolve() in own:
-            raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
+        refuse_as_output(out, ledger.path)
     size = len(rehearse(account, schema, likelihood).to_bytes())
     if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2

@@ -26,6 +26,7 @@ from gaussmix.accounting.lattice import diagonal_sigma
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
 from gaussmix.ledger import Entry, Ledger
+from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
 from gaussmix.mechanism.mixing import certify, named_in
 from gaussmix.mechanism.sampling import generator
@@ -109,7 +110,7 @@ def propose(
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     account = _account(columns, _twice(source), epsilon, delta, relation, ledger, share)
     warn_if_weak(account.epsilon, account.delta)
-    with _reserved(out, data, schema, force=force) as output:
+    with _reserved(out, data, schema, ledger, force=force) as output:
         counts = count_columns(source, columns)
         with interruptions_wait():
             entry = None if ledger is None else _recorded(ledger, account, note)
@@ -251,10 +252,12 @@ def _proposal(
     return Proposal(found, certificate, left_out)
 
 
-def _reserved(out: str | os.PathLike[str] | None, data: Any, schema: Any, *, force: bool) -> Any:
+def _reserved(out: str | os.PathLike[str] | None, data: Any, schema: Any, ledger: Ledger | None, *, force: bool) -> Any:
     """Room for the schema's file, before anything is spent."""
     if out is None:
         return nullcontext()
+    if ledger is not None:
+        refuse_as_output(out, ledger.path)
     named = [item for item in (data, schema) if isinstance(item, str | os.PathLike)]
     refuse_inputs(out, named)
     return reserve(out, _SCHEMA_BYTES, force=force)

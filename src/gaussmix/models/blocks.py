@@ -52,6 +52,7 @@ def _plain_pass(output: PassOutput) -> dict[str, Any]:
     if request is not None:
         metric = request.metric
         plain |= {
+            "counted_rate": output.counted_rate,
             "scales": metric.transform.scales.tolist(),
             **{name: getattr(metric, name) for name in _METRIC},
             **{name: getattr(request, name) for name in _REQUEST},
@@ -103,7 +104,8 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
     transform = Transform(blocks[f"T{number}"], _numbers(plain["scales"]))
     metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
     request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
-    return PassOutput(blocks[f"M{number}"], mu, request, rate)
+    counted_rate = _number(plain.get("counted_rate", rate))  # earlier files: as the passes between
+    return PassOutput(blocks[f"M{number}"], mu, request, rate, counted_rate)
 
 
 def _read_step(number: int, plain: dict[str, Any], blocks: Blocks) -> StepOutput:

@@ -47,12 +47,15 @@ class PassOutput:
         Transform and clip; None for the first pass, in the declared metric.
     rate : float
         Share of the rows that were read, each with this probability.
+    counted_rate : float
+        The same of the histogram before it, which read the rows of one sample in all passes.
     """
 
     matrix: Floats
     mu: float
     request: PassRequest | None = None
     rate: float = 1.0
+    counted_rate: float = 1.0
 
 
 def start(schema: Schema, matrix: Floats, mu: Sequence[float]) -> State:
@@ -92,7 +95,7 @@ class Transcript:
             if M.shape != (m, m) or not np.isfinite(M).all() or np.any(M != M.T):
                 raise ArgumentError("A pass must be a finite, symmetric matrix of the encoded columns.")
             check.positive(finite=True, mu=output.mu)
-            if not 0 < check.real(rate=output.rate) <= 1:
+            if not (0 < check.real(rate=output.rate) <= 1 and 0 < check.real(rate=output.counted_rate) <= 1):
                 raise ArgumentError("rate must lie in (0, 1].")
             if (output.request is None) != (number == 0):
                 raise ArgumentError("Only the first pass is in the declared metric.")
@@ -173,22 +176,24 @@ class Transcript:
         r"""What the last pass lost by shortening rows; None in a single pass, which shortens none.
 
         1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
-        mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/μ_q.
-        Beside it, what the last histogram expects.
+        mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/πμ_q
+        beside that of a sample at rate π, whose variance is n(1 - π)/π. Also what the last
+        histogram expects; that alone where rows have weights of their own, or no intercept counts them.
         """
         output = self.passes[-1]
         if output.request is None:
             return None
         expected = 1 - output.request.kept_weight
-        if not self.schema.intercept:
+        if not self.schema.intercept or self.schema.weight is not None:
             return Shortened(math.nan, math.nan, expected)
         at, n = self.schema.groups[INTERCEPT][0], output.request.rows
         released = as_released(output.request, output.matrix / output.rate)
         energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
         kept, noise = released.matrix[at, at] / energy, math.sqrt(2) * released.shape[at, at] / energy
         shares = SCHEDULES[len(self.passes)].shares()
-        mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * self.passes[1].rate
-        counted = math.sqrt(BINS / (len(self.passes) - 1)) / mu_q
+        rate = output.counted_rate
+        mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * rate
+        counted = math.sqrt(BINS / (len(self.passes) - 1) / mu_q**2 + n * (1 - rate) / rate)
         return Shortened(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), expected)
 
     @cached_property
