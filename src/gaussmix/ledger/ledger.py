@@ -41,7 +41,7 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.lattice_noise import Share, slack_delta
 from gaussmix.accounting.rounding import round_down, round_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
-from gaussmix.ledger.plans import exceeded, lattice_plan, sketch_plan
+from gaussmix.ledger.plans import exceeded, lattice_plan, same_unit, sketch_plan
 from gaussmix.ledger.records import append, contents, hashes
 from gaussmix.ledger.reservation import checked_budget, refusal, reserve, room_left
 from gaussmix.ledger.store import create, load, resolved, transaction
@@ -75,6 +75,9 @@ class Ledger:
         The neighbouring relation.
     releases : int
         How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
+    unit : str, optional
+        The column that names a person, where the budget is for all rows of one (``gaussmix.release(..., unit=)``).
+        Default: it is for one row. A ledger has one unit.
 
     Notes
     -----
@@ -96,6 +99,7 @@ class Ledger:
         failure_delta: float | None = None,
         relation: Relation = "zero-out",
         releases: int = 1,
+        unit: str | None = None,
     ) -> None:
         asked = checked_budget(
             epsilon=epsilon,
@@ -105,6 +109,7 @@ class Ledger:
             failure_delta=failure_delta,
             relation=relation,
             releases=releases,
+            unit="" if unit is None else unit,
         )
         self._path = resolved(path)
         if not self._path.exists():
@@ -149,6 +154,7 @@ class Ledger:
         failure_delta: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
     ) -> Entry:
         """Record a release. Only once this has returned may its noise be drawn.
 
@@ -167,12 +173,15 @@ class Ledger:
         file : path, optional
             Where the release will be written, so that an entry whose release was lost can be told
             (:func:`gaussmix.reporting.outcomes.outcomes`).
+        unit : str, optional
+            The unit that μ is for: the ledger's, or it is refused.
 
         Raises
         ------
         BudgetExceededError
             If it does not fit; the message has the room that is left.
         """
+        self.check_unit(unit)
         if isinstance(sketch_size, bool) or sketch_size != 0:
             check.sketch_rows(sketch_size=sketch_size)
         rows = int(sketch_size)
@@ -231,7 +240,12 @@ class Ledger:
         )
 
     def spend_account(
-        self, account: LatticeAccount, *, note: str = "", file: str | os.PathLike[str] | None = None
+        self,
+        account: LatticeAccount,
+        *,
+        note: str = "",
+        file: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
     ) -> Entry:
         """Record releases that are to be drawn with an account's noise: its μ, and (1 + e^ε)·slack of δ₀.
 
@@ -244,7 +258,11 @@ class Ledger:
                 f"This ledger is for relation={reserved.relation!r}, the account for {account.relation!r}."
             )
         failure_delta = slack_delta(reserved.epsilon, account.slack)
-        return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file)
+        return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file, unit=unit)
+
+    def check_unit(self, unit: str | None) -> None:
+        """Refuse a release for another unit than the ledger's: for persons with j rows, a row's μ is jμ."""
+        same_unit(self._reserved, unit)
 
     def lattice_account(
         self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
@@ -311,9 +329,10 @@ class Ledger:
     def __repr__(self) -> str:
         r = self._reserved
         rows = f"sketch_rows={r.sketch_rows}, " if r.sketch_rows else ""
+        unit = f", unit={r.unit!r}" if r.unit else ""
         return (
             f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, {rows}mu={r.mu!r}, "
-            f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases})"
+            f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases}{unit})"
         )
 
 

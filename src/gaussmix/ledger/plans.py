@@ -17,7 +17,7 @@ from gaussmix.errors import ArgumentError, BudgetExceededError
 from gaussmix.ledger.reservation import part_of, refusal
 from gaussmix.ledger.values import Reservation, Room
 
-__all__ = ["exceeded", "lattice_plan", "sketch_plan"]
+__all__ = ["exceeded", "lattice_plan", "same_unit", "sketch_plan"]
 
 
 def lattice_plan(
@@ -82,3 +82,16 @@ def exceeded(reasons: str, room: Room, advice: str = "") -> BudgetExceededError:
     return BudgetExceededError(
         f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded.{advice}"
     )
+
+
+def same_unit(reserved: Reservation, unit: str | None) -> None:
+    """Refuse another unit of privacy than the ledger's."""
+    if reserved.unit != (unit or ""):
+        raise ArgumentError(
+            f"This ledger is for {_unit_words(reserved.unit)}, the release for {_unit_words(unit or '')}: one budget "
+            "cannot cover both, since a person may have many rows. Use a ledger of the release's unit."
+        )
+
+
+def _unit_words(unit: str) -> str:
+    return f"persons (unit={unit!r})" if unit else "rows (no unit)"

@@ -7,6 +7,7 @@ passes) and writes the file.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
@@ -41,6 +42,7 @@ from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import Unit
 
 __all__ = ["Prepared", "prepare"]
 
@@ -71,6 +73,7 @@ class Prepared:
     note: str
     output: Output | None
     rng: np.random.Generator
+    unit: Unit | None = None
     _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
@@ -79,6 +82,11 @@ class Prepared:
             raise DeclarationError(
                 "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
                 "or build them again with it."
+            )
+        if rows.unit != self.unit:
+            raise DeclarationError(
+                "These rows are bounded for another unit of privacy than the release was prepared for: leave the unit "
+                "out, or build them again with it."
             )
         account = self._account_for(rows)
         moments = rows.moments()
@@ -115,11 +123,12 @@ class Prepared:
 
     def _recorded(self, ledger: Ledger, account: Noise) -> str:
         """Charge the ledger; the name of the release in it."""
-        rehearse(account, self.schema)
+        rehearse(account, self.schema, self.unit)
         file = None if self.output is None else self.output.path
         if isinstance(account, Calibration):
             return ledger.spend_calibration(account, note=self.note, file=file).release
-        return ledger.spend_account(account, note=self.note, file=file).release
+        unit = None if self.unit is None else self.unit.column
+        return ledger.spend_account(account, note=self.note, file=file, unit=unit).release
 
     def _account_for(self, rows: RowSource) -> Noise | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
@@ -170,6 +179,7 @@ def prepare(
     random_state: int | np.random.Generator | None = None,
     made_by: str = "release",
     conditions: Sequence[Condition] = (),
+    unit: Unit | None = None,
 ) -> Prepared:
     """Everything about a release that can be settled before a row is read.
 
@@ -187,6 +197,8 @@ def prepare(
         Who asks, for the certificate.
     conditions : sequence of Condition
         What the guarantee rests on besides.
+    unit : Unit, optional
+        One person; default: one row.
     """
     check.choice(VARIANTS, variant=variant)
     check.text(note=note)
@@ -196,17 +208,24 @@ def prepare(
         raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
     if share is not None and ledger is None:
         raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
+    if unit is not None and (k is not None or variant == "paper"):
+        raise ArgumentError(
+            "A unit is protected in the limit alone: leave sketch_size and variant out, and use a ledger without "
+            "sketch rows."
+        )
+    if unit is not None and epsilon == math.inf:
+        raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")
     rng = generator(random_state)
     if ledger is not None:
-        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share)
+        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share, unit)
         conditions = (*conditions, LEDGER_BUDGET)
     else:
-        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows)
+        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, unit)
     account, single = accounts
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, ledger, force=force)
-    return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng)
+    output = None if out is None else _reserved(out, schema, account, ledger, unit, force=force)
+    return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng, unit)
 
 
 def _reserved(
@@ -214,6 +233,7 @@ def _reserved(
     schema: Schema,
     account: Noise | None,
     ledger: Ledger | None,
+    unit: Unit | None,
     *,
     force: bool,
 ) -> Output:
@@ -222,7 +242,7 @@ def _reserved(
         own = [ledger.path.with_name(ledger.path.name + ending) for ending in ("", "-wal", "-shm", "-journal")]
         if Path(out).resolve() in own:
             raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
-    size = len(rehearse(account, schema).to_bytes())
+    size = len(rehearse(account, schema, unit).to_bytes())
     if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2
     try:

@@ -66,7 +66,7 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     schema = certificate.schema
     if "passes" in stored:
         outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
-        transcript = Transcript(tuple(outputs), schema)
+        transcript = Transcript(tuple(outputs), schema, certificate.unit)
         transcript.check()
         _check_derived(transcript, blocks)
         return transcript

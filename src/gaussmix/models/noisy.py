@@ -41,6 +41,8 @@ class NoisyMoment:
         α; 0 without noise.
     degrees : float
         Rows k behind an estimated spread; infinite where the spread is known.
+    independent : bool
+        Whether rows can be taken to be drawn independently: not where one person has several.
     """
 
     moment: Floats
@@ -48,6 +50,7 @@ class NoisyMoment:
     shape: Floats
     alpha: float
     degrees: float = math.inf
+    independent: bool = True
 
     @classmethod
     def wishart(cls, W: Floats, *, noise: Floats, size: int) -> NoisyMoment:
@@ -55,9 +58,9 @@ class NoisyMoment:
         return cls(W - noise, W, noise, 1 / size, float(size))
 
     @classmethod
-    def gaussian(cls, moment: Floats, *, shape: Floats) -> NoisyMoment:
+    def gaussian(cls, moment: Floats, *, shape: Floats, independent: bool = True) -> NoisyMoment:
         """From G + B·GOE·Bᵀ with BBᵀ = ``shape``."""
-        return cls(moment, shape, shape, 1.0)
+        return cls(moment, shape, shape, 1.0, independent=independent)
 
     @classmethod
     def exact(cls, moment: Floats) -> NoisyMoment:
@@ -68,7 +71,7 @@ class NoisyMoment:
     def mapped(self, L: Floats) -> NoisyMoment:
         """Of the columns L r in place of r, shape (p, m)."""
         moment, spread, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.spread, self.shape))
-        return NoisyMoment(moment, spread, shape, self.alpha, self.degrees)
+        return NoisyMoment(moment, spread, shape, self.alpha, self.degrees, self.independent)
 
     def quadratic(self, u: Floats) -> tuple[float, float]:
         """uᵀMu, which estimates Σ (u·r)², and its standard deviation √(2α)·uᵀQu."""

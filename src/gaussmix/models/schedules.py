@@ -32,31 +32,34 @@ def schedule_of(passes: int) -> Schedule:
     return SCHEDULES[passes]
 
 
-def releases_of(schedule: Schedule, m: int) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them."""
+def releases_of(schedule: Schedule, m: int, *, persons: bool = False) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them.
+
+    The first of several is a count of rows; where the unit is a person, a count of persons and one of their rows.
+    """
     shares, coordinates = schedule.shares(), schedule.coordinates(m)
     if len(shares) == 1:
         return shares, coordinates
-    return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+    return (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1 + persons, *coordinates)
 
 
 def rates_of(account: LatticeAccount, rows: float, m: int) -> list[float]:
     """Share of the rows that each release but the count reads: the first and the last all, those between a sample.
 
-    ``rows`` is noisy or imagined, all else public.
+    ``rows`` is noisy or imagined, all else public. Where the unit is a person, read persons for rows.
     """
     between = max(len(account.noise_mu) - 3, 0)
     rate = SAMPLE_ROWS * m**1.5 / (account.mu * max(rows, 1.0))
     return [1.0] + [rate if rate <= LARGEST_RATE else 1.0] * between + [1.0] * (between > 0)
 
 
-def accounts_for(account: LatticeAccount, passes: int, m: int) -> bool:
+def accounts_for(account: LatticeAccount, passes: int, m: int, *, persons: bool = False) -> bool:
     """Whether an account has every release of so many passes over m columns, each with its share and its numbers.
 
     The count and the histograms are not published, but what was asked of the rows was chosen by them: an account in
     which they cost next to nothing would claim too much.
     """
-    shares, coordinates = releases_of(schedule_of(passes), m)
+    shares, coordinates = releases_of(schedule_of(passes), m, persons=persons)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False

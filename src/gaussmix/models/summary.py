@@ -251,6 +251,11 @@ def _least_squares(problem: Problem, *, ridge: bool) -> tuple[Floats, Floats]:
 
 def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
     """How many rows the population was sampled by: as declared, or as the release shows them."""
+    if not problem.noisy.independent:
+        raise ArgumentError(
+            'estimand="population" takes rows to be drawn independently, and in this release one person has several: '
+            'use estimand="table".'
+        )
     if n_rows is not None:
         return float(check.positive_integer(n_rows=n_rows))
     if math.isnan(problem.nobs):

@@ -25,6 +25,7 @@ from gaussmix.models.pooling import NoisyGram, Pool
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
+from gaussmix.tables.unit import Unit
 
 __all__ = ["PassOutput", "Statistic", "Transcript", "noise_words", "start"]
 
@@ -36,9 +37,10 @@ class PassOutput:
     Attributes
     ----------
     matrix : array (m, m)
-        Σ z̄ z̄ᵀ in units of the clip (rows of norm at most 1), with noise 1/(√2 μ) off the diagonal.
+        Σ z̄ z̄ᵀ in units of the clip (rows, or persons, of norm at most 1), with noise 1/(√2 μ) off the diagonal. In the
+        first pass, of persons who count as j rows, rows have norm at most 1 and the noise is j times that.
     mu : float
-        Sensitivity of one row over the noise, as the account has it.
+        Sensitivity of one row, or person, over the noise, as the account has it.
     request : PassRequest or None
         Transform and clip; None for the first pass, in the declared metric.
     rate : float
@@ -51,11 +53,15 @@ class PassOutput:
     rate: float = 1.0
 
 
-def start(schema: Schema, matrix: Floats, mu: Sequence[float]) -> State:
-    """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first."""
+def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: Unit | None = None) -> State:
+    """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first.
+
+    Where the unit is a person who counts as j rows, the first pass has j times the noise.
+    """
     entry = float(schema.in_units(schema.intercept)) / 2.0**FRACTION_BITS
     at = schema.groups[INTERCEPT][0] if schema.intercept else None
-    return first_state(matrix, tuple(mu), intercept=at, intercept_energy=entry**2 if schema.intercept else 1.0)
+    first = mu[0] / (1 if unit is None else unit.rows)
+    return first_state(matrix, (first, *mu[1:]), intercept=at, intercept_energy=entry**2 if schema.intercept else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +74,13 @@ class Transcript:
         In the order in which they were drawn.
     schema : Schema
         How rows were encoded: declared.
+    unit : Unit or None
+        The unit of privacy, declared; None for one row.
     """
 
     passes: tuple[PassOutput, ...]
     schema: Schema
+    unit: Unit | None = None
 
     def check(self) -> None:
         """Refuse numbers that no mechanism drew: other shapes, infinite or asymmetric matrices, rates beyond (0, 1]."""
@@ -94,7 +103,7 @@ class Transcript:
     def pool(self) -> Pool:
         """All passes, pooled by inverse variance, for rows divided by C."""
         first, *later = self.passes
-        state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate])
+        state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
         for output in later:
             if output.request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
@@ -120,12 +129,13 @@ class Transcript:
     def noisy(self) -> NoisyMoment:
         """The last pass and the law of its noise, for inference: exact given all before it, where the pool's is not."""
         last = self.last
-        return NoisyMoment.gaussian(last.matrix, shape=last.shape)
+        return NoisyMoment.gaussian(last.matrix, shape=last.shape, independent=self.unit is None)
 
     @property
     def predictive(self) -> NoisyMoment:
         """The pool and the law of its noise, for what predicts: less noise, of a law that is nearly as stated."""
-        return NoisyMoment.gaussian(self.pooled.matrix, shape=self.pooled.shape)
+        pooled = self.pooled
+        return NoisyMoment.gaussian(pooled.matrix, shape=pooled.shape, independent=self.unit is None)
 
     @property
     def column_noise(self) -> Floats:

@@ -21,7 +21,16 @@ from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vecto
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import Schema
 
-__all__ = ["codes_of", "encode_batch", "encoded_blocks", "entries_of", "numbers_of", "one_column", "present"]
+__all__ = [
+    "codes_of",
+    "encode_batch",
+    "encoded_blocks",
+    "entries_of",
+    "kept_rows",
+    "numbers_of",
+    "one_column",
+    "present",
+]
 
 _BLOCK_BYTES = 2**25
 _LEAST_BLOCK_ROWS = 2**10
@@ -131,6 +140,11 @@ def _kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.A
         if here is not None:
             keep = here if keep is None else pc.and_(keep, here)
     return keep
+
+
+def kept_rows(batch: pa.RecordBatch, schema: Schema) -> pa.Array | None:
+    """Which rows ``missing="drop-row"`` keeps; None for all."""
+    return _kept(schema.columns, {name: one_column(batch, name) for name in schema.columns})
 
 
 def present(array: pa.Array) -> pa.Array | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ ONCE = (
 )
 
 A = TypeVar("A", bound=Summable)
+T = TypeVar("T")
 
 
 class Source:
@@ -68,29 +69,47 @@ class Source:
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
         """
+        if sample is not None and not _keeps_order(self._data):
+            sample = sample.fresh(self._readings)
+        threads = None if _stays_as_it_is(self._data) else 1
+
+        def answer(stream: Iterator[pa.RecordBatch]) -> A:
+            return ask_batches(stream, schema, question, sample=sample, threads=threads)
+
+        return self.read(answer, schema, describe=describe)
+
+    def read(
+        self,
+        take: Callable[[Iterator[pa.RecordBatch]], T],
+        schema: Schema,
+        *,
+        unit: str | None = None,
+        describe: str = "Reading",
+    ) -> T:
+        """Read the table once; ``take`` gets its batches, with the column of a unit beside those of the schema."""
         data = self._data
         if self._readings:
             self.check_again()
         files = _files_in(data)
+        columns, types = list(schema.columns), dict(schema.text_types)
+        if unit is not None:
+            columns, types = [*columns, unit], {**types, unit: pa.string()}
         expected = None if self._readings else self._expect_rows
-        found = batches(data, list(schema.columns), types=schema.text_types, csv=self._csv, expect_rows=expected)
+        found = batches(data, columns, types=types, csv=self._csv, expect_rows=expected)
         counted = _Counted(found)
         stream: Generator[pa.RecordBatch] = iter(counted)
         if self._progress:
             stream = with_progress(stream, known_rows(data), description=describe)
-        if sample is not None and not _keeps_order(data):
-            sample = sample.fresh(self._readings)
-        threads = None if _stays_as_it_is(data) else 1
         with (
             closing(found),
             closing(stream),
         ):  # an error keeps its frames, and with them a query that is not read to the end
-            answer = ask_batches(stream, schema, question, sample=sample, threads=threads)
+            taken = take(stream)
         if self._readings and (counted.rows, files) != (self._rows, self._files):
             raise DataError(CHANGED)
         self._rows, self._files = counted.rows, files
         self._readings += 1
-        return answer
+        return taken
 
     @property
     def rows(self) -> int:
