@@ -14,7 +14,11 @@ import gaussmix
 ROOMS = ["accounting", "ledger", "tables", "models", "mechanism", "estimators", "baselines", "reporting", "cli"]
 FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
 SENSITIVE = {
+    "tables.keyed",
     "tables.moments",
+    "tables.partitions",
+    "tables.person_tallies",
+    "tables.persons",
     "tables.accumulate",
     "tables.asking",
     "tables.cluster",

@@ -19,7 +19,7 @@ from gaussmix.tables.exact_sums import LIMB_BITS
 from gaussmix.tables.keyed import names_of, siphash, texts_of
 from gaussmix.tables.partitions import Block, kept
 from gaussmix.tables.person_tallies import shorten_together
-from gaussmix.tables.persons import persons_of, persons_of_arrays
+from gaussmix.tables.persons import persons_of
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform
@@ -208,17 +208,6 @@ def test_every_source_gives_the_same_bits(tmp_path, unit, monkeypatch):
 def test_the_order_of_rows_does_not_matter(seed, unit):
     data, order = table(90, 12, seed), np.random.default_rng(seed).permutation(90)
     assert answers(data, unit) == answers({name: values[order] for name, values in data.items()}, unit)
-
-
-def test_arrays_and_groups_give_the_same_bits():
-    rng = np.random.default_rng(0)
-    X, y, who = rng.uniform(-2, 2, (200, 2)), rng.uniform(-1, 1, 200), rng.integers(0, 30, 200)
-    schema = Schema.of({"X": {"size": 2, "norm": 1.5}, "y": [-1, 1]})
-    arrays = persons_of_arrays(X, y, pa.array(who), schema, SHORTEN, key=KEY).moments()
-    frame = {"X": X, "y": y, "who": who}
-    assert np.array_equal(arrays.gram(), persons_of(frame, schema, SHORTEN, key=KEY).moments().gram())
-    with pytest.raises(gm.DataError, match="one value for each row"):
-        persons_of_arrays(X, y, pa.array(who[:-1]), schema, SHORTEN, key=KEY)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import click
 
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.paths import PARQUET
+from gaussmix.tables.unit import BOUNDS
 
 __all__ = [
     "CSV",
@@ -23,6 +24,7 @@ __all__ = [
     "RELEASE",
     "ROWS",
     "SCHEMA",
+    "UNIT",
     "csv_options",
     "merges",
     "references",
@@ -97,6 +99,18 @@ def refuse_lone_force(force: bool, output: Path | None) -> None:
     """An option that would do nothing is a mistake."""
     if force and output is None:
         raise click.UsageError("--force replaces a file, but none is written: leave it out.")
+
+
+def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
+    """Whose rows are protected together, for every command that sums them up."""
+    for option in (
+        click.option("--unit-sorted", is_flag=True, help="Rows of a person stand together in SOURCES; it is checked."),
+        click.option("--bound-rows", type=click.Choice(BOUNDS), help="Of who has more rows: shorten all (default)."),
+        click.option("--rows-per-unit", type=int, help="As how many rows a person counts at most."),
+        click.option("--unit", help="Column that names a person: all rows of one are protected together."),
+    ):
+        command = option(command)
+    return command
 
 
 def CSV(command: F) -> F:  # noqa: N802 - used as the options above are

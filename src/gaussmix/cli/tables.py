@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,17 @@ from rich.table import Table
 
 from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
-from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, csv_options, refuse_lone_force
+from gaussmix.cli.options import CSV, FORCE, JSON, SCHEMA, UNIT, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import source_schema
 from gaussmix.tables.template import describe_columns
+from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["check", "moments", "release", "schema"]
 
@@ -99,6 +102,7 @@ def check(
 @JSON
 @FORCE
 @CSV
+@UNIT
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def moments(
@@ -108,17 +112,32 @@ def moments(
     force: bool,
     expect_rows: int | None,
     out: Path,
+    unit: str | None,
+    rows_per_unit: int | None,
+    bound_rows: BoundRows | None,
+    unit_sorted: bool,
     **csv: Any,
 ) -> None:
     """Sum up the rows of SOURCES into one file of moments, which is **as sensitive as the rows**.
 
-    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once.
+    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With --unit
+    no person may be in the files of two sites.
     """
     declared, options = _declared(schema_file, []), csv_options(sources, **csv)
     refuse_inputs(out, [*sources, *([] if schema_file is None else [schema_file])])
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
     with reserve(out, size, force=force) as output:
-        sums = Moments.of(_paths(sources), declared, csv=options, expect_rows=expect_rows, progress=True)
+        sums = Moments.of(
+            _paths(sources),
+            declared,
+            csv=options,
+            expect_rows=expect_rows,
+            progress=True,
+            unit=unit,
+            rows_per_unit=rows_per_unit,
+            bound_rows=bound_rows,
+            unit_sorted=unit_sorted,
+        )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
         content = {"file": str(written), "parts": sorted(sums.parts), "schema": declared.fingerprint, "sensitive": True}
@@ -145,6 +164,7 @@ def moments(
 @JSON
 @FORCE
 @CSV
+@UNIT
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def release(
@@ -162,6 +182,10 @@ def release(
     force: bool,
     expect_rows: int | None,
     out: Path,
+    unit: str | None,
+    rows_per_unit: int | None,
+    bound_rows: BoundRows | None,
+    unit_sorted: bool,
     **csv: Any,
 ) -> None:
     """Release private second moments of SOURCES: tables, or files of moments.
@@ -171,6 +195,7 @@ def release(
 
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
+    gaussmix release visits.csv -s visits.json -e 1 -d 1e-6 --unit patient_id --rows-per-unit 12 -o visits.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     """  # noqa: D301 - click wants the character
     refuse_inputs(out, [name for name in (*sources, schema_file, ledger_file) if name is not None])
@@ -181,8 +206,14 @@ def release(
     options = csv_options(sources, **csv)
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
+    declared = _declared(schema_file, sums if not tables else [])
+    whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    if unit_sorted and (whose is None or sums):
+        raise click.UsageError("--unit-sorted goes with --unit and tables: leave it out.")
+    if whose is None and sums and not tables:
+        whose = Moments.load(sums[0]).unit
     with prepare(
-        _declared(schema_file, sums if not tables else []),
+        declared,
         epsilon=epsilon,
         delta=delta,
         sketch_size=sketch_size,
@@ -193,21 +224,42 @@ def release(
         note=note,
         out=out,
         force=force,
+        unit=whose,
     ) as prepared:
-        private = prepared.draw(_rows(tables, sums, prepared.schema, options, expect_rows), progress=True)
+        if whose is None or sums:
+            rows = _rows(tables, sums, prepared.schema, options, expect_rows, whose)
+        else:
+            rows = persons_of(
+                _paths(tables),
+                prepared.schema,
+                whose,
+                key=prepared.rng.bytes(32),
+                is_sorted=unit_sorted,
+                csv=options,
+                expect_rows=expect_rows,
+                progress=True,
+            )
+        with closing(rows):
+            private = prepared.draw(rows, progress=True)
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
 
 
 def _rows(
-    tables: Sequence[str], sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None
+    tables: Sequence[str],
+    sums: Sequence[str],
+    schema: Schema,
+    csv: CsvOptions,
+    expect_rows: int | None,
+    unit: Unit | None,
 ) -> RowSource:
     """Tables that can be read again; with files of moments, sums that cannot."""
     if not sums:
         return rows_of(_paths(tables), schema, csv=csv, expect_rows=expect_rows, progress=True)
     parts = [Moments.load(source) for source in sums]
     if tables:
-        parts.append(Moments.of(_paths(tables), schema, csv=csv, progress=True))
+        whose: Any = {} if unit is None else {"unit": unit.column, "rows_per_unit": unit.rows, "bound_rows": unit.bound}
+        parts.append(Moments.of(_paths(tables), schema, csv=csv, progress=True, **whose))
     return rows_of(functools.reduce(operator.add, parts), schema, expect_rows=expect_rows)
 
 

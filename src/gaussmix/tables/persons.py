@@ -20,15 +20,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from gaussmix._types import Floats, Integers, Rows
+from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.arrow import encode_batch, kept_rows, one_column
 from gaussmix.tables.asking import Source
 from gaussmix.tables.cluster import is_clustered
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.encoder import BlockEncoder, checked_arrays, encode_arrays, pieces
+from gaussmix.tables.encoder import BlockEncoder, pieces
 from gaussmix.tables.exact_sums import ExactSums
 from gaussmix.tables.keyed import Words, names_of, siphash
 from gaussmix.tables.moments import Moments
@@ -38,10 +38,10 @@ from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Question, Summable
-from gaussmix.tables.transforms import ROW_UNIT, Transform
+from gaussmix.tables.transforms import Transform
 from gaussmix.tables.unit import Unit
 
-__all__ = ["REAPPEARS", "PersonRows", "persons_of", "persons_of_arrays"]
+__all__ = ["REAPPEARS", "PersonRows", "persons_of"]
 
 REAPPEARS = (
     "The table was declared to be sorted by its unit, and rows of one person do not stand together in it. Sort it, or "
@@ -177,20 +177,6 @@ def persons_of(
     return PersonRows(schema, unit, _Partitioned(read, schema, unit, key))
 
 
-def persons_of_arrays(
-    X: ArrayLike, Y: ArrayLike | None, groups: pa.Array, schema: Schema, unit: Unit, *, key: bytes
-) -> PersonRows:
-    """Persons of arrays, for a schema of one vector X and then numbers y; ``groups`` says whose each row is."""
-    arrays = checked_arrays(schema, X, Y)
-    if len(groups) != len(arrays[0]):
-        raise DataError("groups must have one value for each row of X.")
-
-    def read(take: Callable[[Iterator[Encoded]], None], describe: str) -> None:
-        take(_encoded_arrays(*arrays, groups, schema, unit, key))
-
-    return PersonRows(schema, unit, _Partitioned(read, schema, unit, key))
-
-
 def _coins(names: Words, sample: Sample) -> NDArray[np.bool_]:
     """A coin for every person, by the name alone: nobody's depends on who else is there."""
     return np.asarray(siphash(names, sample.key[:16]) >> np.uint64(48) < round(sample.rate * 2**16))
@@ -210,12 +196,6 @@ def _encoded(stream: Iterator[pa.RecordBatch], schema: Schema, unit: Unit, key: 
             block = encode_batch(batch.slice(piece.start, piece.stop - piece.start), schema, plan)
             plan.finish(block)
             yield names[piece], block
-
-
-def _encoded_arrays(X: Rows, Y: Rows, groups: pa.Array, schema: Schema, unit: Unit, key: bytes) -> Iterator[Encoded]:
-    for piece in pieces(len(X), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)):
-        block = encode_arrays(schema, X[piece], Y[piece]) * ROW_UNIT  # whole numbers again: a power of two
-        yield names_of(unit.column, groups[piece], key), block
 
 
 # ---------------------------------------------------------------------------------------------------------------
