@@ -63,17 +63,17 @@ class _Seen(mechanism._Draw):
 
     log: ClassVar[list[tuple[Floats, Floats]]] = []
 
-    def matrix(self, sums: Any, mu: float) -> Floats:
-        out = super().matrix(sums, mu)
+    def matrix(self, sums: Any, mu: float, *, most: int = 1) -> Floats:
+        out = super().matrix(sums, mu, most=most)
         exact = sums.high + sums.low / 2.0**40
         upper = np.triu_indices(len(out))
-        sigma = np.where(upper[0] == upper[1], 1 / mu, 1 / (math.sqrt(2) * mu))
+        sigma = most * np.where(upper[0] == upper[1], 1 / mu, 1 / (math.sqrt(2) * mu))
         self.log.append((out[upper] - exact[upper], sigma))
         return out
 
-    def counts(self, counts: Any, mu: float) -> Floats:
-        out = super().counts(counts, mu)
-        self.log.append((out - counts, np.full(len(out), 1 / mu)))
+    def counts(self, counts: Any, mu: float, *, most: int = 1) -> Floats:
+        out = super().counts(counts, mu, most=most)
+        self.log.append((out - counts, np.full(len(out), most / mu)))
         return out
 
 
@@ -82,7 +82,7 @@ class _Asked:
 
     def __init__(self, table: Floats, row: Floats) -> None:
         self.rows, self.one = rows_of(table), rows_of(row)
-        self.schema, self.changes = SCHEMA, [self._upper(self.one.moments().sums())]
+        self.schema, self.unit, self.changes = SCHEMA, None, [self._upper(self.one.moments().sums())]
 
     @staticmethod
     def _upper(sums: Any) -> Floats:

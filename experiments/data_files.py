@@ -22,6 +22,7 @@ CHECKSUMS = {  # SHA-256 of the unpacked contents: another compression of the sa
     "cps2024/cps2024.csv": "137e08edae5ac1abebdd80a4a02f65e169b16ff797640f56fe43390cbe747610",
     "diamonds/diamonds.csv": "974c2ce1c1ce245508bd357ca11a7fba2b37813ecf0f1158808a9249ebff67a1",
     "health_insurance/health_insurance.csv": "a87562a8482c2366a91f02c9f2a87e75b711abd1182681ed812f4343a0151983",
+    "nlswork/nlswork.csv": "cb1c743d76b2e24395be9641d368634a965070dfc803a0f5ae40204ed6422854",
     "fertility/fertility.csv": "d037045571bd7e96c31a2f96fd6e854fcace0c1e67a18c9ea3316c84fc0c86d9",
     "wine_red/winequality-red.csv": "d6a0d9bd24806944818795f22500c46cb6424cbff517aacda36595d3ed9b2daa",
     "bike/bike_train.csv": "0cf70c35eeb6405a40cc9e124854e2da901fa88fe7374a75d141e7401bf4c857",

@@ -25,7 +25,11 @@ ROOMS = [
 ]
 FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
 SENSITIVE = {
+    "tables.keyed",
     "tables.moments",
+    "tables.partitions",
+    "tables.person_tallies",
+    "tables.persons",
     "tables.accumulate",
     "tables.asking",
     "tables.cluster",

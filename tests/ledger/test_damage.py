@@ -204,7 +204,7 @@ def former(path, *, gamma=None):
     reserved = Ledger(path, **BUDGET).reservation
     path.unlink()
     values = {**vars(reserved), "gamma": reserved.gamma if gamma is None else gamma}
-    del values["releases"]
+    del values["releases"], values["unit"]
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(FORMAT_1)
@@ -240,7 +240,7 @@ def test_format_1_is_read_and_rewritten(tmp_path):
     assert ledger.spend(sketch_size=1, gamma=1e3).id == 3
     assert [p.name for p in tmp_path.iterdir()] == ["old.ledger"]  # nothing in a file beside it any more
     connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (4,)
     connection.close()
     assert Ledger.open(path).entries() == ledger.entries()
 
@@ -283,7 +283,7 @@ def test_format_2_is_read_and_rewritten_with_the_same_head(tmp_path):
     assert all(len(entry.release) == 32 for entry in ledger.entries())
     assert ledger.remaining().sketch_rows == 850
     connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (4,)
     connection.close()
     assert ledger.spend(sketch_size=1, gamma=1e3).id == 4
     assert Ledger.open(path).has_had(FORMAT_2_HEAD)

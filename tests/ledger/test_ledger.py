@@ -563,7 +563,7 @@ def test_newer_format(path):
     connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
     connection.close()
     with pytest.raises(
-        LedgerError, match="is a ledger of format 4, this version of gaussmix reads 3: upgrade gaussmix"
+        LedgerError, match="is a ledger of format 5, this version of gaussmix reads 4: upgrade gaussmix"
     ):
         Ledger.open(path)
 

@@ -9,7 +9,6 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.accounting.lattice import lattice_account
-from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules
@@ -19,6 +18,7 @@ from gaussmix.models.tails import BINS
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
+from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
 M = SCHEMA.n_columns
@@ -43,46 +43,6 @@ def account_of(passes=4, epsilon=1.0, relation="zero-out"):
 def drawn(data, account, rng):
     rows = rows_of(data, SCHEMA)
     return draw_passes(rows, rows.moments(), account, rng)
-
-
-class Script:
-    """Stands where noise is drawn: records exact sums and σ, and gives the outputs of another run."""
-
-    def __init__(self, monkeypatch, outputs=None):
-        self.sums, self.sigmas, self.outputs, self.given = [], [], outputs, []
-        monkeypatch.setattr(mechanism, "symmetric_noise", self.matrix_noise)
-        monkeypatch.setattr(mechanism, "discrete_gaussian", self.count_noise)
-        monkeypatch.setattr(mechanism, "add_noise", self.add)
-        self.rng = np.random.default_rng(5)
-
-    def matrix_noise(self, m, *, diagonal, off_diagonal, rng, progress):
-        sigma = np.full((m, m), off_diagonal)
-        np.fill_diagonal(sigma, diagonal)
-        self.sigmas.append(sigma)
-        noise = np.triu(np.rint(self.rng.standard_normal((m, m)) * sigma))
-        return (noise + np.triu(noise, 1).T).astype(np.int64)
-
-    def count_noise(self, count, *, sigma, rng):
-        self.sigmas.append(np.full(count, sigma))
-        return np.rint(self.rng.standard_normal(count) * sigma).astype(np.int64)
-
-    def add(self, exact, noise):
-        self.sums.append(exact)
-        out = exact + noise.astype(object) if self.outputs is None else self.outputs[len(self.given)]
-        self.given.append(out)
-        return out
-
-
-def spent(with_it, without, sigmas):
-    """Σ (difference/σ)² over all coordinates of all releases, exactly; symmetric entries count once."""
-    total = Fraction(0)
-    for a, b, sigma in zip(with_it, without, sigmas, strict=True):
-        pairs = zip(a.ravel(), b.ravel(), sigma.ravel(), strict=True)
-        if a.ndim == 2:
-            above = np.triu_indices(len(a))
-            pairs = zip(a[above], b[above], sigma[above], strict=True)
-        total += sum((Fraction(int(p) - int(q)) / Fraction(float(s))) ** 2 for p, q, s in pairs)
-    return total
 
 
 ROWS = {

@@ -18,7 +18,7 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix import accounting
-from gaussmix.models.release_file import FORMAT, METADATA_KEY, _checked, _contents, release_id
+from gaussmix.models.release_file import FORMAT_OF_PERSONS, METADATA_KEY, _checked, _contents, release_id
 from release_files import assert_no_mutated_file_is_believed, forged, metadata_of, remade, rewritten
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -69,7 +69,7 @@ def test_file_round_trip_and_any_tool(private, tmp_path):
         (lambda m: m.update(noise_variance=0.0), "was edited"),
         (lambda m: m["certificate"]["schema"]["columns"]["age"].update(upper=200), "was edited"),
         (lambda m: m.pop("sha256"), "was edited"),
-        (lambda m: m.update(format=FORMAT + 1), "update gaussmix"),
+        (lambda m: m.update(format=FORMAT_OF_PERSONS + 1), "update gaussmix"),
         (lambda m: m.update(format="one"), "is not a release"),
         (lambda m: m.update(format=True), "is not a release"),
         (lambda m: m.update(format=0), "is not a release"),
@@ -414,7 +414,7 @@ MALFORMED_1 = {
     "no conditions": lambda m: m["certificate"].pop("conditions"),
     "mechanism": lambda m: m["certificate"].update(mechanism="SheffetMixing"),
     "release": lambda m: m["certificate"].update(release="../x"),
-    "format": lambda m: m.update(format=4),
+    "format": lambda m: m.update(format=5),
 }
 
 

@@ -153,3 +153,14 @@ def test_any_tool_can_check_a_signature(private, keys, tmp_path):
     command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", keys / "one.pub", "-rawin", "-in", file]
     done = subprocess.run([*command, "-sigfile", f"{file}.sig"], capture_output=True, text=True, check=False)
     assert "Verified Successfully" in done.stdout
+
+
+def test_a_record_names_the_unit(private):
+    release, _ = private
+    rows = record_of(release)["deployment"]["privacy_loss"]
+    assert (rows["privacy_unit"], rows["privacy_unit_details"][:20]) == ("Row-level", "The unit is one row.")
+    table = patients(500).assign(who=range(500))
+    persons = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, unit="who", rows_per_unit=2)
+    found = record_of(persons)["deployment"]["privacy_loss"]
+    assert found["privacy_unit"] == "Person-level"
+    assert "all rows with the same who" in found["privacy_unit_details"]

@@ -90,18 +90,21 @@ def exact_share(share: Share) -> Fraction:
         raise ArgumentError(f"a share must be a number such as '0.07' or '1/3', got {share!r}.") from None
 
 
-def diagonal_sigma(mu: float, bits: int) -> float:
-    """σ = 2^bits/μ in lattice units, rounded up: for counts, and for the diagonal of a matrix."""
-    return round_up(Fraction(2) ** bits / Fraction(check.positive(finite=True, mu=mu)))
+def diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
+    """σ = rows·2^bits/μ in lattice units, rounded up: for counts, and for the diagonal of a matrix.
+
+    ``rows`` is what one person changes at most, in squared row norms or in counts.
+    """
+    return round_up(rows * Fraction(2) ** bits / Fraction(check.positive(finite=True, mu=mu)))
 
 
-def off_diagonal_sigma(mu: float, bits: int) -> float:
-    """σ = 2^bits/(√2 μ) in lattice units, rounded up: for entries above the diagonal of a symmetric matrix.
+def off_diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
+    """σ = rows·2^bits/(√2 μ) in lattice units, rounded up: for entries above the diagonal of a symmetric matrix.
 
     (r_i², √2 r_i r_j)_{i<j} has norm ‖r‖², so that an entry above the diagonal may have √2 times less noise than one on
     it.
     """
-    return root_up(Fraction(4) ** bits / (2 * Fraction(check.positive(finite=True, mu=mu)) ** 2))
+    return root_up(rows**2 * Fraction(4) ** bits / (2 * Fraction(check.positive(finite=True, mu=mu)) ** 2))
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ def ledger() -> None:
 @click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
 @click.option("--releases", type=int, default=1, show_default=True, help="How many releases of one size are planned.")
 @click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True, help="Neighbours.")
+@click.option("--unit", help="Column that names a person: the budget is for all rows of one. Default: for one row.")
 @click.option("--sketch-rows", "-k", type=int, help="Set sketch rows aside as well: all that there can ever be.")
 @click.option("--mu", type=float, help="Gaussian budget. Default: all that ε and δ allow; beside sketch rows, none.")
 @click.option("--failure-delta", type=float, help="Part of δ for slacks. Default: δ/1000; beside sketch rows, none.")
@@ -46,6 +47,7 @@ def create(
     delta: float,
     releases: int,
     relation: Relation,
+    unit: str | None,
     sketch_rows: int | None,
     mu: float | None,
     failure_delta: float | None,
@@ -67,6 +69,7 @@ def create(
         failure_delta=failure_delta,
         relation=relation,
         releases=releases,
+        unit=unit,
     )
     if as_json:
         click.echo(json.dumps({"reserved": asdict(made.reservation), "head": made.head}, indent=2))
@@ -152,6 +155,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 def _print_reserved(file: Path, reserved: Reservation) -> None:
     budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.relation}"
+    if reserved.unit:
+        budget += f", of one person (all rows with the same {reserved.unit})"
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
     gaussian = f"mu {reserved.mu:.6g} and {reserved.failure_delta:g} of delta for slacks"
     if reserved.gamma is None:

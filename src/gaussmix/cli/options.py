@@ -11,6 +11,7 @@ import click
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import DATABASES
 from gaussmix.tables.paths import ARROW, PARQUET
+from gaussmix.tables.unit import BOUNDS
 
 __all__ = [
     "CSV",
@@ -25,6 +26,7 @@ __all__ = [
     "RELEASE",
     "ROWS",
     "SCHEMA",
+    "UNIT",
     "WEIGHT",
     "csv_options",
     "merges",
@@ -104,6 +106,18 @@ def refuse_lone_force(force: bool, output: Path | None) -> None:
     """An option that would do nothing is a mistake."""
     if force and output is None:
         raise click.UsageError("--force replaces a file, but none is written: leave it out.")
+
+
+def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
+    """Whose rows are protected together, for every command that sums them up."""
+    for option in (
+        click.option("--unit-sorted", is_flag=True, help="Rows of a person stand together in SOURCES; it is checked."),
+        click.option("--bound-rows", type=click.Choice(BOUNDS), help="Of who has more rows: shorten all (default)."),
+        click.option("--rows-per-unit", type=int, help="As how many rows a person counts at most."),
+        click.option("--unit", help="Column that names a person: all rows of one are protected together."),
+    ):
+        command = option(command)
+    return command
 
 
 def CSV(command: F) -> F:  # noqa: N802 - used as the options above are

@@ -25,6 +25,7 @@ from gaussmix.reporting.signatures import sign as signed
 from gaussmix.reporting.statement import is_valid
 from gaussmix.reporting.verification import verify as verdict_on
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import ONE_ROW, Unit
 
 __all__ = ["plan", "report", "sign", "verify"]
 
@@ -136,6 +137,8 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4.")
 @click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True)
+@click.option("--unit", help="Column that names a person: all rows of one are protected together.")
+@click.option("--rows-per-unit", type=int, help="As how many rows a person counts at most; all are imagined to.")
 @JSON
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw R² lost against ε to a file.")
 @FORCE
@@ -149,6 +152,8 @@ def plan(
     r2: float,
     passes: int | None,
     relation: Relation,
+    unit: str | None,
+    rows_per_unit: int | None,
     as_json: bool,
     plot: Path | None,
     force: bool,
@@ -167,7 +172,12 @@ def plan(
     if plot is not None and rows is None:
         raise click.UsageError("--plot needs --rows: how many rows the table has.")
     schema = numbers_only(features) if schema_file is None and features is not None else Schema.of(schema_file or "")
+    whose = Unit.declared(unit, rows_per_unit, None, schema)
+    if whose is not None and plot is not None:
+        raise click.UsageError("--plot is for rows: leave it out, or --unit.")
     question: Any = {"delta": delta, "target": target, "r2": r2, "passes": passes or "auto", "relation": relation}
+    if whose is not None:
+        question["rows_per_unit"] = whose.rows
     found, least = None, None
     with Console(stderr=True).status("imagining tables") as status:
         if rows is not None:
@@ -183,10 +193,12 @@ def plan(
             lost_r2(plot, schema, rows=rows or 0, chosen=epsilon, force=force, **question)
     if as_json:
         answers = {} if found is None else {**found.to_dict(), "least_useful_epsilon": least}
-        click.echo(json.dumps({**answers, "rows_needed": needed}, indent=2, ensure_ascii=False))
+        answers |= {"rows_needed": needed, "unit": ONE_ROW if whose is None else str(whose)}
+        click.echo(json.dumps(answers, indent=2, ensure_ascii=False))
     else:
         if found is not None:
             Console(file=sys.stdout).print(_expectations(found))
+        click.echo(f"Unit of privacy: {ONE_ROW if whose is None else whose}.")
         for sentence in _sentences(found, least, needed, epsilon):
             click.echo(sentence)
     if plot is not None:

@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gaussmix._files import refuse_inputs, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, inputs
-from gaussmix.cli.options import CSV, FORCE, FORMULA, JSON, SCHEMA, WEIGHT, csv_options, refuse_lone_force
+from gaussmix.cli.options import CSV, FORCE, FORMULA, JSON, SCHEMA, UNIT, WEIGHT, csv_options, refuse_lone_force
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.checking import check_table
@@ -29,10 +30,12 @@ from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.interchange import KINDS, Kind, read_schema
 from gaussmix.tables.interchange import written as converted
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import source_schema, types_are_guessed
 from gaussmix.tables.template import describe_columns
+from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["check", "moments", "release", "schema"]
 
@@ -152,6 +155,7 @@ def check(
 @FORCE
 @CSV
 @INPUT
+@UNIT
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def moments(
@@ -163,11 +167,16 @@ def moments(
     query: str | None,
     kind: str | None,
     out: Path,
+    unit: str | None,
+    rows_per_unit: int | None,
+    bound_rows: BoundRows | None,
+    unit_sorted: bool,
     **csv: Any,
 ) -> None:
     """Sum up the rows of SOURCES into one file of moments, which is **as sensitive as the rows**.
 
-    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once.
+    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With --unit
+    no person may be in the files of two sites.
     """
     declared, options = _declared(schema_file, []), csv_options(sources, **csv)
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
@@ -175,7 +184,17 @@ def moments(
         inputs(sources, query=query, kind=kind, outputs=[out], others=[schema_file]) as data,
         reserve(out, size, force=force) as output,
     ):
-        sums = Moments.of(data, declared, csv=options, expect_rows=expect_rows, progress=True)
+        sums = Moments.of(
+            data,
+            declared,
+            csv=options,
+            expect_rows=expect_rows,
+            progress=True,
+            unit=unit,
+            rows_per_unit=rows_per_unit,
+            bound_rows=bound_rows,
+            unit_sorted=unit_sorted,
+        )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
         content = {"file": str(written), "parts": sorted(sums.parts), "schema": declared.fingerprint, "sensitive": True}
@@ -200,6 +219,7 @@ def moments(
 @FORCE
 @CSV
 @INPUT
+@UNIT
 @_EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def release(
@@ -221,6 +241,10 @@ def release(
     query: str | None,
     kind: str | None,
     out: Path,
+    unit: str | None,
+    rows_per_unit: int | None,
+    bound_rows: BoundRows | None,
+    unit_sorted: bool,
     **csv: Any,
 ) -> None:
     """Release private second moments of SOURCES: tables, files of moments, or - for standard input.
@@ -231,6 +255,7 @@ def release(
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
     gaussmix release cps.csv -s cps.json --formula "log(wage) ~ poly(age, 2)" -e 1 -d 1e-6 -o cps.release.parquet
+    gaussmix release visits.csv -s visits.json -e 1 -d 1e-6 --unit patient_id --rows-per-unit 12 -o visits.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
@@ -244,11 +269,16 @@ def release(
     if (formula is not None or weight is not None) and schema_file is None:
         raise click.UsageError("--formula and --weight need the columns that they are made of: give --schema.")
     read = inputs(tables, query=query, kind=kind, outputs=[out], others=[*map(Path, sums), schema_file, ledger_file])
-    declared = _declared(schema_file, sums if not tables else [])
+    declared = declared_schema(_declared(schema_file, sums if not tables else []), formula=formula, weight=weight)
+    whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    if unit_sorted and (whose is None or sums):
+        raise click.UsageError("--unit-sorted goes with --unit and tables: leave it out.")
+    if whose is None and sums and not tables:
+        whose = Moments.load(sums[0]).unit
     with (
         read as data,
         prepare(
-            declared_schema(declared, formula=formula, weight=weight),
+            declared,
             epsilon=epsilon,
             delta=delta,
             sketch_size=sketch_size,
@@ -259,21 +289,39 @@ def release(
             note=note,
             out=out,
             force=force,
+            unit=whose,
         ) as prepared,
     ):
-        private = prepared.draw(_rows(data, sums, prepared.schema, options, expect_rows), progress=True)
+        if whose is None or sums:
+            rows = _rows(data, sums, prepared.schema, options, expect_rows, whose)
+        else:
+            rows = persons_of(
+                data,
+                prepared.schema,
+                whose,
+                key=prepared.rng.bytes(32),
+                is_sorted=unit_sorted,
+                csv=options,
+                expect_rows=expect_rows,
+                progress=True,
+            )
+        with closing(rows):
+            private = prepared.draw(rows, progress=True)
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
     print_left(ledger_file, private.certificate)
 
 
-def _rows(data: Any, sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None) -> RowSource:
+def _rows(
+    data: Any, sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None, unit: Unit | None
+) -> RowSource:
     """Tables that can be read again; with files of moments, sums that cannot."""
     if not sums:
         return rows_of(data, schema, csv=csv, expect_rows=expect_rows, progress=True)
     parts = [Moments.load(source) for source in sums]
     if data != []:
-        parts.append(Moments.of(data, schema, csv=csv, progress=True))
+        whose: Any = {} if unit is None else {"unit": unit.column, "rows_per_unit": unit.rows, "bound_rows": unit.bound}
+        parts.append(Moments.of(data, schema, csv=csv, progress=True, **whose))
     return rows_of(functools.reduce(operator.add, parts), schema, expect_rows=expect_rows)
 
 

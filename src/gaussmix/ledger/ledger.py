@@ -32,16 +32,14 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from scipy import stats
-
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import ROUNDING, Relation
+from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.lattice_noise import Share, slack_delta
-from gaussmix.accounting.rounding import round_down, round_up
+from gaussmix.accounting.rounding import round_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
-from gaussmix.ledger.plans import exceeded, failures_plan, lattice_plan, sketch_plan
+from gaussmix.ledger.plans import exceeded, failures_plan, lattice_plan, same_unit, sketch_cost, sketch_plan
 from gaussmix.ledger.records import append, contents, hashes
 from gaussmix.ledger.reservation import checked_budget, more_like, refusal, reserve, room_left
 from gaussmix.ledger.store import create, load, resolved, transaction
@@ -75,6 +73,9 @@ class Ledger:
         The neighbouring relation.
     releases : int
         How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
+    unit : str, optional
+        The column that names a person, where the budget is for all rows of one (``gaussmix.release(..., unit=)``).
+        Default: it is for one row. A ledger has one unit.
 
     Notes
     -----
@@ -96,6 +97,7 @@ class Ledger:
         failure_delta: float | None = None,
         relation: Relation = "zero-out",
         releases: int = 1,
+        unit: str | None = None,
     ) -> None:
         asked = checked_budget(
             epsilon=epsilon,
@@ -105,6 +107,7 @@ class Ledger:
             failure_delta=failure_delta,
             relation=relation,
             releases=releases,
+            unit="" if unit is None else unit,
         )
         self._path = resolved(path)
         if not self._path.exists():
@@ -149,6 +152,7 @@ class Ledger:
         failure_delta: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
     ) -> Entry:
         """Record a release. Only once this has returned may its noise be drawn.
 
@@ -167,12 +171,15 @@ class Ledger:
         file : path, optional
             Where the release will be written, so that an entry whose release was lost can be told
             (:func:`gaussmix.reporting.outcomes.outcomes`).
+        unit : str, optional
+            The unit that μ is for: the ledger's, or it is refused.
 
         Raises
         ------
         BudgetExceededError
             If it does not fit; the message has the room that is left.
         """
+        self.check_unit(unit)
         if isinstance(sketch_size, bool) or sketch_size != 0:
             check.sketch_rows(sketch_size=sketch_size)
         rows = int(sketch_size)
@@ -205,30 +212,11 @@ class Ledger:
     def spend_calibration(
         self, calibration: Calibration, *, note: str = "", file: str | os.PathLike[str] | None = None
     ) -> Entry:
-        r"""Record a release that is to be drawn with a calibration's γ, η and τ.
+        """Record a release that is to be drawn with a calibration's γ, η and τ (`sketch_cost`).
 
-        Its own ε and δ do not matter: the ledger has its own account. With ``scale="private"`` the release of the
-        eigenvalue is Gaussian, μ = (1 + 2e)/η; the sketch's leverage is at most 1/γ = 1/(1 + (γ - 1)) unless z > τ,
-        which has probability Φ(-τ). Theorem 1's calibrations have a large τ; the joint account's have τ near 0,
-        where failure is accounted for in another way that does not add up over releases, and will not fit.
+        Its own ε and δ do not matter: the ledger has its own account.
         """
-        calibration.verify()
-        relation = self._reserved.relation
-        if calibration.relation != relation:
-            raise ArgumentError(
-                f"This ledger is for relation={relation!r}, the calibration for {calibration.relation!r}."
-            )
-        if calibration.eta is None or calibration.tau is None:
-            return self.spend(sketch_size=calibration.sketch_size, gamma=calibration.gamma, note=note, file=file)
-        fails = float(stats.norm.sf(calibration.tau))
-        return self.spend(
-            sketch_size=calibration.sketch_size,
-            gamma=round_down(Fraction(calibration.gamma) - 1),
-            mu=round_up((1 + 2 * Fraction(calibration.eigenvalue_error)) / Fraction(calibration.eta)),
-            failure_delta=fails * (1 + ROUNDING),
-            note=note,
-            file=file,
-        )
+        return self.spend(**sketch_cost(self._reserved, calibration), note=note, file=file)
 
     def spend_account(
         self,
@@ -237,6 +225,7 @@ class Ledger:
         failures: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
     ) -> Entry:
         """Record releases that are to be drawn with an account's noise: its μ, and (1 + e^ε)·slack of δ₀.
 
@@ -251,7 +240,11 @@ class Ledger:
             )
         slack = Fraction(slack_delta(reserved.epsilon, account.slack))
         failure_delta = round_up(slack + Fraction(check.nonnegative(failures=failures)))
-        return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file)
+        return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file, unit=unit)
+
+    def check_unit(self, unit: str | None) -> None:
+        """Refuse a release for another unit than the ledger's: for persons with j rows, a row's μ is jμ."""
+        same_unit(self._reserved, unit)
 
     def lattice_account(
         self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
@@ -334,9 +327,10 @@ class Ledger:
     def __repr__(self) -> str:
         r = self._reserved
         rows = f"sketch_rows={r.sketch_rows}, " if r.sketch_rows else ""
+        unit = f", unit={r.unit!r}" if r.unit else ""
         return (
             f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, {rows}mu={r.mu!r}, "
-            f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases})"
+            f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases}{unit})"
         )
 
 

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
+
+from scipy import stats
 
 from gaussmix import _validation as check
+from gaussmix.accounting.arguments import ROUNDING
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount, account_within
 from gaussmix.accounting.lattice_noise import Share, exact_share, slack_delta
-from gaussmix.accounting.rounding import round_up
+from gaussmix.accounting.rounding import round_down, round_up
 from gaussmix.errors import ArgumentError, BudgetExceededError
 from gaussmix.ledger.reservation import part_of, refusal
 from gaussmix.ledger.values import Reservation, Room
 
-__all__ = ["exceeded", "failures_plan", "lattice_plan", "sketch_plan"]
+__all__ = ["exceeded", "failures_plan", "lattice_plan", "same_unit", "sketch_cost", "sketch_plan"]
 
 
 def lattice_plan(
@@ -89,8 +93,44 @@ def sketch_plan(reserved: Reservation, sketch_size: int) -> Calibration:
     )
 
 
+def sketch_cost(reserved: Reservation, calibration: Calibration) -> dict[str, Any]:
+    """What a sketch with a calibration's γ, η and τ spends.
+
+    With ``scale="private"`` the release of the eigenvalue is Gaussian, μ = (1 + 2e)/η; the sketch's leverage is at most
+    1/γ = 1/(1 + (γ - 1)) unless z > τ, which has probability Φ(-τ). Theorem 1's calibrations have a large τ; the joint
+    account's have τ near 0, where failure is accounted for in another way that does not add up over releases, and will
+    not fit.
+    """
+    calibration.verify()
+    if calibration.relation != reserved.relation:
+        raise ArgumentError(
+            f"This ledger is for relation={reserved.relation!r}, the calibration for {calibration.relation!r}."
+        )
+    if calibration.eta is None or calibration.tau is None:
+        return {"sketch_size": calibration.sketch_size, "gamma": calibration.gamma}
+    return {
+        "sketch_size": calibration.sketch_size,
+        "gamma": round_down(Fraction(calibration.gamma) - 1),
+        "mu": round_up((1 + 2 * Fraction(calibration.eigenvalue_error)) / Fraction(calibration.eta)),
+        "failure_delta": float(stats.norm.sf(calibration.tau)) * (1 + ROUNDING),
+    }
+
+
 def exceeded(reasons: str, room: Room, advice: str = "") -> BudgetExceededError:
     """The error of a release that does not fit."""
     return BudgetExceededError(
         f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded.{advice}"
     )
+
+
+def same_unit(reserved: Reservation, unit: str | None) -> None:
+    """Refuse another unit of privacy than the ledger's."""
+    if reserved.unit != (unit or ""):
+        raise ArgumentError(
+            f"This ledger is for {_unit_words(reserved.unit)}, the release for {_unit_words(unit or '')}: one budget "
+            "cannot cover both, since a person may have many rows. Use a ledger of the release's unit."
+        )
+
+
+def _unit_words(unit: str) -> str:
+    return f"persons (unit={unit!r})" if unit else "rows (no unit)"

@@ -6,7 +6,8 @@ Every value is of exactly one type: SQLite gives back text where a flipped bit h
 covers the one before it, the first that of the reservation; number and hash of the last stand in a row of their own,
 written with the entry. So no edit, no reordering and no missing entry, last ones included, goes unseen.
 
-Format 3 has ledgers without sketch rows, and the number of planned releases. Format 2 is the same without them, with
+Format 4 has the unit of privacy. Format 3 is the same without it, and the same hashes, for ledgers whose unit is one
+row; it has ledgers without sketch rows, and the number of planned releases. Format 2 is the same without these, with
 the same hashes. Format 1 had no hashes, and kept its last entries in a file of their own (-wal) until SQLite tidied up:
 a damaged one lost them.
 """
@@ -27,7 +28,7 @@ from gaussmix.ledger.values import Entry, Reservation
 
 __all__ = ["APPLICATION_ID", "FORMAT", "STATEMENTS", "append", "contents", "hashes", "write"]
 
-FORMAT = 3
+FORMAT = 4
 APPLICATION_ID = 0x676D4C67  # "gmLg", in the header of the file
 
 STATEMENTS = (
@@ -44,7 +45,8 @@ STATEMENTS = (
     relation TEXT NOT NULL CHECK (relation IN {RELATIONS!r}),
     gamma REAL CHECK (typeof(gamma) = CASE WHEN sketch_rows > 0 THEN 'real' ELSE 'null' END),
     delta_reserved REAL NOT NULL CHECK (failure_delta <= delta_reserved AND delta_reserved <= delta),
-    releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases > 0)
+    releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases > 0),
+    unit TEXT NOT NULL
 )""",
     """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
@@ -68,7 +70,7 @@ STATEMENTS = (
 )
 
 _NONE = type(None)
-_RESERVATION_TYPES = (str, float, float, int, float, float, str, (float, _NONE), float, int)
+_RESERVATION_TYPES = (str, float, float, int, float, float, str, (float, _NONE), float, int, str)
 _ENTRY_TYPES = (int, str, int, (float, _NONE), float, float, str, str, str)
 _RESERVATION_COLUMNS = [field.name for field in fields(Reservation)]
 _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
@@ -98,7 +100,8 @@ def contents(connection: sqlite3.Connection, version: int = FORMAT) -> tuple[Res
 
 def _columns(version: int) -> tuple[list[str], list[str]]:
     """Of the two tables, as a format has them."""
-    reservation = _RESERVATION_COLUMNS if version >= 3 else _RESERVATION_COLUMNS[:-1]  # one release was planned
+    later = max(4 - max(version, 2), 0)  # format 2 had one planned release, format 3 one unit
+    reservation = _RESERVATION_COLUMNS[: len(_RESERVATION_COLUMNS) - later]
     return reservation, _ENTRY_COLUMNS if version >= 2 else _ENTRY_COLUMNS[:7]
 
 
@@ -164,7 +167,9 @@ def hashes(reserved: Reservation, entries: list[Entry]) -> list[str]:
 
 def _hash_reservation(reserved: Reservation) -> str:
     values = list(asdict(reserved).values())
-    return _hash("gaussmix ledger", *(values if reserved.releases > 1 else values[:-1]))  # as in format 2
+    if not reserved.unit:
+        values = values[:-1] if reserved.releases > 1 else values[:-2]  # as in formats 3 and 2
+    return _hash("gaussmix ledger", *values)
 
 
 def _hash_entry(before: str, entry: Entry) -> str:

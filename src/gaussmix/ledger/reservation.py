@@ -72,7 +72,7 @@ FAILURE_SHARE = Fraction(1, 1000)
 """δ₀/δ of a ledger in μ: it costs 0.005 % of μ, and is a thousand times what usual lattices need."""
 
 
-ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation", "releases")
+ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation", "releases", "unit")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -86,6 +86,7 @@ def checked_budget(
     failure_delta: float | None,
     relation: Relation,
     releases: int,
+    unit: str,
 ) -> dict[str, Any]:
     """The arguments of a ledger, what was left out filled in, if they make sense together.
 
@@ -99,6 +100,8 @@ def checked_budget(
     failure = check.nonnegative(failure_delta=failure_delta)
     if failure >= delta:
         raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure!r}.")
+    if check.text(unit=unit) and rows:
+        raise ArgumentError("sketch_rows are for rows: a ledger whose unit is a person has none.")
     if mu is None:
         mu = 0.0 if rows else gaussian_mu(epsilon, _within(delta, failure))
     return {
@@ -109,6 +112,7 @@ def checked_budget(
         "failure_delta": failure,
         "relation": relation,
         "releases": check.positive_integer(releases=releases),
+        "unit": unit,
     }
 
 

@@ -39,6 +39,8 @@ class Reservation:
         δ at ε of everything reserved, ``failure_delta`` included, rounded up: at most ``delta``.
     releases : int
         Into how many equal parts, of μ² and of δ₀, its owner plans to divide it.
+    unit : str
+        The column that names a person, whose rows are protected together; empty: the unit of privacy is one row.
     """
 
     identity: str
@@ -51,6 +53,7 @@ class Reservation:
     gamma: float | None
     delta_reserved: float
     releases: int = 1
+    unit: str = ""
 
 
 @dataclass(frozen=True)

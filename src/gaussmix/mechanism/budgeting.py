@@ -12,17 +12,17 @@ from typing import Literal
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import eigenvalue_error_bound
-from gaussmix.accounting.lattice import LatticeAccount, lattice_account
+from gaussmix.accounting.lattice import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
 from gaussmix.accounting.least_noise import calibrate
 from gaussmix.errors import ArgumentError, BudgetExceededError, BudgetUnmetError
 from gaussmix.ledger import Ledger
 from gaussmix.ledger.reservation import refusal
 from gaussmix.mechanism.drawing import Noise
 from gaussmix.mechanism.mixing import check_sketch_size, largest_table
-from gaussmix.models.passes import AUTOMATIC_PASSES
-from gaussmix.models.schedules import releases_of, schedule_of
+from gaussmix.models.schedules import AUTOMATIC_PASSES, releases_of, schedule_of
 from gaussmix.models.sketch import Variant
 from gaussmix.tables.schema import FRACTION_BITS, Schema
+from gaussmix.tables.unit import Unit
 
 __all__ = ["Passes", "from_budget", "from_ledger", "papers_sketch_size", "sketch_size_of"]
 
@@ -45,6 +45,7 @@ def from_budget(
     schema: Schema,
     n_rows: int | None,
     steps: int = 0,
+    unit: Unit | None = None,
 ) -> Accounts:
     """The least noise for a budget; none for an infinite ε."""
     if epsilon is None or delta is None:
@@ -54,10 +55,12 @@ def from_budget(
     if k is None:
 
         def account(number: int) -> LatticeAccount:
-            shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps)
+            shares, coordinates = releases_of(
+                schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None
+            )
             return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
 
-        return _in_passes(passes, account)
+        return _in_passes(passes, account, unit)
     if variant == "exact":
         return calibrate(epsilon, delta, sketch_size=k, relation=relation), None
     error = eigenvalue_error_bound(schema.n_columns, n_max=largest_table(n_rows))
@@ -67,23 +70,32 @@ def from_budget(
     return found, None
 
 
-def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount]) -> Accounts:
+def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount], unit: Unit | None) -> Accounts:
     """The account of so many passes; left open, also that of one."""
     if passes != "auto":
-        return _fine_enough(account(check.positive_integer(passes=passes))), None
-    single = _fine_enough(account(1))
+        return _fine_enough(account(check.positive_integer(passes=passes)), unit), None
+    single = _fine_enough(account(1), unit)
     try:
-        return _fine_enough(account(AUTOMATIC_PASSES)), single
+        return _fine_enough(account(AUTOMATIC_PASSES), unit), single
     except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
         return single, single
 
 
-def _fine_enough(account: LatticeAccount) -> LatticeAccount:
-    """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise."""
+def _fine_enough(account: LatticeAccount, unit: Unit | None) -> LatticeAccount:
+    """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise.
+
+    Persons who count as j rows have j times the noise in the first pass, and √2 j times in the count of rows.
+    """
     if account.row_bits < FRACTION_BITS:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small for a release: no table could be told from the noise. Ask for "
             "a larger budget, or for fewer passes."
+        )
+    least = min(account.noise_mu[:2])
+    if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.rows) >= LARGEST_SIGMA:
+        raise BudgetUnmetError(
+            f"epsilon={account.epsilon!r} is too small for persons who count as {unit.rows} rows: the noise would "
+            "leave the lattice. Ask for fewer rows_per_unit, for a larger budget or for fewer passes."
         )
     return account
 
@@ -99,6 +111,7 @@ def from_ledger(
     variant: Variant,
     share: float | str | None,
     steps: int = 0,
+    unit: Unit | None = None,
 ) -> Accounts:
     """The ledger's noise, where there is room left; only its being charged decides."""
     if variant == "paper":
@@ -109,13 +122,16 @@ def from_ledger(
         raise ArgumentError(
             f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
         )
+    ledger.check_unit(None if unit is None else unit.column)
     if k is None:
 
         def account(number: int) -> LatticeAccount:
-            shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps)
+            shares, coordinates = releases_of(
+                schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None
+            )
             return ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
 
-        return _in_passes(passes, account)
+        return _in_passes(passes, account, unit)
     if share is not None:
         raise ArgumentError(
             "share is for releases in the limit: a sketch takes as many of the ledger's rows as it has."

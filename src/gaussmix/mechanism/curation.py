@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from gaussmix._files import refuse_inputs
 from gaussmix.accounting.arguments import Relation
-from gaussmix.errors import DeclarationError
+from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
@@ -27,8 +28,10 @@ from gaussmix.models.release import Release
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["release"]
 
@@ -53,6 +56,10 @@ def release(
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
     progress: bool = False,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
+    bound_rows: BoundRows | None = None,
+    unit_sorted: bool = False,
 ) -> Release:
     """Release private second moments of a table, which serve any number of models.
 
@@ -102,6 +109,17 @@ def release(
         None is the secure generator; a seed is for tests.
     progress : bool
         Show a progress bar on a terminal.
+    unit : str, optional
+        Name of the column that says whose a row is: the guarantee is then for **all rows of one person**. The column is
+        read as text or whole numbers, and never released. Default: the guarantee is for one row.
+    rows_per_unit : int, optional
+        j, needed with a unit: as how many rows a person counts at most, fixed before the data are seen.
+    bound_rows : {"shorten", "keep"}, optional
+        Of who has more than j rows, all are multiplied by one factor, so that their squared norms add up to at most jC²
+        (the default), or j are kept, by a keyed hash (docs/persons.md).
+    unit_sorted : bool
+        Declares that rows of a person stand together in the table, which is checked: nothing is kept between passes.
+        Otherwise encoded rows are brought together in memory or, where they are many, in a temporary file.
     """
     if isinstance(data, Moments):
         if formula is not None or weight is not None:
@@ -114,6 +132,11 @@ def release(
             "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "
             "`gaussmix schema FILE` writes a template."
         )
+    whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    if isinstance(data, Moments):
+        whose = data.unit if whose is None else whose
+    if unit_sorted and whose is None:
+        raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
     if out is not None:
         refuse_inputs(out, _paths_in(data, schema))
     with prepare(
@@ -129,9 +152,24 @@ def release(
         out=out,
         force=force,
         random_state=random_state,
+        unit=whose,
     ) as prepared:
-        rows = rows_of(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress)
-        return prepared.draw(rows, progress=progress)
+        if whose is None or isinstance(data, Moments):
+            rows = rows_of(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress)
+            return prepared.draw(rows, progress=progress)
+        with closing(
+            persons_of(
+                data,
+                prepared.schema,
+                whose,
+                key=prepared.rng.bytes(32),
+                is_sorted=unit_sorted,
+                csv=csv,
+                expect_rows=expect_rows,
+                progress=progress,
+            )
+        ) as persons:
+            return prepared.draw(persons, progress=progress)
 
 
 def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:

@@ -71,5 +71,6 @@ def draw(
         n_rows=n_rows,
         conditions=conditions,
         release=release,
+        unit=rows.unit,
     )
     return Release(transcript, certificate)

@@ -26,11 +26,12 @@ from gaussmix.errors import ArgumentError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.sampling import describe, factor, secure_generator, wishart_factor
-from gaussmix.models.certificate import ROWS_PUBLIC, SECURE, Certificate, Condition
+from gaussmix.models.certificate import PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Sketch
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import Unit
 
 __all__ = ["certify", "check_sketch_size", "draw_release", "draw_sketch", "largest_table", "named_in", "open_release"]
 
@@ -127,11 +128,13 @@ def certify(
     conditions: Sequence[Condition] = (),
     eigenvalue_bound: float | None = None,
     release: str | None = None,
+    unit: Unit | None = None,
 ) -> Certificate:
     """A certificate, with what voids or conditions the guarantee spelled out."""
     epsilon, delta = budget
     generator = SECURE if math.isinf(epsilon) else describe(rng)
     found = [*conditions]
+    found += [PERSONS_APART] * (unit is not None)
     found += [ROWS_PUBLIC] * (n_rows is not None)
     found += [NOT_PROTECTED] * math.isinf(epsilon)
     found += [SEED_KNOWN] * (generator != SECURE)
@@ -148,6 +151,7 @@ def certify(
         version=__version__,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         release=uuid.uuid4().hex if release is None else release,
+        unit=unit,
     )
 
 

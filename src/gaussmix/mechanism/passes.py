@@ -9,6 +9,10 @@ Order of the releases: a noisy count of rows, the first pass, then a histogram a
 neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
 (:mod:`gaussmix.tables.gradients`), planned from the passes and from earlier steps (:mod:`gaussmix.models.newton`).
 
+Where the unit is a person, whose rows have squares that add up to at most j, the first pass has j times the noise, the
+count is one of persons and one of rows, histograms count persons, and later passes shorten all rows of a person
+together: sensitivity one again (docs/privacy.md).
+
 Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
 for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 20,000/μ.
 The rates π come from the noisy count, and a row has one coin for all of them. Coins are secret; that sampling protects
@@ -32,7 +36,7 @@ from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diag
 from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.newton import plan_step
-from gaussmix.models.passes import absorb, plan_histogram, plan_pass
+from gaussmix.models.passes import Persons, absorb, plan_histogram, plan_pass
 from gaussmix.models.schedules import budgets_of, rates_of
 from gaussmix.models.steps import Likelihood, StepOutput, label_of
 from gaussmix.models.transcript import PassOutput, Transcript, start
@@ -84,16 +88,18 @@ def draw_passes(
     steps = 0 if likelihood is None else likelihood.steps
     passes_mu, steps_mu = budgets_of(account, steps)
     mu = passes_mu if len(passes_mu) == 1 else passes_mu[1:]
-    output = PassOutput(draw.matrix(first.sums(), mu[0]), mu[0])
+    most = 1 if rows.unit is None else rows.unit.rows
+    output = PassOutput(draw.matrix(first.sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
-        counted = draw.counts(np.array([first.sums().n]), passes_mu[0])
-        rates = rates_of(account, float(counted[0]), schema.n_columns, steps=steps)
+        number, persons = _counted(draw, rows, first, passes_mu[0])
+        rates = rates_of(account, number, schema.n_columns, steps=steps)
         coins = Sample(1.0, rng.bytes(32)) if coins is None else coins
         samples = [None if rate == 1.0 else coins.at(rate) for rate in rates]
         # Rounded to what coins can be thrown for.
         rates = [1.0 if sample is None else sample.rate for sample in samples]
-        state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)])
+        budgets = [part * share for part, share in zip(mu, rates, strict=True)]
+        state = replace(start(schema, output.matrix, budgets, rows.unit), persons=persons)
         for q in range(1, len(mu), 2):
             histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
             transforms = [metric.transform for metric in histogram.metrics]
@@ -105,8 +111,20 @@ def draw_passes(
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
             state = absorb(state, request, output.matrix / output.rate)
             outputs.append(output)
-    transcript = Transcript(tuple(outputs), schema)
+    transcript = Transcript(tuple(outputs), schema, unit=rows.unit)
     return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, steps_mu, draw)
+
+
+def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[float, Persons | None]:
+    """Noisy number of rows; or of persons, and of their rows, which are two counts with half of μ² each."""
+    if rows.unit is None:
+        return float(draw.counts(np.array([first.sums().n]), mu)[0]), None
+    (part,) = split_mu(mu, [Fraction(1, 2)])
+    number, total = (
+        float(draw.counts(np.array([count]), part, most=most)[0])
+        for count, most in zip(rows.people(), (1, rows.unit.rows), strict=True)
+    )
+    return number, Persons(number, total, rows.unit.rows)
 
 
 def _with_steps(
@@ -141,21 +159,21 @@ class _Draw:
     def __init__(self, account: LatticeAccount, rng: np.random.Generator, *, progress: bool) -> None:
         self.bits, self.refinement, self.rng, self.progress = account.bits, account.refinement, rng, progress
 
-    def matrix(self, sums: ExactSums, mu: float) -> Floats:
-        """A Gram matrix of rows of norm at most 1, with noise 1/μ on its diagonal and 1/(√2 μ) off it."""
+    def matrix(self, sums: ExactSums, mu: float, *, most: int = 1) -> Floats:
+        """A Gram matrix that one unit changes by at most ``most``: noise most/μ on its diagonal, most/(√2 μ) off it."""
         exact = exact_integers(sums.high, sums.low, refinement=self.refinement)
         with _bar(shown=self.progress and len(exact) > _MANY_COLUMNS) as bar:
             noise = symmetric_noise(
                 len(exact),
-                diagonal=diagonal_sigma(mu, self.bits),
-                off_diagonal=off_diagonal_sigma(mu, self.bits),
+                diagonal=diagonal_sigma(mu, self.bits, rows=most),
+                off_diagonal=off_diagonal_sigma(mu, self.bits, rows=most),
                 rng=self.rng,
                 progress=bar,
             )
         return to_floats(add_noise(exact, noise), self.bits)
 
     def histograms(self, found: Sequence[Integers], mu: float) -> list[Floats]:
-        """Counts with noise √J/μ: a row is in one bin of each of J histograms."""
+        """Counts with noise √J/μ: a row, or a person, is in one bin of each of J histograms."""
         (part,) = split_mu(mu, [Fraction(1, len(found))])
         return np.split(self.counts(np.concatenate(found), part), np.cumsum([len(counts) for counts in found])[:-1])
 
@@ -165,8 +183,8 @@ class _Draw:
         noise = discrete_gaussian(len(sums), sigma=diagonal_sigma(mu, self.bits), rng=self.rng)
         return to_floats(add_noise(exact, noise), self.bits)
 
-    def counts(self, counts: Integers, mu: float) -> Floats:
-        """Counts with noise 1/μ."""
+    def counts(self, counts: Integers, mu: float, *, most: int = 1) -> Floats:
+        """Counts that one unit changes by at most ``most``: noise most/μ."""
         exact = np.asarray(counts.astype(object) << self.bits, dtype=object)
-        noise = discrete_gaussian(len(counts), sigma=diagonal_sigma(mu, self.bits), rng=self.rng)
+        noise = discrete_gaussian(len(counts), sigma=diagonal_sigma(mu, self.bits, rows=most), rng=self.rng)
         return to_floats(add_noise(exact, noise), self.bits)

@@ -7,6 +7,7 @@ passes) and writes the file.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
@@ -44,6 +45,7 @@ from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import Unit
 
 __all__ = ["Prepared", "prepare"]
 
@@ -77,6 +79,7 @@ class Prepared:
     output: Output | None
     rng: np.random.Generator
     likelihood: Likelihood | None = None
+    unit: Unit | None = None
     _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
@@ -85,6 +88,11 @@ class Prepared:
             raise DeclarationError(
                 "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
                 "or build them again with it."
+            )
+        if rows.unit != self.unit:
+            raise DeclarationError(
+                "These rows are bounded for another unit of privacy than the release was prepared for: leave the unit "
+                "out, or build them again with it."
             )
         account = self._account_for(rows)
         several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
@@ -128,11 +136,12 @@ class Prepared:
 
     def _recorded(self, ledger: Ledger, account: Noise) -> Entry:
         """Charge the ledger."""
-        rehearse(account, self.schema, self.likelihood)
+        rehearse(account, self.schema, self.likelihood, self.unit)
         file = None if self.output is None else self.output.path
         if isinstance(account, Calibration):
             return ledger.spend_calibration(account, note=self.note, file=file)
-        return ledger.spend_account(account, note=self.note, file=file)
+        unit = None if self.unit is None else self.unit.column
+        return ledger.spend_account(account, note=self.note, file=file, unit=unit)
 
     def _account_for(self, rows: RowSource) -> Noise | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
@@ -184,6 +193,7 @@ def prepare(
     made_by: str = "release",
     conditions: Sequence[Condition] = (),
     likelihood: Likelihood | None = None,
+    unit: Unit | None = None,
 ) -> Prepared:
     """Everything about a release that can be settled before a row is read.
 
@@ -203,6 +213,8 @@ def prepare(
         What the guarantee rests on besides.
     likelihood : Likelihood, optional
         Steps on the likelihood of one boolean column, after the passes and within the same budget.
+    unit : Unit, optional
+        One person; default: one row.
     """
     check.choice(VARIANTS, variant=variant)
     check.text(note=note)
@@ -222,17 +234,37 @@ def prepare(
                 'Steps on a likelihood are for relation="zero-out": of two rows, one in place of the other, gradients '
                 "may be opposite, and the account has no room for that."
             )
+    if unit is not None:
+        _refuse_for_persons(k, variant, epsilon, likelihood)
     rng = generator(random_state)
     if ledger is not None:
-        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share, steps)
+        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share, steps, unit)
         conditions = (*conditions, LEDGER_BUDGET)
     else:
-        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, steps)
+        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, steps, unit)
     account, single = accounts
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, force=force)
-    return Prepared(schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng, likelihood)
+    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, unit, force=force)
+    return Prepared(
+        schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng, likelihood, unit
+    )
+
+
+def _refuse_for_persons(k: int | None, variant: Variant, epsilon: float | None, likelihood: Likelihood | None) -> None:
+    """What protects rows alone, where the unit is a person."""
+    if k is not None or variant == "paper":
+        raise ArgumentError(
+            "A unit is protected in the limit alone: leave sketch_size and variant out, and use a ledger without "
+            "sketch rows."
+        )
+    if epsilon == math.inf:
+        raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")
+    if likelihood is not None:
+        raise ArgumentError(
+            "Steps on a likelihood are for rows: the gradients of one person's rows add up, and the account has no "
+            "room for that. Leave the unit out, or steps."
+        )
 
 
 def _reserved(
@@ -241,13 +273,14 @@ def _reserved(
     account: Noise | None,
     ledger: Ledger | None,
     likelihood: Likelihood | None,
+    unit: Unit | None,
     *,
     force: bool,
 ) -> Output:
     """Room for the file of a release, whose size does not depend on the rows."""
     if ledger is not None:
         refuse_as_output(out, ledger.path)
-    size = len(rehearse(account, schema, likelihood).to_bytes())
+    size = len(rehearse(account, schema, likelihood, unit).to_bytes())
     if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2
     try:

@@ -150,6 +150,7 @@ def _account(
         return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, relation=relation or "zero-out")
     if not (epsilon is None and delta is None):
         raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
+    ledger.check_unit(None)  # a row is in one bin of each column; a person with many rows is not
     reserved = ledger.reservation
     if relation not in (None, reserved.relation):
         raise ArgumentError(f"The ledger is for relation={reserved.relation!r}, got {relation!r}: leave relation out.")

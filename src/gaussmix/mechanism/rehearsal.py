@@ -20,6 +20,7 @@ from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Question, Summable
+from gaussmix.tables.unit import Unit
 
 __all__ = ["rehearse", "room_in_memory"]
 
@@ -36,8 +37,8 @@ A = TypeVar("A", bound=Summable)
 class _NoRows(RowSource):
     """A table without rows, which can be read as often as one likes."""
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: Schema, unit: Unit | None) -> None:
+        self.schema, self.unit = schema, unit
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
         return question.tally(self.schema.n_columns).answer()
@@ -46,11 +47,17 @@ class _NoRows(RowSource):
         """None at all."""
         return 0
 
+    def people(self) -> tuple[int, int]:
+        """Nobody, with no rows."""
+        return 0, 0
+
     def check_again(self) -> None:
         """It can be read again."""
 
 
-def rehearse(account: Noise | None, schema: Schema, likelihood: Likelihood | None = None) -> Release:
+def rehearse(
+    account: Noise | None, schema: Schema, likelihood: Likelihood | None = None, unit: Unit | None = None
+) -> Release:
     """A release of no rows. Its noise has a known seed: nothing of it may be kept but its size.
 
     Raises
@@ -59,7 +66,7 @@ def rehearse(account: Noise | None, schema: Schema, likelihood: Likelihood | Non
         If there is no room in memory for the draw.
     """
     room_in_memory(schema.n_columns)
-    nothing = _NoRows(schema)
+    nothing = _NoRows(schema, unit)
     moments = nothing.moments()
     if account is None:
         return open_release(moments)

@@ -81,7 +81,7 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     if "passes" in stored:
         outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
         steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored.get("steps", []), 1)]
-        transcript = Transcript(tuple(outputs), schema, tuple(steps))
+        transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.unit)
         transcript.check()
         _check_derived(transcript, blocks)
         return transcript

@@ -29,15 +29,24 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.tables.schema import Schema, stored_schema
+from gaussmix.tables.unit import ONE_ROW, Unit
 
-__all__ = ["LEDGER_BUDGET", "RELATION_WORDS", "ROWS_PUBLIC", "SECURE", "Certificate", "Condition", "noise_variance"]
+__all__ = [
+    "LEDGER_BUDGET",
+    "PERSONS_APART",
+    "ROWS_PUBLIC",
+    "SECURE",
+    "Certificate",
+    "Condition",
+    "noise_variance",
+]
 
 SECURE = "chacha20-os"
 """What a certificate says of the secure generator: ChaCha20 with a 256-bit key from the operating system."""
 
-RELATION_WORDS: dict[Relation, str] = {
-    "zero-out": "one row set to zero, added or removed",
-    "replace-one": "one row replaced by another",
+_RELATION_WORDS: dict[Relation, str] = {
+    "zero-out": "set to zero, added or removed",
+    "replace-one": "replaced by another",
 }
 _MECHANISMS: dict[type[Account], str] = {
     LatticeAccount: "Gaussian mixing in the limit",
@@ -67,6 +76,9 @@ class Condition:
 
 
 LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
+PERSONS_APART = Condition(
+    False, "nobody has rows under two values of the unit, and sites whose sums were added have nobody in common."
+)
 ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
 
 
@@ -86,7 +98,7 @@ class Certificate:
     epsilon, delta : float
         The guarantee.
     relation : {"zero-out", "replace-one"}
-        Neighbouring relation; the unit of privacy is one row.
+        Neighbouring relation: what is added, removed or replaced is one row, or one person where a unit is declared.
     account : Account
         Parameters of the mechanism, from which (ε, δ) is computed anew.
     schema : Schema
@@ -107,6 +119,8 @@ class Certificate:
         Fingerprint of the ledger that was charged; empty without one, and in older files.
     entry : int
         Number of the entry in it, from 1; 0 without one.
+    unit : Unit or None
+        The unit of privacy: all rows of one person; None, as in all older files, for one row.
     """
 
     made_by: str
@@ -123,6 +137,7 @@ class Certificate:
     release: str = ""
     ledger: str = ""
     entry: int = 0
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         self.verify()
@@ -160,6 +175,16 @@ class Certificate:
         return self.schema.row_norm
 
     @property
+    def unit_words(self) -> str:
+        """The unit of privacy: "one row", or "one person (all rows with the same …)"."""
+        return ONE_ROW if self.unit is None else str(self.unit)
+
+    @property
+    def relation_words(self) -> str:
+        """In what neighbouring tables differ."""
+        return f"{ONE_ROW if self.unit is None else 'one person'} {_RELATION_WORDS[self.relation]}"
+
+    @property
     def covers_ledger(self) -> bool:
         """Whether (ε, δ) are those of all releases of a ledger together."""
         return LEDGER_BUDGET in self.conditions
@@ -177,7 +202,8 @@ class Certificate:
         plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
         plain["schema"] = self.schema.to_dict()
         plain["conditions"] = [asdict(condition) for condition in self.conditions]
-        return plain
+        unit = plain.pop("unit")
+        return plain if unit is None else plain | {"unit": unit.to_dict()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
@@ -187,13 +213,15 @@ class Certificate:
         plain = {key: value for key, value in plain.items() if key in known}  # what a later version added is left out
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
+        plain["unit"] = Unit.of(plain["unit"]) if "unit" in plain else None
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
     def __str__(self) -> str:
         lines = [
             f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
-            f"  neighbours: {self.relation} ({RELATION_WORDS[self.relation]})",
+            f"  unit of privacy: {self.unit_words}",
+            f"  neighbours: {self.relation} ({self.relation_words})",
             *self._gaussian(),
             f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
         ]
@@ -215,6 +243,11 @@ class Certificate:
 def _check_against_schema(certificate: Certificate) -> None:
     """Refuse an account whose parameters are for other columns than the declared ones."""
     account, schema = certificate.account, certificate.schema
+    if certificate.unit is not None:
+        if not isinstance(account, LatticeAccount) or certificate.unit.column in schema.columns:
+            raise NotPrivateError("The unit is one that this mechanism does not protect, or is released itself.")
+        if PERSONS_APART not in certificate.conditions:
+            raise NotPrivateError("The certificate leaves out that nobody has rows under two values of the unit.")
     if isinstance(account, Calibration):
         noise_variance(certificate)
         most_rows = 1 if ROWS_PUBLIC in certificate.conditions else 2**40  # a public number is not in the certificate
@@ -252,6 +285,8 @@ def _check_types(certificate: Certificate) -> None:
     if not 0 < check.real(delta=certificate.delta) <= 1:
         raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")
     check.choice(RELATIONS, relation=certificate.relation)
+    if not isinstance(certificate.unit, Unit | None):
+        raise ArgumentTypeError("unit must be a Unit, or None for one row.")
     if not re.fullmatch(r"(?:[0-9a-f]{32})?", certificate.release):
         raise ArgumentError("release must be 32 hexadecimal digits, or empty.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):

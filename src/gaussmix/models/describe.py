@@ -6,7 +6,7 @@ are far out (docs/passes.md). In the user's units (:mod:`gaussmix.models.user_un
 - a mean is M_1j/M_11: Fieller's interval for a ratio of normal numbers of known covariance;
 - a standard deviation is that of (M_jj - M_1j²/M_11)/M_11, C in :mod:`gaussmix.models.residuals`: a ratio again;
 - shares of levels are counts over their sum, counts by generalised least squares (:mod:`gaussmix.models.structured`);
-- rows: :mod:`gaussmix.models.row_counts`.
+- rows: :mod:`gaussmix.models.row_counts`; not where the unit is a person.
 
 Intervals come from the last pass, whose law is exact given those before it; a ratio does not change with the factor
 that brings its clip weights to mean one.
@@ -42,16 +42,20 @@ __all__ = ["chosen_columns", "describe", "level_counts", "mean_and_deviation", "
 
 Row = tuple[str, str, float, float, float, float]
 NOTE = "Of the table as it was read, values clipped to their declared bounds; intervals know the privacy noise."
+PERSONS = "Rows of one person are bounded together, and weigh less where they are many."
 
 
 def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.describe`."""
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
-    schema, noisy, counted = release.schema, release.statistic.noisy, row_count(release)
-    half = z * counted.deviation
-    rows: list[Row] = [
-        ("(rows)", "count", counted.rows, counted.deviation, max(counted.rows - half, 0.0), counted.rows + half)
-    ]
+    schema, noisy = release.schema, release.statistic.noisy
+    rows: list[Row] = []
+    if release.certificate.unit is None:
+        counted = row_count(release)
+        half = z * counted.deviation
+        rows.append(
+            ("(rows)", "count", counted.rows, counted.deviation, max(counted.rows - half, 0.0), counted.rows + half)
+        )
     chosen = chosen_columns(schema, on)
     for name in chosen:
         column = schema.columns[name]
@@ -61,7 +65,8 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
             for index in schema.groups[name]:
                 rows += mean_and_deviation(noisy, schema, index, z)
     names = ("term", "statistic", "estimate", "std.error", "conf.low", "conf.high")
-    return ResultTable(f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), (NOTE,))
+    note = NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"
+    return ResultTable(f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), (note,))
 
 
 def chosen_columns(schema: Schema, on: Sequence[str] | None) -> list[str]:

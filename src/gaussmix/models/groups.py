@@ -132,7 +132,9 @@ class Anova:
 
 def anova(release: Release, target: str, by: str) -> Anova:
     """The analysis of :meth:`gaussmix.Release.anova`."""
-    labels, sums = group_sums(release.statistic.noisy, release.schema, target, by)
+    noisy = release.statistic.noisy
+    noisy.check_independent("An analysis of variance", instead="means(), whose intervals are of the table")
+    labels, sums = group_sums(noisy, release.schema, target, by)
     return analysis(sums, len(labels), target, by)
 
 

@@ -220,7 +220,10 @@ def fit_instruments(
     explained, given = Coding.of(schema, on), Coding.of(schema, instruments)
     if len(given.names) < len(explained.names):
         raise ArgumentError("There are fewer instruments than features: name the exogenous columns of on= there too.")
-    rows = row_count(release).rows if estimand == "population" else None
+    rows = None
+    if estimand == "population":
+        noisy.check_independent("for_population()", instead="the table's own intervals")
+        rows = row_count(release).rows
     constant, centres = constant_row(schema), np.array([column.centre for column in explained.columns[1:]])
 
     def centred(names: Sequence[str]) -> Floats:

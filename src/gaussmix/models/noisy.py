@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
 from gaussmix.models.shortening import Shortened
 
 __all__ = ["NoisyMoment"]
@@ -44,6 +45,8 @@ class NoisyMoment:
         Rows k behind an estimated spread; infinite where the spread is known.
     shortened : Shortened or None
         What the rows behind the moment lost, where some were shortened.
+    independent : bool
+        Whether rows can be taken to be drawn independently: not where one person has several.
     """
 
     moment: Floats
@@ -52,6 +55,7 @@ class NoisyMoment:
     alpha: float
     degrees: float = math.inf
     shortened: Shortened | None = None
+    independent: bool = True
 
     @classmethod
     def wishart(cls, W: Floats, *, noise: Floats, size: int) -> NoisyMoment:
@@ -59,9 +63,11 @@ class NoisyMoment:
         return cls(W - noise, W, noise, 1 / size, float(size))
 
     @classmethod
-    def gaussian(cls, moment: Floats, *, shape: Floats, shortened: Shortened | None = None) -> NoisyMoment:
+    def gaussian(
+        cls, moment: Floats, *, shape: Floats, shortened: Shortened | None = None, independent: bool = True
+    ) -> NoisyMoment:
         """From G + B·GOE·Bᵀ with BBᵀ = ``shape``."""
-        return cls(moment, shape, shape, 1.0, shortened=shortened)
+        return cls(moment, shape, shape, 1.0, shortened=shortened, independent=independent)
 
     @classmethod
     def exact(cls, moment: Floats) -> NoisyMoment:
@@ -73,6 +79,14 @@ class NoisyMoment:
         """Of the columns L r in place of r, shape (p, m)."""
         moment, spread, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.spread, self.shape))
         return replace(self, moment=moment, spread=spread, shape=shape)
+
+    def check_independent(self, what: str, *, instead: str) -> None:
+        """Refuse what takes rows to be drawn independently, where one person has several."""
+        if not self.independent:
+            raise ArgumentError(
+                f"{what} takes rows to be drawn independently, and in this release one person has several: "
+                f"use {instead}."
+            )
 
     def quadratic(self, u: Floats) -> tuple[float, float]:
         """uᵀMu, which estimates Σ (u·r)², and its standard deviation √(2α)·uᵀQu."""

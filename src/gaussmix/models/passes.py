@@ -110,11 +110,18 @@ SCHEDULES = {
 }
 """By the number of passes."""
 
-AUTOMATIC_PASSES = 4
-
 
 # ---------------------------------------------------------------------------------------------------------------
 # State
+@dataclass(frozen=True)
+class Persons:
+    """Noisy number of persons, of their rows, and the declared j: as how many rows one person counts at most."""
+
+    number: float
+    rows: float
+    most: int
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """What is known between two passes: noisy outputs and declared constants.
@@ -129,10 +136,10 @@ class State:
         Column of the intercept.
     intercept_energy : float
         Squared value of the intercept in an encoded row (C = 1).
-    rows : float or None
-        Mean number of rows in the histograms so far, noisy.
-    histograms : int
-        How many they were.
+    rows, histograms : float or None, int
+        Mean number of rows in the histograms so far, noisy, and how many they were.
+    persons : Persons or None
+        Where the unit is a person: histograms count persons by Σ‖z‖², metrics and clips are for all rows of one.
     """
 
     pool: Pool
@@ -141,6 +148,7 @@ class State:
     intercept_energy: float
     rows: float | None = None
     histograms: int = 0
+    persons: Persons | None = None
 
     @property
     def done(self) -> bool:
@@ -157,7 +165,9 @@ def first_state(
 
 
 def rows_in(state: State) -> float:
-    """Noisy number of rows, not below 10."""
+    """Noisy number of rows, or of persons, not below 10."""
+    if state.persons is not None:
+        return max(state.persons.number, 10.0)
     if state.rows is not None:
         return state.rows
     M, N = state.pool.matrix, state.pool.shape
@@ -169,7 +179,9 @@ def rows_in(state: State) -> float:
 
 
 def _counted(state: State, counts: tuple[Floats, ...]) -> float:
-    """Noisy number of rows, not below 10: the mean over all histograms, each with the same noise."""
+    """Noisy number of rows, not below 10: the mean over all histograms, each with the same noise. Or of persons."""
+    if state.persons is not None:
+        return rows_in(state)
     total = float(np.mean([count.sum() for count in counts]))
     if state.rows is not None:
         total = (state.histograms * state.rows + total) / (state.histograms + 1)
@@ -300,14 +312,16 @@ def plan_pass(
     if lost_weight is None:
         lost_weight = LAST_LOST_WEIGHT if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
+    most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
     plans: list[tuple[float, PassRequest]] = []
     for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
-        tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=metric.transform.largest_squared_norm)
+        largest = most * metric.transform.largest_squared_norm
+        tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=largest)
         loss = metric.cost * (tail.edges / m) ** 2 / (2 * x * x) + lost_weight * tail.lost
         loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
         i = int(np.argmin(loss))
-        plan = PassRequest(metric, float(tail.edges[i]), mu, rows, float(tail.kept_weight[i]), float(tail.lost[i]))
+        plan = PassRequest(metric, float(tail.edges[i]), mu, total, float(tail.kept_weight[i]), float(tail.lost[i]))
         plans.append((float(loss[i]), plan))
     return min(plans, key=lambda found: found[0])[1]
 

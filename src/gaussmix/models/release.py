@@ -272,7 +272,9 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
     transcript.check()
-    if not accounts_for(account, len(passes), m, steps=len(steps)):
+    if transcript.unit != certificate.unit:
+        raise NotPrivateError("The numbers and the certificate are about different units of privacy")
+    if not accounts_for(account, len(passes), m, steps=len(steps), persons=certificate.unit is not None):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)

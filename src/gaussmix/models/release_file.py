@@ -14,8 +14,8 @@ Its columns are the encoded columns and one more, ``block``, which says what a r
 ``R``
     Of a finite sketch instead: its triangular factor. Least squares on these rows gives the coefficients as published.
 
-Everything else is JSON under the key ``gaussmix`` of the file's metadata. Format 3; formats 1 and 2, which hold the
-factor alone, are still read.
+Everything else is JSON under the key ``gaussmix`` of the file's metadata. Format 3, or 4 where the unit of privacy is a
+person: a library that knows rows alone must not read it. Formats 1 and 2, which hold the factor alone, are still read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gaussmix.models.transcript import Statistic
 
 __all__ = ["as_bytes", "block_column", "fingerprint", "read", "release_id"]
 
-FORMAT = 3
+FORMAT, FORMAT_OF_PERSONS = 3, 4
 METADATA_KEY = b"gaussmix"
 BLOCK = "block"
 COLUMNS_MAX = 2**14
@@ -71,7 +71,8 @@ def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
 
 
 def _content(statistic: Statistic, certificate: Certificate) -> dict[str, Any]:
-    return {"format": FORMAT, **parameters_of(statistic), "certificate": certificate.to_dict()}
+    version = FORMAT if certificate.unit is None else FORMAT_OF_PERSONS
+    return {"format": version, **parameters_of(statistic), "certificate": certificate.to_dict()}
 
 
 def block_column(names: tuple[str, ...]) -> str:
@@ -107,9 +108,10 @@ def read(path: str | Path) -> tuple[Statistic, Certificate]:
     stored, names, blocks = _contents(path)
     if not isinstance(stored, dict) or type(stored.get("format")) is not int or stored["format"] < 1:
         raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.")
-    if stored["format"] > FORMAT:
+    if stored["format"] > FORMAT_OF_PERSONS:
         raise DamagedError(
-            f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT}: update gaussmix."
+            f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT_OF_PERSONS}: "
+            "update gaussmix."
         )
     try:
         return _checked(stored, names, blocks)

@@ -5,6 +5,7 @@ totals of its histograms, whose mean goes with the last pass. The first has the 
 histograms has B bins a metric with noise √2/μ_q for two metrics, so that its mean total has √B/μ_q, all J of them
 √(B/J)/μ_q; where they read a sample at rate π, that over π, and n(1 - π)/π for the sample itself, which is the same for
 all. The two are averaged by inverse variance. Later passes do not show it: their clip weights are brought to mean one.
+Nor do releases whose unit is a person: nobody counts for more than so many rows, whatever the number that they have.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ class RowCount:
 def row_count(release: Release) -> RowCount:
     """The number of rows with the standard deviation of its noise."""
     schema, statistic = release.schema, release.statistic
+    if release.certificate.unit is not None:
+        raise ArgumentError(
+            "In this release rows are bounded by person: it does not show how many there are. Shares, means and "
+            "correlations do not need it."
+        )
     if not schema.intercept:
         raise ArgumentError("This release has no intercept column: it does not show how many rows there are.")
     (index,) = schema.groups[INTERCEPT]

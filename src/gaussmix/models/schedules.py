@@ -12,10 +12,13 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.passes import SCHEDULES, Schedule
 
-__all__ = ["STEPS", "accounts_for", "budgets_of", "rates_of", "releases_of", "schedule_of"]
+__all__ = ["AUTOMATIC_PASSES", "STEPS", "accounts_for", "budgets_of", "rates_of", "releases_of", "schedule_of"]
+
+AUTOMATIC_PASSES = 4
+"""Where nobody says how many."""
 
 COUNT_SHARE = Fraction(1, 200)
-"""Part of μ² for the noisy count of rows, where there are several passes."""
+"""Part of μ² for the noisy count of rows, or of persons and their rows, where there are several passes."""
 
 SAMPLE_ROWS = 200
 """Rows of a sample in units of m^1.5/μ."""
@@ -49,15 +52,19 @@ def schedule_of(passes: int) -> Schedule:
     return SCHEDULES[passes]
 
 
-def releases_of(schedule: Schedule, m: int, *, steps: int = 0) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+def releases_of(
+    schedule: Schedule, m: int, *, steps: int = 0, persons: bool = False
+) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
     """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them.
 
-    With ``steps`` on a likelihood each of them is a gradient, one number for every column but the target's, and a
-    weight.
+    The first of several passes is preceded by a count of rows; where the unit is a person, by one of persons and one of
+    their rows. With ``steps`` on a likelihood each of them is a gradient, one number for every column but the target's,
+    and a weight.
     """
     shares, coordinates = schedule.shares(), schedule.coordinates(m)
     if len(shares) > 1:
-        shares, coordinates = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares)), (1, *coordinates)
+        shares = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares))
+        coordinates = (1 + persons, *coordinates)
     if not steps:
         return shares, coordinates
     if steps not in STEPS:
@@ -79,7 +86,8 @@ def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) ->
     """Share of the rows that each release of a pass reads: the first and the last pass all, the others a sample.
 
     A histogram only chooses metric and clip, and reads no more rows than it needs for that, nor more than the passes
-    between the first and the last. ``rows`` is noisy or imagined, all else public.
+    between the first and the last. ``rows`` is noisy or imagined, all else public. Where the unit is a person, read
+    persons for rows.
     """
     passes = len(account.noise_mu) // 2 - steps
     if not passes:
@@ -96,16 +104,17 @@ def _rate(needed: float, mu: float, rows: float) -> float:
     return rate if rate <= LARGEST_RATE else 1.0
 
 
-def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0) -> bool:
+def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0, persons: bool = False) -> bool:
     """Whether an account has every release of so many passes over m columns, each with its share and its numbers.
 
     The count and the histograms are not published, but what was asked of the rows was chosen by them: an account in
     which they cost next to nothing would claim too much. Gradients of two rows may be opposite: where one row is
-    replaced by another their sum moves by twice the clip, which no account here has.
+    replaced by another their sum moves by twice the clip, which no account here has; nor has one room for the
+    gradients of all rows of a person.
     """
-    if steps and account.relation != "zero-out":
+    if steps and (persons or account.relation != "zero-out"):
         return False
-    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps)
+    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False

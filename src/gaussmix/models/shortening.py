@@ -22,7 +22,7 @@ class Shortened:
     ----------
     weight, deviation : float
         1 less the mean weight of a row, and the standard deviation of its noise, which may make it negative. NaN
-        without an intercept, whose entry shows the weights.
+        where no intercept's entry shows the weights.
     expected : float
         The same as the last histogram has it: less noise, but blind to rows too few for its bins.
     """

@@ -272,6 +272,7 @@ def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
             'estimand="population" needs the sum of squared weights, which this release does not hold: rows have '
             'weights. estimand="table" is about the weighted table.'
         )
+    problem.noisy.check_independent('estimand="population"', instead='estimand="table"')
     if n_rows is not None:
         return float(check.positive_integer(n_rows=n_rows))
     if math.isnan(problem.nobs):

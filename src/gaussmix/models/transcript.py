@@ -29,6 +29,7 @@ from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
+from gaussmix.tables.unit import Unit
 
 __all__ = ["PassOutput", "Statistic", "Transcript", "noise_words", "start"]
 
@@ -40,9 +41,10 @@ class PassOutput:
     Attributes
     ----------
     matrix : array (m, m)
-        Σ z̄ z̄ᵀ in units of the clip (rows of norm at most 1), with noise 1/(√2 μ) off the diagonal.
+        Σ z̄ z̄ᵀ in units of the clip (rows, or persons, of norm at most 1), with noise 1/(√2 μ) off the diagonal. In the
+        first pass, of persons who count as j rows, rows have norm at most 1 and the noise is j times that.
     mu : float
-        Sensitivity of one row over the noise, as the account has it.
+        Sensitivity of one row, or person, over the noise, as the account has it.
     request : PassRequest or None
         Transform and clip; None for the first pass, in the declared metric.
     rate : float
@@ -58,15 +60,17 @@ class PassOutput:
     counted_rate: float = 1.0
 
 
-def start(schema: Schema, matrix: Floats, mu: Sequence[float]) -> State:
+def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: Unit | None = None) -> State:
     """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first.
 
-    Where rows have weights, the intercept's sum of squares is that of the weights: it does not count rows.
+    Where rows have weights, the intercept's sum of squares is that of the weights: it does not count rows. Where the
+    unit is a person who counts as j rows, the first pass has j times the noise.
     """
     entry = float(schema.in_units(schema.intercept)) / 2.0**FRACTION_BITS
     counts = bool(schema.intercept) and schema.weight is None
     at = schema.groups[INTERCEPT][0] if counts else None
-    return first_state(matrix, tuple(mu), intercept=at, intercept_energy=entry**2 if counts else 1.0)
+    first = mu[0] / (1 if unit is None else unit.rows)
+    return first_state(matrix, (first, *mu[1:]), intercept=at, intercept_energy=entry**2 if counts else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +85,14 @@ class Transcript:
         How rows were encoded: declared.
     steps : tuple of StepOutput
         Steps on the likelihood of one column, drawn after the passes.
+    unit : Unit or None
+        The unit of privacy, declared; None for one row.
     """
 
     passes: tuple[PassOutput, ...]
     schema: Schema
     steps: tuple[StepOutput, ...] = ()
+    unit: Unit | None = None
 
     def check(self) -> None:
         """Refuse numbers that no mechanism drew: other shapes, infinite or asymmetric matrices, rates beyond (0, 1]."""
@@ -103,6 +110,8 @@ class Transcript:
                 output.request.check(m, mu=output.mu * output.rate)
         if not self.passes:
             raise ArgumentError("A release has at least one pass.")
+        if self.steps and self.unit is not None:
+            raise ArgumentError("Steps on a likelihood are for rows, and this release has a unit.")
         for step in self.steps:
             step.check(self.schema)
         if len({step.request.target for step in self.steps}) > 1:
@@ -112,7 +121,7 @@ class Transcript:
     def _state(self) -> State:
         """What is known after the last pass."""
         first, *later = self.passes
-        state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate])
+        state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
         for output in later:
             if output.request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
@@ -153,12 +162,15 @@ class Transcript:
     def noisy(self) -> NoisyMoment:
         """The last pass and the law of its noise, for inference: exact given all before it, where the pool's is not."""
         last = self.last
-        return NoisyMoment.gaussian(last.matrix, shape=last.shape, shortened=self.shortened)
+        return NoisyMoment.gaussian(
+            last.matrix, shape=last.shape, shortened=self.shortened, independent=self.unit is None
+        )
 
     @property
     def predictive(self) -> NoisyMoment:
         """The pool and the law of its noise, for what predicts: less noise, of a law that is nearly as stated."""
-        return NoisyMoment.gaussian(self.pooled.matrix, shape=self.pooled.shape)
+        pooled = self.pooled
+        return NoisyMoment.gaussian(pooled.matrix, shape=pooled.shape, independent=self.unit is None)
 
     @property
     def column_noise(self) -> Floats:
@@ -177,14 +189,15 @@ class Transcript:
 
         1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
         mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/πμ_q
-        beside that of a sample at rate π, whose variance is n(1 - π)/π. Also what the last
-        histogram expects; that alone where rows have weights of their own, or no intercept counts them.
+        beside that of a sample at rate π, whose variance is n(1 - π)/π. Beside it, what the last histogram expects,
+        which is all where the intercept's entry shows no weights: where there is none, where rows have weights of
+        their own, and where the unit is a person, whose rows are counted another way.
         """
         output = self.passes[-1]
         if output.request is None:
             return None
         expected = 1 - output.request.kept_weight
-        if not self.schema.intercept or self.schema.weight is not None:
+        if not self.schema.intercept or self.schema.weight is not None or self.unit is not None:
             return Shortened(math.nan, math.nan, expected)
         at, n = self.schema.groups[INTERCEPT][0], output.request.rows
         released = as_released(output.request, output.matrix / output.rate)

@@ -28,8 +28,7 @@ from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.budgets import LARGEST_EPSILON, warn_if_weak
 from gaussmix.accounting.lattice import LatticeAccount, lattice_account
 from gaussmix.errors import ArgumentError, BudgetUnmetError
-from gaussmix.models.passes import AUTOMATIC_PASSES
-from gaussmix.models.schedules import rates_of, releases_of, schedule_of
+from gaussmix.models.schedules import AUTOMATIC_PASSES, rates_of, releases_of, schedule_of
 from gaussmix.reporting.imagined import KINDS, Imagined, imagine, target_of
 from gaussmix.reporting.trial import Trial
 from gaussmix.tables.schema import FRACTION_BITS, Schema
@@ -100,6 +99,7 @@ class Plan:
     passes: int
     r2: float
     tables: tuple[Expectation, ...]
+    rows_per_unit: int = 1
 
     @property
     def useful(self) -> bool:
@@ -130,6 +130,7 @@ def expect(
     r2: float = 0.4,
     passes: Passes = "auto",
     relation: Relation = "zero-out",
+    rows_per_unit: int = 1,
 ) -> Plan:
     """Expected loss of R², standard errors and intervals.
 
@@ -145,8 +146,11 @@ def expect(
         The number or Boolean that is explained, by all other columns. Default: the last number, or else Boolean.
     r2 : float
         Share of the target's variance that the others explain, as far as one can guess.
+    rows_per_unit : int
+        j, where the unit is a person: everybody is imagined to have j rows, all alike, which is the worst case. A table
+        of n rows is then worth one of n/j.
     """
-    task = _Task.of(schema, target, r2)
+    task = _Task.of(schema, target, r2, rows_per_unit)
     n, account = check.positive_integer(rows=rows), task.account(epsilon, delta, passes, relation)
     warn_if_weak(account.epsilon, account.delta)
     tables = tuple(task.expectation(kind, n, account) for kind in range(len(KINDS)))
@@ -160,6 +164,7 @@ def expect(
         passes=_number_of_passes(passes),
         r2=task.r2,
         tables=tables,
+        rows_per_unit=task.rows_per_unit,
     )
 
 
@@ -172,15 +177,16 @@ def rows_needed(
     r2: float = 0.4,
     passes: Passes = "auto",
     relation: Relation = "zero-out",
+    rows_per_unit: int = 1,
 ) -> int | None:
     """Least number of rows, to 10 %, at which the release of a usual table is useful; None if 10¹² are not enough.
 
     Parameters are those of :func:`expect`.
     """
-    task = _Task.of(schema, target, r2)
+    task = _Task.of(schema, target, r2, rows_per_unit)
     account = task.account(epsilon, delta, passes, relation)
     warn_if_weak(account.epsilon, account.delta)
-    guess = _SIGNAL * task.schema.n_columns**1.5 / account.mu
+    guess = rows_per_unit * _SIGNAL * task.schema.n_columns**1.5 / account.mu
     found = _least(lambda n: task.is_useful(math.ceil(n), account), guess, low=2.0, high=MOST_ROWS)
     return None if found is None else math.ceil(found)
 
@@ -194,18 +200,19 @@ def least_useful_epsilon(
     r2: float = 0.4,
     passes: Passes = "auto",
     relation: Relation = "zero-out",
+    rows_per_unit: int = 1,
 ) -> float | None:
     """Smallest ε, to 10 %, at which the release of a usual table is useful; None if 20 is not enough.
 
     Parameters are those of :func:`expect`.
     """
-    task, n = _Task.of(schema, target, r2), check.positive_integer(rows=rows)
+    task, n = _Task.of(schema, target, r2, rows_per_unit), check.positive_integer(rows=rows)
     task.account(1.0, delta, passes, relation)  # refuses what is wrong before the search
 
     def useful(epsilon: float) -> bool:
         return task.is_useful(n, task.account(epsilon, delta, passes, relation))
 
-    guess = _SIGNAL * task.schema.n_columns**1.5 / n * math.sqrt(2 * math.log(1 / delta))
+    guess = rows_per_unit * _SIGNAL * task.schema.n_columns**1.5 / n * math.sqrt(2 * math.log(1 / delta))
     return _least(useful, guess, low=LEAST_EPSILON, high=MOST_EPSILON)
 
 
@@ -262,12 +269,14 @@ class _Task:
     schema: Schema
     target: str
     r2: float
+    rows_per_unit: int = 1
 
     @classmethod
-    def of(cls, schema: SchemaLike, target: str | None, r2: float) -> _Task:
+    def of(cls, schema: SchemaLike, target: str | None, r2: float, rows_per_unit: int = 1) -> _Task:
         found = Schema.of(schema)
         _check_columns(found.n_columns)
-        return cls(found, target_of(found, target), check.in_interval(0, 1, r2=r2))
+        most = check.positive_integer(rows_per_unit=rows_per_unit)
+        return cls(found, target_of(found, target), check.in_interval(0, 1, r2=r2), most)
 
     def account(self, epsilon: float, delta: float, passes: Passes, relation: Relation) -> LatticeAccount:
         """What a release would have."""
@@ -289,7 +298,8 @@ class _Task:
         return self.expectation(usual, n, account).useful
 
     def expectation(self, kind: int, n: int, account: LatticeAccount) -> Expectation:
-        """Mean R² and median errors over a few draws."""
+        """Mean R² and median errors over a few draws; n rows are those of n/j persons."""
+        n = max(n // self.rows_per_unit, 1)
         trial = Trial.of(self.schema, self.table(kind), n)
         found, mu = [], _budgets(account, self.schema.n_columns, n)
         for draw in range(DRAWS):

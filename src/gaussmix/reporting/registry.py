@@ -13,7 +13,7 @@ from typing import Any
 
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError, MissingPackageError, NotPrivateError
-from gaussmix.models.certificate import RELATION_WORDS, Certificate
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
 from gaussmix.reporting.statement import assumed, fields_of, is_valid
 
@@ -128,9 +128,9 @@ def _privacy_loss(certificate: Certificate) -> dict[str, Any]:
         alone = "This release alone is" if certificate.covers_ledger else "The release is"
         gaussian = f"{alone} {account.mu:.6g}-Gaussian-DP up to a slack of {account.slack:.3g} in total variation. "
     return {
-        "privacy_unit": "Row-level",
-        "privacy_unit_details": f"One row of the table. Neighbours ({certificate.relation}): "
-        f"{RELATION_WORDS[certificate.relation]}.",
+        "privacy_unit": "Row-level" if certificate.unit is None else "Person-level",
+        "privacy_unit_details": f"The unit is {certificate.unit_words}. Neighbours ({certificate.relation}): "
+        f"{certificate.relation_words}.",
         "privacy_parameters": {"epsilon": float(certificate.epsilon), "delta": float(certificate.delta)},
         "privacy_parameters_details": f"{whole}{gaussian}Analysis: {account.analysis}.",
     }

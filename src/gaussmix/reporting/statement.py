@@ -17,7 +17,7 @@ from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.curve import PrivacyCurve
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import NotPrivateError
-from gaussmix.models.certificate import RELATION_WORDS, SECURE, Certificate, Condition
+from gaussmix.models.certificate import SECURE, Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Sketch
 from gaussmix.models.transcript import Transcript
@@ -43,10 +43,11 @@ _ASSUMED = (
     "handed on: this release and what is computed from it.",
     "Bounds, levels and weights were fixed without looking at the rows, or proposed by a private release whose cost "
     "counts too. Software cannot check this.",
-    "One person has one row. Somebody with several rows is protected less.",
     "The guarantee speaks of this release. Others from the same rows add up, unless a ledger covers them together.",
     "How long the computation took is not protected.",
 )
+_ROWS = "One person has one row. Somebody with several rows is protected less."
+_PERSONS = "One person has one value of the unit. Somebody with rows under two values is protected less."
 _ON_INTEGERS = (
     "On the computer the sums over rows are exact integers and the noise is an exact discrete Gaussian: no rounded "
     "number stands between the rows and the release."
@@ -105,12 +106,16 @@ def in_plain_words(certificate: Certificate) -> list[str]:
     caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
     if isinstance(certificate.account, LatticeAccount) and not certificate.covers_ledger:
         caught = min(caught, certificate.account.hit_rate(0.05))
-    other = "one row were replaced by another" if certificate.relation == "replace-one" else "any one row were left out"
+    whose, it, used = ("row", "it", "row was") if certificate.unit is None else ("person", "them", "rows were")
+    other = f"any one {whose} were left out"
+    if certificate.relation == "replace-one":
+        other = f"one {whose} were replaced by another"
     return [
         f"The release would look nearly the same if {other}: whatever somebody concludes from it is at most {times} as "
-        f"probable with the row as without it, and the other way round, but for a probability of {one_in(delta)}.",
-        "So, somebody who knows every other row and tests whether a person's row was used, and who is wrong about 5 % "
-        f"of those who were not, finds at most {math.ceil(1000 * caught) / 10:g} % of those who were.",
+        f"probable with the {whose} as without {it}, and the other way round, but for a probability "
+        f"of {one_in(delta)}.",
+        f"So, somebody who knows every other {whose} and tests whether a person's {used} used, and who is wrong about "
+        f"5 % of those who were not, finds at most {math.ceil(1000 * caught) / 10:g} % of those who were.",
         "Everything computed from the release, any number of models on this page or elsewhere, is covered at no "
         "further cost.",
     ]
@@ -119,7 +124,8 @@ def in_plain_words(certificate: Certificate) -> list[str]:
 def assumed(certificate: Certificate) -> tuple[str, ...]:
     """What nobody can check from the release."""
     exact = isinstance(certificate.account, LatticeAccount)
-    return (*_ASSUMED, _ON_INTEGERS if exact else _IN_REAL_NUMBERS)
+    whose = _ROWS if certificate.unit is None else _PERSONS
+    return (*_ASSUMED[:2], whose, *_ASSUMED[2:], _ON_INTEGERS if exact else _IN_REAL_NUMBERS)
 
 
 def conditions(certificate: Certificate) -> list[Condition]:
@@ -153,8 +159,8 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
     anew = "" if curve is None else f"computed anew for this page: δ = {up(curve.certified_delta)} at this ε"
     secure = certificate.generator == SECURE
     return [
-        Field("Unit of privacy", "one row of the table"),
-        Field("Neighbouring relation", certificate.relation, RELATION_WORDS[certificate.relation]),
+        Field("Unit of privacy", certificate.unit_words),
+        Field("Neighbouring relation", certificate.relation, certificate.relation_words),
         *_budget(certificate, whole, "" if together else anew, valid=valid),
         Field("Bound on a row", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", _MECHANISMS[type(certificate.account)], f"made by {certificate.made_by}"),

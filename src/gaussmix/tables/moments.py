@@ -19,6 +19,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,12 @@ from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.schema import Schema, stored_schema
 from gaussmix.tables.tallies import Gram
+from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["Moments"]
 
 _MAGIC = b"gaussmix moments\n"
-_FORMAT = 2
+_FORMAT, _WITH_UNIT = 2, 3  # what reads format 2 alone would take persons for rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,6 +58,9 @@ class Moments:
         How the rows were encoded: equal in all parts of a merge.
     parts : frozenset of str
         Random ids of the builds that were merged; the same id is never merged twice.
+    unit : Unit or None
+        Whose rows were bounded together: equal in all parts of a merge, which must have no person in common. None:
+        every row is by itself.
     """
 
     _high: Integers  # floor of G, shape (m, m)
@@ -63,6 +68,7 @@ class Moments:
     _n: int  # rows read; never shown
     schema: Schema
     parts: frozenset[str]
+    unit: Unit | None = None
 
     @classmethod
     def empty(cls, schema: Schema) -> Moments:
@@ -105,13 +111,18 @@ class Moments:
                 "Moments of differently encoded rows cannot be merged. "
                 "Build every part with the same columns, bounds, weights and intercept."
             )
+        if self.unit != other.unit:
+            raise DataError(
+                "Moments of different units cannot be merged. Build every part with the same unit, rows_per_unit and "
+                "bound_rows; no person may be in two parts."
+            )
         if self.parts & other.parts:
             raise DataError(
                 "The same part would be merged twice. A row counted twice has half the protection that the "
                 "release promises: merge each part once."
             )
         high, low = carried(self._high + other._high, self._low + other._low)
-        return Moments(high, low, self._n + other._n, self.schema, self.parts | other.parts)
+        return Moments(high, low, self._n + other._n, self.schema, self.parts | other.parts, self.unit)
 
     # -- tables and files -------------------------------------------------------------------------------------------
     @classmethod
@@ -123,6 +134,10 @@ class Moments:
         csv: CsvOptions | None = None,
         expect_rows: int | None = None,
         progress: bool = False,
+        unit: str | None = None,
+        rows_per_unit: int | None = None,
+        bound_rows: BoundRows | None = None,
+        unit_sorted: bool = False,
     ) -> Moments:
         """Moments of a table: anything that :func:`gaussmix.tables.sources.batches` reads, in one pass.
 
@@ -136,8 +151,27 @@ class Moments:
             Another number of rows is an error.
         progress : bool
             Show a progress bar on a terminal. It shows row counts, which are for the curator.
+        unit, rows_per_unit, bound_rows, unit_sorted
+            As in :func:`gaussmix.release`: the rows of a person are bounded together. No person may be in two parts
+            that are merged.
         """
         declared = Schema.of(schema)
+        whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+        if whose is not None:
+            from gaussmix.tables.persons import persons_of  # builds moments itself
+
+            rows = persons_of(
+                data,
+                declared,
+                whose,
+                key=os.urandom(32),
+                is_sorted=unit_sorted,
+                csv=csv,
+                expect_rows=expect_rows,
+                progress=progress,
+            )
+            with closing(rows):
+                return rows.moments()
         source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
         return cls.built(source.ask(Gram(), declared), declared)
 
@@ -165,20 +199,20 @@ class Moments:
         return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
 
     @classmethod
-    def built(cls, sums: ExactSums, schema: Schema) -> Moments:
+    def built(cls, sums: ExactSums, schema: Schema, unit: Unit | None = None) -> Moments:
         """From sums over the encoded rows of a table, under a new random id."""
-        return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]))
+        return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit)
 
     def to_bytes(self) -> bytes:
         """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
         header = {
-            "format": _FORMAT,
+            "format": _FORMAT if self.unit is None else _WITH_UNIT,
             "warning": "sensitive: as sensitive as the rows themselves",
             "schema": self.schema.to_dict(),
             "fingerprint": self.schema.fingerprint,
             "parts": sorted(self.parts),
             "n": self._n,
-        }
+        } | ({} if self.unit is None else {"unit": self.unit.to_dict()})
         text = json.dumps(header).encode()
         upper = np.triu_indices(self.n_columns)
         body = np.stack([self._high[upper], self._low[upper]]).astype("<i8").tobytes()
@@ -228,7 +262,7 @@ def _unpacked(content: bytes, name: str) -> Moments:
     """Moments from what follows the checksum. Everything that can be checked is; that the rows are real cannot."""
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    if header["format"] > _FORMAT:
+    if header["format"] > _WITH_UNIT:
         raise _NewerError(f"{name} was written by a newer version of gaussmix: update gaussmix.")
     if not isinstance(header["schema"], dict):
         raise TypeError("the schema is no object")
@@ -239,14 +273,15 @@ def _unpacked(content: bytes, name: str) -> Moments:
     upper = np.triu_indices(m)
     full = np.zeros((2, m, m), dtype=np.int64)
     full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
-    found = Moments(full[0], full[1], n, schema, frozenset(parts))
+    unit = Unit.of(header["unit"]) if header["format"] == _WITH_UNIT else None
+    found = Moments(full[0], full[1], n, schema, frozenset(parts), unit)
     gram = found.gram()
     most = n * (1 + 1e-12)  # sums are exact, their conversion to floats is not
     sums_fit = (
         np.trace(gram) <= most and np.all(np.abs(gram) <= most) and np.linalg.eigvalsh(gram)[0] >= -1e-9 * (n + 1)
     )
     if not (
-        (header["format"] == 1 or (header["format"] == _FORMAT and header["fingerprint"] == schema.fingerprint))
+        (header["format"] == 1 or (header["format"] > 1 and header["fingerprint"] == schema.fingerprint))
         and isinstance(n, int)
         and n >= 0
         and ids

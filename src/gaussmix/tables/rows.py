@@ -39,6 +39,7 @@ from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, Keep, KeptRows, MappedGram, NormCounts, Question, Summable
 from gaussmix.tables.transforms import Transform
+from gaussmix.tables.unit import Unit
 
 __all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "rows_of"]
 
@@ -54,6 +55,7 @@ class RowSource(ABC):
     """
 
     schema: Schema
+    unit: Unit | None = None
 
     @abstractmethod
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
@@ -66,6 +68,13 @@ class RowSource(ABC):
     @abstractmethod
     def check_again(self) -> None:
         """Refuse a table that can be read only once."""
+
+    def people(self) -> tuple[int, int]:
+        """Persons, and their rows, of which no person's count for more than j, after a pass. **Sensitive**."""
+        raise ArgumentError("Persons are counted where the unit is a person.")
+
+    def close(self) -> None:  # noqa: B027 - most sources keep nothing
+        """Forget what was kept between passes."""
 
     def moments(
         self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
@@ -260,7 +269,7 @@ class SummedRows(RowSource):
     """Moments that were built before, whose rows are gone: one pass."""
 
     def __init__(self, moments: Moments) -> None:
-        self.schema = moments.schema
+        self.schema, self.unit = moments.schema, moments.unit
         self._moments = moments
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:

@@ -234,6 +234,14 @@ class BinCounter:
             # What is only rounded to zero is in the first bin.
             self.zeros += int(np.count_nonzero(~products[squares == 0].any(axis=1)))
 
+    def add_squares(self, squares: Floats, zeros: int) -> None:
+        """Count fewer than 2¹⁴ squared norms in units of the bins, of which so many are of nothing but zeros."""
+        if self.filled + len(squares) > _NORMS:
+            self._flush()
+        self.squares[self.filled : self.filled + len(squares)] = squares
+        self.filled += len(squares)
+        self.zeros += zeros
+
     def _flush(self) -> None:
         squares, within = self.squares[: self.filled], self.within[: self.filled]
         for j, limit in enumerate(self.limits):

@@ -1,0 +1,82 @@
+"""``--unit``: what the commands say of a release that protects persons."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import gaussmix as gm
+from gaussmix.cli import main
+from gaussmix.tables.unit import Unit
+
+UNIT = ["--unit", "who", "--rows-per-unit", "12"]
+WORDS = "one person (all rows with the same who, together counted as at most 12)"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": np.arange(400) // 4, "a": rng.uniform(0, 1, 400), "y": rng.uniform(0, 1, 400)})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "schema.json").write_text(json.dumps({"a": [0, 1], "y": [0, 1]}))
+    return tmp_path
+
+
+def run(folder, *words):
+    found = CliRunner().invoke(main, [str(word).replace("@", f"{folder}/") for word in words])
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_a_release_of_persons(folder):
+    budget = ["-s", "@schema.json", "-e", "1", "-d", "1e-6"]
+    for name, extra in (("any", []), ("sorted", ["--unit-sorted"])):
+        assert WORDS in run(folder, "release", "@table.csv", *budget, *UNIT, *extra, "-o", f"@{name}.parquet")
+        assert gm.load(folder / f"{name}.parquet").certificate.unit == Unit("who", 12)
+    assert "one row" in run(folder, "release", "@table.csv", *budget, "-o", "@rows.parquet")
+
+
+def test_moments_and_ledgers_of_persons(folder):
+    run(folder, "moments", "@table.csv", "-s", "@schema.json", *UNIT, "-o", "@site.moments")
+    made = run(folder, "ledger", "create", "@persons.ledger", "-e", "1", "-d", "1e-6", "--unit", "who")
+    assert "all rows with the same who" in made
+    assert WORDS in run(folder, "release", "@site.moments", "--ledger", "@persons.ledger", "-o", "@joint.parquet")
+
+
+def test_a_plan_for_persons(folder):
+    question = ["plan", "@schema.json", "-e", "1", "-d", "1e-6", "--json"]
+    rows, persons = (json.loads(run(folder, *question, *extra)) for extra in ([], UNIT))
+    assert rows["unit"] == "one row"
+    assert persons["unit"] == WORDS
+    assert persons["rows_needed"] == pytest.approx(12 * rows["rows_needed"], rel=0.25)
+
+
+def test_persons_of_formulas_weights_queries_and_standard_input(folder):
+    """How a table is read has nothing to do with whose rows they are."""
+    (folder / "weighted.json").write_text(json.dumps({"a": [0, 1], "y": [0, 1], "who": [0, 100]}))
+    budget = ["-e", "1", "-d", "1e-6", *UNIT]
+    made = ["--formula", "y ~ poly(a, 2)", "--weight", "y2"]
+    frame = pd.read_csv(folder / "table.csv").assign(y2=lambda own: 3 * own["y"])
+    (folder / "terms.json").write_text(json.dumps({"a": [0, 1], "y": [0, 1], "y2": [0, 3]}))
+    words = ["release", "-", "-s", f"{folder}/terms.json", *made, *budget, "-o", f"{folder}/terms.parquet"]
+    found = CliRunner().invoke(main, words, input=frame.to_csv(index=False))
+    assert found.exit_code == 0, found.output
+    private = gm.load(folder / "terms.parquet")
+    assert private.certificate.unit == Unit("who", 12)
+    assert (private.schema.weight, list(private.schema.terms)) == ("y2", ["a^2"])
+
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(folder / "site.duckdb")) as connection:
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE visits AS SELECT * FROM frame")
+    asked = ["release", "@site.duckdb", "--query", "FROM visits WHERE a < 0.9"]
+    assert WORDS in run(folder, *asked, "-s", "@schema.json", *budget, "-o", "@queried.parquet")
+
+    words = ["release", f"{folder}/table.csv", "-s", f"{folder}/weighted.json", "--weight", "who", *budget]
+    refused = CliRunner().invoke(main, [*words, "-o", f"{folder}/refused.parquet"])
+    assert refused.exit_code != 0
+    assert not (folder / "refused.parquet").exists()

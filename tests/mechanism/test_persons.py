@@ -1,0 +1,316 @@
+"""A release whose unit is a person: what all rows of one can change in it, computed exactly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix.accounting.lattice import lattice_account
+from gaussmix.mechanism.passes import draw_passes
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.models import schedules
+from gaussmix.models.schedules import releases_of, schedule_of
+from gaussmix.models.steps import Likelihood
+from gaussmix.tables.formulas import declared_schema
+from gaussmix.tables.persons import persons_of
+from gaussmix.tables.rows import rows_of
+from gaussmix.tables.sample import Sample
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import Unit
+from scripted_noise import Script, spent
+
+SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
+M, J = SCHEMA.n_columns, 4
+UNITS = [Unit("who", J, "shorten"), Unit("who", J, "keep")]
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def table(n=400, persons=120, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.clip(rng.normal(0.3, 0.05, n), -1, 1)
+    level = rng.choice(["a", "b", "c"], n, p=[0.7, 0.25, 0.05])
+    y = np.clip(0.5 * x + rng.normal(0, 0.1, n), -1, 1)
+    return {"who": rng.integers(0, persons, n), "x": x, "level": level, "y": y}
+
+
+def with_person(rows, added):
+    """The rows of somebody new, in the midst of the others."""
+    who, x, level, y = (np.array(part) for part in zip(*((-1, *row) for row in added), strict=True))
+    new = {"who": who, "x": x, "level": level, "y": y}
+    return {name: np.concatenate([rows[name][:50], new[name], rows[name][50:]]) for name in rows}
+
+
+def account_of(passes, relation="zero-out", epsilon=1.0):
+    shares, coordinates = releases_of(schedule_of(passes), M, persons=True)
+    return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, relation=relation)
+
+
+def drawn(data, unit, account, schema=SCHEMA, coins=None):
+    rows = persons_of(data, schema, unit, key=bytes(32))
+    return draw_passes(rows, rows.moments(keep=coins), account, np.random.default_rng(0), coins=coins)
+
+
+CORNER = (1.0, "c", -1.0)
+PERSONS = {
+    "one row": [CORNER],
+    "as many equal rows as count": [CORNER] * J,
+    "more equal rows than count": [CORNER] * (7 * J),
+    "rows in all corners": [(x, level, y) for x in (-1.0, 1.0) for level in "abc" for y in (-1.0, 1.0)],
+    "beyond the bounds": [(1e300, "b", -1e300), (-1e300, "a", 0.0)] * 9,
+    "like everybody": [(0.3, "a", 0.15)] * 3,
+}
+ORDER = [1, 0, 0, 2, 3, 4, 5, 6, 7]  # the first pass, the counts of persons and of rows, then histograms and passes
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.bound)
+@pytest.mark.parametrize("person", PERSONS)
+@pytest.mark.parametrize("passes", [1, 4])
+def test_what_one_person_can_change_is_what_the_account_has(monkeypatch, passes, person, unit):
+    """Neighbours are asked the same, since all before is the same; what they answer differs by at most μ in all."""
+    account, rows = account_of(passes), table()
+    with monkeypatch.context() as patch:
+        first = Script(patch)
+        drawn(rows, unit, account)
+    with monkeypatch.context() as patch:
+        second = Script(patch, outputs=first.given)
+        drawn(with_person(rows, PERSONS[person]), unit, account)
+    assert all(np.array_equal(a, b) for a, b in zip(first.sigmas, second.sigmas, strict=True))
+    used = dict.fromkeys(range(len(account.noise_mu)), Fraction(0))
+    for place, *answer in zip([0] if passes == 1 else ORDER, second.sums, first.sums, first.sigmas, strict=True):
+        used[place] += spent(*([part] for part in answer))
+    for place, square in used.items():
+        assert square <= Fraction(account.noise_mu[place]) ** 2
+    assert sum(used.values()) <= Fraction(account.mu) ** 2
+    if "equal rows" in person:  # every bound is met, but for the rounding of rows and of σ: no noise is too small
+        for place, square in used.items():
+            assert square >= Fraction(account.noise_mu[place]) ** 2 * Fraction(999, 1000)
+
+
+def both(monkeypatch, rows, added, **how):
+    """What the table and the one with a person more answer to the same questions."""
+    with monkeypatch.context() as patch:
+        first = Script(patch)
+        found = drawn(rows, **how)
+    with monkeypatch.context() as patch:
+        second = Script(patch, outputs=first.given)
+        drawn(added, **how)
+    return found, second.sums, first.sums, first.sigmas
+
+
+def test_what_one_person_can_change_in_samples(monkeypatch):
+    """Whoever's coin is high is not in the samples; nobody else's coin moves, and the account has it either way."""
+    account, rows, members = account_of(4, epsilon=30.0), table(), []
+    monkeypatch.setattr(schedules, "SAMPLE_ROWS", 0.4 * 120 * account.mu / M**1.5)
+    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 120 * account.mu)
+    added = with_person(rows, [CORNER] * (2 * J))
+    for seed in range(12):
+        coins = Sample.seeded(1.0, seed)
+        found, *answers = both(monkeypatch, rows, added, unit=UNITS[0], account=account, coins=coins)
+        assert 0.1 < found.passes[1].rate < 0.5
+        used = [spent(*([part] for part in answer)) for answer in zip(*answers, strict=True)]
+        for place, square in zip(ORDER[3:], used[3:], strict=True):
+            assert square <= Fraction(account.noise_mu[place]) ** 2
+        assert sum(used) <= Fraction(account.mu) ** 2
+        members.append(tuple(square > 0 for square in used[3:]))
+    nowhere, in_passes, everywhere = (False,) * 5 + (True,), (False, True) * 3, (True,) * 6
+    assert set(members) == {nowhere, in_passes, everywhere}  # whoever is in a histogram is in the pass after it
+
+
+WEIGHTED = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1], "w": [0, 8]}, weight="w")
+
+
+@pytest.mark.parametrize("weight", [8.0, 1e300, 1.0])
+def test_weights_are_of_rows_that_are_bounded_together(monkeypatch, weight):
+    """A weight makes a row shorter than its bound, never longer."""
+    unit, weights = UNITS[0], np.full(400, 2.0)
+    rows = table() | {"w": weights}
+    added = with_person(table(), [CORNER] * (3 * J)) | {"w": np.insert(weights, [50] * (3 * J), weight)}
+    shares, coordinates = releases_of(schedule_of(4), WEIGHTED.n_columns, persons=True)
+    account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
+    _, *answers = both(monkeypatch, rows, added, unit=unit, account=account, schema=WEIGHTED)
+    used = spent(*answers)
+    assert Fraction(account.mu) ** 2 * Fraction(1, 100) < used <= Fraction(account.mu) ** 2
+
+
+def test_terms_and_weights_are_those_of_rows():
+    """Everybody with one row: the same sums to the last bit, rows without a weight left out."""
+    rng = np.random.default_rng(0)
+    data = {"who": np.arange(3000), **{name: rng.uniform(1, 9, 3000) for name in ("a", "y", "w")}}
+    data["w"][::7] = np.nan
+    data["a"][::11] = 400.0
+    declared = {"a": [1, 10], "y": [1, 10], "w": {"lower": 0, "upper": 9, "missing": "drop-row"}}
+    schema = declared_schema(declared, formula="log(y) ~ poly(a, 2)", weight="w")
+    by_person = persons_of(data, schema, Unit("who", 1), key=bytes(32)).moments().sums()
+    by_row = rows_of(data, schema).moments().sums()
+    assert by_person.n == by_row.n < 3000
+    assert np.array_equal(by_person.high, by_row.high)
+    assert np.array_equal(by_person.low, by_row.low)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.bound)
+def test_one_person_for_another(monkeypatch, unit):
+    account, outcomes = account_of(4, "replace-one"), []
+    for rows in ([CORNER] * 9, [(-1.0, "b", -1.0)] * 2):
+        with monkeypatch.context() as patch:
+            script = Script(patch, outputs=outcomes[0].given if outcomes else None)
+            drawn(with_person(table(), rows), unit, account)
+            outcomes.append(script)
+    used = spent(outcomes[1].sums, outcomes[0].sums, outcomes[0].sigmas)
+    assert Fraction(account.mu) ** 2 / 4 < used <= Fraction(account.mu) ** 2
+
+
+def test_the_first_pass_has_j_times_the_noise():
+    """What a transcript says of its noise is what was drawn: 60 draws, within five standard errors."""
+    account, unit = account_of(1), UNITS[0]
+    found = [
+        gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, unit="who", rows_per_unit=J, **BUDGET)
+        for seed in range(60)
+    ]
+    gram = persons_of(table(), SCHEMA, unit, key=bytes(32)).moments().gram()
+    shape = found[0].statistic.pool.current.shape
+    noise = np.array([release.statistic.passes[0].matrix - gram for release in found])
+    above = noise[:, *np.triu_indices(M, 1)].ravel() / shape[0, 0]
+    assert shape[0, 0] == pytest.approx(J / np.sqrt(2) / account.noise_mu[0])
+    assert abs((above**2).mean() - 1) < 5 * np.sqrt(2 / len(above))
+
+
+def test_many_rows_of_few_persons_give_their_regression():
+    """The release of both kinds is near least squares, and says how many rows there are."""
+    rng = np.random.default_rng(3)
+    n, persons = 60_000, 8_000
+    x, noise = rng.uniform(-1, 1, n), rng.uniform(-0.3, 0.3, n)
+    data = {"who": rng.integers(0, persons, n), "x": x, "y": 0.5 * x + noise}
+    for bound in ("shorten", "keep"):
+        private = gm.release(
+            data,
+            schema={"x": [-1, 1], "y": [-1, 1]},
+            unit="who",
+            rows_per_unit=12,
+            bound_rows=bound,
+            random_state=1,
+            **BUDGET,
+        )
+        assert private.regress("y").coef["x"] == pytest.approx(0.5, abs=0.02)
+        assert private.regress("y").summary().nobs == pytest.approx(n, rel=0.05)
+
+
+def test_samples_are_of_persons(monkeypatch):
+    """A large table's middle passes read a part of the persons, whole, and come to the same."""
+    rng = np.random.default_rng(5)
+    n = 60_000
+    x = rng.uniform(-1, 1, n)
+    data = {"who": np.arange(n) // 2, "x": x, "y": np.clip(0.5 * x + rng.normal(0, 0.1, n), -1, 1)}
+    private = gm.release(
+        data, schema={"x": [-1, 1], "y": [-1, 1]}, epsilon=8.0, delta=1e-6, unit="who", rows_per_unit=2, random_state=0
+    )
+    rates = [output.rate for output in private.statistic.passes]
+    assert rates[0] == rates[-1] == 1.0
+    assert 0 < rates[1] == rates[2] <= 0.25
+    assert private.regress("y").coef["x"] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"unit": "who"}, "rows_per_unit must be declared"),
+        ({"rows_per_unit": 3}, "go with a unit"),
+        ({"bound_rows": "keep"}, "go with a unit"),
+        ({"unit_sorted": True}, "goes with a unit"),
+        ({"unit": "who", "rows_per_unit": 0}, "rows_per_unit must be"),
+        ({"unit": "who", "rows_per_unit": 5000}, "from 1 to 4,096"),
+        ({"unit": "who", "rows_per_unit": 3, "bound_rows": "drop"}, "bound_rows"),
+        ({"unit": "x", "rows_per_unit": 3}, "cannot be released as well"),
+        ({"schema": WEIGHTED, "unit": "w", "rows_per_unit": 3}, "nor weigh rows"),
+        ({"unit": "who", "rows_per_unit": 3, "sketch_size": 1000}, "in the limit alone"),
+        ({"unit": "who", "rows_per_unit": 3, "epsilon": float("inf")}, "protects nobody"),
+        ({"unit": "who", "rows_per_unit": 4096, "epsilon": 0.01}, "fewer rows_per_unit"),
+        ({"unit": "whom", "rows_per_unit": 3}, "'whom' is not in"),
+    ],
+)
+def test_what_is_refused(arguments, words):
+    with pytest.raises(gm.GaussmixError, match=words):
+        gm.release(table(), **{"schema": SCHEMA, **BUDGET, **arguments})
+
+
+def test_rows_of_another_unit_are_refused():
+    rows = persons_of(table(), SCHEMA, UNITS[0], key=bytes(32))
+    with pytest.raises(gm.DeclarationError, match="another unit"):
+        prepare(SCHEMA, **BUDGET).draw(rows)
+
+
+def test_a_ledger_has_one_unit(tmp_path):
+    persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, releases=2, unit="who")
+    rows = gm.Ledger(tmp_path / "rows.ledger", **BUDGET)
+    assert "unit='who'" in repr(persons)
+    assert gm.Ledger.open(persons.path).reservation.unit == "who"
+    with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
+        gm.release(table(), schema=SCHEMA, ledger=persons)
+    with pytest.raises(gm.ArgumentError, match=r"rows \(no unit\), the release for persons \(unit='who'\)"):
+        gm.release(table(), schema=SCHEMA, ledger=rows, unit="who", rows_per_unit=3)
+    with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
+        persons.spend(mu=0.01)
+    assert not persons.entries()
+    assert not rows.entries()
+    for j in (2, 5):  # how many rows count may differ: each release's μ is for a person
+        private = gm.release(table(), schema=SCHEMA, ledger=persons, unit="who", rows_per_unit=j)
+        assert private.certificate.unit == Unit("who", j)
+        assert private.certificate.is_private
+    with pytest.raises(gm.ArgumentError, match="sketch_rows are for rows"):
+        gm.Ledger(tmp_path / "other.ledger", **BUDGET, sketch_rows=100, unit="who")
+
+
+def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
+    """A row is in one bin of each column, a person with many rows is not."""
+    persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, unit="who")
+    unread = iter([])
+    with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
+        gm.propose(unread, {"x": "number"}, ledger=persons)
+    account = persons.lattice_account(shares=["1"], coordinates=[9])
+    with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
+        persons.spend_account(account, failures=1e-12)
+    assert not persons.entries()
+
+
+def test_steps_on_a_likelihood_are_for_rows():
+    schema, steps = Schema.of({"x": [-1, 1], "sick": "boolean"}), Likelihood("sick", 3)
+    prepare(schema, **BUDGET, likelihood=steps)
+    with pytest.raises(gm.ArgumentError, match="Steps on a likelihood are for rows"):
+        prepare(schema, **BUDGET, likelihood=steps, unit=Unit("who", 1))
+
+
+def test_the_certificate_says_whose_rows_are_protected(tmp_path):
+    for bound, words in (("keep", "at most 12 counted"), ("shorten", "together counted as at most 12")):
+        private = gm.release(table(), schema=SCHEMA, unit="who", rows_per_unit=12, bound_rows=bound, **BUDGET)
+        private.save(tmp_path / f"{bound}.parquet")
+        again = gm.load(tmp_path / f"{bound}.parquet")
+        assert again.certificate == private.certificate
+        assert again.fingerprint == private.fingerprint
+        assert f"one person (all rows with the same who, {words})" in str(again.certificate)
+        assert np.array_equal(again.second_moment, private.second_moment)
+    plain = gm.release(table(), schema=SCHEMA, **BUDGET).certificate
+    assert "unit of privacy: one row\n" in str(plain)
+    assert "unit" not in plain.to_dict()
+
+
+def test_populations_need_independent_rows():
+    private = gm.release(table(), schema=SCHEMA, unit="who", rows_per_unit=3, random_state=0, **BUDGET)
+    with pytest.raises(gm.ArgumentError, match="one person has several"):
+        private.regress("y").summary(estimand="population", n_rows=400)
+
+
+def test_moments_of_persons(tmp_path):
+    """Sites build them with their own keys; what is added has one unit."""
+    unit = {"unit": "who", "rows_per_unit": J}
+    one, two = (gm.Moments.of(table(seed=seed), SCHEMA, **unit) for seed in (0, 1))
+    one.save(tmp_path / "one.moments")
+    total = gm.Moments.load(tmp_path / "one.moments") + two
+    private = gm.release(total, **BUDGET)
+    assert private.certificate.unit == Unit("who", J)
+    assert "nobody in common" in str(private.certificate)
+    with pytest.raises(gm.DataError, match="different units"):
+        _ = one + gm.Moments.of(table(), SCHEMA)
+    with pytest.raises(gm.DeclarationError, match="another unit"):
+        gm.release(total, **BUDGET, unit="who", rows_per_unit=J + 1)

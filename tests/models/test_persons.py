@@ -1,0 +1,114 @@
+"""Releases whose unit is a person: what no account can hide, and what a release does not say of persons' rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix.accounting.lattice import lattice_account
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.models.certificate import PERSONS_APART
+from gaussmix.models.row_counts import row_count
+from gaussmix.models.schedules import STEPS, accounts_for, releases_of, schedule_of
+from gaussmix.models.steps import Likelihood
+from gaussmix.models.transcript import Transcript
+from gaussmix.tables.rows import rows_of
+from gaussmix.tables.unit import Unit
+
+SCHEMA = {"x": [-1, 1], "z": [-1, 1], "y": [-1, 1], "level": ["a", "b", "c"], "sick": "boolean"}
+UNIT = Unit("who", 4)
+
+
+def table(n=20_000):
+    rng = np.random.default_rng(0)
+    z, level = rng.uniform(-1, 1, n), rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
+    x = 0.5 * z + rng.uniform(-0.5, 0.5, n)
+    y = np.clip(0.5 * x + 0.1 * (level == "b") + rng.uniform(-0.3, 0.3, n), -1, 1)
+    return {"who": np.arange(n) // 4, "x": x, "z": z, "y": y, "level": level, "sick": rng.random(n) < 0.3}
+
+
+@pytest.fixture(scope="module")
+def persons():
+    return gm.release(
+        table(), schema=SCHEMA, epsilon=20, delta=1e-6, unit="who", rows_per_unit=4, bound_rows="keep", random_state=0
+    )
+
+
+@pytest.mark.parametrize("steps", [0, *STEPS])
+@pytest.mark.parametrize("passes", [1, 4])
+@pytest.mark.parametrize("own", [False, True])
+def test_an_account_has_room_for_persons_or_for_steps(passes, steps, own):
+    """An account for rows has one count, persons need two; none has room for a person's gradients."""
+    shares, coordinates = releases_of(schedule_of(passes), 5, steps=steps, persons=own)
+    account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
+    assert accounts_for(account, passes, 5, steps=steps)
+    assert accounts_for(account, passes, 5, steps=steps, persons=True) == (steps == 0 and (own or passes == 1))
+
+
+def test_rows_are_not_believed_to_be_persons(persons):
+    rows = gm.release(table(2000), schema=SCHEMA, epsilon=1, delta=1e-6, random_state=0)
+    unit = {"unit": UNIT, "conditions": (*rows.certificate.conditions, PERSONS_APART)}
+    with pytest.raises(gm.NotPrivateError, match="different units"):
+        gm.Release(rows.statistic, replace(rows.certificate, **unit))
+    with pytest.raises(gm.NotPrivateError, match="other passes"):
+        gm.Release(replace(rows.statistic, unit=UNIT), replace(rows.certificate, **unit))
+    with pytest.raises(gm.NotPrivateError, match="different units"):
+        gm.Release(replace(persons.statistic, unit=Unit("who", 3)), persons.certificate)
+
+
+def test_no_release_of_persons_has_steps(persons):
+    schema = persons.schema
+    prepared = prepare(schema, epsilon=3.0, delta=1e-6, likelihood=Likelihood("sick", 3), random_state=0)
+    found = prepared.draw(rows_of(table(2000), schema))
+    unit = {"unit": UNIT, "conditions": (*found.certificate.conditions, PERSONS_APART)}
+    statistic = Transcript(found.statistic.passes, schema, found.statistic.steps, UNIT)
+    with pytest.raises(gm.ArgumentError, match="for rows, and this release has a unit"):
+        gm.Release(statistic, replace(found.certificate, **unit))
+
+
+def test_what_takes_rows_to_be_independent_is_refused(persons):
+    with pytest.raises(gm.ArgumentError, match="An analysis of variance takes rows to be drawn independently"):
+        persons.anova("y", "level")
+    model = persons.regress("y", ["x"], instruments=["z"])
+    assert model.params["x"] == pytest.approx(0.5, abs=0.05)
+    with pytest.raises(gm.ArgumentError, match="one person has several"):
+        model.for_population()
+
+
+def test_the_number_of_rows_is_not_shown(persons):
+    for ask in (lambda: row_count(persons), lambda: persons.crosstab("level", "sick")):
+        with pytest.raises(gm.ArgumentError, match="bounded by person"):
+            ask()
+
+
+def test_tables_that_need_no_number_of_rows(persons):
+    data, found = table(), persons.describe()
+    rows = {(row["term"], row["statistic"]): row["estimate"] for row in found.rows()}
+    assert ("(rows)", "count") not in rows
+    assert "Rows of one person are bounded together" in str(found)
+    assert rows["x", "mean"] == pytest.approx(data["x"].mean(), abs=0.01)
+    assert rows["level=b", "share"] == pytest.approx(0.3, abs=0.01)
+    means = {row["level"]: row["mean"] for row in persons.means("y", "level").rows()}
+    assert means["b"] == pytest.approx(data["y"][data["level"] == "b"].mean(), abs=0.02)
+    assert len(persons.synthetic(50, seed=0)) == 50
+
+
+def test_what_was_shortened_is_told_by_the_histogram_where_no_entry_counts_rows(persons):
+    """The intercept's entry is a sum of weights, or of rows that are counted another way."""
+    rng = np.random.default_rng(1)
+    weighted = gm.release(
+        table(5000) | {"w": rng.uniform(0, 8, 5000)},
+        schema={"x": [-1, 1], "y": [-1, 1], "w": [0, 8]},
+        weight="w",
+        epsilon=3,
+        delta=1e-6,
+        random_state=0,
+    )
+    for release in (persons, weighted):
+        shortened = release.statistic.shortened
+        assert np.isnan(shortened.weight)
+        assert np.isnan(shortened.deviation)
+        assert shortened.expected == 1 - release.statistic.passes[-1].request.kept_weight
