@@ -11,12 +11,12 @@ from scipy import stats
 
 from gaussmix import audit
 from gaussmix.accounting import gaussian_epsilon
-from gaussmix.audit import fitted, likelihoods, releases
+from gaussmix.audit import fitted, likelihoods, persons, releases
 from gaussmix.audit.picture import draw_audits
 from gaussmix.audit.subject import CORNER, Neighbours, Subject, repeated
 from gaussmix.mechanism import adassp, lattice, mixing, passes
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.tables import tallies
+from gaussmix.tables import person_tallies, tallies
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
@@ -49,6 +49,8 @@ def seeded(monkeypatch):
         ("linear", 12),
         ("logistic", 12),
         ("passes", 24),
+        ("persons", 400),
+        ("person-passes", 24),
     ],
 )
 def test_claims_hold(name, runs):
@@ -74,7 +76,7 @@ def test_the_secure_noise_is_attacked_too(monkeypatch):
     assert found.share > 0.05
 
 
-@pytest.mark.parametrize("kind", [releases.OnePass, releases.ReplaceOne])
+@pytest.mark.parametrize("kind", [releases.OnePass, releases.ReplaceOne, persons.Persons])
 def test_the_likelihood_ratio_has_the_law_that_is_claimed(kind):
     """N(±μ²/2, μ²): neighbours that use the whole budget, no less and no more."""
     subject = kind(1.0, 1e-3)
@@ -126,7 +128,7 @@ def test_objective_perturbation_has_the_density_that_is_attacked():
 def test_noise_a_fifth_too_small_is_caught(monkeypatch):
     for name in ("diagonal_sigma", "off_diagonal_sigma"):
         honest = getattr(passes, name)
-        monkeypatch.setattr(passes, name, lambda mu, bits, honest=honest: 0.8 * honest(mu, bits))
+        monkeypatch.setattr(passes, name, lambda *given, honest=honest, **rows: 0.8 * honest(*given, **rows))
     assert not audit.run("release", runs=4_000, **LOOSE).holds
 
 
@@ -162,6 +164,13 @@ def test_adassps_slip_is_caught(monkeypatch):
 def test_rows_that_are_not_shortened_are_caught(monkeypatch):
     monkeypatch.setattr(tallies, "shorten", lambda *rows: None)
     assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
+
+
+@pytest.mark.parametrize("name", ["persons", "person-passes"])
+def test_persons_who_are_not_bounded_are_caught(name, monkeypatch):
+    """Each row is as short as it must be: their number is what tells."""
+    monkeypatch.setattr(person_tallies, "shorten_together", lambda *rows: None)
+    assert not audit.run(name, runs=60, **LOOSE | {"epsilon": 1.0}).holds
 
 
 def test_histograms_without_noise_are_caught(monkeypatch):

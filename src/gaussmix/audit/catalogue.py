@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaussmix.audit import fitted, releases
+from gaussmix.audit import fitted, persons, releases
 from gaussmix.audit.subject import Subject
 
 __all__ = ["SUBJECTS"]
@@ -11,6 +11,8 @@ SUBJECTS: dict[str, type[Subject]] = {
     "release": releases.OnePass,
     "replace-one": releases.ReplaceOne,
     "passes": releases.Passes,
+    "persons": persons.Persons,
+    "person-passes": persons.PersonPasses,
     "sketch": releases.Sketched,
     "modified": releases.Modified,
     "linear": fitted.Regressor,

@@ -47,7 +47,8 @@ class TranscriptRatio:
     def seen(self, transcript: Transcript) -> list[float]:
         """The ratio of all matrices, and what each request tells of what was counted: rows, clip."""
         first, *later = transcript.passes
-        ratio, told = symmetric_ratio(first.matrix, *self.grams, mu=first.mu), list[float]()
+        most = 1 if transcript.unit is None else transcript.unit.rows
+        ratio, told = symmetric_ratio(first.matrix, *self.grams, mu=first.mu / most), list[float]()
         for output in later:
             if output.request is not None:
                 transform, clip = output.request.metric.transform, output.request.clip

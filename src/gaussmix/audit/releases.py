@@ -21,8 +21,9 @@ from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.models.sketch import Sketch
+from gaussmix.tables.unit import Unit
 
-__all__ = ["CLOUD", "Modified", "OnePass", "Passes", "ReplaceOne", "Sketched", "limit_epsilon"]
+__all__ = ["CLOUD", "Limit", "Modified", "OnePass", "Passes", "ReplaceOne", "Sketched", "limit_epsilon"]
 
 SKETCH_SIZE = 10
 
@@ -46,17 +47,23 @@ def limit_epsilon(account: LatticeAccount, delta: float) -> float:
 
 # ---------------------------------------------------------------------------------------------------------------
 # The limit
-class _Limit(Subject):
+class Limit(Subject):
     """Passes of the limit, as the library prepares them."""
 
     passes: int = 1
     relation: Relation = "zero-out"
+    unit: Unit | None = None
 
     @cached_property
     def account(self) -> LatticeAccount:
         """Every μ, from declared quantities."""
         found = prepare(
-            self.neighbours.schema, epsilon=self.epsilon, delta=self.delta, passes=self.passes, relation=self.relation
+            self.neighbours.schema,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            passes=self.passes,
+            relation=self.relation,
+            unit=self.unit,
         ).account
         if not isinstance(found, LatticeAccount):
             raise ArgumentError("Only the limit has an account of passes.")
@@ -73,7 +80,7 @@ class _Limit(Subject):
         return np.array([ratio.seen(draw_passes(rows, moments, self.account, rng)) for _ in range(runs)])
 
 
-class OnePass(_Limit):
+class OnePass(Limit):
     """A Gram matrix with discrete Gaussian noise."""
 
     words = "the limit in one pass"
@@ -82,7 +89,7 @@ class OnePass(_Limit):
     )
 
 
-class ReplaceOne(_Limit):
+class ReplaceOne(Limit):
     """The same where one row is replaced."""
 
     words = "the limit in one pass, one row replaced"
@@ -92,7 +99,7 @@ class ReplaceOne(_Limit):
     )
 
 
-class Passes(_Limit):
+class Passes(Limit):
     """Four passes: counts, histograms and clipping in a learned metric."""
 
     words = "the limit in four passes"

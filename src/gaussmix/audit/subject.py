@@ -10,7 +10,7 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.rows import ArrayRows
+from gaussmix.tables.rows import ArrayRows, RowSource
 from gaussmix.tables.schema import Schema
 
 __all__ = ["CORNER", "OPPOSITE", "SCHEMA", "Neighbours", "Subject", "repeated"]
@@ -56,7 +56,7 @@ class Neighbours:
         rows = self.common if extra is None else np.concatenate([self.common, [extra]])
         return rows[:, :1], rows[:, 1]
 
-    def rows(self, *, present: bool, schema: Schema | None = None) -> ArrayRows:
+    def rows(self, *, present: bool, schema: Schema | None = None) -> RowSource:
         """One of the two tables."""
         return ArrayRows(*self.arrays(present=present), schema or self.schema, threads=1)
 

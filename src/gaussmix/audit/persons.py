@@ -1,0 +1,57 @@
+"""Releases whose unit is a person under attack: neighbours differ by all rows of one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaussmix.audit.releases import CLOUD, Limit
+from gaussmix.audit.subject import CORNER, OPPOSITE, Neighbours, repeated
+from gaussmix.tables.persons import PersonRows, persons_of
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.unit import Unit
+
+__all__ = ["UNIT", "PersonNeighbours", "PersonPasses", "Persons"]
+
+UNIT = Unit("who", rows=3)
+
+_ROWS_OF_ONE = 20
+"""More than are counted."""
+
+
+@dataclass(frozen=True)
+class PersonNeighbours(Neighbours):
+    """Two tables of which one has a person with 20 equal rows besides. All others have one row each."""
+
+    def rows(self, *, present: bool, schema: Schema | None = None) -> PersonRows:
+        """One of the two tables."""
+        extra = repeated(_ROWS_OF_ONE if present else 0, self.row)
+        table = {
+            "who": np.append(np.arange(len(self.common)), np.full(len(extra), len(self.common))),
+            "X": np.append(self.common[:, :1], extra[:, :1], axis=0),
+            "y": np.append(self.common[:, 1], extra[:, 1]),
+        }
+        return persons_of(table, schema or self.schema, UNIT, key=os.urandom(32))
+
+
+class Persons(Limit):
+    """A Gram matrix in which nobody weighs more than three rows."""
+
+    words = "the limit in one pass, the unit a person"
+    unit = UNIT
+    neighbours = PersonNeighbours(
+        repeated(3, (0.0, 0.0)), CORNER, "three persons of zeros, and one more with 20 rows at a corner", intercept=True
+    )
+
+
+class PersonPasses(Limit):
+    """Four passes: rows of a person are shortened together in a learned metric, histograms count persons."""
+
+    words = "the limit in four passes, the unit a person"
+    unit = UNIT
+    passes = 4
+    neighbours = PersonNeighbours(
+        CLOUD.common, OPPOSITE, "200 persons near a line, and one more with 20 rows at a far corner", intercept=True
+    )
