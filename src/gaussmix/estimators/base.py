@@ -104,6 +104,16 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC, Gene
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
         """Fit to X (rows, features) and y (rows,) or (rows, targets)."""
+        rows, targets = self._arrays(X, y)
+        single = targets.ndim == 1
+        schema = self.schema(rows.shape[1], 1 if single else targets.shape[1])
+        prepared = self._prepare(schema)
+        return self._fit_drawn(
+            prepared.draw(rows_of_arrays(rows, targets, schema, n_rows=self.n_rows)), schema, single=single
+        )
+
+    def _arrays(self, X: ArrayLike, y: ArrayLike) -> tuple[Rows, Rows]:
+        """Features and targets, checked."""
         rows, targets = checked(
             self,
             X,
@@ -114,12 +124,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC, Gene
             multi_output=True,
             y_numeric=True,
         )
-        single = targets.ndim == 1
-        schema = self.schema(rows.shape[1], 1 if single else targets.shape[1])
-        prepared = self._prepare(schema)
-        return self._fit_drawn(
-            prepared.draw(rows_of_arrays(rows, targets, schema, n_rows=self.n_rows)), schema, single=single
-        )
+        return rows, targets
 
     def fit_moments(self, moments: Moments) -> Any:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix._types import Floats
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
+from gaussmix.estimators.grouped import check_groups, grouped_rows
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
@@ -60,6 +61,9 @@ class LinearMixing(LinearRegressor[Release]):
     n_rows : int, optional
         The number of rows, if it is public. It sharpens the bound on rounding errors and allows a warning, before
         anything is spent, if the budget is hopeless.
+    rows_per_group : int, optional
+        Protect persons: :meth:`fit` is told whose each row is, and nobody counts for more than so many rows. It must
+        be fixed before the data are seen. None, the default: each row is somebody else's (docs/persons.md).
     ledger : Ledger, optional
         Where the release is recorded before its noise is drawn. Its budget, which covers all of its releases together,
         takes the place of ``epsilon`` and ``delta``.
@@ -92,6 +96,7 @@ class LinearMixing(LinearRegressor[Release]):
         passes: Passes = "auto",
         variant: Variant = "exact",
         n_rows: int | None = None,
+        rows_per_group: int | None = None,
         ledger: Ledger | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -105,8 +110,27 @@ class LinearMixing(LinearRegressor[Release]):
         self.passes = passes
         self.variant = variant
         self.n_rows = n_rows
+        self.rows_per_group = rows_per_group
         self.ledger = ledger
         self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LinearMixing:
+        """Fit to X (rows, features) and y (rows,) or (rows, targets).
+
+        Parameters
+        ----------
+        X, y : array
+        groups : array (rows,), optional
+            Whose each row is, text or whole numbers: with ``rows_per_group`` the unit of privacy is a person.
+        """
+        check_groups(groups, self.rows_per_group)
+        rows, targets = self._arrays(X, y)
+        single = targets.ndim == 1
+        schema = self.schema(rows.shape[1], 1 if single else targets.shape[1])
+        prepared = self._prepare(schema)
+        with grouped_rows(rows, targets, groups, prepared, n_rows=self.n_rows) as source:
+            self._fit_drawn(prepared.draw(source), schema, single=single)
+        return self
 
     def _weighting(self) -> Weighting:
         return "balanced" if self.variant == "exact" else "paper"

@@ -15,9 +15,9 @@ from gaussmix.estimators.base import (
     features_and_targets,
     forget_names,
     read_classes,
-    rows_of_arrays,
 )
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
+from gaussmix.estimators.grouped import check_groups, grouped_rows
 from gaussmix.estimators.likelihood import Steps, number_of_steps
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
@@ -43,7 +43,9 @@ class LogisticMixing(LinearClassifier):
 
     Parameters
     ----------
-    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, n_rows, ledger, random_state
+    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, n_rows, rows_per_group
+        As in :class:`LinearMixing`.
+    ledger, random_state
         As in :class:`LinearMixing`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
@@ -84,6 +86,7 @@ class LogisticMixing(LinearClassifier):
         variant: Variant = "exact",
         steps: Steps = 0,
         n_rows: int | None = None,
+        rows_per_group: int | None = None,
         ledger: Ledger | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -99,10 +102,11 @@ class LogisticMixing(LinearClassifier):
         self.variant = variant
         self.steps = steps
         self.n_rows = n_rows
+        self.rows_per_group = rows_per_group
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticMixing:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticMixing:
         """Release a sketch of (X, label) and fit from it.
 
         Parameters
@@ -110,12 +114,16 @@ class LogisticMixing(LinearClassifier):
         X : array (rows, features)
         y : array (rows,)
             Two labels of any type.
+        groups : array (rows,), optional
+            As in :meth:`LinearMixing.fit`; not with ``steps``.
         """
         self._check_radius()
+        check_groups(groups, self.rows_per_group)
         X, second, classes = read_classes(self, X, y, self.classes)
         schema = self.schema(X.shape[1])
         prepared = self._prepare(schema)
-        return self._fit_release(prepared.draw(rows_of_arrays(X, second, schema, n_rows=self.n_rows)), classes)
+        with grouped_rows(X, second, groups, prepared, n_rows=self.n_rows) as source:
+            return self._fit_release(prepared.draw(source), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticMixing:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gaussmix.estimators.grouped import group_unit
 from gaussmix.estimators.hopeless import warn_if_hopeless
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
@@ -26,6 +27,7 @@ class _Parameters(Protocol):
     passes: Passes
     variant: Variant
     n_rows: int | None
+    rows_per_group: int | None
     ledger: Ledger | None
     random_state: int | np.random.Generator | None
 
@@ -53,6 +55,7 @@ def prepare_estimator(
         made_by=name,
         conditions=conditions,
         likelihood=likelihood,
+        unit=group_unit(estimator.rows_per_group),
     )
     warn_if_hopeless(schema, prepared.account, estimator.n_rows)
     return prepared
