@@ -3,7 +3,7 @@
     python -m experiments.persons --draws 12 --out experiments/results/persons.csv
     python -m experiments.persons --report experiments/results/persons.csv
 
-ln_wage on age, age² (a Legendre polynomial on the declared range), grade, union, south and tenure, complete cases of
+ln_wage on poly(age, 2), grade, union, south and tenure, complete cases of
 nlswork. ``row``: one row is protected, which a woman with 15 of them has no use for. ``group``: the same release at
 ε/15 and the δ that makes (ε, δ) for 15 rows, by group privacy. ``keep`` and ``shorten``: a woman is the unit. Errors
 are against least squares on all rows, in its standard errors, clustered by woman; and R² lost on the same rows.
@@ -27,22 +27,21 @@ from experiments.data_files import read
 EPSILONS, DELTA, MOST = (1.0, 3.0), 1e-6, 15
 SCHEMA = {
     "age": [14, 46],
-    "age2": [-0.5, 1.0],
     "grade": [0, 18],
     "union": "boolean",
     "south": "boolean",
     "tenure": [0, 26],
     "ln_wage": [0, 5.5],
 }
-FEATURES = [name for name in SCHEMA if name != "ln_wage"]
+FORMULA = "ln_wage ~ poly(age, 2) + grade + union + south + tenure"
+FEATURES = ["age", "age^2", "grade", "union", "south", "tenure"]
 
 
 def women() -> pd.DataFrame:
     """Complete cases, one row a woman and year."""
     table = pd.read_csv(io.BytesIO(read("nlswork/nlswork.csv")))
     wanted = table[["idcode", "age", "grade", "union", "south", "tenure", "ln_wage"]].dropna()
-    u = (wanted["age"] - 30) / 16
-    return wanted.assign(age2=(3 * u**2 - 1) / 2, union=wanted["union"] > 0, south=wanted["south"] > 0)
+    return wanted.assign(union=wanted["union"] > 0, south=wanted["south"] > 0)
 
 
 def methods(epsilon: float) -> dict[str, dict[str, Any]]:
@@ -58,7 +57,8 @@ def methods(epsilon: float) -> dict[str, dict[str, Any]]:
 
 def design(table: pd.DataFrame) -> tuple[Floats, Floats]:
     """Features with an intercept, and the target."""
-    X = np.column_stack([table[FEATURES].to_numpy(dtype=float), np.ones(len(table))])
+    columns = table.assign(**{"age^2": table["age"] ** 2})[FEATURES]
+    X = np.column_stack([columns.to_numpy(dtype=float), np.ones(len(table))])
     return X, table["ln_wage"].to_numpy(dtype=float)
 
 
@@ -81,14 +81,14 @@ def run(draws: int) -> pd.DataFrame:
     for epsilon in EPSILONS:
         for name, arguments in methods(epsilon).items():
             for draw in range(draws):
-                private = gm.release(table, schema=SCHEMA, random_state=draw, **arguments)
-                model = private.regress("ln_wage", on=FEATURES)
-                found = np.array([*model.coef.values(), model.intercept])
+                private = gm.release(table, schema=SCHEMA, formula=FORMULA, random_state=draw, **arguments)
+                model = private.regress(FORMULA)
+                found = np.array([*(model.coef[feature] for feature in FEATURES), model.intercept])
                 params = np.array([model.params[feature] for feature in FEATURES])
                 lost = (float(np.sum((y - X @ found) ** 2)) - best) / total
                 off = np.abs(params - theta[:-1]) / errors[:-1]
                 rows.append(
-                    {"epsilon": epsilon, "method": name, "draw": draw, "lost_r2": lost, "nobs": model.summary().nobs}
+                    {"epsilon": epsilon, "method": name, "draw": draw, "lost_r2": lost}
                     | dict(zip(FEATURES, off, strict=True))
                 )
     return pd.DataFrame(rows)
