@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
+from gaussmix import baselines
 from gaussmix.accounting.lattice import lattice_account
+from gaussmix.accounting.lattice_noise import diagonal_sigma, off_diagonal_sigma
+from gaussmix.errors import ArgumentError, DamagedError
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models import schedules
+from gaussmix.models import release_file, schedules
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
 from gaussmix.tables.formulas import declared_schema
+from gaussmix.tables.moments import Moments
 from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.sample import Sample
@@ -314,3 +318,46 @@ def test_moments_of_persons(tmp_path):
         _ = one + gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.DeclarationError, match="another unit"):
         gm.release(total, **BUDGET, unit="who", rows_per_unit=J + 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What attackers found
+@pytest.mark.parametrize("number", [np.uint8(129), np.int8(12), np.int16(300), np.int64(3)], ids=repr)
+def test_small_integers_of_numpy_do_not_overflow(number):
+    """np.uint8(129)**2 is 1: the noise off the diagonal was 128 times too small."""
+    unit = Unit("who", rows=number)
+    assert type(unit.rows) is int
+    for sigma in (diagonal_sigma, off_diagonal_sigma):
+        assert sigma(0.1, 20, rows=number) == sigma(0.1, 20, rows=int(number))
+    table = {"who": np.arange(9), "a": np.linspace(0, 1, 9)}
+    private = gm.release(table, schema={"a": [0, 1]}, epsilon=1, delta=1e-6, unit="who", rows_per_unit=number, passes=1)
+    assert private.to_bytes()
+    assert Moments.of(table, {"a": [0, 1]}, unit="who", rows_per_unit=number).to_bytes()
+
+
+@pytest.mark.parametrize("kind", [baselines.AdaSSP, baselines.SheffetMixing, gm.LinearMixing])
+def test_moments_of_persons_are_not_taken_for_rows(kind):
+    """One row changes those of its person: with 100 rows e1 and one more e2 by 1.4, not 1."""
+    model = kind(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1))
+    table = {"X": np.full((9, 2), 0.1), "y": np.zeros(9), "who": np.arange(9)}
+    moments = Moments.of(table, model.schema(2), unit="who", rows_per_unit=3)
+    with pytest.raises(ArgumentError, match="person"):
+        model.fit_moments(moments)
+
+
+def test_a_sorted_table_of_dropped_rows_is_a_release_of_nobody():
+    table = {"who": np.arange(5), "a": np.full(5, np.nan), "b": np.ones(5)}
+    schema = {"a": {"lower": 0, "upper": 1, "missing": "drop-row"}, "b": [0, 1]}
+    budget = {"epsilon": 1.0, "delta": 1e-6, "unit": "who", "rows_per_unit": 2, "random_state": 0}
+    sorted_, other = (gm.release(table, schema=schema, unit_sorted=way, **budget) for way in (True, False))
+    np.testing.assert_array_equal(sorted_.second_moment, other.second_moment)
+
+
+def test_a_file_of_rows_is_not_read_as_one_of_persons(tmp_path, monkeypatch):
+    table = {"who": np.arange(9), "a": np.linspace(0, 1, 9)}
+    private = gm.release(table, schema={"a": [0, 1]}, epsilon=1, delta=1e-6, unit="who", rows_per_unit=2, passes=1)
+    monkeypatch.setattr(release_file, "FORMAT_OF_PERSONS", release_file.FORMAT)
+    private.save(tmp_path / "a.parquet")
+    monkeypatch.undo()
+    with pytest.raises(DamagedError, match="do not fit each other"):
+        gm.load(tmp_path / "a.parquet")

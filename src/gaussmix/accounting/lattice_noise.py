@@ -95,7 +95,9 @@ def diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
 
     ``rows`` is what one person changes at most, in squared row norms or in counts.
     """
-    return round_up(rows * Fraction(2) ** bits / Fraction(check.positive(finite=True, mu=mu)))
+    return round_up(
+        check.positive_integer(rows=rows) * Fraction(2) ** bits / Fraction(check.positive(finite=True, mu=mu))
+    )
 
 
 def off_diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
@@ -104,7 +106,8 @@ def off_diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
     (r_i², √2 r_i r_j)_{i<j} has norm ‖r‖², so that an entry above the diagonal may have √2 times less noise than one on
     it.
     """
-    return root_up(rows**2 * Fraction(4) ** bits / (2 * Fraction(check.positive(finite=True, mu=mu)) ** 2))
+    most = check.positive_integer(rows=rows)
+    return root_up(most**2 * Fraction(4) ** bits / (2 * Fraction(check.positive(finite=True, mu=mu)) ** 2))
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -257,6 +257,10 @@ def features_and_targets(schema: Schema) -> tuple[int, int]:
 
 def check_moments(moments: Moments, schema: Schema, n_features: int, *, n_rows: int | None) -> None:
     """Refuse moments that are not what the estimator declares. Errors here are for the curator."""
+    if moments.unit is not None:
+        raise ArgumentError(
+            "In these moments rows are bounded by person, so that one row changes others: use gaussmix.release."
+        )
     if moments.schema != schema:
         raise ArgumentError(
             "These moments are of rows encoded under other bounds than the estimator declares: build them with "

@@ -137,7 +137,8 @@ def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> 
     if not isinstance(stored["certificate"], dict):
         raise TypeError("its certificate is no object")
     certificate = Certificate.from_dict(stored["certificate"])
-    if names != certificate.schema.names:
+    of_persons = stored["format"] == FORMAT_OF_PERSONS
+    if names != certificate.schema.names or of_persons != (certificate.unit is not None):
         raise ValueError("its parts do not fit each other")
     return statistic_of(stored, blocks, certificate), certificate
 

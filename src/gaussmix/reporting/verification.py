@@ -88,8 +88,10 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
         reasons = " ".join(condition.text for condition in certificate.conditions if condition.void)
         return Verdict("void", f"{path} guarantees nothing: {reasons}", **found)
     pair = f"({certificate.epsilon:g}, {certificate.delta:g})"
+    whose = f" for {certificate.unit}" if certificate.unit is not None else ""
     signed = "" if key is None else f" It is signed by {key}."
-    return Verdict("true", f"{path} is {pair}-differentially private, as its certificate says.{signed}", **found)
+    words = f"{path} is {pair}-differentially private{whose}, as its certificate says.{signed}"
+    return Verdict("true", words, **found)
 
 
 def _computed_delta(release: Release) -> float | None:

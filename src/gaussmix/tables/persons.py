@@ -263,7 +263,7 @@ class _Sorted:
                 visit(kept(block, self._unit, self._key))
 
         self._read(take, describe)
-        names = np.concatenate(ended)
+        names = np.concatenate(ended) if ended else np.empty((0, 2), dtype=np.uint64)
         names = names[np.lexsort((names[:, 1], names[:, 0]))]
         if (names[1:] == names[:-1]).all(axis=1).any():
             raise DataError(REAPPEARS)

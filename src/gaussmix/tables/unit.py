@@ -54,7 +54,9 @@ class Unit:
         if not isinstance(self.column, str) or not self.column:
             raise ArgumentTypeError(f"unit must be the name of a column, got {type(self.column).__name__}.")
         check_text("unit", self.column)
-        if not check.positive_integer(rows_per_unit=self.rows) <= MOST_ROWS:
+        rows = check.positive_integer(rows_per_unit=self.rows)
+        object.__setattr__(self, "rows", rows)  # a small integer of NumPy's would overflow where it is squared
+        if rows > MOST_ROWS:
             raise ArgumentError(f"rows_per_unit must be from 1 to {MOST_ROWS:,}, got {self.rows!r}.")
         check.choice(BOUNDS, bound_rows=self.bound)
 
