@@ -177,6 +177,8 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     text = run("classify", str(out), "region", "--on", "cost", "--odds", "--reference", "region=west")
     assert "region = north against west: odds ratios" in text
     assert "region = south against west: odds ratios" in text
+    one = run("classify", str(out), "region", "--on", "cost", "--odds", "--level", "west")
+    assert one.strip() == str(load(out).classify("region", on=["cost"], level="west").odds_ratios()).strip()
     found = json.loads(run("classify", str(out), "region", "--on", "cost", "--json"))
     model = load(out).classify("region", on=["cost"])
     assert list(found["classes"]) == ["south", "west"]

@@ -103,3 +103,43 @@ def test_two_levels_and_what_is_refused():
         gm.release(rows, schema=SCHEMA, epsilon=1.0, delta=1e-6, sketch_size=100, random_state=0).classify(
             "kind", variant="paper"
         )
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One level against all others
+def test_one_level_against_the_rest_is_fishers_discriminant_of_two():
+    rows = table(5000)
+    private = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6)
+    for level in "abcd":
+        model = private.classify("kind", level=level)
+        assert model.classes == ("all others", level)
+        X = np.column_stack([rows["x"], rows["z"], rows["flag"]])
+        lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, rows["kind"] == level)
+        assert model.decision_function(rows) == pytest.approx(lda.decision_function(X), abs=2e-3)
+        assert f"kind = {level}" in str(model.summary())
+    assert set(model.predict(rows)) == {"all others", "d"}
+
+
+def test_one_level_has_odds_ratios_that_hold_without_noise():
+    rows = table(40_000)
+    exact = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify("kind", level="b").odds_ratios()
+    held = []
+    for seed in range(10):
+        private = gm.release(rows, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
+        ratios = private.classify("kind", level="b").odds_ratios()
+        held += [low <= exact.estimates[name] <= high for name, (low, high) in ratios.intervals.items()]
+    assert len(held) == 30
+    assert np.mean(held) > 0.8
+
+
+def test_two_levels_are_the_same_either_way():
+    rows = table(3000)
+    rows = {**rows, "sex": np.where(rows["flag"], "m", "f")}
+    schema = {"x": [-4, 4], "z": [-4, 4], "sex": ["f", "m"]}
+    private = gm.release(rows, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
+    plain, named = private.classify("sex"), private.classify("sex", level="m")
+    assert named.coef == plain.coef
+    with pytest.raises(gm.ArgumentError, match="'x' is no class of 'sex'"):
+        private.classify("sex", level="x")
+    with pytest.raises(gm.ArgumentError, match="has no levels"):
+        private.classify("x", level="m")

@@ -60,13 +60,17 @@ def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, **summa
 @click.command()
 @_model_options
 @click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
-def classify(file: Path, target: str, on: tuple[str, ...], as_json: bool, odds: bool, **summary: Any) -> None:
+@click.option("--level", help="One level of TARGET, against all others.")
+def classify(
+    file: Path, target: str, on: tuple[str, ...], as_json: bool, odds: bool, level: str | None, **summary: Any
+) -> None:
     """Log odds of the column TARGET of a release, boolean or a category, by the linear discriminant.
 
-    Of more than two levels: of each against the first, or against --reference TARGET=LEVEL.
+    Of more than two levels: of each against the first, against --reference TARGET=LEVEL, or of one --level against all
+    others.
     """
     options = _summary_options(**summary)
-    model = load(file).classify(target, list(on) or None)
+    model = load(file).classify(target, list(on) or None, level=level)
     if isinstance(model, MulticlassModel):
         _print_classes(model, as_json, odds, options)
     elif not odds:

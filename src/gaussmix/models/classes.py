@@ -38,7 +38,7 @@ class ClassificationModel(Tidied):
     target : str
         The column that is explained.
     classes : tuple
-        Its two values; coefficients are for the second.
+        Its two values, or ``"all others"`` and one level; coefficients are for the second.
     coef, intercept
         As in :class:`gaussmix.models.fits.RegressionModel`, for the log odds.
     variant : {"exact", "paper"}
@@ -48,6 +48,8 @@ class ClassificationModel(Tidied):
     likelihood : bool
         Whether the coefficients are those of private steps on the likelihood (:mod:`gaussmix.models.newton`). Intervals
         and odds ratios are the discriminant's all the same.
+    level : object or None
+        The level that is held against all others, if one is.
     certificate : Certificate or None
         What was spent on the release.
     """
@@ -60,11 +62,12 @@ class ClassificationModel(Tidied):
     surrogate_radius: float | None
     statistic: Statistic = field(compare=False)
     likelihood: bool = False
+    level: Any = None
     certificate: Certificate | None = field(default=None, compare=False)
 
     @property
     def _unit(self) -> float:
-        return two_classes(self.statistic.schema, self.target, self.surrogate_radius)[0].scale
+        return two_classes(self.statistic.schema, self.target, self.surrogate_radius, self.level)[0].scale
 
     def summary(
         self,
@@ -115,7 +118,7 @@ class ClassificationModel(Tidied):
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""
         schema = self.statistic.schema
-        response, _ = two_classes(schema, self.target, self.surrogate_radius)
+        response, _ = two_classes(schema, self.target, self.surrogate_radius, self.level)
         return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
@@ -133,16 +136,21 @@ class ClassificationModel(Tidied):
 
 
 def fit_classification(
-    statistic: Statistic, target: str, on: Sequence[str] | None, variant: Variant, radius: float | None = None
+    statistic: Statistic,
+    target: str,
+    on: Sequence[str] | None,
+    variant: Variant,
+    radius: float | None = None,
+    level: Any = None,
 ) -> ClassificationModel:
-    """Log odds of a column with two values on other columns, from least squares on a response ±1."""
+    """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
     if variant == "paper":
         radius = RADIUS if radius is None else radius
     elif radius is not None:
         raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
     schema = statistic.schema
     target = part_name(schema, target)
-    response, classes = two_classes(schema, target, radius)
+    response, classes = two_classes(schema, target, radius, level)
     features = feature_indices(schema, [target], on)
     if radius is None and isinstance(statistic, Transcript) and statistic.steps_serve(target, features):
         coef, intercept = user_units(schema, features, likelihood_coefficients(statistic)[features])
@@ -153,4 +161,4 @@ def fit_classification(
         own = discriminant_of(statistic, response, features, theta)
         coef = {name: own.factor * value for name, value in coef.items()}
         intercept = own.factor * intercept + own.intercept(response.centre)
-    return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic)
+    return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic, level=level)

@@ -15,7 +15,7 @@ from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
 from gaussmix.models.problem import Response, regression_problem
-from gaussmix.models.responses import constant_of_rows, labels_of
+from gaussmix.models.responses import constant_of_rows, labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
 from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.models.transcript import Statistic
@@ -79,7 +79,7 @@ class MulticlassModel:
         classes is taken as known; so are, in the intercept's interval, the shares of the classes.
         """
         schema, others = self.statistic.schema, dict(reference or {})
-        r = _place(self.classes, others.pop(self.target, self.classes[0]), self.target)
+        r, _ = place_of(schema.columns[self.target], others.pop(self.target, self.classes[0]), self.target)
         indicators, found = indicators_of(schema, self.target), {}
         for k, name in enumerate(self.classes):
             if k == r:
@@ -127,11 +127,3 @@ def fit_classes(statistic: Statistic, target: str, on: Sequence[str] | None) -> 
         coef[name], shifted = user_units(schema, features, coefficients @ softmax.contrast(k, 0))
         intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
     return MulticlassModel(target, classes, coef, intercept, softmax, statistic)
-
-
-def _place(classes: tuple[Any, ...], name: object, target: str) -> int:
-    """Which class is meant, by its value or its words."""
-    found = [k for k, own in enumerate(classes) if own == name or str(own) == name]
-    if not found:
-        raise ArgumentError(f"{name!r} is no class of {target!r}; it has {', '.join(map(str, classes))}.")
-    return found[0]

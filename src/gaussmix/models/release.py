@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -147,6 +147,7 @@ class Release(Described):
         target: str,
         on: Sequence[str] | None = None,
         *,
+        level: Any = None,
         variant: Variant = "exact",
         surrogate_radius: float | None = None,
     ) -> ClassificationModel | MulticlassModel:
@@ -157,6 +158,8 @@ class Release(Described):
         target, on
             As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
             (:mod:`gaussmix.models.softmax`).
+        level : object, optional
+            One level of a category, against all others: log odds of it with odds ratios, as of two classes.
         variant : {"exact", "paper"}
             The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
             loss, for sketches.
@@ -165,10 +168,10 @@ class Release(Described):
         """
         target, on = _explained(target, on)
         column = self.schema.parts[part_name(self.schema, target)]
-        several = isinstance(column, Categorical) and len(column.labels) > 2
+        several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
         if several and variant == "exact" and surrogate_radius is None:
             return fit_classes(self.statistic, target, on)
-        found = fit_classification(self.statistic, target, on, variant, surrogate_radius)
+        found = fit_classification(self.statistic, target, on, variant, surrogate_radius, level)
         return replace(found, certificate=self.certificate)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:

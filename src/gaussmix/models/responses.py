@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
@@ -11,10 +13,14 @@ from gaussmix.models.fits import column_of, unit_vector
 from gaussmix.models.problem import Response
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.transcript import Statistic
-from gaussmix.tables.columns import Boolean, Categorical
+from gaussmix.tables.columns import Boolean, Categorical, Column
+from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["constant_of_rows", "discriminant_of", "labels_of", "two_classes"]
+__all__ = ["constant_of_rows", "discriminant_of", "labels_of", "place_of", "two_classes"]
+
+OTHERS = "all others"
+"""The class that one level is held against."""
 
 
 def discriminant_of(statistic: Statistic, response: Response, features: list[int], theta: Floats) -> Discriminant:
@@ -37,18 +43,38 @@ def labels_of(column: Categorical) -> tuple[Any, ...]:
     return column.levels if len(column.labels) == len(column.levels) else column.labels
 
 
-def two_classes(schema: Schema, target: str, radius: float | None = None) -> tuple[Response, tuple[Any, Any]]:
-    """A column with two values as the response -1 and 1; and the two values."""
+def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Any, ...]]:
+    """Which level of a category is meant, by its value or its words; and all levels."""
+    if not isinstance(column, Categorical):
+        raise ArgumentError(f"Column {target!r} has no levels: leave level out.")
+    labels = labels_of(column)
+    found = [k for k, own in enumerate(labels) if own == level or str(own) == level]
+    if not found:
+        raise ArgumentError(f"{level!r} is no class of {target!r}; it has {', '.join(map(str, labels))}.")
+    return found[0], labels
+
+
+def two_classes(
+    schema: Schema, target: str, radius: float | None = None, level: Any = None
+) -> tuple[Response, tuple[Any, Any]]:
+    """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
     column, indices = column_of(schema, target), schema.groups[target]
-    if isinstance(column, Boolean):
-        classes: tuple[Any, Any] = (False, True)
+    if level is not None:
+        chosen, labels = place_of(column, level, target)
+        classes: tuple[Any, Any] = (OTHERS, labels[chosen])
+        signs = np.where(np.arange(len(indices)) == chosen, 1.0, -1.0)
+        vector = unit_vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
+    elif isinstance(column, Boolean):
+        classes = (False, True)
         vector = unit_vector(schema, {indices[0]: 1 / column.weight})
     elif isinstance(column, Categorical) and len(indices) == 2:
         labels = labels_of(column)
         classes = (labels[0], labels[1])
         vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
     else:
-        raise ArgumentError(f"Column {target!r} must be a boolean or have two levels to be classified.")
+        raise ArgumentError(
+            f"Column {target!r} must be a boolean or have two levels to be classified; of more, name one: level=..."
+        )
     name = f"{target} = {classes[1]}"
     if radius is None:
         return Response(name, vector, 0.5, 0.5), classes
