@@ -69,7 +69,7 @@ SCALARS = {
     "inf": float("inf"),
     "pandas NA": pd.NA,
     "pandas NaT": pd.NaT,
-    "numpy NaT": np.datetime64("NaT"),
+    "numpy NaT": np.datetime64("NaT", "us"),
     "masked": np.ma.masked,
     "date": datetime.date(2020, 1, 1),
     "timestamp": pd.Timestamp("2020-01-01"),
@@ -247,7 +247,7 @@ NUMPY_TYPES = {
     "U40": TEXTS,
     "T": TEXTS,
     "S4": [b"a", b"1"],
-    "M8[us]": [np.datetime64("2020-01-01"), np.datetime64("NaT")],
+    "M8[us]": [np.datetime64("2020-01-01", "us"), np.datetime64("NaT", "us")],
     "c16": [1j, 1.0],
 }
 
