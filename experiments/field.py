@@ -10,7 +10,8 @@ Tables, bounds, splits and least squares are those of ``passes_protocol.md``; th
 - ``AdaSSP``: exact noise.
 - ``DP-GD``: full gradients, clipped row by row, noise by Gaussian DP. The best of 12 settings *on the test rows*, which
   is not private: no way of choosing one could do better.
-- ``diffprivlib``: its LinearRegression (functional mechanism) with the same bounds. Pure ε: it has no use for δ.
+- ``diffprivlib``: its LinearRegression (functional mechanism) with the same bounds. Pure ε: it has no use for δ. The
+  first level of a category is left out for it: it has no ridge, and all levels together leave a direction open.
 - ``mean``: a private mean. Without noise: ``least squares``.
 
 dp-statsmodels is not on the package index, and so is not run.
@@ -33,7 +34,7 @@ import pandas as pd
 from experiments import Floats
 from experiments.parallel import run_all
 from experiments.passes_study import Rows, adassp, in_passes, least_squares, split
-from experiments.passes_tables import load
+from experiments.passes_tables import Encoded, load
 from gaussmix import LinearMixing
 from gaussmix.accounting import gaussian_mu
 from gaussmix.models.shrinkage import Shrinkage
@@ -59,11 +60,11 @@ def gradient_descent(
     return np.asarray(theta / math.sqrt(d))
 
 
-def by_diffprivlib(train: Floats, test: Floats, target: int, epsilons: tuple[float, ...], draws: int) -> Floats:
-    """Predictions, shape (ε, draws, rows), by an environment of its own."""
+def by_diffprivlib(train: Floats, test: Floats, table: Encoded, epsilons: tuple[float, ...], draws: int) -> Floats:
+    """Predictions, shape (ε, draws, rows), by an environment of its own; without the first level of a category."""
+    x, target = np.setdiff1d(np.arange(table.target), table.references), table.target
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder) / "given.npz", Path(folder) / "found.npy"
-        x = np.arange(target)
         np.savez(given, X=train[:, x], y=train[:, target], Z=test[:, x], epsilons=np.array(epsilons), draws=draws)
         subprocess.run([PYTHON, Path(__file__).with_name("field_diffprivlib.py"), given, found], check=True)
         return np.asarray(np.load(found), dtype=np.float64)
@@ -77,7 +78,7 @@ def trial(name: str, number: int, draws: int) -> list[dict[str, object]]:
     rows, delta = Rows.of(train, table.squared_norm, table.intercept), 1 / len(train) ** 2
     x, target = np.array([*range(table.target), table.intercept]), table.target
     y, var = test[:, target], float(np.var(test[:, target]))
-    guesses = by_diffprivlib(train, test, target, EPSILONS, draws)
+    guesses = by_diffprivlib(train, test, table, EPSILONS, draws)
     found: list[dict[str, object]] = []
 
     def add(method: str, epsilon: float, draw: int, guess: Floats | float) -> None:
