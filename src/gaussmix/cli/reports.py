@@ -35,7 +35,10 @@ __all__ = ["plan", "report", "sign", "verify"]
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file.")
 @click.option("--registry", type=click.Path(path_type=Path), help="YAML file: a record for the public registry.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
-@click.option("--target", "targets", multiple=True, help="A column to explain; repeat. Default: all that can be.")
+@click.option("--target", help="Column that the page begins to explain; default: what is explained best.")
+@click.option("--title", default="", help="What the page is about.")
+@click.option("--description", default="", help="The same in a sentence or two.")
+@click.option("--rows", type=int, help="Number of rows, if it is public: shown, and used for intervals of populations.")
 @FORCE
 @JSON
 def report(
@@ -43,16 +46,21 @@ def report(
     out: Path | None,
     registry: Path | None,
     alpha: float,
-    targets: tuple[str, ...],
+    target: str | None,
+    title: str,
+    description: str,
+    rows: int | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
+    """Write one HTML page about a release: its privacy statement, and models and tables that its readers choose.
 
-    The page loads nothing from elsewhere, holds nothing but what the release says, and costs no privacy.
+    The page holds the release and computes from it in the browser. It loads nothing from elsewhere, sends nothing, and
+    costs no privacy.
 
     \b
     gaussmix report patients.release.parquet -o report.html
+    gaussmix report patients.release.parquet -o report.html --title "Costs of patients, 2025" --rows 20000
     gaussmix report patients.release.parquet --registry record.yaml
 
     A record for the public registry of deployments is filled in as far as a machine can.
@@ -66,10 +74,18 @@ def report(
     if out is None:
         return
     refuse_inputs(out, [file])
-    with reserve(out, 0, force=force) as output:  # before intervals are computed
+    with reserve(out, 0, force=force) as output:  # before models are computed
         release = load(file)
-        with Console(stderr=True).status("computing intervals"):
-            page = render(release, alpha=alpha, targets=list(targets) or None, file_sha256=file_digest(file))
+        with Console(stderr=True).status("choosing a model to begin with"):
+            page = render(
+                release,
+                alpha=alpha,
+                target=target,
+                title=title,
+                description=description,
+                rows=rows,
+                file_sha256=file_digest(file),
+            )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
         click.echo(json.dumps({"file": str(written), "release": str(file), "private": valid}, indent=2))

@@ -35,7 +35,7 @@ __all__ = [
     "in_plain_words",
     "is_valid",
     "parameters_of",
-    "title",
+    "subject",
 ]
 
 _ASSUMED = (
@@ -68,10 +68,10 @@ _MECHANISMS: dict[type[Account], str] = {
 _LEVELS_SHOWN = 40
 
 
-def title(release: Release) -> str:
+def subject(release: Release) -> str:
     """What the page is about."""
     columns = len(release.schema.columns)
-    return f"a release of a table with {columns} declared column{'s' * (columns != 1)}"
+    return f"A release of a table with {columns} declared column{'s' * (columns != 1)}"
 
 
 def is_valid(release: Release) -> bool:
