@@ -21,6 +21,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.reporting.embedding import embedded_release
 from gaussmix.reporting.figure import picture, why_no_curve
+from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.signals import SIGNAL_WORDS, signals_of
 from gaussmix.reporting.starting import starting_model
 from gaussmix.reporting.statement import (
@@ -109,6 +110,7 @@ def render(
         description=description,
         rows=None if rows is None else f"{rows:,}",
         banner=invalid,
+        label=_trusted(as_svg(release)),
         plain=NOTHING if invalid else in_plain_words(certificate),
         conditions=conditions(certificate),
         fields=fields_of(release, curve, valid=not invalid, file_sha256=file_sha256),
@@ -153,7 +155,7 @@ def _part(name: str) -> str:
 
 
 def _trusted(text: str) -> Any:
-    """Text of this package, which goes into the page as it is."""
+    """Text of this package, or text that it made safe, which goes into the page as it is."""
     from markupsafe import Markup
 
     return Markup(text)

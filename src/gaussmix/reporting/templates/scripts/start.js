@@ -60,6 +60,11 @@ if (byId("description")) {
   drawTables();
 }
 
+byId("save-label").addEventListener("click", () => {
+  const label = new XMLSerializer().serializeToString(document.querySelector("svg.label"));
+  Elements.save("privacy-label.svg", "image/svg+xml", label);
+});
+
 function showFigures() {
   if (model) Coefficients.show(release, model, data.not_identified);
   if (byId("signals")) Figures.signals(byId("signals"), data.signals);
