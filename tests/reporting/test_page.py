@@ -114,9 +114,9 @@ def test_command_writes_the_page(private, tmp_path):
 
 # ---------------------------------------------------------------------------------------------------------------
 # In a browser
-def test_slider_moves_with_the_keyboard(visit, private):
-    tab = visit(private)
-    curve = embedded(report.render(private))["curve"]
+def test_slider_moves_with_the_keyboard(visit, private, page):
+    tab = visit(private, page=page)
+    curve = embedded(page)["curve"]
     slider, shown = tab.locator("#delta"), tab.locator("#epsilon")
     assert shown.get_attribute("aria-live") == "polite"
     assert tab.get_by_label("Choose δ").count() == 1
@@ -135,8 +135,8 @@ def test_slider_moves_with_the_keyboard(visit, private):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1400])
-def test_page_fits_every_width_and_text_has_contrast(visit, private, scheme, width):
-    tab = visit(private, color_scheme=scheme, viewport={"width": width, "height": 700})
+def test_page_fits_every_width_and_text_has_contrast(visit, private, page, scheme, width):
+    tab = visit(private, page=page, color_scheme=scheme, viewport={"width": width, "height": 700})
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     colours = tab.evaluate(
         """["--text", "--muted", "--accent", "--second", "--page"].map((name) =>

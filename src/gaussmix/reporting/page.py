@@ -123,6 +123,7 @@ def render(
         no_models=TOO_WIDE if own is None else "No column of this release can be explained by others.",
         tables=own is not None and own["no_tables"] is None,
         no_tables=TOO_WIDE if own is None else own["no_tables"],
+        shortened=None if own is None else own["shortened"],
         no_counts=None if own is None else own["no_counts"],
         signals=signals,
         signal_words=SIGNAL_WORDS

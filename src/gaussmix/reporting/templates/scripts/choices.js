@@ -18,11 +18,12 @@ const Choices = (() => {
     }
     applyMerges(release, state, start.merge);
     const redraw = () => {
-      drawColumns(release, state, redrawn);
-      drawLevels(release, state, redrawn);
+      drawColumns(release, state, boxes);
+      drawLevels(release, state, blocks);
       drawScale(release, state);
     };
     const redrawn = () => { redraw(); changed(); };
+    const boxes = columnBoxes(release, state, redrawn), blocks = levelBlocks(release, state, redrawn);
     drawTarget(release, state, redrawn);
     drawIntervals(release, state, changed);
     byId("all-columns").addEventListener("click", () => {
@@ -69,53 +70,74 @@ const Choices = (() => {
     byId("scale").disabled = found.length < 2;
   }
 
-  function drawColumns(release, state, changed) {
-    const focused = document.activeElement && document.activeElement.value;
-    const inside = byId("columns").contains(document.activeElement);
-    const possible = Releases.explaining(release, state.target).filter((own) => own.kind !== "missing");
-    state.on = new Set(possible.map((own) => own.name).filter((name) => state.on.has(name)));
-    const brought = new Set(Coding.withNeeds(release, [...state.on]).map((own) => own.name));
-    byId("columns").replaceChildren(...possible.map((own) => {
-      const box = make("input", { type: "checkbox", value: own.name, checked: brought.has(own.name) });
-      box.disabled = brought.has(own.name) && !state.on.has(own.name); // a term of the model needs it
+  // Children of a box, replaced only where they are others than before: what has the focus keeps it.
+  function place(box, children) {
+    if (children.length !== box.children.length || children.some((child, i) => child !== box.children[i])) {
+      box.replaceChildren(...children);
+    }
+  }
+
+  function columnBoxes(release, state, changed) {
+    return new Map(release.parts.filter((own) => own.kind !== "missing").map((own) => {
+      const box = make("input", { type: "checkbox", value: own.name });
       box.addEventListener("change", () => {
         if (box.checked) state.on.add(own.name);
         else state.on.delete(own.name);
         changed();
       });
-      return make("label", {}, box, " ", isolated(own.name));
+      return [own.name, { label: make("label", {}, box, " ", isolated(own.name)), box }];
     }));
-    if (inside) [...byId("columns").querySelectorAll("input")].find((box) => box.value === focused)?.focus();
+  }
+
+  function drawColumns(release, state, boxes) {
+    const possible = Releases.explaining(release, state.target).filter((own) => boxes.has(own.name));
+    state.on = new Set(possible.map((own) => own.name).filter((name) => state.on.has(name)));
+    const brought = new Set(Coding.withNeeds(release, [...state.on]).map((own) => own.name));
+    for (const { name } of possible) {
+      const { box } = boxes.get(name);
+      box.checked = brought.has(name);
+      box.disabled = brought.has(name) && !state.on.has(name); // a term of the model needs it
+    }
+    place(byId("columns"), possible.map((own) => boxes.get(own.name).label));
   }
 
   // One block a category: what each level is taken as, and the level that the others are measured from.
-  function drawLevels(release, state, changed) {
-    const opened = new Set([...byId("levels").querySelectorAll("details[open]")].map((one) => one.dataset.name));
-    const shown = Coding.withNeeds(release, [...state.on]).filter((own) => own.kind === "categorical");
-    const focused = document.activeElement && document.activeElement.id;
-    byId("levels").replaceChildren(...shown.map((own, place) => {
-      const names = state.names.get(own.name), labels = [...new Set(names)];
-      if (!labels.includes(state.reference.get(own.name))) state.reference.delete(own.name);
-      const select = make("select", { id: `reference-${place}` }, ...labels.map((label) => option(label)));
-      select.value = state.reference.get(own.name) || labels[0];
+  function levelBlocks(release, state, changed) {
+    return new Map(release.parts.filter((own) => own.kind === "categorical").map((own, number) => {
+      const names = () => state.names.get(own.name);
+      const select = make("select", { id: `reference-${number}` });
       select.addEventListener("change", () => { state.reference.set(own.name, select.value); changed(); });
       const inputs = own.labels.map((label, i) => {
-        const input = make("input", { type: "text", value: names[i], id: `level-${place}-${i}` });
-        input.addEventListener("change", () => { names[i] = input.value.trim() || label; changed(); });
-        return make("label", { htmlFor: input.id }, isolated(label), input);
+        const input = make("input", { type: "text", id: `level-${number}-${i}` });
+        input.addEventListener("change", () => { names()[i] = input.value.trim() || label; changed(); });
+        return input;
       });
-      const summary = make("summary", {}, isolated(own.name), ": ", make("span", { className: "note" },
-        `${labels.length} levels, from `, isolated(select.value)));
-      const first = make("label", { htmlFor: select.id }, "measured from", select);
-      const block = make("details", { open: opened.has(own.name) }, summary,
-        ...(release.intercept === null ? [] : [make("div", { className: "control" }, first)]),
+      const words = make("span", { className: "note" });
+      const block = make("details", {}, make("summary", {}, isolated(own.name), ": ", words),
+        ...(release.intercept === null ? []
+          : [make("div", { className: "control" }, make("label", { htmlFor: select.id }, "measured from"), select)]),
         make("p", { className: "note" }, "Levels that are taken as the same word are merged."),
-        make("div", { className: "levels" }, ...inputs));
+        make("div", { className: "levels" }, ...inputs.map((input, i) => (
+          make("label", { htmlFor: input.id }, isolated(own.labels[i]), input)
+        ))));
       block.dataset.name = own.name;
-      return block;
+      const draw = () => {
+        const labels = [...new Set(names())];
+        if (!labels.includes(state.reference.get(own.name))) state.reference.delete(own.name);
+        select.replaceChildren(...labels.map((label) => option(label)));
+        select.value = state.reference.has(own.name) ? state.reference.get(own.name) : labels[0];
+        inputs.forEach((input, i) => { input.value = names()[i]; });
+        words.replaceChildren(`${labels.length} levels, from `, isolated(select.value));
+      };
+      return [own.name, { block, draw }];
     }));
+  }
+
+  function drawLevels(release, state, blocks) {
+    const shown = Coding.withNeeds(release, [...state.on]).filter((own) => blocks.has(own.name));
+    for (const own of shown) blocks.get(own.name).draw();
+    place(byId("levels"), shown.map((own) => blocks.get(own.name).block));
     byId("levels-box").hidden = !shown.length;
-    if (focused && byId("levels").querySelector(`#${CSS.escape(focused)}`)) byId(focused).focus();
   }
 
   function drawIntervals(release, state, changed) {

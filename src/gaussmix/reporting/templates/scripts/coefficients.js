@@ -24,7 +24,6 @@ const Coefficients = (() => {
     say("model-words", words(release, model, unknown));
     say("model-error", "");
     byId("drop-unidentified").hidden = !unknown;
-    byId("figure-scale").hidden = odds;
     drawForest(release, model, notIdentified);
     const level = percent(1 - model.alpha);
     const head = odds
@@ -77,7 +76,7 @@ const Coefficients = (() => {
   }
 
   function drawForest(release, model, notIdentified) {
-    const odds = model.scale === "odds", across = !odds && scaleOf() === "range";
+    const odds = model.scale === "odds", across = scaleOf() === "range";
     const rows = model.coefficients.filter((row) => row.source !== null).map((row) => {
       const { span } = meaning(release, model, row), factor = across ? span : 1;
       const text = `${row.name}: ${digits(row.estimate)}, ${range([row.low, row.high])}`;
@@ -87,7 +86,7 @@ const Coefficients = (() => {
     Figures.forest(byId("forest"), rows, {
       label: `Forest plot of ${model.response}: ${known} coefficients with intervals, ` +
         `${rows.length - known} not identified. The table below has the numbers.`,
-      axis: odds ? "log odds, per unit" : across ? "lower to upper bound, units of the target" : "per unit, units of the target",
+      axis: `${across ? "lower to upper bound" : "per unit"}, ${odds ? "log odds" : "units of the target"}`,
       unknown: notIdentified,
     });
   }

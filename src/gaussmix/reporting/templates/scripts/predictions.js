@@ -21,6 +21,9 @@ const Predictions = (() => {
     if (!possible) return;
     const used = new Set(model.summary.problem.features.map((own) => own.source));
     const parts = release.parts.filter((own) => used.has(own.name));
+    const key = JSON.stringify(parts.map((own) => own.name));
+    if (byId("typed").dataset.parts === key) return; // what is being typed stays
+    byId("typed").dataset.parts = key;
     byId("typed").replaceChildren(...parts.map((own, i) => {
       const input = field(release, own, typed);
       input.id = `typed-${i}`;

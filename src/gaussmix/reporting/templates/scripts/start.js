@@ -31,6 +31,7 @@ function dropUnidentified() {
     if (unknown.has(name) || release.part.get(name).needs.some((other) => unknown.has(other))) choices.state.on.delete(name);
   }
   choices.redraw();
+  byId("model-words").focus(); // the button is gone
 }
 
 let lastAlpha = data.alpha;
@@ -51,6 +52,7 @@ if (byId("target")) {
   for (const radio of document.querySelectorAll('input[name="scale"]')) {
     radio.addEventListener("change", () => { if (model) Coefficients.show(release, model, data.not_identified); });
   }
+  for (const id of ["choices", "prediction-form"]) byId(id).addEventListener("submit", (event) => event.preventDefault());
   byId("save-coefficients").addEventListener("click", () => { if (model) Coefficients.saveFile(model); });
   byId("drop-unidentified").addEventListener("click", dropUnidentified);
   compute();
