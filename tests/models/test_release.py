@@ -238,7 +238,7 @@ def test_a_private_eigenvalue_is_kept_with_its_release(tmp_path):
     model.release_.save(tmp_path / "r.parquet")
     back = gm.load(tmp_path / "r.parquet")
     assert back.certificate.eigenvalue_bound == certificate.eigenvalue_bound
-    assert "eigenvalue_bound" in page.render(back, targets=[])
+    assert "eigenvalue_bound" in page.render(back)
     assert verify(tmp_path / "r.parquet").state == "true"
     for bound in (None, 0.0, certificate.account.gamma * 0.5):
         with pytest.raises(gm.NotPrivateError, match="not those"):

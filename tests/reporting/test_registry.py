@@ -88,7 +88,7 @@ def test_what_guarantees_nothing_has_no_record():
 
 def test_the_page_shows_the_files_own_digest_and_the_ledger(private):
     release, file = private
-    page = render(release, targets=[], file_sha256=file_digest(file))
+    page = render(release, file_sha256=file_digest(file))
     assert hashlib.sha256(file.read_bytes()).hexdigest() in page
     assert release.certificate.ledger in page
 

@@ -67,7 +67,7 @@ def test_a_seed_voids_the_guarantee_on_top_of_the_page(evil):
 
 def test_conditions_are_shown_voids_first(private):
     conditions = (gm.Condition(False, "a promise of the caller's"), gm.Condition(True, "a reason"))
-    page = report.render(replace(private, certificate=replace(private.certificate, conditions=conditions)), targets=[])
+    page = report.render(replace(private, certificate=replace(private.certificate, conditions=conditions)))
     shown = re.findall(r'<li class="(bad|caution)"><strong>\w+:</strong> (.*?)</li>', page)
     assert shown == [("bad", "a reason"), ("caution", "a promise of the caller&#39;s")]
 
@@ -99,7 +99,7 @@ def test_a_certificate_that_promises_too_much_is_found(private, sketched, change
         set_behind(wrong.certificate.account, mu=wrong.certificate.account.mu * 0.9)
     else:
         set_behind(wrong.statistic.passes[0], mu=wrong.statistic.passes[0].mu * 0.9)
-    page = report.render(wrong, targets=[])
+    page = report.render(wrong)
     assert "does not fit the release" in page
     assert_nothing_is_promised(page)
 
@@ -107,12 +107,12 @@ def test_a_certificate_that_promises_too_much_is_found(private, sketched, change
 def test_pages_about_void_releases_promise_nothing(evil, unprotected):
     for release in (evil, unprotected):
         assert not statement.is_valid(release)
-        assert_nothing_is_promised(report.render(release, targets=[]))
+        assert_nothing_is_promised(report.render(release))
 
 
 def test_a_ledger_is_said_to_cover_all_releases(table, tmp_path):
     ledger = gm.Ledger(tmp_path / "l.sqlite", epsilon=1.0, delta=1e-6, sketch_rows=5000)
-    shown = words(report.render(gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=1000), targets=[]))
+    shown = words(report.render(gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=1000)))
     assert "all releases through one ledger together" in shown
     assert "does not fit" not in shown
     assert "the certified pair is of the whole ledger" in shown
@@ -131,9 +131,7 @@ def test_estimators_releases_have_statement_and_curve(variant):
     assert "made by LinearMixing" in shown
     assert "vector of 3" in shown
     assert "entries within bounds of their own, norm 1" in shown
-    (target,) = embedded(page)["models"]
-    assert target["target"] == "y"
-    assert [row["name"] for row in target["rows"]] == ["(intercept)", "X[0]", "X[1]", "X[2]"]
+    assert embedded(page)["start"] == {"target": "y", "on": ["X"], "merge": {}}
 
 
 def test_levels_beyond_forty_are_counted():

@@ -17,6 +17,7 @@ from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.models.release import load
+from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
 from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
@@ -34,42 +35,64 @@ __all__ = ["plan", "report", "sign", "verify"]
 @RELEASE
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file.")
 @click.option("--registry", type=click.Path(path_type=Path), help="YAML file: a record for the public registry.")
+@click.option("--label", type=click.Path(path_type=Path), help="SVG file: the privacy label.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
-@click.option("--target", "targets", multiple=True, help="A column to explain; repeat. Default: all that can be.")
+@click.option("--target", help="Column that the page begins to explain; default: what is explained best.")
+@click.option("--title", default="", help="What the page is about.")
+@click.option("--description", default="", help="The same in a sentence or two.")
+@click.option("--rows", type=int, help="Number of rows, if it is public: shown, and used for intervals of populations.")
 @FORCE
 @JSON
 def report(
     file: Path,
     out: Path | None,
     registry: Path | None,
+    label: Path | None,
     alpha: float,
-    targets: tuple[str, ...],
+    target: str | None,
+    title: str,
+    description: str,
+    rows: int | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write one HTML page about a release: its privacy statement and curve, coefficients, noise against signal.
+    """Write one HTML page about a release: its privacy statement, and models and tables that its readers choose.
 
-    The page loads nothing from elsewhere, holds nothing but what the release says, and costs no privacy.
+    The page holds the release and computes from it in the browser. It loads nothing from elsewhere, sends nothing, and
+    costs no privacy.
 
     \b
     gaussmix report patients.release.parquet -o report.html
-    gaussmix report patients.release.parquet --registry record.yaml
+    gaussmix report patients.release.parquet -o report.html --title "Costs of patients, 2025" --rows 20000
+    gaussmix report patients.release.parquet --registry record.yaml --label label.svg
 
     A record for the public registry of deployments is filled in as far as a machine can.
 
     Exit code 5 if the release guarantees nothing: the page says so, and shows no ε.
     """  # noqa: D301 - click wants the character
-    if out is None and registry is None:
-        raise click.UsageError("Say what to write: --out for the page, --registry for the record, or both.")
+    if out is None and registry is None and label is None:
+        raise click.UsageError(
+            "Say what to write: --out for the page, --registry for the record, --label for the label, or several."
+        )
     if registry is not None:
         _write_record(file, registry, force)
+    if label is not None:
+        _write_label(file, label, force)
     if out is None:
         return
     refuse_inputs(out, [file])
-    with reserve(out, 0, force=force) as output:  # before intervals are computed
+    with reserve(out, 0, force=force) as output:  # before models are computed
         release = load(file)
-        with Console(stderr=True).status("computing intervals"):
-            page = render(release, alpha=alpha, targets=list(targets) or None, file_sha256=file_digest(file))
+        with Console(stderr=True).status("choosing a model to begin with"):
+            page = render(
+                release,
+                alpha=alpha,
+                target=target,
+                title=title,
+                description=description,
+                rows=rows,
+                file_sha256=file_digest(file),
+            )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
         click.echo(json.dumps({"file": str(written), "release": str(file), "private": valid}, indent=2))
@@ -86,6 +109,15 @@ def _write_record(file: Path, registry: Path, force: bool) -> None:
     with reserve(registry, 0, force=force) as output:
         written = output.commit(text.encode())
     click.echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
+
+
+def _write_label(file: Path, label: Path, force: bool) -> None:
+    """The label, which says so where nothing is guaranteed."""
+    refuse_inputs(label, [file])
+    text = as_svg(load(file))
+    with reserve(label, 0, force=force) as output:
+        written = output.commit(text.encode())
+    click.echo(f"wrote {written}", err=True)
 
 
 @click.command()

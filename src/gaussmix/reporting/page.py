@@ -1,8 +1,9 @@
 """One page about a release, for a reviewer and for its readers: post-processing, which costs no privacy.
 
-The page holds the privacy statement, the privacy curve, coefficients with intervals for every target, and noise
-against signal. It is one HTML file that loads nothing. Everything in it comes from the release and its certificate: the
-same release gives the same page. Needs the extra ``gaussmix[plots]``.
+The page holds the privacy label and statement, the privacy curve, noise against signal, and the release itself: models,
+predictions and tables are computed from it in the reader's browser (``templates/scripts``), with the numbers that this
+library gives. It is one HTML file that loads nothing. Everything in it comes from the release, its certificate and
+the arguments: the same ones give the same page. Needs the extra ``gaussmix[plots]``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,11 @@ from gaussmix.accounting.curve import curve_of
 from gaussmix.errors import MissingPackageError
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.reporting.coefficients import SIGNAL_WORDS, model_of, signals_of, targets_of
+from gaussmix.reporting.embedding import embedded_release
 from gaussmix.reporting.figure import picture, why_no_curve
+from gaussmix.reporting.label import as_svg
+from gaussmix.reporting.signals import SIGNAL_WORDS, signals_of
+from gaussmix.reporting.starting import starting_model
 from gaussmix.reporting.statement import (
     NOTHING,
     assumed,
@@ -30,7 +33,7 @@ from gaussmix.reporting.statement import (
     fields_of,
     in_plain_words,
     parameters_of,
-    title,
+    subject,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +42,30 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 
+MOST_COLUMNS = 400
+"""Encoded columns of a release that a page can compute with."""
+
+TOO_WIDE = (
+    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page to compute with: "
+    "gaussmix regress, describe, corr and crosstab do."
+)
+
+_MATHEMATICS = ("algebra", "normal", "release", "coding", "problem", "weights", "score", "summary", "odds")
+_TABLES = ("describe", "counts", "whole", "models")
+_SHOWN = ("elements", "figures", "choices", "coefficients", "predictions", "tables", "start")
+_SCRIPTS = (*_MATHEMATICS, *_TABLES, *_SHOWN)
+"""Parts of the page's one script, each after those that it uses."""
+
+
 def render(
-    release: Release, *, alpha: float = 0.05, targets: Sequence[str] | None = None, file_sha256: str = ""
+    release: Release,
+    *,
+    alpha: float = 0.05,
+    target: str | None = None,
+    title: str = "",
+    description: str = "",
+    rows: int | None = None,
+    file_sha256: str = "",
 ) -> str:
     """The page as HTML.
 
@@ -48,32 +73,44 @@ def render(
     ----------
     release : Release
     alpha : float
-        Intervals have level 1 - alpha.
-    targets : list of str, optional
-        Columns that may be chosen on the page; default: all numeric and boolean ones. Each costs a search per
-        coefficient when the page is made.
+        Intervals have level 1 - alpha, unless the reader chooses another.
+    target : str, optional
+        Column that the page begins to explain; default: what is explained best
+        (:mod:`gaussmix.reporting.starting`).
+    title, description : str
+        What the page is about, in the publisher's words.
+    rows : int, optional
+        Number of rows, declared public: shown, and used for intervals of the population behind the rows.
     file_sha256 : str
         SHA-256 of the release's file, to be shown.
     """
     alpha = check.in_interval(0, 1, alpha=alpha)
+    rows = None if rows is None else check.positive_integer(rows=rows)
     environment = _environment()
     certificate = release.certificate
     invalid = banner(release)
     curve = None if invalid else curve_of(certificate.account)
     drawn = None if curve is None else picture(curve, certificate)
-    chosen = targets_of(release.schema) if targets is None else targets
-    models = [model_of(release.regress(name).summary(), release.schema, alpha) for name in chosen]
+    own = embedded_release(release) if release.schema.n_columns <= MOST_COLUMNS else None
+    start = None if own is None else starting_model(release, target=target, alpha=alpha)
     signals = signals_of(release)
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
-        "models": models,
+        "release": own,
+        "start": None if start is None else start.as_plain(),
+        "alpha": alpha,
+        "rows": rows,
         "signals": signals,
         "not_identified": NOT_IDENTIFIED,
     }
-    style, script = _part("report.css"), _part("report.js")
+    style, script = _part("report.css"), _script()
     return environment.from_string(_part("report.html")).render(
-        title=title(release),
+        title=title or subject(release),
+        about=subject(release),
+        description=description,
+        rows=None if rows is None else f"{rows:,}",
         banner=invalid,
+        label=_trusted(as_svg(release)),
         plain=NOTHING if invalid else in_plain_words(certificate),
         conditions=conditions(certificate),
         fields=fields_of(release, curve, valid=not invalid, file_sha256=file_sha256),
@@ -82,9 +119,12 @@ def render(
         parameters=parameters_of(certificate),
         curve=drawn,
         no_curve=why_no_curve(certificate, valid=not invalid),
-        level=f"{100 * (1 - alpha):.6g} %",
-        targets=[model["target"] for model in models],
-        no_models="No column of this release can be explained by others.",
+        model=start is not None,
+        no_models=TOO_WIDE if own is None else "No column of this release can be explained by others.",
+        tables=own is not None and own["no_tables"] is None,
+        no_tables=TOO_WIDE if own is None else own["no_tables"],
+        shortened=None if own is None else own["shortened"],
+        no_counts=None if own is None else own["no_counts"],
         signals=signals,
         signal_words=SIGNAL_WORDS
         if release.statistic.column_noise.max() > 0
@@ -97,6 +137,12 @@ def render(
     )
 
 
+def _script() -> str:
+    """All parts of the script in a scope of their own."""
+    parts = "".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();\n'
+
+
 def _environment() -> jinja2.Environment:
     try:
         import jinja2
@@ -106,11 +152,11 @@ def _environment() -> jinja2.Environment:
 
 
 def _part(name: str) -> str:
-    return resources.files("gaussmix.reporting").joinpath("templates", name).read_text(encoding="utf-8")
+    return resources.files("gaussmix.reporting").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
 
 
 def _trusted(text: str) -> Any:
-    """Text of this package, which goes into the page as it is."""
+    """Text of this package, or text that it made safe, which goes into the page as it is."""
     from markupsafe import Markup
 
     return Markup(text)

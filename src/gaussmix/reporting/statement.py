@@ -32,10 +32,11 @@ __all__ = [
     "bounds_of",
     "conditions",
     "fields_of",
+    "found_at_most",
     "in_plain_words",
     "is_valid",
     "parameters_of",
-    "title",
+    "subject",
 ]
 
 _ASSUMED = (
@@ -68,10 +69,10 @@ _MECHANISMS: dict[type[Account], str] = {
 _LEVELS_SHOWN = 40
 
 
-def title(release: Release) -> str:
+def subject(release: Release) -> str:
     """What the page is about."""
     columns = len(release.schema.columns)
-    return f"a release of a table with {columns} declared column{'s' * (columns != 1)}"
+    return f"A release of a table with {columns} declared column{'s' * (columns != 1)}"
 
 
 def is_valid(release: Release) -> bool:
@@ -103,9 +104,6 @@ def in_plain_words(certificate: Certificate) -> list[str]:
     """(ε, δ) in words; the numbers are rounded up."""
     epsilon, delta = certificate.epsilon, certificate.delta
     times = f"{up(math.exp(epsilon))} times" if epsilon < 700 else "more than 10³⁰⁰ times"
-    caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
-    if isinstance(certificate.account, LatticeAccount) and not certificate.covers_ledger:
-        caught = min(caught, certificate.account.hit_rate(0.05))
     whose, it, used = ("row", "it", "row was") if certificate.unit is None else ("person", "them", "rows were")
     other = f"any one {whose} were left out"
     if certificate.relation == "replace-one":
@@ -115,10 +113,19 @@ def in_plain_words(certificate: Certificate) -> list[str]:
         f"probable with the {whose} as without {it}, and the other way round, but for a probability "
         f"of {one_in(delta)}.",
         f"So, somebody who knows every other {whose} and tests whether a person's {used} used, and who is wrong about "
-        f"5 % of those who were not, finds at most {math.ceil(1000 * caught) / 10:g} % of those who were.",
+        f"5 % of those who were not, finds at most {found_at_most(certificate)} of those who were.",
         "Everything computed from the release, any number of models on this page or elsewhere, is covered at no "
         "further cost.",
     ]
+
+
+def found_at_most(certificate: Certificate) -> str:
+    """Share of those present whom the best attacker finds, who accuses 5 % of the absent falsely; rounded up."""
+    epsilon, delta = certificate.epsilon, certificate.delta
+    caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
+    if isinstance(certificate.account, LatticeAccount) and not certificate.covers_ledger:
+        caught = min(caught, certificate.account.hit_rate(0.05))
+    return f"{math.ceil(1000 * caught) / 10:g} %"
 
 
 def assumed(certificate: Certificate) -> tuple[str, ...]:

@@ -1,0 +1,143 @@
+"""The privacy label of a release: what is protected, by how much and on which conditions, as one small picture.
+
+**Private**: a function of the certificate. An SVG that stands by itself, white in light and dark, with no style sheet
+and nothing loaded; its text is in its description as well, for those who cannot see it.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.models.release import Release
+from gaussmix.reporting.numbers import number, up
+from gaussmix.reporting.statement import banner, conditions, found_at_most
+
+__all__ = ["PrivacyLabel", "as_svg", "label_of"]
+
+_WIDTH, _EDGE, _LINE = 420, 20, 18
+_LETTERS = 56  # of a line of small text
+_INK, _MUTED, _RULE, _BAD = "#1b1d21", "#51565e", "#c9ced6", "#8f0f1f"
+
+
+@dataclass(frozen=True)
+class PrivacyLabel:
+    """What the label says, line by line.
+
+    Attributes
+    ----------
+    heading : str
+    void : bool
+        Whether nothing is guaranteed: then there are no numbers.
+    numbers : tuple of (str, str)
+        ε and δ, in large type.
+    lines : tuple of (str, str)
+        Names and values.
+    conditions : tuple of str
+        What the guarantee rests on, or what voids it.
+    """
+
+    heading: str
+    void: bool
+    numbers: tuple[tuple[str, str], ...]
+    lines: tuple[tuple[str, str], ...]
+    conditions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        pairs = [f"{name} {value}" for name, value in self.numbers] + [f"{n}: {value}" for n, value in self.lines]
+        return ". ".join([self.heading, *pairs, *self.conditions])
+
+
+def label_of(release: Release) -> PrivacyLabel:
+    """The label of a release; without numbers where nothing is guaranteed."""
+    certificate, invalid = release.certificate, banner(release)
+    what = [
+        ("Protects", certificate.unit_words),
+        ("Neighbours", f"{certificate.relation}: {certificate.relation_words}"),
+    ]
+    made = [("Mechanism", certificate.mechanism), ("Made", certificate.time[:10] or "at an unknown time")]
+    made.append(("Release", (certificate.release or release.fingerprint)[:16]))
+    found = tuple(_capital(condition.text) for condition in conditions(certificate))
+    if invalid is not None:
+        return PrivacyLabel(invalid["heading"], True, (), (*what, *made), found or (invalid["text"],))
+    how = [("Covers", "all releases of one ledger" if certificate.covers_ledger else "this release")]
+    if isinstance(certificate.account, LatticeAccount):
+        alone = ", this release alone" if certificate.covers_ledger else ""
+        how.append(("μ (Gaussian DP)", f"{up(certificate.account.mu)}{alone}"))
+    how.append(("Best attack", f"finds at most {found_at_most(certificate)} at 5 % false alarms"))
+    numbers = (("ε", number(certificate.epsilon)), ("δ", number(certificate.delta)))
+    kept = found or (
+        "None that voids the guarantee. It is assumed that bounds were fixed without looking at the rows.",
+    )
+    return PrivacyLabel("Privacy label", False, numbers, (*what, *how, *made), kept)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def as_svg(release: Release) -> str:
+    """The label as one SVG element, which is a file as it stands."""
+    label, drawn, y = label_of(release), [], 44
+    drawn.append(_text(_EDGE, y, label.heading, size=24, weight=700, fill=_BAD if label.void else _INK))
+    y += 14
+    drawn.append(_rule(y, 6))
+    for name, value in label.numbers:
+        y += 42
+        drawn.append(_text(_EDGE, y, name, size=30, weight=700))
+        drawn.append(_text(_WIDTH - _EDGE, y, value, size=30, weight=700, end=True))
+    if label.numbers:
+        y += 14
+        drawn.append(_rule(y, 3))
+    for name, value in label.lines:
+        y = _pair(drawn, y, name, value)
+    drawn.append(_rule(y, 3))
+    y += 24
+    drawn.append(_text(_EDGE, y, "Conditions", weight=700))
+    for condition in label.conditions:
+        for line in textwrap.wrap(condition, _LETTERS):
+            y += _LINE
+            drawn.append(_text(_EDGE, y, line, fill=_BAD if label.void else _INK))
+    return _framed(label, drawn, y + 26)
+
+
+def _pair(drawn: list[str], y: int, name: str, value: str) -> int:
+    """A name at the left, its value at the right, in as many lines as it takes; and a thin rule."""
+    drawn.append(_text(_EDGE, y + 22, name, fill=_MUTED))
+    for line in textwrap.wrap(value, _LETTERS - 4 - len(name)):
+        y += _LINE
+        drawn.append(_text(_WIDTH - _EDGE, y + 4, line, weight=600, end=True))
+    drawn.append(_rule(y + 12, 1))
+    return y + 12
+
+
+def _text(x: int, y: int, text: str, *, size: int = 13, weight: int = 400, fill: str = _INK, end: bool = False) -> str:
+    anchor = ' text-anchor="end"' if end else ""
+    return f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" fill="{fill}"{anchor}>{_safe(text)}</text>'
+
+
+def _rule(y: int, width: int) -> str:
+    fill = _RULE if width == 1 else _INK
+    return f'<rect x="{_EDGE}" y="{y}" width="{_WIDTH - 2 * _EDGE}" height="{width}" fill="{fill}"/>'
+
+
+def _framed(label: PrivacyLabel, drawn: Sequence[str], height: int) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="label" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'height="{height}" role="img" aria-labelledby="label-title" aria-describedby="label-text" '
+        'font-family="system-ui, Segoe UI, Roboto, Helvetica, DejaVu Sans, sans-serif">'
+    )
+    words = f'<title id="label-title">{_safe(label.heading)}</title><desc id="label-text">{_safe(str(label))}</desc>'
+    edge = (
+        f'<rect x="1" y="1" width="{_WIDTH - 2}" height="{height - 2}" rx="10" fill="#ffffff" stroke="{_INK}" '
+        'stroke-width="2"/>'
+    )
+    return "\n".join([head, words, edge, *drawn, "</svg>"]) + "\n"
+
+
+def _safe(text: str) -> str:
+    """Text that is no markup, and holds no character that XML does not."""
+    return html.escape("".join(letter if letter.isprintable() else " " for letter in text))

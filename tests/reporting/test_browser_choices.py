@@ -1,0 +1,192 @@
+"""A reader at work on the page: choices by keyboard and pointer, what is shown, what is saved."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+import gaussmix as gm
+from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.reporting.page import render
+from report_pages import EVIL
+
+pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
+
+
+@pytest.fixture
+def tab(visit, private, page):
+    return visit(private, page=page)
+
+
+def names(tab):
+    return [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
+
+
+def column(tab, place, table="#coefficients"):
+    return tab.locator(f"{table} tbody tr td:nth-child({place})").all_inner_texts()
+
+
+def saved(tab, button):
+    with tab.expect_download() as waiting:
+        tab.locator(button).click()
+    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
+        return list(csv.reader(io.StringIO(file.read())))
+
+
+def test_the_page_begins_with_an_identified_model(tab, private):
+    summary = private.regress("cost").summary()
+    assert tab.locator("#target").input_value() == "cost"
+    assert names(tab) == list(summary.params)
+    assert column(tab, 2) == [f"{value:.4g}" for value in summary.params.values()]
+    assert column(tab, 3) == [f"{low:.4g} to {high:.4g}" for low, high in summary.conf_int().values()]
+    assert f"R² is about {summary.rsquared:.3f}" in tab.locator("#model-words").inner_text()
+    assert tab.locator("#model-words").get_attribute("aria-live") == "polite"
+    assert tab.locator("#drop-unidentified").is_hidden()
+    assert tab.locator("#forest circle.estimate").count() == 6  # all but the intercept
+
+
+def test_target_columns_and_level_are_chosen_by_keyboard(tab, private):
+    tab.get_by_label("Column to explain").focus()
+    tab.keyboard.press("Home")
+    assert "age explained by" in tab.locator("#coefficients caption").inner_text()
+    box = tab.locator("#columns").get_by_label("region")
+    box.focus()
+    tab.keyboard.press("Space")
+    assert not box.is_checked()
+    assert box.evaluate("(box) => box === document.activeElement")  # the focus stays where it was
+    assert names(tab) == ["(intercept)", "bmi", "sex=m", "smoker", "cost"]
+    expected = private.regress("age", ["bmi", "sex", "smoker", "cost"]).summary()
+    assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
+    tab.get_by_label("level", exact=True).select_option("0.01")
+    assert column(tab, 3) == [f"{low:.4g} to {high:.4g}" for low, high in expected.conf_int(0.01).values()]
+    assert "99 % interval" in tab.locator("#description thead").inner_text()
+    place = tab.locator("#forest circle.estimate").first.get_attribute("cx")
+    tab.get_by_label("per unit", exact=True).check()
+    assert tab.locator("#forest circle.estimate").first.get_attribute("cx") != place
+    tab.get_by_role("button", name="None").click()
+    assert names(tab) == ["(intercept)"]
+    tab.get_by_role("button", name="All").click()
+    assert len(names(tab)) == 7
+
+
+def test_levels_are_merged_and_measured_from_another(tab, private):
+    block = tab.locator('details[data-name="region"]')
+    block.locator("summary").click()
+    for level in ("south", "west"):
+        block.get_by_label(level, exact=True).fill("elsewhere")
+        tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.tagName") != "BODY"  # the focus went on
+    assert "region=elsewhere" in names(tab)
+    block.get_by_label("measured from").select_option("elsewhere")
+    assert "region=north" in names(tab)
+    merge, reference = {"region": {"elsewhere": ["south", "west"]}}, {"region": "elsewhere"}
+    expected = private.regress("cost").summary(merge=merge, reference=reference)
+    assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
+    said = tab.locator("#python").text_content()
+    assert str(eval(said, {"release": private})) == str(expected)  # the same in Python
+    assert block.evaluate("(block) => block.open")
+
+
+def test_odds_ratios_and_populations(tab, private):
+    tab.get_by_label("Column to explain").select_option("sex")
+    assert tab.locator("#scale").input_value() == "odds"
+    tab.get_by_label("Column to explain").select_option("smoker")
+    tab.locator("#scale").select_option("odds")
+    tab.get_by_label("Intervals are for").select_option("population")
+    ratios = private.classify("smoker").odds_ratios(estimand="population")
+    assert column(tab, 2)[1:] == [f"{value:.4g}" for value in ratios.estimates.values()]
+    assert column(tab, 3)[1:] == [f"{low:.4g} to {high:.4g}" for low, high in ratios.intervals.values()]
+    assert "Probability that smoker = true" in tab.locator("#prediction").inner_text()
+    rows = saved(tab, "#save-coefficients")
+    assert rows[0][-3:] == ["odds.ratio", "odds.low", "odds.high"]
+    np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], list(ratios.estimates.values()), rtol=1e-9)
+
+
+def test_a_row_is_typed_in(tab):
+    before = tab.locator("#prediction").inner_text()
+    tab.locator("#typed").get_by_label("age").fill("80")
+    tab.locator("#typed").get_by_label("smoker").select_option("true")
+    shown = tab.locator("#prediction").inner_text()
+    assert shown != before
+    assert shown.startswith("Mean of cost for such rows: ")
+    tab.locator("#columns").get_by_label("sex").uncheck()
+    assert tab.locator("#typed").get_by_label("age").input_value() == "80"  # what was typed stays
+    tab.keyboard.press("Enter")  # sends nothing, goes nowhere
+    tab.locator("#typed").get_by_label("bmi").fill("")
+    assert tab.locator("#prediction").inner_text() == "Fill in every number."
+
+
+def test_files_hold_all_digits(tab, private):
+    tidy = private.regress("cost").tidy("pandas")
+    head, *rows = saved(tab, "#save-coefficients")
+    assert head == list(tidy.columns)
+    assert [row[0] for row in rows] == tidy["term"].tolist()
+    np.testing.assert_allclose(np.array([row[1:] for row in rows], float), tidy.iloc[:, 1:].to_numpy(float), rtol=1e-9)
+    head, *rows = saved(tab, "#save-description")
+    assert head == list(private.describe().columns)
+    np.testing.assert_allclose([float(row[2]) for row in rows], private.describe().columns["estimate"], rtol=1e-9)
+    head, *rows = saved(tab, "#save-correlations")
+    expected = private.corr().pairs().columns
+    assert [row[:2] for row in rows] == [list(pair) for pair in zip(expected["term"], expected["with"], strict=True)]
+    np.testing.assert_allclose([float(row[5]) for row in rows], expected["conf.high"], rtol=1e-9, atol=1e-12)
+    assert len(saved(tab, "#save-cross")) == 1 + 6
+    assert len(saved(tab, "#save-means")) == 1 + 2
+
+
+def test_correlations_have_numbers_beside_their_colours(tab, private):
+    expected = private.corr()
+    shown = column(tab, 2 + expected.names.index("cost"), "#correlations")
+    np.testing.assert_allclose([float(text) for text in shown], expected.values[:, -1].round(2), atol=0.0101)
+    square = tab.locator("#correlations tbody tr").last.locator("td").first
+    assert square.evaluate("(cell) => getComputedStyle(cell).backgroundColor") != "rgba(0, 0, 0, 0)"
+    heads = tab.locator("#correlations thead th").all_text_contents()
+    assert heads[1:] == [f"{place}{name}" for place, name in enumerate(expected.names, 1)]
+
+
+def test_what_is_not_identified_is_said_and_left_out(visit, table):
+    weak = gm.release(
+        table.assign(rare=np.where(np.arange(len(table)) < 3, "yes", "no")),
+        schema={"age": [0, 100], "rare": ["no", "yes"], "cost": [0, 20]},
+        epsilon=0.3,
+        delta=1e-6,
+        random_state=1,
+        passes=1,
+    )
+    tab = visit(weak)
+    tab.get_by_label("Column to explain").select_option("cost")
+    tab.get_by_role("button", name="All").click()
+    shown = dict(zip(names(tab), column(tab, 3), strict=True))
+    assert shown["rare=yes"] == NOT_IDENTIFIED
+    assert "R²" not in tab.locator("#model-words").inner_text()
+    assert saved(tab, "#save-coefficients")[-1][1:3] == ["", ""]
+    tab.get_by_role("button", name="Leave out what is not identified").click()
+    assert names(tab) == ["(intercept)", "age"]
+    assert tab.locator("#drop-unidentified").is_hidden()
+
+
+HOSTILE = ["__proto__", "constructor", EVIL, "=cmd()", '"quoted", with\ncomma', "‮right to left"]
+
+
+def test_any_name_is_only_a_name(visit):
+    rng = np.random.default_rng(0)
+    rows = {name: rng.choice(HOSTILE, 4000) for name in HOSTILE} | {"y": rng.uniform(0, 1, 4000)}
+    schema = {name: {"levels": HOSTILE} for name in HOSTILE} | {"y": [0, 1]}
+    release = gm.release(rows, schema=schema, epsilon=20.0, delta=1e-6, random_state=0, passes=1)
+    tab = visit(release, page=render(release, title=EVIL, description=EVIL))
+    assert tab.locator("img").count() == 0
+    assert tab.locator("h1").inner_text() == tab.evaluate("(text) => text", EVIL)
+    tab.get_by_role("button", name="All").click()
+    expected = list(release.regress("y").summary().params)
+    found = tab.evaluate("(on) => gaussmix.regress({ target: 'y', on }).coefficients.map((row) => row.name)", HOSTILE)
+    assert found == expected
+    tab.locator("#levels details").first.locator("summary").click()
+    tab.locator("#reference-0").select_option("constructor")
+    assert "__proto__=constructor" not in tab.locator("#coefficients tbody th").all_inner_texts()
+    files = saved(tab, "#save-coefficients")
+    assert all(len(row) == 8 for row in files)
+    assert any(row[0].startswith("'=cmd()=") for row in files)
+    tab.locator("#cross-rows").select_option(EVIL)
+    assert tab.locator("#cross tbody tr").count() == 7

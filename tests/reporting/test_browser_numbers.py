@@ -1,0 +1,360 @@
+"""Numbers that the page computes in a browser are those of the library, to nine digits."""
+
+from __future__ import annotations
+
+import math
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize, special, stats
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.models.controlled_rounding import rounded
+from gaussmix.models.prediction import predicted
+from gaussmix.reporting.page import render
+
+pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
+
+DIGITS = 1e-9
+OTHERS = ["age", "bmi", "sex", "region", "smoker"]
+MERGED = {"region": {"elsewhere": ["south", "west"]}}
+
+
+def same(found, expected, unit=0.0):
+    """Equal to nine digits of the number, or of its standard error where that is larger."""
+    found, expected = (np.array(values, dtype=float) for values in (found, expected))
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    known = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~known], expected[~known])
+    found, expected, unit = found[known], expected[known], np.broadcast_to(unit, expected.shape)[known]
+    assert np.all(np.abs(found - expected) <= DIGITS * np.maximum(np.abs(expected), unit)), (found, expected)
+
+
+def same_p(found, expected):
+    """A p-value of t standard errors has as many digits less as t² has."""
+    found, expected = np.array(found), np.array(expected)
+    with np.errstate(divide="ignore"):
+        allowed = DIGITS * expected * (1 + 2 * np.abs(np.log(np.maximum(expected, 1e-300))))
+    assert np.all(np.abs(found - expected) <= allowed + 1e-300), (found, expected)
+
+
+def regress(tab, **asked):
+    return tab.evaluate(
+        """(asked) => {
+            const { coefficients, summary } = gaussmix.regress(asked);
+            return { rows: coefficients, rsquared: summary.rsquared, weakest: summary.weakest };
+        }""",
+        asked,
+    )
+
+
+def compare(tab, release, asked, *, noise=True):
+    """One model in both, all numbers of its summary."""
+    found = regress(tab, **asked)
+    model = (release.classify if asked.get("scale") == "odds" else release.regress)(asked["target"], asked["on"])
+    options = {key: asked[key] for key in ("merge", "reference", "estimand") if key in asked}
+    options |= {"n_rows": asked["rows"]} if "rows" in asked else {}
+    summary, alpha = model.summary(**options), asked.get("alpha", 0.05)
+    ends = list(summary.conf_int(alpha).values())
+
+    def column(name):
+        return [row[name] for row in found["rows"]]
+
+    assert column("name") == list(summary.params)
+    errors = np.array(list(summary.bse.values()))
+    same(column("estimate"), list(summary.params.values()), errors)
+    same(column("error"), errors)
+    same(column("low"), [low for low, _ in ends], errors)
+    same(column("high"), [high for _, high in ends], errors)
+    same([found["rsquared"]], [summary.rsquared], 1.0)
+    assert column("relies") == list(summary.relies.values())
+    if noise:
+        same_p(column("p"), list(summary.pvalues.values()))
+        same(column("share"), list(summary.noise_share.values()), 1.0)
+        assert found["weakest"]["names"] == list(summary.weakest.names)
+        same([found["weakest"]["strength"]], [summary.strength], 1.0)
+    if asked.get("scale") == "odds":
+        ratios = model.odds_ratios(alpha, **options)
+        for row in found["rows"][1:]:
+            same([row["odds"]["ratio"]], [ratios.estimates[row["name"]]])
+            same([row["odds"]["low"], row["odds"]["high"]], ratios.intervals[row["name"]])
+    return summary
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Models
+ASKED = {
+    "numbers and levels": {"target": "cost", "on": OTHERS},
+    "merged": {"target": "cost", "on": OTHERS, "merge": MERGED, "reference": {"region": "elsewhere", "sex": "m"}},
+    "population": {"target": "age", "on": ["cost", "region"], "estimand": "population", "alpha": 0.01},
+    "declared rows": {"target": "cost", "on": ["age", "smoker"], "estimand": "population", "rows": 20_000},
+    "true and false": {"target": "smoker", "on": ["age", "bmi"]},
+    "odds": {"target": "smoker", "on": ["age", "bmi", "sex", "region", "cost"], "scale": "odds"},
+    "odds of a level": {
+        "target": "sex",
+        "on": ["age", "cost", "region"],
+        "scale": "odds",
+        "merge": MERGED,
+        "estimand": "population",
+    },
+}
+OF_ALL = ("numbers and levels", "declared rows", "odds")
+
+
+@pytest.mark.parametrize(
+    ("which", "name"),
+    [("private", name) for name in ASKED] + [(which, name) for which in ("sketch", "weak") for name in OF_ALL],
+)
+def test_models_are_those_of_the_library(tabs, which, name):
+    compare(*tabs(which), ASKED[name])
+
+
+def test_terms_weights_and_holes(tabs):
+    tab, release = tabs("terms")
+    on = ["experience", "experience^2", "sex", "experience:sex", "job"]
+    compare(tab, release, {"target": "log(wage)", "on": on})
+    compare(
+        tab, release, {"target": "log(wage)", "on": on, "merge": {"job": {"z": ["c", "d"]}}, "reference": {"job": "b"}}
+    )
+    compare(tab, release, {"target": "born", "on": ["log(wage)", "job"]})
+    found = regress(tab, target="log(wage)", on=["experience:sex"])  # brings what it needs
+    needed = {"experience", "sex=m", "experience:sex=m", "experience=(missing)", "(intercept)"}
+    assert {row["name"] for row in found["rows"]} == needed
+    refused = tab.evaluate(
+        """() => { try { gaussmix.regress({ target: "born", on: ["experience:sex"], reference: { sex: "m" } }); }
+            catch (error) { return error.message; } }"""
+    )
+    assert "measured from its first level" in refused
+
+
+def test_a_table_without_noise(tabs):
+    tab, release = tabs("unprotected")
+    compare(tab, release, {"target": "cost", "on": OTHERS}, noise=False)
+    compare(tab, release, {"target": "smoker", "on": ["age", "cost"], "scale": "odds"}, noise=False)
+    compare(tab, release, {"target": "cost", "on": OTHERS, "estimand": "population"}, noise=False)
+
+
+@pytest.mark.parametrize("which", ["private", "weak"])
+def test_predictions_are_those_of_the_library(tabs, which):
+    tab, release = tabs(which)
+    row = {"age": 30, "bmi": 99, "sex": "f", "region": "south", "smoker": True}  # bmi beyond its bounds
+    said = "([asked, row]) => gaussmix.predict(gaussmix.regress(asked), row)"
+    found = tab.evaluate(said, [{"target": "cost", "on": OTHERS}, row])
+    expected = release.regress("cost").get_prediction(pd.DataFrame([row]))
+    same([found["mean"], found["error"]], [expected.predicted_mean[0], expected.se_mean[0]])
+    same(found["interval"], expected.conf_int()[0])
+    merged = release.regress("cost").summary(merge=MERGED)
+    found = tab.evaluate(said, [{"target": "cost", "on": OTHERS, "merge": MERGED}, row])
+    values = {"(intercept)": 1, "age": 30, "bmi": 50, "region=elsewhere": 1, "smoker": 1}
+    expected = predicted(merged, np.array([[values.get(name, 0.0) for name in merged.params]]))
+    same([found["mean"], *found["interval"]], [expected.predicted_mean[0], *expected.conf_int()[0]])
+    odds = release.classify("smoker", ["age", "cost"]).summary().params
+    found = tab.evaluate(said, [{"target": "smoker", "on": ["age", "cost"], "scale": "odds"}, {"age": 40, "cost": 9}])
+    same([found["probability"]], [special.expit(odds["(intercept)"] + 40 * odds["age"] + 9 * odds["cost"])])
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Tables
+@pytest.mark.parametrize("which", ["private", "sketch", "unprotected", "weak"])
+def test_tables_are_those_of_the_library(tabs, which):
+    tab, release = tabs(which)
+    found, expected = tab.evaluate("gaussmix.describe(0.1)"), release.describe(alpha=0.1).columns
+    assert [(row["term"], row["statistic"]) for row in found] == list(
+        zip(expected["term"], expected["statistic"], strict=True)
+    )
+    errors = np.nan_to_num(np.array(expected["std.error"]))
+    for name, key in (("estimate", "estimate"), ("error", "std.error")):
+        same([row[name] for row in found], expected[key], errors)
+    rounding = 100 * np.abs(expected["estimate"]) * (which == "unprotected")  # roots of differences that are 0
+    same([row["interval"][0] for row in found], expected["conf.low"], errors + rounding)
+    same([row["interval"][1] for row in found], expected["conf.high"], errors + rounding)
+    found = tab.evaluate(
+        "(names) => { const { values, deviations } = gaussmix.correlations(names);"
+        "return [values, deviations].map((rows) => rows.map((row) => Array.from(row))); }",
+        list(SCHEMA),
+    )
+    expected = release.corr()
+    same(found[0], expected.values, 1.0)
+    same(found[1], expected.deviations, 1e-3)
+    found, expected = tab.evaluate('gaussmix.means("cost", "region")'), release.means("cost", "region").columns
+    same([row["mean"] for row in found], expected["mean"], np.nan_to_num(expected["std.error"]))
+    same(
+        [row["interval"] for row in found],
+        np.column_stack([expected["conf.low"], expected["conf.high"]]),
+        1.0 + rounding.max(),
+    )
+
+
+@pytest.mark.parametrize("which", ["private", "sketch", "unprotected", "weak"])
+def test_cross_tables_are_those_of_the_library(tabs, which):
+    """The test statistic is a difference of large counts, of which the library itself has eight digits."""
+    tab, release = tabs(which)
+    found, expected = tab.evaluate('gaussmix.crosstab("region", "smoker")'), release.crosstab("region", "smoker")
+    assert found["counts"] == expected.counts.tolist()
+    same(found["estimates"], expected.estimates, expected.deviations)
+    same(found["deviations"], expected.deviations)
+    same(np.stack([found["low"], found["high"]], axis=-1), expected.conf_int(), expected.deviations[..., None])
+    same(found["rowShares"], expected.shares("row")[0], 1.0)
+    own = found["independence"]
+    assert own["degrees"] == expected.independence.degrees
+    for name, value in (("statistic", "statistic"), ("p", "p_value"), ("share", "privacy_share")):
+        np.testing.assert_allclose(own[name], getattr(expected.independence, value), rtol=1e-7, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Size and time
+def test_thirty_columns_are_small_and_quick(visit, wide):
+    page = render(wide, target="x29")
+    assert len(page.encode()) <= 400_000
+    tab = visit(None, page=page)
+    asked = {"target": "x29", "on": [f"x{i}" for i in range(29)]}
+    assert len(compare(tab, wide, asked).params) == 30
+    times = tab.evaluate(
+        """(asked) => Array.from({ length: 7 }, () => {
+            const start = performance.now();
+            gaussmix.regress(asked);
+            return performance.now() - start;
+        })""",
+        asked,
+    )
+    assert min(times) <= 200  # milliseconds; other processes only add to them
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Parts
+def in_scripts(browser, names, body):
+    """A value from parts of the page's script alone."""
+    folder = resources.files("gaussmix.reporting").joinpath("templates", "scripts")
+    text = "".join(folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in names)
+    tab = browser.new_page()
+    try:
+        return tab.evaluate(f"(() => {{ {text}\n{body} }})()")
+    finally:
+        tab.close()
+
+
+def test_tails_and_quantiles(browser):
+    z = [*np.linspace(-38, 8, 300).tolist(), -1e-9, 0.0, 2.828427124746, 2.8284271247462]
+    p = [1e-300, 1e-100, 1e-12, 0.001, 0.025, 0.3, 0.5, 0.7, 0.999]
+    pairs = [(x, k) for k in (1, 2, 3, 4, 7, 12) for x in (0.001, 0.5, 3.0, 40.0, 300.0)]
+    body = f"""return [{z}.map(Normal.cdf), {p}.map(Normal.upper), {[list(pair) for pair in pairs]}.map(
+        ([x, k]) => Normal.chiSquare(x, k)), [0, 0.3, 2, 30].map(Normal.critical(0.05))];"""
+    tails, quantiles, squares, critical = in_scripts(browser, ["normal"], body)
+    np.testing.assert_allclose(tails, special.ndtr(z), rtol=1e-12, atol=1e-310)
+    np.testing.assert_allclose(quantiles, stats.norm.isf(p), rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(squares, [stats.chi2.sf(x, k) for x, k in pairs], rtol=1e-12)
+    for bias, c in zip((0, 0.3, 2, 30), critical, strict=True):
+        assert special.ndtr(bias - c) + special.ndtr(-bias - c) == pytest.approx(0.05, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["spread", "graded", "equal", "singular"])
+def test_factorisations(browser, kind):
+    rng = np.random.default_rng(5)
+    d = 12
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    values = {
+        "spread": rng.standard_normal(d),
+        "graded": 10.0 ** -np.arange(d),
+        "equal": np.repeat([1.0, 2.0, 3.0], 4),
+        "singular": np.append(np.zeros(3), rng.uniform(1, 2, d - 3)),
+    }[kind]
+    A = basis * values @ basis.T
+    A = (A + A.T) / 2
+    body = f"""const A = {A.tolist()}.map((row) => Float64Array.from(row));
+        const found = Algebra.eigen(A), s = Algebra.singular(A), nine = Algebra.scaled(Algebra.identity({d}), 9);
+        const plain = (M) => M.map((row) => Array.from(row));
+        return [Array.from(found.values), plain(found.vectors), plain(s.U), Array.from(s.values), plain(s.Rt),
+            plain(Algebra.pseudoInverse(A)), plain(Algebra.solve(Algebra.add(A, nine), A))];"""
+    eigenvalues, vectors, U, singular, Rt, inverse, solved = map(np.array, in_scripts(browser, ["algebra"], body))
+    exact = {"rtol": 0, "atol": 1e-13}
+    np.testing.assert_allclose(eigenvalues, np.sort(values), **exact)
+    np.testing.assert_allclose(vectors * eigenvalues @ vectors.T, A, **exact)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(d), **exact)
+    np.testing.assert_allclose(singular, np.sort(np.abs(values))[::-1], **exact)
+    np.testing.assert_allclose(U * singular @ Rt, A, **exact)
+    if kind != "graded":
+        np.testing.assert_allclose(inverse, np.linalg.pinv(A, rcond=1e-14, hermitian=True), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(solved, np.linalg.solve(A + 9 * np.eye(d), A), **exact)
+
+
+def test_counts_become_whole_as_in_the_library(browser):
+    rng = np.random.default_rng(2)
+    tables = [rng.uniform(0, 5, (3, 4)), rng.uniform(0, 1, (2, 2)), np.full((3, 3), 1 / 3), np.ones((2, 3))]
+    body = f"return {[table.tolist() for table in tables]}.map(Whole.rounded);"
+    found = in_scripts(browser, ["algebra", "whole"], body)
+    assert found == [rounded(table).tolist() for table in tables]
+    root = rng.standard_normal((6, 6))
+    V, x = root @ root.T, 3 * rng.standard_normal(6) - 1
+    body = f"""return Array.from(Whole.notNegative({{ values: Float64Array.from({x.tolist()}),
+        covariance: {V.tolist()}.map((row) => Float64Array.from(row)) }}));"""
+    half = np.linalg.inv(np.linalg.cholesky(V))
+    expected = optimize.nnls(half, half @ x)[0]
+    assert (expected == 0).any()
+    np.testing.assert_allclose(in_scripts(browser, ["algebra", "whole"], body), expected, rtol=1e-9, atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Releases
+@pytest.fixture(scope="module")
+def wide():
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(
+        0.3 * rng.standard_normal((20_000, 30)) @ rng.standard_normal((30, 30)), columns=[f"x{i}" for i in range(30)]
+    )
+    return gm.release(
+        table, schema={name: [-5, 5] for name in table}, epsilon=2.0, delta=1e-6, random_state=0, passes=1
+    )
+
+
+@pytest.fixture(scope="module")
+def terms():
+    rng, n = np.random.default_rng(0), 20_000
+    table = pd.DataFrame(
+        {
+            "wage": rng.uniform(60, 9000, n),
+            "experience": np.where(rng.random(n) < 0.1, math.nan, rng.uniform(0, 60, n)),
+            "sex": rng.choice(["f", "m"], n),
+            "born": rng.uniform(0, 20_000, n),
+            "job": rng.choice(list("abcd"), n, p=[0.5, 0.3, 0.15, 0.05]),
+            "w": rng.uniform(0, 3, n),
+        }
+    )
+    schema = gm.Schema.of(
+        {
+            "wage": [50, 20_000],
+            "experience": {"lower": -4, "upper": 63, "missing": "indicator"},
+            "sex": ["f", "m"],
+            "born": [0, 21_915],
+            "job": {"levels": list("abcd"), "unknown": "other"},
+            "w": [0, 3],
+        },
+        terms=["log(wage)", "poly(experience, 2)", "experience:sex", "spline(born, 4)"],
+        only_in_terms=["wage"],
+        weight="w",
+    )
+    return gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def tabs(browser, private, unprotected, table, terms):
+    """A page of each release, opened once: what is computed leaves it as it was."""
+    budget = {"schema": SCHEMA, "delta": 1e-6, "random_state": 0}
+    releases = {
+        "private": private,
+        "unprotected": unprotected,
+        "terms": terms,
+        "sketch": gm.release(table, epsilon=1.0, sketch_size=2000, **budget),
+        "weak": gm.release(patients(3000), epsilon=0.05, **budget),
+    }
+    opened = {}
+
+    def tab(which):
+        if which not in opened:
+            opened[which] = browser.new_page()
+            opened[which].set_content(render(releases[which]))
+        return opened[which], releases[which]
+
+    return tab

@@ -1,0 +1,90 @@
+"""The privacy label: what the certificate says, no number where nothing is guaranteed, and no name that is markup."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import gaussmix as gm
+from example_tables import SCHEMA
+from gaussmix.cli import main
+from gaussmix.reporting.label import as_svg, label_of
+from report_pages import EVIL
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg):
+    return [element.text or "" for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_a_label_says_unit_budget_attack_and_conditions(private):
+    label = label_of(private)
+    lines = dict(label.lines)
+    assert label.numbers == (("ε", "1"), ("δ", "3.3e-07"))
+    assert lines["Protects"] == "one row"
+    assert lines["Neighbours"] == "zero-out: one row set to zero, added or removed"
+    assert lines["Covers"] == "this release"
+    assert float(lines["μ (Gaussian DP)"]) == pytest.approx(private.certificate.account.mu, rel=0.01)
+    assert float(lines["μ (Gaussian DP)"]) >= private.certificate.account.mu  # rounded up
+    share = math.ceil(1000 * private.certificate.account.hit_rate()) / 10
+    assert lines["Best attack"] == f"finds at most {share:g} % at 5 % false alarms"
+    assert lines["Release"] == private.certificate.release[:16]
+    assert label.conditions[0].startswith("None that voids")
+    drawn = " ".join(texts(as_svg(private)))
+    assert all(value in drawn for value in ("Privacy label", "3.3e-07", "one row", "Gaussian mixing in the limit"))
+
+
+def test_a_label_of_a_ledger_names_what_it_covers(table, tmp_path):
+    ledger = gm.Ledger(tmp_path / "p.ledger", epsilon=1.0, delta=1e-6, releases=2)
+    label = label_of(gm.release(table, schema=SCHEMA, ledger=ledger))
+    lines = dict(label.lines)
+    assert lines["Covers"] == "all releases of one ledger"
+    assert lines["μ (Gaussian DP)"].endswith(", this release alone")
+    assert any("ledger" in condition for condition in label.conditions)
+
+
+@pytest.mark.parametrize("which", ["evil", "unprotected"])
+def test_a_void_label_has_no_numbers(which, request):
+    label = label_of(request.getfixturevalue(which))
+    assert label.void
+    assert label.numbers == ()
+    assert not {"μ (Gaussian DP)", "Best attack", "Covers"} & set(dict(label.lines))
+    assert label.conditions
+    assert "ε " not in " ".join(texts(as_svg(request.getfixturevalue(which))))
+
+
+def test_persons_with_a_hostile_name():
+    rows = pd.DataFrame({"x": np.linspace(0, 1, 300), EVIL: np.arange(300) // 3})
+    release = gm.release(rows, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, unit=EVIL, rows_per_unit=3)
+    svg = as_svg(release)
+    assert {element.tag for element in ET.fromstring(svg).iter()} <= {
+        f"{SVG}{tag}" for tag in ("svg", "title", "desc", "rect", "text")
+    }
+    assert dict(label_of(release).lines)["Protects"].startswith("one person (")
+    assert "onerror" in "".join(texts(svg))  # as text
+    assert all(len(text) <= 60 for text in texts(svg))
+
+
+def test_command_writes_the_label(private, tmp_path):
+    private.save(tmp_path / "r.parquet")
+    arguments = ["report", str(tmp_path / "r.parquet"), "--label", str(tmp_path / "label.svg")]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    assert (tmp_path / "label.svg").read_text(encoding="utf-8") == as_svg(private)
+    assert CliRunner().invoke(main, arguments).exit_code != 0  # it is there already
+    assert CliRunner().invoke(main, [*arguments, "--force"]).exit_code == 0
+
+
+def test_the_page_saves_the_label(visit, private, page):
+    tab = visit(private, page=page, color_scheme="dark")
+    with tab.expect_download() as waiting:
+        tab.get_by_role("button", name="Save the label as SVG").click()
+    with open(waiting.value.path(), encoding="utf-8") as file:
+        assert texts(file.read()) == texts(as_svg(private))
+    heading = tab.locator("svg.label text").first
+    assert heading.evaluate("(text) => getComputedStyle(text).fill") == "rgb(27, 29, 33)"  # on white in the dark too
