@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-oldest test-python format bench figures networks networks-env clean
+.PHONY: demo test coverage test-oldest test-python release-check format bench figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -28,6 +28,10 @@ test-python:
 	$(PYTHON) -m venv --clear .venv-python
 	.venv-python/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	.venv-python/bin/python -m pytest -n auto
+
+# Sdist and wheels from what is committed, used in empty environments of every Python that is here: some minutes.
+release-check:
+	$(PYTHON) tests/release_check.py
 
 format: .venv/test
 	$(BIN)/ruff format .
