@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-oldest test-python release-check format bench figures networks networks-env clean
+.PHONY: demo test coverage test-oldest test-python release-check docs format bench figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -33,6 +33,10 @@ test-python:
 release-check:
 	$(PYTHON) tests/release_check.py
 
+# The site, in docs/_build/html: a warning, a name or a link inside that leads nowhere is an error.
+docs: .venv-docs/ready
+	.venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env -q docs docs/_build/html
+
 format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -52,7 +56,7 @@ networks: networks-env
 networks-env: .venv-networks/ready
 
 clean:
-	rm -rf .venv .venv-networks .venv-oldest .venv-python .venv-uv
+	rm -rf .venv .venv-docs .venv-networks .venv-oldest .venv-python .venv-uv docs/_build
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gaussmix needs Python 3.11 or later: make PYTHON=python3.11")'
@@ -65,6 +69,11 @@ clean:
 .venv/test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@ .venv/core
+
+.venv-docs/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
 
 .venv-oldest/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-uv
