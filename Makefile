@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-oldest test-python release-check docs format bench figures networks networks-env clean
+.PHONY: demo test coverage test-oldest test-python release-check docs format bench bench-compare figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -41,10 +41,12 @@ format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# All benchmarks into one file of benchmarks/runs; ratios worse than the committed ones by 15 % are red.
 bench: .venv/test
-	$(BIN)/python -m benchmarks.accounting
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.run
+
+bench-compare: .venv/test
+	$(BIN)/python -m benchmarks.compare
 
 # Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: two hours on two cores, most of them for the networks.
 figures: .venv/test networks
