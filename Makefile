@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-oldest test-python format bench figures networks networks-env clean
+.PHONY: demo test coverage test-oldest test-python release-check docs format bench bench-compare figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -29,14 +29,24 @@ test-python:
 	.venv-python/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	.venv-python/bin/python -m pytest -n auto
 
+# Sdist and wheels from what is committed, used in empty environments of every Python that is here: some minutes.
+release-check:
+	$(PYTHON) tests/release_check.py
+
+# The site, in docs/_build/html: a warning, a name or a link inside that leads nowhere is an error.
+docs: .venv-docs/ready
+	.venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env -q docs docs/_build/html
+
 format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# All benchmarks into one file of benchmarks/runs; ratios worse than the committed ones by 15 % are red.
 bench: .venv/test
-	$(BIN)/python -m benchmarks.accounting
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.run
+
+bench-compare: .venv/test
+	$(BIN)/python -m benchmarks.compare
 
 # Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: two hours on two cores, most of them for the networks.
 figures: .venv/test networks
@@ -48,7 +58,7 @@ networks: networks-env
 networks-env: .venv-networks/ready
 
 clean:
-	rm -rf .venv .venv-networks .venv-oldest .venv-python .venv-uv
+	rm -rf .venv .venv-docs .venv-networks .venv-oldest .venv-python .venv-uv docs/_build
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gaussmix needs Python 3.11 or later: make PYTHON=python3.11")'
@@ -61,6 +71,11 @@ clean:
 .venv/test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@ .venv/core
+
+.venv-docs/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
 
 .venv-oldest/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-uv

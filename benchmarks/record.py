@@ -1,4 +1,8 @@
-"""One line for each measured number in a CSV file, with the machine, the commit and the date it was measured at."""
+"""One line for each measured number in a CSV file, with the machine, the commit and the date it was measured at.
+
+Measures that begin with ``ratio`` are times over that of a yardstick in the same run, less is better: these are
+compared between commits and machines (:mod:`benchmarks.compare`).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,27 @@ import datetime
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 Measurement = tuple[str, str, float]  # what was run, what was measured (with its unit), and the number
+
+RATIO = "ratio"
+"""How the measures begin that are compared."""
+
+
+def best_in_turns(
+    contenders: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float]
+) -> dict[str, float]:
+    """Shortest time of each in milliseconds; they take turns, and the first turn warms up."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(repeats + 1):
+        for name, call in contenders.items():
+            start = clock()
+            call()
+            if turn:
+                times[name].append(1e3 * (clock() - start))
+    return {name: min(values) for name, values in times.items()}
 
 
 def append(path: Path | None, benchmark: str, measurements: Iterable[Measurement]) -> None:

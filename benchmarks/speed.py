@@ -32,23 +32,15 @@ from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform
 
-REPEATS = 9
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 CHILD, CPU = "GAUSSMIX_SPEED_CHILD", "GAUSSMIX_SPEED_CPU"
 SKETCH, SKLEARN = "explicit sketch, k = 2.5 d", "LinearRegression"
+PRODUCT = "faster product"  # of A.T @ A and dsyrk
 
 
-def best(contenders: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
+def best(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Shortest time of each in milliseconds, taken in turns."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    clock = time.process_time if os.environ.get(CPU) else time.perf_counter
-    for turn in range(repeats + 1):
-        for name, call in contenders.items():
-            start = clock()
-            call()
-            if turn:
-                times[name].append(1e3 * (clock() - start))
-    return {name: min(values) for name, values in times.items()}
+    return record.best_in_turns(contenders, repeats, time.process_time if os.environ.get(CPU) else time.perf_counter)
 
 
 class Results:
@@ -66,7 +58,7 @@ class Results:
         ratio = f"{ours / theirs:.2f}" if ours > theirs else f"1 / {theirs / ours:.1f}"
         self.table.add_row(fit, yardstick, f"{ours:.0f}", f"{theirs:.0f}", ratio, asked)
         case = f"{fit}, against {yardstick}, {self.threads} thread(s)"
-        self.measured += [(case, "fit ms", ours), (case, "yardstick ms", theirs), (case, "ratio", ours / theirs)]
+        self.measured += [(case, "fit ms", ours), (case, "yardstick ms", theirs), (case, record.RATIO, ours / theirs)]
 
 
 def against_gram(results: Results, n: int, d: int, declared: dict[str, Any], asked: tuple[str, str]) -> None:
@@ -77,9 +69,9 @@ def against_gram(results: Results, n: int, d: int, declared: dict[str, Any], ask
     one, four = (LinearMixing(epsilon=1.0, bounds_y=(-1, 1), passes=passes, **declared) for passes in (1, 4))
     yardsticks: dict[str, Callable[[], object]] = {"A.T @ A": lambda: A.T @ A, "dsyrk": lambda: dsyrk(1.0, A.T)}
     times = best({"one pass": lambda: one.fit(A, y), "four passes": lambda: four.fit(A, y), **yardsticks}, repeats=5)
-    yardstick = min(yardsticks, key=lambda name: times[name])
+    yardstick = min(times[name] for name in yardsticks)
     for name, limit in zip(("one pass", "four passes"), asked, strict=True):
-        results.add(f"{next(iter(declared))}, {n:,} × {d}, {name}", yardstick, times[name], times[yardstick], limit)
+        results.add(f"{next(iter(declared))}, {n:,} × {d}, {name}", PRODUCT, times[name], yardstick, limit)
 
 
 def against_other_fits(results: Results, n: int, d: int) -> None:
@@ -137,19 +129,19 @@ def passes(results: Results, n: int, d: int, declared: dict[str, Any], rates: tu
     }
     times = best(contenders, repeats=5)
     ours = times.pop("passes")
-    yardstick = min(times, key=lambda name: times[name])
     read = f"passes, {n:,} × {d}, rates {rates[0]:g} and {rates[1]:g}"
-    results.add(read, yardstick, ours, times[yardstick], asked)
+    results.add(read, PRODUCT, ours, min(times.values()), asked)
 
 
-def measure(csv: Path | None) -> None:
-    """All comparisons, under the limits of this process."""
+def measure(csv: Path | None, part: int) -> None:
+    """All comparisons, under the limits of this process, with one row in ``part``."""
     results = Results(os.environ[LIMITS[0]])
-    passes(results, 200_000, 100, {"norm": 1.0}, (1.0, 0.45), "≤ 15")  # rates at ε = 1, δ = 10⁻⁶
-    passes(results, 1_000_000, 20, {"lower": -1, "upper": 1}, (0.09, 0.09), "≤ 6")
-    against_gram(results, 200_000, 100, {"data_norm": 1.0}, ("≤ 1.8", "≤ 15"))
-    against_gram(results, 1_000_000, 20, {"bounds_X": (-1, 1)}, ("≤ 4", "≤ 6"))
-    against_other_fits(results, 200_000, 100)
+    wide, long = 200_000 // part, 1_000_000 // part
+    passes(results, wide, 100, {"norm": 1.0}, (1.0, 0.45), "≤ 15")  # rates at ε = 1, δ = 10⁻⁶
+    passes(results, long, 20, {"lower": -1, "upper": 1}, (0.09, 0.09), "≤ 6")
+    against_gram(results, wide, 100, {"data_norm": 1.0}, ("≤ 1.8", "≤ 15"))
+    against_gram(results, long, 20, {"bounds_X": (-1, 1)}, ("≤ 4", "≤ 6"))
+    against_other_fits(results, wide, 100)
     Console(width=110).print(results.table)
     record.append(csv, "speed", results.measured)
 
@@ -158,10 +150,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", nargs="*", default=["1", "2"])
     parser.add_argument("--cpu", action="store_true", help="processor time instead of the clock's")
+    parser.add_argument("--part", type=int, default=1, help="one row in so many, to try it")
     parser.add_argument("--csv", type=Path, help="file to add the measurements to")
     options = parser.parse_args()
     if os.environ.get(CHILD):
-        measure(options.csv)
+        measure(options.csv, options.part)
         return
     for threads in options.threads:  # BLAS reads its limit when it is loaded
         environment = {**os.environ, CHILD: "1", **dict.fromkeys(LIMITS, threads)} | ({CPU: "1"} if options.cpu else {})

@@ -26,6 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import record
+from benchmarks.record import RATIO
 
 COLUMNS = [f"x{i}" for i in range(20)] + ["y"]
 SCHEMA = {name: [-4, 4] for name in COLUMNS}
@@ -141,6 +142,10 @@ def against_scans(folder: Path, sizes: list[int]) -> list[record.Measurement]:
             cells += [f"{result['cpu s']:.2f}", f"{result['cpu s'] / results['release']['cpu s']:.2f}"]
             table.add_row(f"{rows:,}", name, *cells, f"{result['peak MiB']:.0f}")
             found += [(f"{name}, {rows:,} rows", measure, value) for measure, value in result.items()]
+        ours = {name: results[name] for name in ("release", "in passes")}
+        found += [(f"{name}, {rows:,} rows", f"{RATIO} to a scan", of["s"] / fastest) for name, of in ours.items()]
+        cpu = ours["in passes"]["cpu s"] / ours["release"]["cpu s"]
+        found.append((f"in passes, {rows:,} rows", f"{RATIO} of cpu to one pass", cpu))
     Console().print(table)
     return found
 

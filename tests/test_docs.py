@@ -1,4 +1,8 @@
-"""Commands in the documentation run as they stand: every ``console`` block, in a folder with a table of patients."""
+"""Pages of the documentation run as they stand, in a folder with a table of patients.
+
+Every ``console`` block of every page runs; so does every ``python`` block of the tutorial and of the pages for readers,
+in the order of the page and in one namespace.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,15 +27,34 @@ import gaussmix
 from gaussmix.cli import main
 
 DOCS = Path(gaussmix.__file__).parents[2] / "docs"
-PAGES = sorted(path.name for path in DOCS.glob("*.md") if "```console" in path.read_text(encoding="utf-8"))
+TEXTS = {
+    path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(DOCS.rglob("*.md"))
+    if "_build" not in path.parts
+}
+WORKED = [page for page in TEXTS if page == "tutorial.md" or page.startswith("readers/")]
+PAGES = [page for page, text in TEXTS.items() if "```console" in text and page not in WORKED]
+# The file that each page ends in, and how it begins.
+ENDS = {
+    "tutorial.md": ("visits.html", b"<!doctype html>"),
+    "readers/statistician.md": ("hours.csv", b"term,"),
+    "readers/economist.md": ("wages.tex", rb"\begin{tabular}"),
+    "readers/hospital.md": ("readmission.html", b"<!doctype html>"),
+    "readers/engineer.md": ("ledger.json", b"{"),
+    "readers/reviewer.md": ("record.yaml", b"url_slug"),
+    "readers/researcher.md": ("analyses.png", b"\x89PNG"),
+}
 
 
-def commands(page: str) -> list[tuple[str, int]]:
-    """Every command of a page in its order, and the exit code that the page says it has."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Language and content of what a page would have run."""
+    return re.findall(r"^```(console|python)\n(.*?)^```", TEXTS[page], re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[tuple[str, int]]:
+    """Every command of a block, and the exit code that the page says it has."""
     found = []
-    for line in lines:
+    for line in block.splitlines():
         if line.startswith("$ "):
             command, _, comment = line.removeprefix("$ ").partition("  # ")
             code = re.search(r"exit code (\d)", comment)
@@ -58,20 +82,36 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_ends_as_it_says(page, folder):
-    found = commands(page)
+    found = [command for kind, block in blocks(page) if kind == "console" for command in commands(block)]
     if not any("propose" in command for command, _ in found):
         schema = {"age": [0, 110], "sex": ["f", "m"], "cost": [0, 50]}
         (folder / "patients.json").write_text(json.dumps(schema), encoding="utf-8")
     for command, code in found:
-        if "sign" in command or "--key" in command or command.startswith("openssl"):
-            pytest.importorskip("cryptography")
-        if command.startswith("openssl") and shutil.which("openssl") is None:
-            pytest.skip("openssl is not installed")
         assert run(command) == code, command
+
+
+@pytest.mark.parametrize("page", WORKED)
+def test_a_worked_page_runs_from_beginning_to_end(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for kind, block in blocks(page):
+        if kind == "python":
+            exec(compile(block, page, "exec"), names)
+        else:
+            for command, code in commands(block):
+                assert run(command) == code, command
+    if page in ENDS:
+        file, beginning = ENDS[page]
+        assert (tmp_path / file).read_bytes().lower().startswith(beginning.lower())
+        assert f"`{file}`" in TEXTS[page]
 
 
 def run(command: str) -> int:
     """A command of ours in this process; others as a shell has them."""
+    if "sign" in command or "--key" in command or command.startswith("openssl"):
+        pytest.importorskip("cryptography")
+    if command.startswith("openssl") and shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
     first, pipe, last = command.partition(" | ")
     words = shlex.split(last if pipe else first)
     if words[0] != "gaussmix":
@@ -82,3 +122,4 @@ def run(command: str) -> int:
 
 def test_pages_with_commands_are_found():
     assert {"bounds.md", "ledger.md"} <= set(PAGES)
+    assert set(ENDS) == {page for page in WORKED if page != "readers/index.md"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -92,6 +93,11 @@ def test_demo_shows_the_truth_beside_private_estimates(tmp_path):
     assert truth == "-0.01"
     low, high = (float(end) for end in interval.split(" to "))
     assert low < float(private) < high
+    truth, private, interval = (cell.strip() for cell in rows["smoker"])  # the last table: odds ratios
+    assert float(truth) == pytest.approx(math.e, rel=1e-3)
+    low, high = (float(end) for end in interval.split(" to "))
+    assert 1 < low < float(private) < high
+    assert [rows[str(number)][2].strip() for number in (1, 4)] == ["100%", "100%"]  # of the rows
     assert "(1, 1e-06)-differentially private" in text
     assert load(tmp_path / "demo.release.parquet").certificate.epsilon == 1
     assert (tmp_path / "demo.report.html").stat().st_size > 10_000
@@ -403,3 +409,5 @@ def test_every_command_speaks_json(files):
     assert page["release"] == out
     shown = json.loads(stdout("demo", "-o", str(files / "demo"), "--json"))
     assert shown["models"]["cost, linear"]["smoker"]["truth"] == 4.0
+    assert sum(read["share"] for read in shown["passes"]) == pytest.approx(1)
+    assert shown["odds_ratios"]["smoker"]["truth"] == pytest.approx(math.e)

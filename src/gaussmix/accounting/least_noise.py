@@ -73,7 +73,7 @@ def calibrate(
     relation : {"zero-out", "replace-one"}
         Replace-one needs ``scale="none"`` and ``analysis="exact"``.
     eigenvalue_error : float
-        With ``scale="private"``: bound e on the numerical error of λ_min/C² (:func:`eigenvalue_error_bound`). One row
+        With ``scale="private"``: bound e on the numerical error of λ_min/C² (`eigenvalue_error_bound`). One row
         moves the computed value by at most 1 + 2e.
 
     Returns

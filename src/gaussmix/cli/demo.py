@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import Summary
+from gaussmix.models.transcript import Transcript
 from gaussmix.reporting import demo as hospital
 from gaussmix.reporting.page import render
+from gaussmix.tables.schema import INTERCEPT
 
 __all__ = ["demo"]
 
@@ -76,14 +78,48 @@ def _shown(epsilon: float, delta: float, as_json: bool) -> Release:
         title: _beside_truth(model.summary(estimand="population", n_rows=hospital.ROWS), truth)
         for title, (model, truth) in models.items()
     }
+    odds = _odds_beside_truth(tables[title])
     if as_json:
-        click.echo(json.dumps({"certificate": private.certificate.to_dict(), "models": tables}, indent=2))
+        shown = {"certificate": private.certificate.to_dict(), "passes": _passes(private)}
+        click.echo(json.dumps(shown | {"models": tables, "odds_ratios": odds}, indent=2))
     else:
         click.echo(str(private.certificate))
         console = Console(file=sys.stdout)
-        for title, rows in tables.items():
+        console.print(_pass_table(_passes(private)))
+        for title, rows in (tables | {"readmitted, odds ratios": odds}).items():
             console.print(_truth_table(title, rows))
     return private
+
+
+def _passes(private: Release) -> list[dict[str, float]]:
+    """What each reading of the table had of the budget, and the share of the rows that it saw."""
+    statistic = private.statistic
+    if not isinstance(statistic, Transcript):
+        return []
+    whole = sum(output.mu**2 for output in statistic.passes)
+    return [{"mu": output.mu, "share": output.mu**2 / whole, "rate": output.rate} for output in statistic.passes]
+
+
+def _pass_table(passes: Sequence[Mapping[str, float]]) -> Table:
+    table = Table(title="passes, each in the metric that was learned", title_justify="left")
+    for heading in ("pass", "μ", "of the matrices' budget", "rows read"):
+        table.add_column(heading, justify="right")
+    for number, row in enumerate(passes, 1):
+        table.add_row(str(number), f"{row['mu']:.3f}", f"{row['share']:.0%}", f"{row['rate']:.0%}")
+    return table
+
+
+def _odds_beside_truth(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The same on the scale of odds: factors by which they are multiplied."""
+    return {
+        name: {
+            "truth": math.exp(row["truth"]),
+            "private": None if row["private"] is None else math.exp(row["private"]),
+            "interval": None if row["interval"] is None else [math.exp(end) for end in row["interval"]],
+        }
+        for name, row in rows.items()
+        if name != INTERCEPT
+    }
 
 
 def _beside_truth(summary: Summary, truth: Mapping[str, float]) -> dict[str, dict[str, Any]]:
@@ -102,8 +138,8 @@ def _truth_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
         table.add_column(heading, justify="left" if heading == "coefficient" else "right")
     for name, row in rows.items():
         if row["interval"] is None:
-            table.add_row(name, f"{row['truth']:g}", "", NOT_IDENTIFIED)
+            table.add_row(name, f"{row['truth']:.4g}", "", NOT_IDENTIFIED)
         else:
             low, high = row["interval"]
-            table.add_row(name, f"{row['truth']:g}", f"{row['private']:.3g}", f"{low:.3g} to {high:.3g}")
+            table.add_row(name, f"{row['truth']:.4g}", f"{row['private']:.4g}", f"{low:.4g} to {high:.4g}")
     return table

@@ -155,7 +155,7 @@ class LinearMixing(LinearRegressor[Release]):
     def summary(self, *, estimand: Estimand = "table", output: int = 0, largest: float = LARGEST) -> Summary:
         """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.score`).
 
-        The coefficients in it are estimated without the ridge that makes :attr:`coef_` predict well.
+        The coefficients in it are estimated without the ridge that makes ``coef_`` predict well.
 
         Parameters
         ----------
