@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-oldest test-python release-check docs format bench bench-compare figures networks networks-env clean
+.PHONY: demo test coverage test-oldest test-python release-check docs format bench bench-compare field figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -52,13 +52,22 @@ bench-compare: .venv/test
 figures: .venv/test networks
 	$(BIN)/python -m experiments.reproduce
 
+# Accuracy beside other libraries, which have an environment of their own: ten minutes.
+field: .venv/test .venv-field/ready
+	$(BIN)/python -m experiments.field --out experiments/results/field.csv
+
+.venv-field/ready:
+	$(PYTHON) -m venv .venv-field
+	.venv-field/bin/python -m pip install --quiet --disable-pip-version-check diffprivlib==0.6.6 'scikit-learn<1.6'
+	touch $@
+
 networks: networks-env
 	.venv-networks/bin/python -m experiments.dp_sgd
 
 networks-env: .venv-networks/ready
 
 clean:
-	rm -rf .venv .venv-docs .venv-networks .venv-oldest .venv-python .venv-uv docs/_build
+	rm -rf .venv .venv-docs .venv-field .venv-networks .venv-oldest .venv-python .venv-uv docs/_build
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gaussmix needs Python 3.11 or later: make PYTHON=python3.11")'
