@@ -7,12 +7,14 @@ import math
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
+from gaussmix.reporting.demo import ROWS
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -101,7 +103,8 @@ def test_demo_shows_the_truth_beside_private_estimates(tmp_path):
     assert "(1, 1e-06)-differentially private" in text
     assert load(tmp_path / "demo.release.parquet").certificate.epsilon == 1
     assert (tmp_path / "demo.report.html").stat().st_size > 10_000
-    assert "demo.release.parquet exists already" in run("demo", "-o", str(tmp_path), code=2)
+    assert pq.read_metadata(tmp_path / "patients.parquet").num_rows == ROWS
+    assert "patients.parquet exists already" in run("demo", "-o", str(tmp_path), code=2)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -36,20 +39,32 @@ __all__ = ["demo"]
     "-o",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder for release and report.",
+    help="Folder for table, release and report.",
 )
 @FORCE
 @JSON
 def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) -> None:
     """One private release of 100,000 synthetic patients, and three models from it beside the truth."""
     out.mkdir(parents=True, exist_ok=True)
+    patients = hospital.make_patients()
     with (
+        reserve(out / "patients.parquet", 0, force=force) as table,
         reserve(out / "demo.release.parquet", 0, force=force) as file,
         reserve(out / "demo.report.html", 0, force=force) as page,
     ):
-        private = _shown(epsilon, delta, as_json)
-        written = file.commit(private.to_bytes(), mode=private.file_mode), page.commit(_page(private).encode())
-    click.echo(f"wrote {written[0]} and {written[1]}", err=True)
+        private = _shown(patients, epsilon, delta, as_json)
+        written = [
+            table.commit(_parquet(patients)),
+            file.commit(private.to_bytes(), mode=private.file_mode),
+            page.commit(_page(private).encode()),
+        ]
+    click.echo(f"wrote {written[0]}, {written[1]} and {written[2]}", err=True)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
 
 
 def _page(private: Release) -> str:
@@ -61,10 +76,10 @@ def _page(private: Release) -> str:
     )
 
 
-def _shown(epsilon: float, delta: float, as_json: bool) -> Release:
+def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> Release:
     """Print the models of a release, and return it."""
-    with Console(stderr=True).status("making 100,000 patients and one private release of them"):
-        private = hospital.private_patients(hospital.make_patients(), epsilon=epsilon, delta=delta)
+    with Console(stderr=True).status("making one private release of 100,000 patients"):
+        private = hospital.private_patients(patients, epsilon=epsilon, delta=delta)
     models: dict[str, tuple[Summarised, dict[str, float]]] = {}
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
