@@ -60,7 +60,7 @@ def test_target_columns_and_level_are_chosen_by_keyboard(tab, private):
     assert names(tab) == ["(intercept)", "bmi", "sex=m", "smoker", "cost"]
     expected = private.regress("age", ["bmi", "sex", "smoker", "cost"]).summary()
     assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
-    tab.get_by_label("level", exact=True).select_option("0.01")
+    tab.get_by_label("at level").select_option("0.01")
     assert column(tab, 3) == [f"{low:.4g} to {high:.4g}" for low, high in expected.conf_int(0.01).values()]
     assert "99 % interval" in tab.locator("#description thead").inner_text()
     place = tab.locator("#forest circle.estimate").first.get_attribute("cx")
@@ -190,3 +190,17 @@ def test_any_name_is_only_a_name(visit):
     assert any(row[0].startswith("'=cmd()=") for row in files)
     tab.locator("#cross-rows").select_option(EVIL)
     assert tab.locator("#cross tbody tr").count() == 7
+
+
+def test_every_control_has_a_name_of_its_own(tab):
+    tab.locator("#levels summary").first.click()
+    named = tab.evaluate(
+        """() => Array.from(document.querySelectorAll("main button, main select, main input"), (control) => [
+            control.closest("details, fieldset, section").id || control.closest("details")?.ariaLabel || "",
+            control.ariaLabel || control.labels?.[0]?.textContent || control.textContent])"""
+    )
+    assert all(name.strip() for _, name in named)
+    assert len({tuple(pair) for pair in named}) == len(named)
+    assert tab.evaluate("new Set(Array.from(document.querySelectorAll('[id]'), (one) => one.id)).size") == tab.evaluate(
+        "document.querySelectorAll('[id]').length"
+    )
