@@ -78,13 +78,3 @@ def test_command_writes_the_label(private, tmp_path):
     assert (tmp_path / "label.svg").read_text(encoding="utf-8") == as_svg(private)
     assert CliRunner().invoke(main, arguments).exit_code != 0  # it is there already
     assert CliRunner().invoke(main, [*arguments, "--force"]).exit_code == 0
-
-
-def test_the_page_saves_the_label(visit, private, page):
-    tab = visit(private, page=page, color_scheme="dark")
-    with tab.expect_download() as waiting:
-        tab.get_by_role("button", name="Save the label as SVG").click()
-    with open(waiting.value.path(), encoding="utf-8") as file:
-        assert texts(file.read()) == texts(as_svg(private))
-    heading = tab.locator("svg.label text").first
-    assert heading.evaluate("(text) => getComputedStyle(text).fill") == "rgb(27, 29, 33)"  # on white in the dark too

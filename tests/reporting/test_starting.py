@@ -13,7 +13,7 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.reporting import page as report
 from gaussmix.reporting.embedding import embedded_release, needs_of_part
-from gaussmix.reporting.starting import starting_model
+from gaussmix.reporting.starting import StartingModel, starting_model
 from report_pages import embedded, words
 
 
@@ -55,6 +55,17 @@ def test_where_nothing_is_identified_the_page_begins_all_the_same():
     release = gm.release(patients(50), schema=SCHEMA, epsilon=0.01, delta=1e-6, random_state=0)
     assert starting_model(release) is not None
     assert embedded(report.render(release))["start"]["target"] in SCHEMA
+
+
+def test_categories_alone_begin_with_odds():
+    rng = np.random.default_rng(0)
+    rows = {"a": rng.choice(["x", "y", "z"], 500), "b": rng.choice(["x", "y"], 500)}
+    schema = {"a": ["x", "y", "z"], "b": ["x", "y"]}
+    release = gm.release(rows, schema=schema, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
+    assert starting_model(release) == StartingModel("b", ("a",), {})
+    alone = gm.release({"b": rows["b"]}, schema={"b": ["x", "y"]}, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
+    assert starting_model(alone) is None
+    assert "can be explained by others" in words(report.render(alone))
 
 
 def test_matrices_are_embedded_bit_for_bit(private):

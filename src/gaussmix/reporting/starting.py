@@ -3,7 +3,8 @@
 Of every target that others can explain, all other columns explain it first, rare levels merged as the noisy counts
 propose. Columns whose coefficients are not identified are then left out, and again, until all of them are. Of the
 models that this leaves, one whose R² is at least nine tenths of the largest is taken: the one whose target comes last
-in the table, where outcomes commonly stand. The choice is post-processing; intervals do not know of it.
+in the table, where outcomes commonly stand. The choice is post-processing; intervals do not know of it. A release of
+categories alone begins with the odds of the first that has two levels.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gaussmix.models.raw_units import is_marked, parts_without
 from gaussmix.models.release import Release
 from gaussmix.models.summary import Summary, summarise
 from gaussmix.reporting.embedding import needs_of_part
-from gaussmix.tables.columns import Boolean, Numeric
+from gaussmix.tables.columns import Boolean, Categorical, Numeric
 from gaussmix.tables.schema import Schema
 
 __all__ = ["StartingModel", "starting_model", "targets_of"]
@@ -74,8 +75,18 @@ def starting_model(release: Release, *, target: str | None = None, alpha: float 
     if target is not None:
         return _identified(release, part_name(release.schema, target), alpha)[0]
     found = [_identified(release, name, alpha) for name in targets_of(release.schema)[-_MOST_TARGETS:]]
-    enough = _NEAR_THE_BEST * max((explained for _, explained in found), default=0.0)
-    return next((model for model, explained in reversed(found) if explained >= enough), None)
+    if not found:
+        return _of_classes(release.schema)
+    enough = _NEAR_THE_BEST * max(explained for _, explained in found)
+    return next(model for model, explained in reversed(found) if explained >= enough)
+
+
+def _of_classes(schema: Schema) -> StartingModel | None:
+    for name, part in schema.parts.items():
+        others = tuple(parts_without(schema, [name]))
+        if isinstance(part, Categorical) and len(part.labels) == 2 and others:
+            return StartingModel(name, others, {})
+    return None
 
 
 def _identified(release: Release, target: str, alpha: float) -> tuple[StartingModel, float]:

@@ -53,6 +53,7 @@ const Choices = (() => {
     select.value = state.target;
     select.addEventListener("change", () => {
       state.target = select.value;
+      state.scale = "linear";
       state.on = new Set(Releases.explaining(release, state.target).map((own) => own.name));
       changed();
     });
@@ -121,6 +122,7 @@ const Choices = (() => {
           make("label", { htmlFor: input.id }, isolated(own.labels[i]), input)
         ))));
       block.dataset.name = own.name;
+      block.ariaLabel = `Levels of ${own.name}`;
       const draw = () => {
         const labels = [...new Set(names())];
         if (!labels.includes(state.reference.get(own.name))) state.reference.delete(own.name);

@@ -7,7 +7,10 @@ const Coefficients = (() => {
   function meaning(release, model, row) {
     if (row.source === null) return { words: "where all else is 0, or at the level that is measured from", span: null };
     const own = release.part.get(row.source);
-    if (own.kind === "numeric") return { words: `per unit, ${own.lower} to ${own.upper}`, span: own.upper - own.lower };
+    if (own.kind === "numeric") {
+      const words = own.origin ? `per day, ${own.lower} to ${own.upper} days since ${own.origin}` : `per unit, ${own.lower} to ${own.upper}`;
+      return { words, span: own.upper - own.lower };
+    }
     if (own.kind === "boolean") return { words: "true against false", span: 1 };
     if (own.kind === "vector") return { words: "per unit", span: null };
     if (own.kind === "term") return { words: "per unit of the term", span: null };

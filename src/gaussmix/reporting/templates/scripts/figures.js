@@ -61,7 +61,7 @@ const Figures = (() => {
     const plot = frame(holder, rows.map((row) => row.name), label, known.length ? BOTTOM : 0);
     const at = (value) => plot.left + ((value - low) / (high - low)) * (plot.right - plot.left);
     if (known.length) {
-      const step = niceStep(high - low, Math.max(2, Math.floor((plot.right - plot.left) / 80)));
+      const step = niceStep(high - low, Math.max(3, Math.floor((plot.right - plot.left) / 80)));
       for (let i = Math.ceil(low / step); i * step <= high; i++) tick(plot, at(i * step), String(Number((i * step).toPrecision(6))));
       plot.picture.append(svg("line", { class: "zero", x1: at(0), x2: at(0), y1: TOP, y2: plot.bottom }));
       axisName(plot, axis);

@@ -58,6 +58,7 @@ const Predictions = (() => {
   function show(release, model, typed) {
     if (!Models.canPredict(release, model)) return;
     const values = Object.fromEntries(typed), found = Models.predict(release, model, values);
+    const { origin } = release.part.get(model.target), days = origin ? ` days since ${origin}` : "";
     const number = found.probability === undefined ? found.mean : found.probability;
     if (Number.isNaN(number)) {
       say("prediction", "Fill in every number.");
@@ -66,7 +67,7 @@ const Predictions = (() => {
     } else if (!found.interval.every(Number.isFinite)) {
       say("prediction", `The mean of ${model.target} for such rows is not identified at this budget.`);
     } else {
-      say("prediction", `Mean of ${model.target} for such rows: ${digits(found.mean)}, ` +
+      say("prediction", `Mean of ${model.target} for such rows: ${digits(found.mean)}${days}, ` +
         `${percent(1 - model.alpha)} interval ${range(found.interval)}.`);
     }
   }
