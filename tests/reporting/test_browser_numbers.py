@@ -14,6 +14,7 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.models.controlled_rounding import rounded
 from gaussmix.models.prediction import predicted
+from gaussmix.models.whole_rows import pass_that_counts
 from gaussmix.reporting.page import render
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
@@ -158,7 +159,7 @@ def test_predictions_are_those_of_the_library(tabs, which):
 
 # ---------------------------------------------------------------------------------------------------------------
 # Tables
-@pytest.mark.parametrize("which", ["private", "sketch", "unprotected", "weak"])
+@pytest.mark.parametrize("which", ["private", "sketch", "unprotected", "weak", "rare"])
 def test_tables_are_those_of_the_library(tabs, which):
     tab, release = tabs(which)
     found, expected = tab.evaluate("gaussmix.describe(0.1)"), release.describe(alpha=0.1).columns
@@ -188,7 +189,7 @@ def test_tables_are_those_of_the_library(tabs, which):
     )
 
 
-@pytest.mark.parametrize("which", ["private", "sketch", "unprotected", "weak"])
+@pytest.mark.parametrize("which", ["private", "sketch", "unprotected", "weak", "rare"])
 def test_cross_tables_are_those_of_the_library(tabs, which):
     """The test statistic is a difference of large counts, of which the library itself has eight digits."""
     tab, release = tabs(which)
@@ -338,6 +339,20 @@ def terms():
     return gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
 
 
+def with_a_rare_level(rows):
+    """Its levels are counted in the first pass."""
+    region = np.array(rows["region"])
+    west = np.flatnonzero(region == "west")
+    region[west[250:]] = "north"
+    return {**rows, "region": region}
+
+
+def test_the_rare_level_is_rare_enough(tabs):
+    tab, release = tabs("rare")
+    assert pass_that_counts(release.statistic, ["region"]) == 0
+    assert "Levels of region are counted in an earlier pass" in tab.inner_text("#shortened")
+
+
 @pytest.fixture(scope="module")
 def tabs(browser, private, unprotected, table, terms):
     """A page of each release, opened once: what is computed leaves it as it was."""
@@ -348,6 +363,7 @@ def tabs(browser, private, unprotected, table, terms):
         "terms": terms,
         "sketch": gm.release(table, epsilon=1.0, sketch_size=2000, **budget),
         "weak": gm.release(patients(3000), epsilon=0.05, **budget),
+        "rare": gm.release(with_a_rare_level(table), epsilon=1.0, **budget),
     }
     opened = {}
 

@@ -2,8 +2,9 @@ r"""Counts of two categories against each other, from a release: a cross-table w
 
 Counts n_ab solve the block of the two columns by generalised least squares (:mod:`gaussmix.models.structured`): the
 product entry of two levels, both margins, and what is known to be 0 are used together, and margins are the sums of the
-cells. Intervals are normal, with the known covariance. Where the release was made in passes, shares come from its last
-pass and the number of rows from :mod:`gaussmix.models.row_counts`, so that Var(n s) = n²Var(s) + s²Var(n).
+cells. Intervals are normal, with the known covariance. Where the release was made in passes, shares come from the
+latest pass that has rows of all levels whole (:mod:`gaussmix.models.whole_rows`) and the number of rows from
+:mod:`gaussmix.models.row_counts`, so that Var(n s) = n²Var(s) + s²Var(n); the first pass has counts of its own.
 
 Independence, of the population behind the rows: h_ab = n_ab - n_a·n_·b/n has mean 0 and covariance
 
@@ -16,7 +17,7 @@ hᵀ(covariance)⁻¹h is chi-square with (A - 1)(B - 1) degrees of freedom. Wit
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +28,13 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
 from gaussmix.models.controlled_rounding import rounded
-from gaussmix.models.describe import NOTE, shares_of
+from gaussmix.models.describe import notes_of, shares_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.result_table import Frame, ResultTable, columns_of
 from gaussmix.models.row_counts import RowCount, row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
 from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
+from gaussmix.models.whole_rows import counted_in, pass_that_counts
 from gaussmix.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class Crosstab:
     deviations: Floats
     independence: ChiSquare
     _fitted: Fitted = field(repr=False)
+    _about: tuple[str, ...] = field(repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals of the counts, shape (A, B, 2), not below 0."""
@@ -150,7 +153,7 @@ class Crosstab:
         share = (
             "" if math.isnan(test.p_value) else f"; {100 * test.privacy_share:.0f} % of the variance is privacy noise"
         )
-        return NOTE, f"Independence in the population: {words}{test.degrees} degrees of freedom, {p}{share}."
+        return *self._about, f"Independence in the population: {words}{test.degrees} degrees of freedom, {p}{share}."
 
     def _repr_html_(self) -> str:
         return self.table().as_html()
@@ -164,9 +167,10 @@ class Crosstab:
 
 def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
     """The table of :meth:`gaussmix.Release.crosstab`."""
-    schema, counted = release.schema, row_count(release)
-    labels, raw = cell_counts(release.statistic.noisy, schema, rows, columns)
-    fitted = scaled_to(raw, counted)
+    schema, names = release.schema, [rows, columns]
+    counted, apart = row_count(release), pass_that_counts(release.statistic, names) > 0
+    labels, raw = cell_counts(counted_in(release.statistic, names), schema, rows, columns)
+    fitted = scaled_to(raw, replace(counted, apart=counted.apart and apart))
     shape = (len(labels[0]), len(labels[1]))
     whole = rounded(_not_negative(fitted).reshape(shape))
     return Crosstab(
@@ -177,6 +181,7 @@ def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
         deviations=fitted.deviations.reshape(shape),
         independence=independence(raw, shape),
         _fitted=fitted,
+        _about=notes_of(release, [names]),
     )
 
 

@@ -5,11 +5,12 @@ are far out (docs/passes.md). In the user's units (:mod:`gaussmix.models.user_un
 
 - a mean is M_1j/M_11: Fieller's interval for a ratio of normal numbers of known covariance;
 - a standard deviation is that of (M_jj - M_1j²/M_11)/M_11, C in :mod:`gaussmix.models.residuals`: a ratio again;
-- shares of levels are counts over their sum, counts by generalised least squares (:mod:`gaussmix.models.structured`);
+- shares of levels are counts over their sum, counts by generalised least squares (:mod:`gaussmix.models.structured`),
+  in the latest pass that has rows of all levels whole (:mod:`gaussmix.models.whole_rows`);
 - rows: :mod:`gaussmix.models.row_counts`; not where the unit is a person.
 
-Intervals come from the last pass, whose law is exact given those before it; a ratio does not change with the factor
-that brings its clip weights to mean one.
+Other intervals come from the last pass, whose law is exact given those before it; a ratio does not change with the
+factor that brings its clip weights to mean one.
 """
 
 from __future__ import annotations
@@ -32,13 +33,22 @@ from gaussmix.models.result_table import ResultTable, columns_of
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
 from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
+from gaussmix.models.whole_rows import counted_early, counted_in
 from gaussmix.tables.columns import Boolean, Categorical
 from gaussmix.tables.schema import Schema
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
-__all__ = ["chosen_columns", "describe", "level_counts", "mean_and_deviation", "shares_of"]
+__all__ = [
+    "chosen_columns",
+    "counted_early_words",
+    "describe",
+    "level_counts",
+    "mean_and_deviation",
+    "notes_of",
+    "shares_of",
+]
 
 Row = tuple[str, str, float, float, float, float]
 NOTE = "Of the table as it was read, values clipped to their declared bounds; intervals know the privacy noise."
@@ -60,13 +70,31 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
     for name in chosen:
         column = schema.columns[name]
         if isinstance(column, Categorical | Boolean):
-            rows += _share_rows(noisy, schema, name, z)
+            rows += _share_rows(counted_in(release.statistic, [name]), schema, name, z)
         else:
             for index in schema.groups[name]:
                 rows += mean_and_deviation(noisy, schema, index, z)
     names = ("term", "statistic", "estimate", "std.error", "conf.low", "conf.high")
-    note = NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"
-    return ResultTable(f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), (note,))
+    notes = notes_of(release, [[name] for name in chosen if isinstance(schema.columns[name], Categorical | Boolean)])
+    return ResultTable(f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), notes)
+
+
+def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[str, ...]:
+    """What a table is about, and which of the columns that were counted together come from an earlier pass."""
+    notes = [NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"]
+    shortened = release.statistic.noisy.shortened
+    notes += [f"Rows far out are shortened, by {shortened}."] * (shortened is not None)
+    early = [name for names in counted for name in names if counted_early(release.statistic, names)]
+    notes += [counted_early_words(early)] * bool(early)
+    return tuple(notes)
+
+
+def counted_early_words(names: Sequence[str]) -> str:
+    """That levels of some columns are counted in an earlier pass."""
+    return (
+        f"Levels of {', '.join(dict.fromkeys(names))} are counted in an earlier pass, with more noise: in the last one "
+        "rows of the rarest are shortened."
+    )
 
 
 def chosen_columns(schema: Schema, on: Sequence[str] | None) -> list[str]:

@@ -2,12 +2,14 @@
 
 **Private**: all of it is in the release's file, or a function of it. Matrices go as base64 of little-endian float64,
 lower triangles row by row, so that a browser has the same bits. Intervals, tables and predictions need the moment that
-intervals come from and the law of its noise (:mod:`gaussmix.models.noisy`): the last pass, or the sketch.
+intervals come from and the law of its noise (:mod:`gaussmix.models.noisy`): the last pass, or the sketch; and earlier
+passes where levels are counted in them (:mod:`gaussmix.models.whole_rows`).
 """
 
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 from dataclasses import asdict
 from typing import Any
@@ -20,7 +22,9 @@ from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts
 from gaussmix.models.release import Release
 from gaussmix.models.row_counts import row_count
+from gaussmix.models.transcript import Statistic, Transcript
 from gaussmix.models.user_units import constant_row
+from gaussmix.models.whole_rows import moment_of_pass, whole_in
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.tables.parts import Part
 from gaussmix.tables.releasing import name_of
@@ -34,7 +38,7 @@ def embedded_release(release: Release) -> dict[str, Any]:
     """The release as the page's own functions read it."""
     schema, noisy = release.schema, release.statistic.noisy
     (constant,) = schema.groups.get(INTERCEPT, (None,))
-    shortened = noisy.shortened
+    shortened, whole = noisy.shortened, _whole(release)
     return {
         "noisy": _noisy(noisy),
         "encoded": [
@@ -48,7 +52,9 @@ def embedded_release(release: Release) -> dict[str, Any]:
             }
             for column in schema.encoded
         ],
-        "parts": [_part(schema, name, part) for name, part in schema.parts.items()],
+        "parts": [_part(schema, name, part) | {"whole": whole.get(name)} for name, part in schema.parts.items()],
+        "last": len(release.statistic.passes) - 1 if isinstance(release.statistic, Transcript) else 0,
+        "earlier": _earlier(release.statistic, whole),
         "raw": _raw(schema),
         "intercept": constant,
         "weighted": schema.weight is not None,
@@ -57,6 +63,24 @@ def embedded_release(release: Release) -> dict[str, Any]:
         "shortened": None if shortened is None else str(shortened),
         **_counted(release),
     }
+
+
+def _whole(release: Release) -> dict[str, list[int]]:
+    """Passes in which rows of all levels of a column are whole, for columns whose levels can be counted."""
+    schema, statistic = release.schema, release.statistic
+    if not schema.intercept or schema.weight is not None:
+        return {}
+    names = [name for name, part in schema.parts.items() if isinstance(part, Boolean | Categorical)]
+    return {name: sorted(whole_in(statistic, name)) if isinstance(statistic, Transcript) else [0] for name in names}
+
+
+def _earlier(statistic: Statistic, whole: dict[str, list[int]]) -> dict[str, Any]:
+    """Passes but the last in which a column's levels, or those of two, are counted, by number."""
+    if not isinstance(statistic, Transcript):
+        return {}
+    sets = [set(passes) for passes in whole.values()]
+    chosen = {max(one & other) for one, other in itertools.product(sets, repeat=2)} - {len(statistic.passes) - 1}
+    return {str(number): _noisy(moment_of_pass(statistic, number)) for number in sorted(chosen)}
 
 
 def _noisy(noisy: NoisyMoment) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gaussmix import _validation as check
 from gaussmix.accounting.curve import curve_of
 from gaussmix.errors import MissingPackageError
+from gaussmix.models.describe import counted_early_words
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.reporting.embedding import embedded_release
@@ -124,6 +126,7 @@ def render(
         tables=own is not None and own["no_tables"] is None,
         no_tables=TOO_WIDE if own is None else own["no_tables"],
         shortened=None if own is None else own["shortened"],
+        early="" if own is None else _early(own),
         no_counts=None if own is None else own["no_counts"],
         signals=signals,
         signal_words=SIGNAL_WORDS
@@ -141,6 +144,12 @@ def _script() -> str:
     """All parts of the script in a scope of their own."""
     parts = "".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
+
+
+def _early(own: Mapping[str, Any]) -> str:
+    """Which columns have their levels counted in an earlier pass."""
+    names = [part["name"] for part in own["parts"] if part["whole"] and part["whole"][-1] < own["last"]]
+    return counted_early_words(names) if names else ""
 
 
 def _environment() -> jinja2.Environment:

@@ -38,7 +38,8 @@ const Counts = (() => {
   function levels(release, own) {
     const { labels, rows } = kinds(own);
     const noisy = Releases.mapped(
-      release.noisy, [Described.constantRow(release), ...own.indices.map((i) => Described.unitRow(release, i))],
+      Releases.countedIn(release, [own]),
+      [Described.constantRow(release), ...own.indices.map((i) => Described.unitRow(release, i))],
     );
     return { labels, counts: fitStructure(noisy, rows.map((row) => levelDesign([1, ...row]))) };
   }
@@ -46,7 +47,7 @@ const Counts = (() => {
   // Counts of all pairs of levels, row by row, in the units of the matrix.
   function cells(release, one, two) {
     const a = kinds(one), b = kinds(two);
-    const noisy = Releases.mapped(release.noisy, [
+    const noisy = Releases.mapped(Releases.countedIn(release, [one, two]), [
       Described.constantRow(release), ...[...one.indices, ...two.indices].map((i) => Described.unitRow(release, i)),
     ]);
     const pairs = a.rows.flatMap((row) => b.rows.map((column) => [1, ...row, ...column]));
@@ -92,7 +93,9 @@ const Counts = (() => {
   // Counts before rounding, their deviations, whole numbers that add up, shares of the row, and the test.
   function crosstab(release, one, two, alpha) {
     const { rows, columns, fitted: raw } = cells(release, one, two);
-    const a = rows.length, b = columns.length, fitted = scaledTo(raw, release.rows), z = Normal.upper(alpha / 2);
+    const a = rows.length, b = columns.length, z = Normal.upper(alpha / 2);
+    const apart = release.rows.apart && Releases.passThatCounts(release, [one, two]) > 0;  // the first counts rows itself
+    const fitted = scaledTo(raw, { ...release.rows, apart });
     const table = (values) => rows.map((_, i) => Array.from(values.slice(i * b, (i + 1) * b)));
     const deviations = Algebra.diagonal(fitted.covariance).map((value) => Math.sqrt(Math.max(value, 0)));
     return {

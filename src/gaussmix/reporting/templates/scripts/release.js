@@ -38,7 +38,10 @@ const Releases = (() => {
 
   function read(stored) {
     const part = new Map(stored.parts.map((own) => [own.name, own]));
-    return { ...stored, noisy: noisyMoment(stored.noisy), size: stored.encoded.length, part };
+    const earlier = Object.fromEntries(
+      Object.entries(stored.earlier).map(([number, own]) => [number, noisyMoment(own)]),
+    );
+    return { ...stored, noisy: noisyMoment(stored.noisy), earlier, size: stored.encoded.length, part };
   }
 
   function indicator(release, indices, value = 1) {
@@ -53,6 +56,17 @@ const Releases = (() => {
     return squares(release.noisy, indicator(release, indices, scale)).map((value) => value * release.weight_bound);
   }
 
+  // The latest pass in which rows of all levels of some columns are whole, by number; 0 is the first.
+  const passThatCounts = (release, columns) => Math.max(
+    ...columns[0].whole.filter((number) => columns.every((own) => own.whole.includes(number))),
+  );
+
+  // The moment in which levels of some columns are counted.
+  function countedIn(release, columns) {
+    const number = passThatCounts(release, columns);
+    return number === release.last ? release.noisy : release.earlier[number];
+  }
+
   // Parts that can be explained: numbers, true and false.
   const targets = (release) => release.parts.filter((own) => ["numeric", "boolean"].includes(own.kind) && !own.marked);
 
@@ -65,5 +79,7 @@ const Releases = (() => {
     return release.parts.filter((own) => !own.columns.some((name) => taken.has(name)));
   };
 
-  return { INTERCEPT, explaining, indicator, isClass, mapped, read, rowsWhere, squares, targets };
+  return {
+    INTERCEPT, countedIn, explaining, indicator, isClass, mapped, passThatCounts, read, rowsWhere, squares, targets,
+  };
 })();
