@@ -17,6 +17,7 @@ import gaussmix as gm
 from gaussmix.ledger import records
 from gaussmix.models import release_file
 from gaussmix.tables import moments
+from gaussmix.tables.unit import Unit
 
 GOLDEN = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
@@ -91,6 +92,7 @@ def test_a_release_is_read(name):
     assert stored["format"] == version
     found = gm.load(GOLDEN / name)
     assert found.certificate.epsilon == epsilon
+    assert found.certificate.unit == (Unit("person", 5) if version == 4 else None)
     if checksum:  # and written now, it is the same
         assert stored["sha256"] == found.fingerprint == checksum
     else:
@@ -110,6 +112,7 @@ def test_a_ledger_is_read_and_rewritten_in_the_newest_format(name, tmp_path):
     ledger = gm.Ledger.open(path)
     assert user_version(path) == records.FORMAT
     assert [entry.note for entry in ledger.entries()] == notes
+    assert ledger.reservation.unit == ("person" if version == 4 else "")
     assert ledger.remaining().sketch_rows == sketch_rows
     if mu is not None:
         assert ledger.remaining().mu == pytest.approx(mu, rel=1e-12)
@@ -130,6 +133,7 @@ def test_moments_are_read(name):
     assert b'"format": %d' % MOMENTS[name] in content
     found = gm.Moments.load(GOLDEN / name)
     assert found.rows_between(400, 400)
+    assert found.unit == (Unit("person", 5) if name == "format3.moments" else None)
     if name != "format1.moments":  # tests/tables/test_moments.py has its rows
         persons = {"unit": "person", "rows_per_unit": 5} if name == "format3.moments" else {}
         assert np.array_equal(found.gram(), gm.Moments.of(rows(), SCHEMA, **persons).gram())

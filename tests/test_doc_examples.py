@@ -1,0 +1,130 @@
+"""Every ``python`` block of the guides runs, with the tables and names that its page takes for granted.
+
+Worked pages, which take nothing for granted, are in ``test_docs.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import gaussmix as gm
+from gaussmix import audit
+from gaussmix.reporting.demo import SCHEMA, make_patients
+
+ROOT = Path(gm.__file__).parents[2]
+PAGES = [f"docs/{name}.md" for name in ("index", "audit", "bounds", "inference", "ledger", "passes")]
+PAGES += [f"docs/{name}.md" for name in ("planning", "results", "tables", "terms")]
+BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def wages(n: int = 5_000) -> pd.DataFrame:
+    """Made up, with the columns of CPS 1988 and those of a two-stage model."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "education": rng.integers(6, 19, n),
+            "experience": rng.integers(-2, 45, n),
+            "ethnicity": rng.choice(["cauc", "afam"], n, p=[0.8, 0.2]),
+            "smsa": rng.choice(["no", "yes"], n),
+            "region": rng.choice(["midwest", "northeast", "south", "west"], n),
+        }
+    )
+    table["log_wage"] = 4.5 + 0.08 * table.education + 0.01 * table.experience + rng.normal(0, 0.4, n)
+    table["wage"] = np.exp(table.log_wage)
+    table["z"], table["w"], hidden = rng.uniform(-1, 1, (3, n))
+    table["x"] = 0.5 * table.z + 0.3 * hidden
+    table["y"] = 0.4 * table.x + 0.2 * table.w + 0.3 * hidden
+    return table
+
+
+WAGES = {
+    "education": [0, 20],
+    "experience": [-4, 63],
+    "ethnicity": ["cauc", "afam"],
+    "smsa": ["no", "yes"],
+    "region": ["midwest", "northeast", "south", "west"],
+    "log_wage": [3, 10],
+    **{name: [-1, 1] for name in ("x", "y", "z", "w")},
+}
+
+
+@pytest.fixture(scope="module")
+def patients() -> gm.Release:
+    return gm.release(make_patients(20_000), schema=SCHEMA, **BUDGET)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, patients):
+    """Files that the pages name."""
+    monkeypatch.chdir(tmp_path)
+    table = make_patients(5_000)
+    pq.write_table(table, "patients.parquet")
+    Path("patients").mkdir()
+    people = table.append_column("sex", [np.resize(["f", "m"], 5_000).tolist()])
+    people = people.append_column("ward", [np.resize([1, 2, 3], 5_000).tolist()])
+    pq.write_table(people, "patients/1.parquet")
+    Path("patients.json").write_text(json.dumps(SCHEMA))
+    wages().to_csv("cps1988.csv", index=False)
+    return tmp_path
+
+
+def granted(page: str, patients: gm.Release, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Names, and files of one page alone."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 3))
+    names: dict[str, Any] = {"gm": gm, "np": np, "pd": pd, "private": patients, "X": X, "y": X.sum(axis=1) + 5}
+    names |= {"z": (X[:, 0] > 0).astype(int), "rows": make_patients(10)}
+    if page.endswith("results.md"):
+        gm.release(wages(), schema=WAGES, out="cps1988.release.parquet", **BUDGET)
+    if page.endswith("passes.md"):
+        patients.save("patients.release.parquet")
+    if page.endswith("bounds.md"):
+        Path("patients/1.parquet").replace("patients.parquet")
+        gm.Ledger("patients.ledger", epsilon=3.0, delta=1e-6)
+    if page.endswith("tables.md"):
+        names["new_patients"] = pq.read_table("patients/1.parquet").slice(0, 5)
+    if page.endswith("audit.md"):  # a hundred thousand runs are for whoever reads the page
+        whole = audit.run
+        monkeypatch.setattr(audit, "run", lambda subject, runs: whole(subject, runs=min(runs, 60), processes=1))
+    return names
+
+
+def insured(n: int = 5_000) -> gm.Release:
+    """The second example of docs/inference.md."""
+    rng = np.random.default_rng(1)
+    hours, education = rng.uniform(0, 80, n), rng.choice(["<9years", "12years", "16years"], n)
+    hhi = rng.random(n) < 0.4
+    table = {"whrswk": hours, "hhi": hhi, "education": education, "whi": (hours > 35) ^ (rng.random(n) < 0.2)}
+    schema = {"whrswk": [0, 90], "hhi": "boolean", "education": ["<9years", "12years", "16years"], "whi": "boolean"}
+    return gm.release(table, schema=schema, **BUDGET)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.filterwarnings("ignore::gaussmix.BudgetWarning")
+def test_python_of_a_page_runs(page, folder, patients, monkeypatch):
+    names = granted(page, patients, monkeypatch)
+    for number, block in enumerate(blocks(page)):
+        if page.endswith("inference.md"):
+            names["private"] = insured() if "whi" in block else patients
+        exec(compile(block, f"{page}, block {number + 1}", "exec"), names)
+
+
+def test_no_page_with_python_is_left_out():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "docs").glob("*.md")
+        if "```python" in path.read_text("utf-8")
+    }
+    assert found - {"docs/tutorial.md"} == set(PAGES)
