@@ -58,7 +58,7 @@ def run(
     confidence : float
         With which all bounds hold together.
     processes : int, optional
-        Default: one for every core; with 1 runs stay in this process.
+        Default: one for every core, or fewer for few runs; with 1 runs stay in this process.
     progress : bool
         Show a bar on a terminal.
 
@@ -115,7 +115,7 @@ def _observed(
     """Everything seen, with the row and without it."""
     sizes = [min(_CHUNK, runs - start) for start in range(0, runs, _CHUNK)]
     jobs = [(kind, epsilon, delta, there, size) for size in sizes for there in (True, False)]
-    workers = min(len(jobs), os.cpu_count() or 1) if processes is None else check.positive_integer(processes=processes)
+    workers = min(len(sizes), os.cpu_count() or 1) if processes is None else check.positive_integer(processes=processes)
     shown = progress and sys.stderr.isatty()
     columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bar:
