@@ -1,11 +1,15 @@
 """What all tests share: one Hypothesis profile, the same examples in every run and on every machine.
 
 Where every test must run, as in ``.ci/run``, a skipped one is a failure: GAUSSMIX_NO_SKIPS=1.
+
+Tests named in ``uncovered.txt`` run without being watched for coverage, which would double their time: simulations and
+sweeps, behind functions that quick tests reach too.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,6 +26,14 @@ ALLOWED = (
     "no fork on this system",
     "R is not installed",
 )
+
+
+UNCOVERED = frozenset((Path(__file__).parent / "uncovered.txt").read_text().split())
+
+
+def pytest_itemcollected(item):
+    if item.nodeid.partition("[")[0] in UNCOVERED:
+        item.add_marker("no_cover")
 
 
 def _strict(report):
