@@ -30,3 +30,11 @@ def test_what_it_names_is_there():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for path in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
         assert (root / path).exists(), path
+
+
+def test_the_version_is_the_same_everywhere():
+    root = Path(gaussmix.__file__).parents[2]
+    assert f"\nversion: {gaussmix.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == gaussmix.__version__
