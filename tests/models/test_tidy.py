@@ -101,3 +101,24 @@ def test_intervals_of_predicted_means_cover():
         low, high = noisy.regress("cost", ON).get_prediction(rows).conf_int().T
         held.append(np.mean((low <= truth) & (truth <= high)))
     assert np.mean(held) > 0.7  # three dependent intervals a release: 0.95 less three standard errors of 8
+
+
+def test_predictions_with_merged_levels_and_another_reference(release):
+    """The mean at a row is the coefficients times its features, a merged level's among them."""
+    rows = patients(40, seed=3)
+    model, merge = release.regress("cost", ["age", "region", "smoker"]), {"region": {"elsewhere": ["south", "west"]}}
+    for options in (
+        {"merge": merge},
+        {"reference": {"region": "west"}},
+        {"merge": merge, "reference": {"region": "elsewhere"}},
+    ):
+        params = model.summary(**options).params
+        levels = np.array(rows["region"])
+        if "merge" in options:
+            levels = np.where(np.isin(levels, ["south", "west"]), "elsewhere", levels)
+        expected = params["(intercept)"] + params["age"] * rows["age"] + params["smoker"] * rows["smoker"]
+        expected = expected + [params.get(f"region={level}", 0.0) for level in levels]
+        found = model.get_prediction(rows, **options)
+        assert found.predicted_mean == pytest.approx(expected.to_numpy(), rel=1e-9)
+        low, high = found.conf_int().T
+        assert np.all((low < found.predicted_mean) & (found.predicted_mean < high))

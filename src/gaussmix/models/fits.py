@@ -20,9 +20,9 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.coding import Coding, Merge, Reference
 from gaussmix.models.prediction import Prediction, features_of, predicted
-from gaussmix.models.problem import Problem, Response, regression_problem
+from gaussmix.models.problem import Problem, Response, regression_problem, sources_of
 from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
 from gaussmix.models.sketch import Variant
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
@@ -138,8 +138,10 @@ class RegressionModel(Tidied):
         For the estimand of ``summary``, whose options it takes: the table's own regression, or the population's. New
         rows scatter about these means: :meth:`prediction_interval`.
         """
-        own = self.summary(**summary)
-        return predicted(own, features_of(self.statistic.schema, list(own.params), data))
+        schema, own = self.statistic.schema, self.summary(**summary)
+        merge, reference = summary.get("merge"), summary.get("reference")
+        coding = Coding.of(schema, sources_of(schema, self.coef), merge=merge, reference=reference)
+        return predicted(own, features_of(schema, coding, data))
 
     def predict(self, data: Any) -> Floats:
         """Predictions for a table with the model's columns, clipped to the target's declared bounds.

@@ -7,7 +7,6 @@ noisy number, and intervals have the coverage of the coefficients' own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +17,7 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, DataError
+from gaussmix.models.coding import Coding
 from gaussmix.models.raw_units import is_marked
 from gaussmix.models.result_table import Frame, ResultTable
 from gaussmix.models.score import Score
@@ -83,12 +83,11 @@ def _at(score: Score, row: Floats) -> Score:
     return replace(score, functionals=functionals, offset=offset, weights=weights)
 
 
-def features_of(schema: Schema, names: Sequence[str], data: Any) -> Floats:
-    """Rows of a table as features in the user's units, the intercept among them, clipped as in the release."""
+def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
+    """Rows of a table as the features of a model in the user's units, clipped as in the release: shape (rows, d)."""
     if schema.terms or any(is_marked(schema, name) for name in schema.columns):
         raise ArgumentError("Intervals of predicted means are for schemas without terms and missing-indicators.")
-    sources = {column.source for column in schema.encoded if column.name in names and column.source is not None}
-    part = Schema({name: column for name, column in schema.columns.items() if name in sources}, intercept=0.0)
+    part = Schema({name: column for name, column in schema.columns.items() if name in coding.sources}, intercept=0.0)
     plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map
     found = []
     with closing(batches(data, list(part.columns), types=part.text_types)) as stream:
@@ -99,4 +98,8 @@ def features_of(schema: Schema, names: Sequence[str], data: Any) -> Floats:
             found.append(rows * scale + centre)
     values = np.concatenate(found) if found else np.empty((0, len(part.names)))
     place = {name: index for index, name in enumerate(part.names)}
-    return np.column_stack([np.ones(len(values)) if name == INTERCEPT else values[:, place[name]] for name in names])
+    members = [
+        [place[schema.names[i]] for i in np.flatnonzero(row)] if source else []
+        for source, row in zip(coding.sources, coding.rows, strict=True)
+    ]
+    return np.column_stack([values[:, own].sum(axis=1) if own else np.ones(len(values)) for own in members])

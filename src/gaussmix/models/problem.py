@@ -18,7 +18,7 @@ from gaussmix.tables.columns import Categorical
 from gaussmix.tables.parts import EncodedColumn
 from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["Problem", "Response", "regression_problem"]
+__all__ = ["Problem", "Response", "regression_problem", "sources_of"]
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def regression_problem(
 
     The intercept comes first. ``merge`` and ``reference`` are those of :class:`~gaussmix.models.coding.Coding`.
     """
-    sources = {column.source for column in schema.encoded if column.name in names and column.source is not None}
+    sources = sources_of(schema, names)
     coding = Coding.of(schema, sources, merge=merge, reference=reference)
     own = noisy.mapped(np.vstack([coding.rows, response.vector]))
     d = len(coding.names)
@@ -195,6 +195,11 @@ def regression_problem(
         references={source: name for source, (name, _) in coding.references.items()},
         proposed=propose_merges(noisy, schema, sources - set(merge or {})),
     )
+
+
+def sources_of(schema: Schema, names: Collection[str]) -> set[str]:
+    """Parts of the schema that some encoded columns belong to."""
+    return {column.source for column in schema.encoded if column.name in names and column.source is not None}
 
 
 def half_range(schema: Schema, vector: Floats) -> float:
