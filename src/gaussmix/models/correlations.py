@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Coding
-from gaussmix.models.describe import NOTE, chosen_columns
+from gaussmix.models.describe import chosen_columns, notes_of
 from gaussmix.models.residuals import residuals
 from gaussmix.models.result_table import Frame, ResultTable, as_frame, columns_of
 from gaussmix.models.user_units import constant_row, unit_rows
@@ -43,6 +43,7 @@ class Correlations:
     values: Floats
     deviations: Floats
     given: tuple[str, ...] = ()
+    _about: tuple[str, ...] = field(default=(), repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.residuals`)."""
@@ -64,7 +65,7 @@ class Correlations:
             if i < j
         ]
         names = ("term", "with", "estimate", "std.error", "conf.low", "conf.high")
-        return ResultTable(self._title, columns_of(names, rows), (NOTE,))
+        return ResultTable(self._title, columns_of(names, rows), self._about)
 
     @property
     def _title(self) -> str:
@@ -74,7 +75,7 @@ class Correlations:
         """The matrix to two digits."""
         cells = [[f"{value:.2f}" if np.isfinite(value) else "" for value in row] for row in self.values]
         rows = [[name, *row] for name, row in zip(self.names, cells, strict=True)]
-        return str(ResultTable(self._title, columns_of(("", *self.names), rows), (NOTE,)))
+        return str(ResultTable(self._title, columns_of(("", *self.names), rows), self._about))
 
     def _repr_html_(self) -> str:
         return self.pairs().as_html()
@@ -98,4 +99,5 @@ def correlations(release: Release, on: Sequence[str] | None, given: Sequence[str
     indices = [index for name in chosen for index in schema.groups[name]]
     held = Coding.of(schema, fixed).rows if fixed else constant_row(schema)[np.newaxis]
     found = residuals(release.statistic.noisy, unit_rows(schema, indices), held)
-    return Correlations(tuple(schema.names[i] for i in indices), *found.correlations(), given=tuple(fixed))
+    names = tuple(schema.names[i] for i in indices)
+    return Correlations(names, *found.correlations(), given=tuple(fixed), _about=notes_of(release))

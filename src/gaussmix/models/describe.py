@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = [
+    "AS_SHORTENED",
     "chosen_columns",
     "counted_early_words",
     "describe",
@@ -52,6 +53,10 @@ __all__ = [
 
 Row = tuple[str, str, float, float, float, float]
 NOTE = "Of the table as it was read, values clipped to their declared bounds; intervals know the privacy noise."
+AS_SHORTENED = (
+    "Means, deviations and correlations are of the rows as shortened: those of skewed columns can be further from the "
+    "table's than their intervals say."
+)
 PERSONS = "Rows of one person are bounded together, and weigh less where they are many."
 
 
@@ -83,7 +88,7 @@ def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[s
     """What a table is about, and which of the columns that were counted together come from an earlier pass."""
     notes = [NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"]
     shortened = release.statistic.noisy.shortened
-    notes += [f"Rows far out are shortened, by {shortened}."] * (shortened is not None)
+    notes += [f"Rows far out are shortened, by {shortened}. {AS_SHORTENED}"] * (shortened is not None)
     early = [name for names in counted for name in names if counted_early(release.statistic, names)]
     notes += [counted_early_words(early)] * bool(early)
     return tuple(notes)

@@ -26,7 +26,7 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.describe import NOTE
+from gaussmix.models.describe import notes_of
 from gaussmix.models.fits import column_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.result_table import Frame, ResultTable, columns_of
@@ -73,7 +73,7 @@ def group_means(release: Release, target: str, by: str, *, alpha: float = 0.05) 
     ]
     names = (by, "mean", "std.error", "conf.low", "conf.high")
     words = () if np.isfinite(low).all() else ("A mean without ends is of a level that is not told from 0 rows.",)
-    return ResultTable(f"mean of {target} by {by}", columns_of(names, found), (NOTE, *words))
+    return ResultTable(f"mean of {target} by {by}", columns_of(names, found), (*notes_of(release), *words))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def labels_of(column: Categorical) -> tuple[Any, ...]:
 def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Any, ...]]:
     """Which level of a category is meant, by its value or its words; and all levels."""
     if not isinstance(column, Categorical):
-        raise ArgumentError(f"Column {target!r} has no levels: leave level out.")
+        raise ArgumentError(f"Column {target!r} is no category, so that it has no level to choose: leave it out.")
     labels = labels_of(column)
     found = [k for k, own in enumerate(labels) if own == level or str(own) == level]
     if not found:
@@ -73,7 +73,7 @@ def two_classes(
         vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
     else:
         raise ArgumentError(
-            f"Column {target!r} must be a boolean or have two levels to be classified; of more, name one: level=..."
+            f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
         )
     name = f"{target} = {classes[1]}"
     if radius is None:

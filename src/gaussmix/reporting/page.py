@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gaussmix import _validation as check
 from gaussmix.accounting.curve import curve_of
 from gaussmix.errors import MissingPackageError
-from gaussmix.models.describe import counted_early_words
+from gaussmix.models.describe import AS_SHORTENED, counted_early_words
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.reporting.embedding import embedded_release
@@ -127,6 +127,7 @@ def render(
         no_tables=TOO_WIDE if own is None else own["no_tables"],
         shortened=None if own is None else own["shortened"],
         early="" if own is None else _early(own),
+        as_shortened=AS_SHORTENED,
         no_counts=None if own is None else own["no_counts"],
         signals=signals,
         signal_words=SIGNAL_WORDS
