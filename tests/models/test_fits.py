@@ -194,8 +194,8 @@ def test_prediction_intervals_lie_about_the_prediction(private, table):
         (lambda r: r.regress("cost", on=["cost"]), "cannot explain itself"),
         (lambda r: r.regress("cost", on=["age", "age"]), "names a column twice"),
         (lambda r: r.regress("sex"), "is categorical: use classify"),
-        (lambda r: r.classify("region", variant="paper"), "boolean or have two levels"),
-        (lambda r: r.classify("age"), "boolean or have two levels"),
+        (lambda r: r.classify("region", variant="paper"), "more than two levels"),
+        (lambda r: r.classify("age"), "boolean or a category"),
         (lambda r: r.regress("cost", variant="best"), "variant must be one of"),
         (lambda r: r.regress(["cost", "sex"]), "is categorical: use classify"),
         (lambda r: r.regress(["cost", "age"], on=["age"]), "cannot explain itself"),
@@ -216,7 +216,7 @@ def test_a_vector_is_no_target():
     release = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
     with pytest.raises(gm.ArgumentError, match="'X' is a vector: regress on a number"):
         release.regress("X")
-    with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or have two levels"):
+    with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or a category"):
         release.classify("X")
 
 

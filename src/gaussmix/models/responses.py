@@ -71,6 +71,8 @@ def two_classes(
         labels = labels_of(column)
         classes = (labels[0], labels[1])
         vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
+    elif isinstance(column, Categorical):
+        raise ArgumentError(f"Column {target!r} has more than two levels: choose one of them as the level.")
     else:
         raise ArgumentError(
             f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
