@@ -19,11 +19,11 @@ def test_gradient_descent_without_noise_is_least_squares():
 
 def test_the_noise_is_that_of_gaussian_dp():
     """One step from 0 on rows of zeros is noise alone: clip/μ a coordinate, √steps more in each of several."""
-    X, y = np.zeros((10, 400)), np.zeros(10)
+    X, y = np.zeros((10, 10_000)), np.zeros(10)
     for steps in (1, 4):
         theta = field.gradient_descent(X, y, 0.5, np.random.default_rng(0), steps=steps, clip=3.0, rate=1.0)
-        own = theta * np.sqrt(400) * 10 / steps  # the noises of all steps add up: √steps of them, √steps large
-        assert np.std(own) == pytest.approx(3.0 / 0.5, rel=0.12)
+        own = theta * np.sqrt(10_000) * 10 / steps  # the noises of all steps add up: √steps of them, √steps large
+        assert np.std(own) == pytest.approx(3.0 / 0.5, rel=0.03)
 
 
 def test_no_row_moves_a_gradient_by_more_than_the_clip():
