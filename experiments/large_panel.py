@@ -1,0 +1,61 @@
+"""Memory and processor time of a release whose unit is a person, from a large table in any order.
+
+    python -m experiments.large_panel --rows 20000000 --persons 2000000
+
+Rows of a person are all over the file; seven columns, four passes. The table goes to a temporary folder (1.2 GB for 20
+million rows) and is made by a process of its own, so that the peak is the release's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import gaussmix as gm
+
+NUMBERS = [f"x{i}" for i in range(5)]
+SCHEMA = {**{name: [0, 1] for name in NUMBERS}, "b": "boolean", "y": [0, 1]}
+CHUNK = 1_000_000
+
+
+def write(path: Path, rows: int, persons: int) -> None:
+    """A table whose rows belong to persons at random."""
+    rng, writer = np.random.default_rng(0), None
+    for start in range(0, rows, CHUNK):
+        n = min(CHUNK, rows - start)
+        x = rng.uniform(0, 1, (n, len(NUMBERS)))
+        columns = {"who": rng.integers(0, persons, n), **dict(zip(NUMBERS, x.T, strict=True)), "b": rng.random(n) < 0.3}
+        table = pa.table({**columns, "y": x[:, :3] @ [0.1, 0.2, 0.3] + rng.uniform(0, 0.1, n)})
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def main() -> None:
+    """Make the table, release it and print what that took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--persons", type=int, default=2_000_000)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "visits.parquet"
+        maker = get_context("spawn").Process(target=write, args=(path, chosen.rows, chosen.persons))
+        maker.start()
+        maker.join()
+        start = time.process_time()
+        private = gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-9, unit="who", rows_per_unit=12)
+        spent, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{private.schema.n_columns} encoded columns: {peak:.0f} MiB at most, {spent:.0f} s of one processor")
+
+
+if __name__ == "__main__":
+    main()
