@@ -179,12 +179,12 @@ class _Unloadable:
     """As OpenDP fails where its library cannot be mapped into memory: with a plain Exception."""
 
     def find_spec(self, name, path=None, target=None):
-        if name == "opendp.prelude":
+        if name == "opendp.measurements":
             raise Exception("Unable to load OpenDP shared library")  # noqa: TRY002 - as it does
 
 
 def test_opendp_that_cannot_be_loaded_is_an_error_in_our_words(monkeypatch):
-    monkeypatch.delitem(sys.modules, "opendp.prelude")
+    monkeypatch.delitem(sys.modules, "opendp.measurements")
     monkeypatch.setattr(sys, "meta_path", [_Unloadable(), *sys.meta_path])
     spec = importlib.util.find_spec("gaussmix.mechanism.lattice")
     with pytest.raises(MissingPackageError, match="give the process more memory"):

@@ -31,7 +31,11 @@ from gaussmix.mechanism.sampling import describe
 from gaussmix.models.certificate import SECURE
 
 try:  # here and not at the first draw: by then the budget is charged
-    import opendp.prelude as dp
+    # Not the prelude, which loads scikit-learn's decompositions and polars.
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
 except ImportError:
     raise
 except Exception as error:  # in its own words, where the library cannot be mapped into memory
@@ -104,9 +108,9 @@ def _opendp_draws(count: int, sigma: float) -> Any:
 def _opendp_mechanism(count: int, sigma: float) -> Any:
     """Remembered: making one takes longer than a few draws."""
     _check_sampler()
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=count)
-    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sigma)
+    enable_features("contrib")
+    domain = vector_domain(atom_domain(T="i64"), size=count)
+    return make_gaussian(domain, l2_distance(T="f64"), scale=sigma)
 
 
 def symmetric_noise(

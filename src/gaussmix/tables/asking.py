@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
 
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.accumulate import ask_batches
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import query_of, relation_of
 from gaussmix.tables.kept import Keeper
-from gaussmix.tables.memory import as_narwhals, is_named_array
+from gaussmix.tables.memory import as_narwhals, is_dataset, is_named_array
 from gaussmix.tables.paths import files_of, is_path
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
@@ -156,7 +155,7 @@ def _read_once(data: Any) -> str | None:
         return next((once for once in map(_read_once, items) if once is not None), None)
     if isinstance(data, Iterator | pa.RecordBatchReader):
         return f"The {type(data).__name__}"
-    known = is_path(data) or isinstance(data, pa.Table | pa.RecordBatch | pa.dataset.Dataset | np.ndarray)
+    known = is_path(data) or isinstance(data, pa.Table | pa.RecordBatch | np.ndarray) or is_dataset(data)
     if known or relation_of(data) is not None or isinstance(as_narwhals(data), nw.DataFrame | nw.LazyFrame):
         return None
     return f"The {type(data).__name__}" if hasattr(data, "__arrow_c_stream__") else None

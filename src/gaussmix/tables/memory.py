@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "array_batches",
     "as_narwhals",
     "frame_batches",
+    "is_dataset",
     "is_named_array",
     "lazy_batches",
     "named_arrays",
@@ -37,6 +39,12 @@ def as_narwhals(data: Any) -> Any:
                 next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
             ) from None
         raise
+
+
+def is_dataset(data: Any) -> bool:
+    """Whether it is a dataset of Arrow's. Its module loads pandas; who has a dataset has loaded it."""
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(data, module.Dataset)
 
 
 def is_named_array(data: Any) -> bool:

@@ -7,7 +7,7 @@ are read in sorted order. Errors name the file and the column, never a value.
 >>> [batch.num_rows for batch in batches((np.zeros((5, 2)), ["a", "b"]), ["b"], batch_rows=3)]
 [3, 2]
 
-pandas, polars and duckdb are not imported here: their tables are recognised when they come.
+pandas, polars, duckdb and Arrow's datasets are not imported here: their tables are recognised when they come.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet
 
 from gaussmix._validation import positive_integer
@@ -34,6 +33,7 @@ from gaussmix.tables.memory import (
     array_batches,
     as_narwhals,
     frame_batches,
+    is_dataset,
     is_named_array,
     lazy_batches,
     named_arrays,
@@ -195,7 +195,7 @@ def _memory_batches(data: Any, request: Request, *, streamed: bool) -> Iterator[
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         check_columns(table.schema.names, columns, where)
         return (valid(batch, where) for batch in table.select(columns).to_batches(max_chunksize=rows))
-    if isinstance(data, pa.dataset.Dataset):
+    if is_dataset(data):
         check_columns(data.schema.names, columns, where)
         scanner = data.scanner(columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)
         return (valid(batch, where) for batch in guarded(scanner.to_batches(), where))
@@ -225,7 +225,7 @@ def _schema_of(data: Any, csv: CsvOptions) -> pa.Schema:
         return relation.limit(0).to_arrow_table().schema
     if (arrays := named_arrays(data)) is not None:
         return pa.schema([(name, peeked_type(array[:_PEEK_ROWS], name, where)) for name, array in arrays.items()])
-    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader | pa.dataset.Dataset):
+    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or is_dataset(data):
         return data.schema
     frame = as_narwhals(data)
     if isinstance(frame, nw.DataFrame):
