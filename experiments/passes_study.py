@@ -28,8 +28,8 @@ from experiments.passes_tables import MIXED, NUMERIC, Encoded, load
 from gaussmix import baselines
 from gaussmix.accounting import gaussian_mu
 from gaussmix.accounting.lattice import split_mu
-from gaussmix.models.passes import PassRequest, Schedule, State, absorb, first_state, plan_histogram, plan_pass
-from gaussmix.models.pooling import NoisyGram, Pool, goe
+from gaussmix.models.passes import PassRequest, Schedule, State, absorb, first_state, plan_histogram, plan_pass, rows_in
+from gaussmix.models.pooling import Pool, goe
 from gaussmix.models.shrinkage import Shrinkage
 from gaussmix.tables.tallies import MappedGram, NormCounts, Question
 from gaussmix.tables.transforms import ROW_UNIT
@@ -99,9 +99,11 @@ def in_passes(
     return state, requests
 
 
-def single_pass(rows: Rows, mu: float, rng: np.random.Generator) -> Pool:
-    """The release of today in the limit of a long sketch."""
-    return Pool.of(NoisyGram.isotropic(noisy(rows.gram(), mu, rng), scale=1 / (math.sqrt(2) * mu)))
+def single_pass(rows: Rows, mu: float, rng: np.random.Generator) -> State:
+    """The whole budget in the declared metric."""
+    return first_state(
+        noisy(rows.gram(), mu, rng), (mu,), intercept=rows.intercept, intercept_energy=rows.intercept_energy
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -172,12 +174,12 @@ def accuracy(name: str, number: int, draws: int, epsilons: tuple[float, ...]) ->
             rng = np.random.default_rng([number, draw, int(1000 * epsilon)])
             state, requests = in_passes(rows, mu, rng)
             trail = " ".join(f"{r.metric.power:g}:{r.clip / r.metric.mean:.1f}:{r.lost:.2f}" for r in requests)
-            for method, pool in (("passes", state.pool), ("single", single_pass(rows, mu, rng))):
-                solver = Shrinkage(pool, unit=rows.unit, **SOLVERS[method])
+            for method, known in (("passes", state), ("single", single_pass(rows, mu, rng))):
+                solver = Shrinkage(known.pool, unit=rows.unit, rows=rows_in(known), **SOLVERS[method])
                 for target, (x, y, base, var) in columns.items():
                     if target != table.target and epsilon != ALL_COLUMNS_AT:
                         continue
-                    fit = solver.fit(x, np.eye(len(pool.matrix))[target], intercept=table.intercept)
+                    fit = solver.fit(x, np.eye(table.rows.shape[1])[target], intercept=table.intercept)
                     low = -1.0 if test[:, target].min() < 0 else 0.0
                     mse = float(np.mean((y - np.clip(test[:, x] @ fit.coef, low, 1.0)) ** 2))
                     add(method, epsilon, draw, target, mse, base, var, strength=fit.strength, trail=trail)
@@ -210,7 +212,11 @@ def standard_errors(name: str, draw: int, epsilon: float, delta: float) -> list[
     bread = np.linalg.inv(G[np.ix_(x, x)])
     sampling = residual * np.diagonal(bread)
     state, requests = in_passes(rows, mu, rng)
-    pools = {"pool": state.pool, "last pass": Pool.of(state.pool.members[-1]), "single": single_pass(rows, mu, rng)}
+    pools = {
+        "pool": state.pool,
+        "last pass": Pool.of(state.pool.members[-1]),
+        "single": single_pass(rows, mu, rng).pool,
+    }
     matrices = {method: pool.matrix for method, pool in pools.items()}
     draws = {method: [pool.noise(rng) for _ in range(SIMULATED)] for method, pool in pools.items()}
     before = Pool.of(state.pool.members[-2])

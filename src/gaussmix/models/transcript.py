@@ -213,8 +213,8 @@ class Transcript:
     def _shrinkage(self) -> Shrinkage:
         unit = 1 / self.schema.row_norm**2
         if len(self.passes) == 1:
-            return Shrinkage(self.pool, unit=unit, caution=1.0, reference=1.0)
-        return Shrinkage(self.pool, unit=unit)
+            return Shrinkage(self.pool, unit=unit, rows=self.rows, caution=1.0, reference=1.0)
+        return Shrinkage(self.pool, unit=unit, rows=self.rows)
 
     def solve(self, features: Sequence[int], responses: Floats, variant: Variant) -> Floats:
         """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q)."""
