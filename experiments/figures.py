@@ -37,6 +37,7 @@ class Style(NamedTuple):
 
 
 LINEAR = {
+    "LinearMixing, passes": Style("black", "-", "*"),
     "LinearMixing, exact": Style("#D55E00", "-", "o"),
     "LinearMixing, paper": Style("#CC79A7", "-", "s"),
     "AdaSSP, exact": Style("#0072B2", "--", "^"),

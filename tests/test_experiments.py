@@ -26,6 +26,7 @@ from experiments import (
     images,
     linear,
     linear_accuracy,
+    linear_in_passes,
     logistic,
     network_features,
     parallel,
@@ -353,6 +354,20 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
     assert (tmp_path / f"{name}.csv").read_text() == before
     with pytest.raises(InterruptedError, match="is run again"):
         reproduce.main([name, "--trials", "2", "--fresh", *folders])
+
+
+@needs_data
+def test_trials_in_passes_on_the_splits_of_figures_2_and_4(tmp_path, monkeypatch):
+    folders = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path)]
+    linear_in_passes.main(["--sets", "wine", "--trials", "2", "--processes", "1", *folders])
+    table = pd.read_csv(tmp_path / linear_in_passes.FILE).set_index("epsilon")["mse"]
+    X, y, X_test, y_test = linear.split_table("wine", np.random.default_rng([0, 2505]))
+    ridge = np.mean((y_test - X_test @ np.linalg.solve(X.T @ X, X.T @ y)) ** 2)
+    assert len(table) == 6
+    assert 0.9 * ridge < table.iloc[-1] < 2 * ridge < table.iloc[0]
+    monkeypatch.setattr(linear_in_passes, "trials", never_again)
+    with pytest.raises(InterruptedError, match="is run again"):
+        linear_in_passes.main(["--sets", "wine", "--trials", "2", "--processes", "1", "--fresh", *folders])
 
 
 def make_features(folder, name, epsilon, n=400, signal=4.0, rate=0.5):
