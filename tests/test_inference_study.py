@@ -69,3 +69,20 @@ def test_a_stopped_run_goes_on_and_is_reported(tmp_path):
     assert (found["draws"] == 4).all()
     assert (found["finite"] == 1).all()
     assert study.by_table(found)["coefficients"].item() == 5
+
+
+def test_the_assumption_of_a_population_can_be_that_of_the_table(table, monkeypatch):
+    asked = []
+    summary = study.RegressionModel.summary
+
+    def noted(self, **options):
+        asked.append((options.get("estimand"), options.get("largest")))
+        return summary(self, **options)
+
+    monkeypatch.setattr(study.RegressionModel, "summary", noted)
+    study.one_release("rare", "population-own", 0, 1)
+    drawn = table.drawn(np.random.default_rng([0, 7])).schema.columns["income"]
+    own = table.schema.columns["income"]
+    wider = (drawn.upper - drawn.lower) / (own.upper - own.lower)
+    assert wider > 1
+    assert asked[-1] == ("population", pytest.approx(5 / wider))
