@@ -40,7 +40,7 @@ format: .venv/test
 	$(BIN)/ruff check --fix .
 
 # All benchmarks into one file of benchmarks/runs; ratios worse than the committed ones by 15 % are red.
-bench: .venv/test
+bench: .venv/test .venv-field/ready
 	$(BIN)/python -m benchmarks.run
 
 bench-compare: .venv/test

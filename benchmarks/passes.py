@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 import gaussmix as gm
 from benchmarks import record
 
-SIZES = ((200_000, 20), (800_000, 20), (200_000, 60))
+SIZES = ((50_000, 20), (200_000, 20), (800_000, 20), (200_000, 5), (200_000, 60))
 PASSES = (1, 2, 3, 4)
 REPEATS = 3
 

@@ -19,12 +19,14 @@ WHOLE: dict[str, list[str]] = {
     "tables": [],
     "passes": [],
     "summaries": [],
+    "peers": [],
 }
 SMALL = {
     "speed": ["--part", "100", "--threads", "1"],
     "tables": ["--rows", "20000"],
     "passes": ["--part", "100"],
     "summaries": ["--part", "10"],
+    "peers": ["--part", "100"],
 }
 """Arguments of every benchmark."""
 

@@ -7,9 +7,10 @@ import re
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from benchmarks import compare, passes, record, run, summaries
+from benchmarks import compare, passes, peers, plots, record, run, summaries
 
 
 def recorded(path: Path, **ratios: float) -> Path:
@@ -69,13 +70,16 @@ def test_benchmarks_of_passes_and_summaries_measure_ratios(tmp_path, monkeypatch
     out = tmp_path / "run.csv"
     monkeypatch.setattr(passes, "SIZES", ((2_000, 3),))
     monkeypatch.setattr(summaries, "COLUMNS", (4,))
-    for module in (passes, summaries):
+    monkeypatch.setattr(peers, "SIZES", ((2_000, 3),))
+    monkeypatch.setattr(peers, "by_diffprivlib", lambda X, y: 7.0)
+    monkeypatch.setattr(peers, "PYTHON", tmp_path)
+    for module in (passes, summaries, peers):
         monkeypatch.setattr(module, "REPEATS", 1)
         monkeypatch.setattr(sys, "argv", ["benchmark", "--csv", str(out)])
         module.main()
     found = compare.ratios(out)
-    assert {benchmark for benchmark, *_ in found} == {"passes", "summaries"}
-    assert len(found) == 4 + 7
+    assert {benchmark for benchmark, *_ in found} == {"passes", "summaries", "peers"}
+    assert len(found) == 4 + 7 + 5
     assert all(value > 0 for value in found.values())
 
 
@@ -93,5 +97,20 @@ def test_a_run_has_a_file_of_its_own(tmp_path, monkeypatch):
 
 def test_every_benchmark_is_a_module():
     files = {path.stem for path in Path(run.__file__).parent.glob("*.py")}
-    assert set(run.WHOLE) == files - {"__init__", "compare", "record", "run"}
+    assert set(run.WHOLE) == files - {"__init__", "compare", "peers_diffprivlib", "plots", "record", "run"}
     assert set(run.SMALL) <= set(run.WHOLE)
+
+
+def test_a_run_is_drawn(tmp_path):
+    lines = [(f"{n} × {d}, {passes} passes", 4.0) for n, d in (("1,000", 20), ("200,000", 5)) for passes in (1, 4)]
+    run_file = tmp_path / "run.csv"
+    record.append(run_file, "passes", [(case, "cpu ms", 2 * value) for case, value in lines])
+    record.append(run_file, "passes", [(case, "ratio to AᵀA", value) for case, value in lines])
+    record.append(run_file, "tables", [(f"{task}, 1,000 rows", "s", 1.0) for task in ("duckdb", "in passes")])
+    record.append(run_file, "peers", [(f"{fit}, 1,000 × 10", "ratio to AᵀA", 3.0) for fit in ("a, b", "c")])
+    table = pd.read_csv(run_file)
+    rows = plots.measured(table, "passes", "cpu ms", r"(?P<rows>[\d,]+) × (?P<columns>\d+), (?P<passes>\d) passes")
+    assert rows["rows"].tolist() == ["1,000", "1,000", "200,000", "200,000"]
+    assert rows["value"].tolist() == [8.0] * 4
+    plots.draw(table, tmp_path / "run.png")
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
