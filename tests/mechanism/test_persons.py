@@ -109,6 +109,7 @@ def test_what_one_person_can_change_in_samples(monkeypatch):
     account, rows, members = account_of(4, epsilon=30.0), table(), []
     monkeypatch.setattr(schedules, "SAMPLE_ROWS", 0.4 * 120 * account.mu / M**1.5)
     monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 120 * account.mu)
+    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
     added = with_person(rows, [CORNER] * (2 * J))
     for seed in range(12):
         coins = Sample.seeded(1.0, seed)
@@ -205,6 +206,8 @@ def test_many_rows_of_few_persons_give_their_regression():
 
 def test_samples_are_of_persons(monkeypatch):
     """A large table's middle passes read a part of the persons, whole, and come to the same."""
+    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
+    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 5_000)
     rng = np.random.default_rng(5)
     n = 60_000
     x = rng.uniform(-1, 1, n)

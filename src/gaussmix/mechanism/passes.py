@@ -15,8 +15,8 @@ together: sensitivity one again (docs/privacy.md).
 
 Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
 for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 20,000/μ.
-The rates π come from the noisy count, and a row has one coin for all of them. Coins are secret; that sampling protects
-rows further is not claimed.
+Tables of fewer than 200,000 rows are read whole. The rates π come from the noisy count, and a row has one coin for all
+of them. Coins are secret; that sampling protects rows further is not claimed.
 """
 
 from __future__ import annotations

@@ -21,10 +21,13 @@ COUNT_SHARE = Fraction(1, 200)
 """Part of μ² for the noisy count of rows, or of persons and their rows, where there are several passes."""
 
 SAMPLE_ROWS = 200
-"""Rows of a sample in units of m^1.5/μ."""
+"""Rows of a sample in units of m^1.5/μ, for the Gram matrix of a pass."""
 
 HISTOGRAM_ROWS = 20_000
 """Rows of a histogram in units of 1/μ: two metrics with 2 % of μ² then have noise of 1/2,000 of them a bin."""
+
+LEAST_ROWS = 100_000
+"""No sample is smaller: reading so many takes no time, and tails are made of few of them."""
 
 LARGEST_RATE = 0.5
 """A sample that is a larger share than this saves too little: all rows are read."""
@@ -85,22 +88,23 @@ def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], 
 def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) -> list[float]:
     """Share of the rows that each release of a pass reads: the first and the last pass all, the others a sample.
 
-    A histogram only chooses metric and clip, and reads no more rows than it needs for that, nor more than the passes
-    between the first and the last. ``rows`` is noisy or imagined, all else public. Where the unit is a person, read
-    persons for rows.
+    A histogram only chooses metric and clip, and reads no more rows than it needs for that; passes between the first
+    and the last read as many or more, so that no table is read for histograms alone. ``rows`` is noisy or imagined,
+    all else public. Where the unit is a person, read persons for rows.
     """
     passes = len(account.noise_mu) // 2 - steps
     if not passes:
         return [1.0]
     mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
-    early = _rate(SAMPLE_ROWS * m**1.5, mu, rows)
-    histogram = min(early, _rate(HISTOGRAM_ROWS, mu, rows))
+    early, histogram = (
+        _rate(needed, mu, rows) for needed in (max(SAMPLE_ROWS * m**1.5, HISTOGRAM_ROWS), HISTOGRAM_ROWS)
+    )
     return [1.0, *[histogram, early] * (passes - 2), histogram, 1.0]
 
 
 def _rate(needed: float, mu: float, rows: float) -> float:
-    """Of a sample that has ``needed``/μ rows; 1 where that is not worth it."""
-    rate = needed / (mu * max(rows, 1.0))
+    """Of a sample that has ``needed``/μ rows, or `LEAST_ROWS`; 1 where that is not worth it."""
+    rate = max(needed / mu, LEAST_ROWS) / max(rows, 1.0)
     return rate if rate <= LARGEST_RATE else 1.0
 
 
