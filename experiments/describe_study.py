@@ -4,7 +4,7 @@
 
 The demonstration's table and CPS 1988, ε = 1, δ = 10⁻⁶, four passes. Every interval is held against two truths: that of
 the table, and that of the table with its rows shortened as the last pass shortens them, which is what the noise's law
-is about. The second needs the rows, and is known to this study alone.
+is about. The second needs the rows, and is known to this study alone. ``--keep-tails`` makes releases with that option.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def intervals(release: Release, name: str) -> dict[tuple[str, str], tuple[float,
     return found
 
 
-def coverage(name: str, first: int, releases: int) -> Rows:
+def coverage(name: str, first: int, releases: int, keep_tails: bool = False) -> Rows:
     """One row an interval: whether it holds both truths."""
     table, declared = table_of(name)
     schema, frame = Schema.of(declared), table.to_pandas()
@@ -141,7 +141,9 @@ def coverage(name: str, first: int, releases: int) -> Rows:
     rows, plain = encoded(table, schema), truths(columns, name, np.ones(len(frame)))
     found: Rows = []
     for seed in range(first, first + releases):
-        release = gm.release(table, schema=schema, epsilon=EPSILON, delta=DELTA, random_state=seed)
+        release = gm.release(
+            table, schema=schema, epsilon=EPSILON, delta=DELTA, keep_tails=keep_tails, random_state=seed
+        )
         shortened = truths(columns, name, weights_of(release, rows))
         for (kind, what), (low, high) in intervals(release, name).items():
             own, other = plain[kind, what], shortened[kind, what]
@@ -179,11 +181,13 @@ def main() -> None:
     """Run the study and write the shares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--releases", type=int, default=500)
+    parser.add_argument("--keep-tails", action="store_true")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--out", type=Path, default=Path("experiments/results/describe_coverage.csv"))
     options = parser.parse_args()
     step = min(25, options.releases)
-    jobs = [(name, first, step) for name in ("demo", "cps1988") for first in range(0, options.releases, step)]
+    firsts = range(0, options.releases, step)
+    jobs = [(name, first, step, options.keep_tails) for name in ("demo", "cps1988") for first in firsts]
     found = run_all(coverage, jobs, processes=options.processes)
     own = shares(found)
     own.to_csv(options.out, index=False, float_format="%.6g")

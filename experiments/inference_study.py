@@ -28,7 +28,8 @@ Protocol, written before the run:
   place of 1: they are among those reported.
 
 Each release is appended to the file of draws as it is made: a run that was stopped goes on where it was.
-``--lost-weight`` is for studies of the clip's rule: another weight of lost mass in the last pass.
+``--lost-weight`` is for studies of the clip's rule: another weight of lost mass in the last pass. ``--keep-tails``
+makes releases with that option, whose weight is then that of the file of draws.
 """
 
 from __future__ import annotations
@@ -213,7 +214,9 @@ def as_shortened(model: RegressionModel, sums: Floats, request: PassRequest) -> 
     return replace(model, statistic=Sketch(factor, 1, 0.0, schema)).summary().params
 
 
-def one_release(name: str, design: str, number: int, redraws: int, file: Path | None = None) -> list[dict[str, Any]]:
+def one_release(
+    name: str, design: str, number: int, redraws: int, file: Path | None = None, *, keep_tails: bool = False
+) -> list[dict[str, Any]]:
     """Intervals of one release, which is kept in a file, and what they should hold."""
     table = load(name)
     truth, errors = table.fitted
@@ -228,7 +231,8 @@ def one_release(name: str, design: str, number: int, redraws: int, file: Path | 
     if file is not None and file.exists():
         private = gm.load(file)
     else:
-        with prepare(table.schema, epsilon=EPSILON, delta=DELTA, random_state=number, out=file) as prepared:
+        asked: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "keep_tails": keep_tails}
+        with prepare(table.schema, random_state=number, out=file, **asked) as prepared:
             private = prepared.draw(rows)
     statistic = private.statistic
     if not isinstance(statistic, Transcript) or (last := statistic.passes[-1]).request is None:
@@ -264,10 +268,14 @@ def run(
     *,
     redraws: int,
     lost_weight: float,
+    keep_tails: bool = False,
     keep: Path | None = None,
 ) -> None:
     """All releases that the file of draws does not have yet, one number after the other."""
-    passes.LAST_LOST_WEIGHT = lost_weight
+    if keep_tails:
+        lost_weight = passes.TAILS_LOST_WEIGHT
+    else:
+        passes.LAST_LOST_WEIGHT = lost_weight
     keys = COLUMNS[:4]
     done = set(pd.read_csv(draws)[keys].itertuples(index=False, name=None)) if draws.exists() else set()
     for number in range(releases):
@@ -277,9 +285,8 @@ def run(
                 if key in done:
                     continue
                 file = None if keep is None else keep / f"{'-'.join(map(str, key))}.parquet"
-                rows = [
-                    dict(zip(keys, key, strict=True)) | row for row in one_release(name, design, number, redraws, file)
-                ]
+                found = one_release(name, design, number, redraws, file, keep_tails=keep_tails)
+                rows = [dict(zip(keys, key, strict=True)) | row for row in found]
                 pd.DataFrame(rows, columns=COLUMNS).to_csv(
                     draws, mode="a", header=not draws.exists(), index=False, float_format="%.8g"
                 )
@@ -331,6 +338,7 @@ def main() -> None:
     parser.add_argument("--releases", type=int, default=10)
     parser.add_argument("--redraws", type=int, default=1, help="draws of the last pass's noise a release")
     parser.add_argument("--lost-weight", type=float, default=passes.LAST_LOST_WEIGHT)
+    parser.add_argument("--keep-tails", action="store_true", help="releases that shorten hardly any row")
     parser.add_argument("--keep", type=Path, help="folder of releases, which are drawn only once")
     parser.add_argument("--out", type=Path, help="file for the figures by coefficient")
     options = parser.parse_args()
@@ -343,6 +351,7 @@ def main() -> None:
                 options.draws,
                 redraws=options.redraws,
                 lost_weight=options.lost_weight,
+                keep_tails=options.keep_tails,
                 keep=options.keep,
             )
     found = report(pd.read_csv(options.draws))

@@ -4,12 +4,14 @@
 
 How often 95 % intervals of releases (ε = 1, δ = 10⁻⁶) hold the numbers of the table as declared, values clipped to
 their bounds: coefficients of visits by least squares, mean and standard deviation of visits. In four passes, which
-shorten rows far out, and in one, which does not.
+shorten rows far out; in four that keep tails; and in one, which shortens nothing. The weight of lost mass behind
+``keep_tails`` was chosen on the first 60 seeds from 0 on, among 8, 30, 100 and 1,000.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ SCHEMA = {
     "diseases": [0, 60],
     "health": ["excellent", "good", "fair or poor"],
 }
+WAYS: dict[str, dict[str, Any]] = {"four": {}, "tails": {"keep_tails": True}, "one": {"passes": 1}}
 COEFFICIENTS = ["pays", "deductible", "limited", "diseases", "health=good", "health=fair or poor"]
 
 
@@ -48,9 +51,9 @@ def truths(table: pd.DataFrame) -> Floats:
     return np.array([*theta[1:], table["visits"].mean(), table["visits"].std()])
 
 
-def intervals(table: pd.DataFrame, passes: int, seed: int) -> Floats:
+def intervals(table: pd.DataFrame, seed: int, **how: Any) -> Floats:
     """Of the same numbers, from one release."""
-    private = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=passes, random_state=seed)
+    private = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed, **how)
     ends = private.regress("visits").summary().conf_int()
     described = private.describe(["visits"]).columns
     rows = list(zip(described["conf.low"], described["conf.high"], strict=True))[1:]
@@ -65,11 +68,11 @@ def main() -> None:
     table = visits()
     true = truths(table)
     found = {}
-    for passes in (4, 1):
-        ends = np.array([intervals(table, passes, 5000 + seed) for seed in range(chosen.releases)])
+    for words, how in WAYS.items():
+        ends = np.array([intervals(table, 5000 + seed, **how) for seed in range(chosen.releases)])
         held = (ends[..., 0] <= true) & (true <= ends[..., 1])
-        found[f"held, {passes} passes"] = held.mean(axis=0)
-        found[f"length, {passes} passes"] = np.median(ends[..., 1] - ends[..., 0], axis=0)
+        found[f"held, {words}"] = held.mean(axis=0)
+        found[f"length, {words}"] = np.median(ends[..., 1] - ends[..., 0], axis=0)
     print(pd.DataFrame(found, index=[*COEFFICIENTS, "mean", "std"]).round(3).to_string())
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
+from gaussmix.mechanism.preparation import prepare
 from gaussmix.reporting.demo import ROWS
 
 
@@ -209,6 +210,10 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --intervals population"),
         (("classify", "RELEASE", "smoker", "--rows", "20", "--intervals", "ridge"), "--rows goes with --intervals pop"),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
+        (
+            ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
+            "shorten no row",
+        ),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
         (("release", "SUMS", "-e", "1", "-d", "1e-6", "-o", "OUT", "--skip-initial-space"), "no CSV file"),
         (("moments", "TABLE", "-s", "SCHEMA", "-o", "OUT", "--quoted-newlines"), "no CSV file"),
@@ -414,3 +419,27 @@ def test_every_command_speaks_json(files):
     assert shown["models"]["cost, linear"]["smoker"]["truth"] == 4.0
     assert sum(read["share"] for read in shown["passes"]) == pytest.approx(1)
     assert shown["odds_ratios"]["smoker"]["truth"] == pytest.approx(math.e)
+
+
+def test_tails_are_kept_on_request(files, monkeypatch):
+    asked = []
+
+    def noted(*arguments, **options):
+        asked.append(options["keep_tails"])
+        return prepare(*arguments, **options)
+
+    monkeypatch.setattr("gaussmix.cli.tables.prepare", noted)
+    command = (
+        "release",
+        str(files / "a.parquet"),
+        "-s",
+        str(files / "schema.json"),
+        "-e",
+        "1",
+        "-d",
+        "1e-6",
+        "--force",
+    )
+    for more in ((), ("--keep-tails",)):
+        run(*command, "-o", str(files / "tails.parquet"), *more)
+    assert asked == [False, True]

@@ -26,9 +26,38 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "sketch_size": 3}, "at least the number of encoded columns"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "sketch_size": -5}, "sketch_size must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "keep_tails": True}, "leave keep_tails out"),
+        (
+            {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "sketch_size": 300, "keep_tails": True},
+            "leave keep_tails out",
+        ),
     ]:
         with pytest.raises(ValueError, match=words):
             gm.release(unread(), **arguments)
+
+
+def test_tails_are_kept_where_that_is_asked_for():
+    """Long rows of a skewed column lose weight by default, and not where tails are kept; the account is the same."""
+    rng = np.random.default_rng(3)
+    table = {"cost": np.minimum(rng.exponential(1.0, 20_000) ** 2, 50.0), "age": rng.uniform(0, 1, 20_000)}
+    default, kept = (
+        gm.release(
+            table,
+            schema={"cost": [0, 50], "age": [0, 1]},
+            epsilon=1.0,
+            delta=1e-6,
+            keep_tails=keep_tails,
+            random_state=1,
+        )
+        for keep_tails in (False, True)
+    )
+    assert kept.certificate.account == default.certificate.account
+    requests = [release.statistic.passes[-1].request for release in (default, kept)]
+    assert [release.statistic.passes[2].request.clip for release in (default, kept)] == [
+        default.statistic.passes[2].request.clip
+    ] * 2
+    assert requests[1].clip > 1.5 * requests[0].clip
+    assert requests[1].lost < 0.01 * requests[0].lost
 
 
 def test_replace_one_costs_more_noise():

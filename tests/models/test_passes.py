@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gaussmix.accounting.lattice import lattice_account
+from gaussmix.models import passes
 from gaussmix.models.passes import (
     LOST_WEIGHT,
     Schedule,
@@ -238,7 +239,7 @@ def test_rows_are_the_mean_over_all_histograms():
         assert request.rows == pytest.approx(np.mean(totals[: step + 1]))
 
 
-def test_the_last_pass_clips_less():
+def test_the_last_pass_clips_less(monkeypatch):
     """The same state and counts, asked as the last pass and as one before it: never more is lost, sometimes less."""
     rows = skewed_table(4_000, 5)
     m = rows.shape[1]
@@ -250,9 +251,27 @@ def test_the_last_pass_clips_less():
         asked = plan_histogram(last)
         counts = norm_counts(asked, rows)
         lost.append([plan_pass(state, asked, counts).lost for state in (last, earlier)])
-        assert plan_pass(last, asked, counts, lost_weight=LOST_WEIGHT).clip == plan_pass(earlier, asked, counts).clip
+        monkeypatch.setattr(passes, "LAST_LOST_WEIGHT", LOST_WEIGHT)
+        assert plan_pass(last, asked, counts).clip == plan_pass(earlier, asked, counts).clip
+        monkeypatch.undo()
     assert all(one <= other for one, other in lost)
     assert any(one < other for one, other in lost)
+
+
+def test_tails_are_kept_in_the_last_pass_alone():
+    """A hundredth of what is lost otherwise, or less; earlier passes are as they are."""
+    rows = skewed_table(4_000, 5)
+    m = rows.shape[1]
+    pool = Pool.of(NoisyGram.isotropic(gram(rows), scale=1e-9))
+    for mu in (0.05, 0.1, 0.2, 0.5):
+        last = State(pool, (10.0, mu), m - 1, 1 / m, 4_000.0, 1)
+        earlier = State(pool, (10.0, mu, 10.0, mu), m - 1, 1 / m, 4_000.0, 1)
+        asked = plan_histogram(last)
+        counts = norm_counts(asked, rows)
+        lost, kept = (plan_pass(last, asked, counts, keep_tails=keep).lost for keep in (False, True))
+        assert kept < 0.01 * lost
+        early = [plan_pass(earlier, asked, counts, keep_tails=keep).clip for keep in (False, True)]
+        assert early[0] == early[1]
 
 
 def test_the_clip_rises_with_the_budget_until_nothing_is_lost():

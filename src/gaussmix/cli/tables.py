@@ -211,6 +211,7 @@ def moments(
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
+@click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at twice the noise.")
 @click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
 @LEDGER
 @SHARE
@@ -231,6 +232,7 @@ def release(
     delta: float | None,
     sketch_size: int | None,
     passes: int | None,
+    keep_tails: bool,
     relation: Relation | None,
     ledger_file: Path | None,
     share: str | None,
@@ -283,6 +285,7 @@ def release(
             delta=delta,
             sketch_size=sketch_size,
             passes="auto" if passes is None else passes,
+            keep_tails=keep_tails,
             relation=relation,
             ledger=ledger_file,
             share=share,

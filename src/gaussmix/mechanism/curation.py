@@ -46,6 +46,7 @@ def release(
     delta: float | None = None,
     sketch_size: int | None = None,
     passes: Passes = "auto",
+    keep_tails: bool = False,
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
@@ -87,6 +88,10 @@ def release(
         How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
         less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
         an iterator, or moments. 1 to 4.
+    keep_tails : bool
+        Rows far out are shortened in later passes, and results are those of the shortened rows. True shortens hardly
+        any in the last pass: for skewed columns whose own means, standard deviations and coefficients are wanted, at
+        about twice the noise (docs/inference.md).
     relation : {"zero-out", "replace-one"}, optional
         Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger or path, optional
@@ -145,6 +150,7 @@ def release(
         delta=delta,
         sketch_size=sketch_size,
         passes=passes,
+        keep_tails=keep_tails,
         relation=relation,
         ledger=ledger,
         share=share,

@@ -34,6 +34,7 @@ def draw(
     conditions: Sequence[Condition] = (),
     release: str | None = None,
     likelihood: Likelihood | None = None,
+    keep_tails: bool = False,
     coins: Sample | None = None,
     progress: bool = False,
 ) -> Release:
@@ -51,6 +52,8 @@ def draw(
         For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
     likelihood : Likelihood, optional
         Steps that the account has; none of a finite sketch.
+    keep_tails : bool
+        Whether the last of several passes shortens as few rows as it can.
     coins : Sample, optional
         Under which the first pass kept rows for later ones.
     progress : bool
@@ -60,7 +63,9 @@ def draw(
         return draw_release(
             moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
         )
-    transcript = draw_passes(rows, moments, account, rng, likelihood=likelihood, coins=coins, progress=progress)
+    transcript = draw_passes(
+        rows, moments, account, rng, likelihood=likelihood, keep_tails=keep_tails, coins=coins, progress=progress
+    )
     certificate = certify(
         rows.schema,
         account,

@@ -58,6 +58,7 @@ def draw_passes(
     rng: np.random.Generator,
     *,
     likelihood: Likelihood | None = None,
+    keep_tails: bool = False,
     coins: Sample | None = None,
     progress: bool = False,
 ) -> Transcript:
@@ -75,6 +76,8 @@ def draw_passes(
         The secure one, or a seeded one, which voids the guarantee.
     likelihood : Likelihood, optional
         Steps that the account has, and their target.
+    keep_tails : bool
+        Whether the last pass shortens as few rows as it can.
     coins : Sample, optional
         Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
     progress : bool
@@ -106,7 +109,8 @@ def draw_passes(
             words = f"{pass_name}, lengths of rows"
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             counts = draw.histograms(found, mu[q])
-            request = plan_pass(state, histogram, tuple(count / rates[q] for count in counts))
+            seen = tuple(count / rates[q] for count in counts)
+            request = plan_pass(state, histogram, seen, keep_tails=keep_tails)
             sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
             state = absorb(state, request, output.matrix / output.rate)

@@ -66,6 +66,8 @@ class Prepared:
         number of passes open.
     likelihood : Likelihood or None
         Steps that the account has, on the likelihood of one column.
+    keep_tails : bool
+        Whether the last of several passes shortens as few rows as it can.
     """
 
     schema: Schema
@@ -80,6 +82,7 @@ class Prepared:
     rng: np.random.Generator
     likelihood: Likelihood | None = None
     unit: Unit | None = None
+    keep_tails: bool = False
     _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
@@ -127,6 +130,7 @@ class Prepared:
             conditions=self.conditions,
             release=None if entry is None else entry.release,
             likelihood=self.likelihood,
+            keep_tails=self.keep_tails,
             coins=coins,
             progress=progress,
         )
@@ -181,6 +185,7 @@ def prepare(
     delta: float | None = None,
     sketch_size: int | None = None,
     passes: Passes = "auto",
+    keep_tails: bool = False,
     variant: Variant = "exact",
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
@@ -201,7 +206,7 @@ def prepare(
     ----------
     schema : Schema
         Declared columns.
-    epsilon, delta, sketch_size, passes, relation, ledger, share, note, out, force, random_state
+    epsilon, delta, sketch_size, passes, keep_tails, relation, ledger, share, note, out, force, random_state
         As in :func:`gaussmix.release`.
     variant : {"exact", "paper"}
         ``"paper"``: Algorithm 1 of arXiv:2505.24603v2 with Theorem 1, corrected.
@@ -222,6 +227,10 @@ def prepare(
     k = sketch_size_of(sketch_size, variant, schema, ledger)
     if k is not None and passes not in ("auto", 1):
         raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
+    if keep_tails and (k is not None or passes == 1):
+        raise ArgumentError(
+            "One pass, and a finite sketch, shorten no row: leave keep_tails out, or ask for more passes."
+        )
     if share is not None and ledger is None:
         raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
     steps = 0 if likelihood is None else likelihood.steps
@@ -247,7 +256,19 @@ def prepare(
         warn_if_weak(account.epsilon, account.delta)
     output = None if out is None else _reserved(out, schema, account, ledger, likelihood, unit, force=force)
     return Prepared(
-        schema, account, single, made_by, n_rows, tuple(conditions), ledger, note, output, rng, likelihood, unit
+        schema,
+        account,
+        single,
+        made_by,
+        n_rows,
+        tuple(conditions),
+        ledger,
+        note,
+        output,
+        rng,
+        likelihood,
+        unit,
+        keep_tails,
     )
 
 

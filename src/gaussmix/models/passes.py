@@ -65,6 +65,9 @@ LOST_WEIGHT = 0.05
 LAST_LOST_WEIGHT = 0.075
 """The same in the last pass, from which intervals are computed: it clips less than prediction alone would ask for."""
 
+TAILS_LOST_WEIGHT = 30.0
+"""The same where tails are to be kept: of rows that the histogram shows hardly one is shortened."""
+
 MOST_LOST = 0.30
 """No clip surely loses more of the mass: beyond it whitening and clipping feed each other on rare levels.
 
@@ -297,20 +300,18 @@ class PassRequest:
 
 
 def plan_pass(
-    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, lost_weight: float | None = None
+    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, keep_tails: bool = False
 ) -> PassRequest:
     r"""Choose metric and clip by the least of
 
     .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + v\,\mathrm{lost}(c), \quad
         \kappa = c/m,\; x = \mu_p \hat n/m^{1.5}
 
-    what noise costs (theory) and what clipping costs (measured, for predictions; v is `LOST_WEIGHT`, in the last pass
-    `LAST_LOST_WEIGHT`). Surely losing more than `MOST_LOST` is forbidden. A larger ``lost_weight`` v clips less: wider
-    intervals with less bias. At the optimum lost(c) falls like the square of the standard error: the bias of clipping
-    vanishes beside the noise as n grows.
+    what noise costs (theory) and what clipping costs (measured, for predictions). No more than `MOST_LOST` is surely
+    lost. At the optimum lost(c) falls like the square of the standard error: the bias vanishes beside the noise.
     """  # noqa: D400
-    if lost_weight is None:
-        lost_weight = LAST_LOST_WEIGHT if len(state.mu) == 2 else LOST_WEIGHT
+    last_weight = TAILS_LOST_WEIGHT if keep_tails else LAST_LOST_WEIGHT
+    lost_weight = last_weight if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
