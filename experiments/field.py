@@ -37,7 +37,6 @@ from experiments.passes_study import Rows, adassp, in_passes, least_squares, spl
 from experiments.passes_tables import Encoded, load
 from gaussmix import LinearMixing
 from gaussmix.accounting import gaussian_mu
-from gaussmix.models.passes import rows_in
 from gaussmix.models.shrinkage import Shrinkage
 
 TABLES = ("boston", "wine", "bike", "diabetes", "cps1988", "cps2024", "diamonds", "health")
@@ -90,7 +89,7 @@ def trial(name: str, number: int, draws: int) -> list[dict[str, object]]:
     for (i, epsilon), draw in itertools.product(enumerate(EPSILONS), range(draws)):
         mu, rng = gaussian_mu(epsilon, delta), np.random.default_rng([number, draw, int(1000 * epsilon)])
         state, _ = in_passes(rows, mu, rng)
-        fit = Shrinkage(state.pool, unit=rows.unit, rows=rows_in(state)).fit(
+        fit = Shrinkage(state.pool, one_row=rows.unit).fit(
             x, np.eye(len(state.pool.matrix))[target], intercept=table.intercept
         )
         add("passes", epsilon, draw, test[:, x] @ fit.coef)

@@ -28,7 +28,7 @@ from experiments.passes_tables import MIXED, NUMERIC, Encoded, load
 from gaussmix import baselines
 from gaussmix.accounting import gaussian_mu
 from gaussmix.accounting.lattice import split_mu
-from gaussmix.models.passes import PassRequest, Schedule, State, absorb, first_state, plan_histogram, plan_pass, rows_in
+from gaussmix.models.passes import PassRequest, Schedule, State, absorb, first_state, plan_histogram, plan_pass
 from gaussmix.models.pooling import Pool, goe
 from gaussmix.models.shrinkage import Shrinkage
 from gaussmix.tables.tallies import MappedGram, NormCounts, Question
@@ -175,7 +175,7 @@ def accuracy(name: str, number: int, draws: int, epsilons: tuple[float, ...]) ->
             state, requests = in_passes(rows, mu, rng)
             trail = " ".join(f"{r.metric.power:g}:{r.clip / r.metric.mean:.1f}:{r.lost:.2f}" for r in requests)
             for method, known in (("passes", state), ("single", single_pass(rows, mu, rng))):
-                solver = Shrinkage(known.pool, unit=rows.unit, rows=rows_in(known), **SOLVERS[method])
+                solver = Shrinkage(known.pool, one_row=rows.unit, **SOLVERS[method])
                 for target, (x, y, base, var) in columns.items():
                     if target != table.target and epsilon != ALL_COLUMNS_AT:
                         continue

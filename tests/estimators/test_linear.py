@@ -123,3 +123,15 @@ def test_too_few_rows():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="fewer rows than features"):
         gm.LinearMixing(**GOOD).fit(rng.uniform(size=(3, 5)), rng.uniform(size=3))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_columns_far_smaller_than_a_joint_norm_allows_are_not_shrunk_away(fit_intercept):
+    """A hundredth of it: in each of these columns 20,000 rows hold less energy than one row may have."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(-1, 1, (20_000, 10)) / 100, rng.uniform(-0.9, 0.9, 20_000)])
+    y = X @ np.append(10 * np.ones(10), 0.1)
+    model = gm.LinearMixing(
+        epsilon=30.0, delta=1e-3, data_norm=1.0, bounds_y=(-1, 1), fit_intercept=fit_intercept, random_state=1
+    )
+    assert model.fit(X, y).score(X, y) > 0.95

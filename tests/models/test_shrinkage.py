@@ -34,38 +34,23 @@ def r2(A: np.ndarray, coef: np.ndarray) -> float:
 
 def test_without_noise_it_is_least_squares():
     A = table(0, signal=1.0)
-    fit = Shrinkage(release(A, 1e-6, 1), unit=1 / M, rows=N).fit(X, TARGET, intercept=M - 1)
+    fit = Shrinkage(release(A, 1e-6, 1), one_row=1 / M).fit(X, TARGET, intercept=M - 1)
     exact = np.linalg.lstsq(A[:, X], A[:, M - 2], rcond=None)[0]
     assert np.allclose(fit.coef, exact, atol=2e-3)
 
 
-def test_columns_far_smaller_than_a_row_may_be_are_not_shrunk_away():
-    """A hundredth of what the row norm allows: one largest row in each entry would hold more than all 5,000 do."""
+def test_every_column_is_shrunk_by_its_own_row():
     A = table(0, signal=1.0)
-    small = A * np.r_[np.full(M - 2, 0.01), 1.0, 1.0]
-    fit = Shrinkage(release(small, 1e-6, 1), unit=1.0, rows=N).fit(X, TARGET, intercept=M - 1)
-    exact = np.linalg.lstsq(A[:, X], A[:, M - 2], rcond=None)[0]
-    assert np.allclose(fit.coef * np.r_[np.full(M - 2, 0.01), 1.0], exact, atol=2e-3)
-
-
-def test_no_column_is_shrunk_by_more_than_the_largest_row():
-    """At one row and a large unit the ridge doubles every column's own energy; a small unit caps it."""
-    A = table(0, signal=1.0)
-    pool = release(A, 1e-6, 1)
-    doubled, capped = (Shrinkage(pool, unit=unit, rows=1.0).fit(X, TARGET, intercept=M - 1) for unit in (1e6, 1e-3))
-    G = A.T @ A
-    own = G[np.ix_(X, X)]
-    assert np.allclose(doubled.coef, np.linalg.solve(own + np.diag(np.diagonal(own)), G[X, M - 2]), atol=2e-3)
-    assert np.allclose(capped.coef, np.linalg.solve(own, G[X, M - 2]), atol=2e-3)
+    G, own = A.T @ A, np.r_[np.full(M - 2, 300.0), 0.0, 0.0]
+    fit = Shrinkage(release(A, 1e-6, 1), one_row=own).fit(X, TARGET, intercept=M - 1)
+    assert np.allclose(fit.coef, np.linalg.solve(G[np.ix_(X, X)] + np.diag(own[X]), G[X, M - 2]), atol=2e-3)
 
 
 def test_the_same_release_gives_the_same_bits_and_another_one_does_not():
     A = table(0, signal=1.0)
-    first, second = (
-        Shrinkage(release(A, 5.0, 1), unit=1 / M, rows=N).fit(X, TARGET, intercept=M - 1) for _ in range(2)
-    )
+    first, second = (Shrinkage(release(A, 5.0, 1), one_row=1 / M).fit(X, TARGET, intercept=M - 1) for _ in range(2))
     assert (first.coef == second.coef).all()
-    other = Shrinkage(release(A, 5.0, 2), unit=1 / M, rows=N).fit(X, TARGET, intercept=M - 1)
+    other = Shrinkage(release(A, 5.0, 2), one_row=1 / M).fit(X, TARGET, intercept=M - 1)
     assert not (first.coef == other.coef).any()
 
 
@@ -78,9 +63,9 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
     for seed in range(20):
         A = table(seed, signal=0.0)
         pool = release(A, 25.0, seed)
-        solver = Shrinkage(pool, unit=1 / M, rows=N)
+        solver = Shrinkage(pool, one_row=1 / M)
         losses.append(r2(A, solver.fit(X, TARGET, intercept=M - 1).coef))
-        against_mean = Shrinkage(pool, unit=1 / M, rows=N, caution=0.5, reference=np.inf)
+        against_mean = Shrinkage(pool, one_row=1 / M, caution=0.5, reference=np.inf)
         held.append(r2(A, against_mean.fit(X, TARGET, intercept=M - 1).coef))
         solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
         means.append(r2(A, solutions[:, -1]))
@@ -93,7 +78,7 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
 
 def test_infinite_strength_is_the_mean_with_the_intercept_free():
     A = table(0, signal=1.0)
-    solver = Shrinkage(release(A, 1.0, 1), unit=1 / M, rows=N)
+    solver = Shrinkage(release(A, 1.0, 1), one_row=1 / M)
     solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
     assert (solutions[:-1, -1] == 0).all()
     assert solutions[-1, -1] == pytest.approx(A[:, M - 2].mean() * np.sqrt(M), rel=0.02)
@@ -107,7 +92,7 @@ def test_shrinking_beats_not_shrinking_where_noise_is_strong():
     for seed in range(20):
         A = table(seed, signal=1.0)
         pool = release(A, 60.0, seed)
-        solver = Shrinkage(pool, unit=1 / M, rows=N)
+        solver = Shrinkage(pool, one_row=1 / M)
         chosen = r2(A, solver.fit(X, TARGET, intercept=M - 1).coef)
         weakest = r2(A, solver._solve(solver._own, X, TARGET, len(X) - 1)[:, 0])
         gains.append(chosen - weakest)
@@ -130,7 +115,7 @@ def test_fissioned_copies_have_uncorrelated_noise():
 
 def test_a_pair_of_fissions_has_the_release_as_its_mean():
     pool = release(table(0, signal=1.0), 5.0, 1)
-    solver = Shrinkage(pool, unit=1 / M, rows=N)
+    solver = Shrinkage(pool, one_row=1 / M)
     for (_, first), (_, second) in zip(solver._fissions[::2], solver._fissions[1::2], strict=True):
         assert np.allclose((first + second) / 2, pool.matrix, rtol=1e-12, atol=1e-12)
         assert not np.allclose(first, second)
@@ -139,7 +124,7 @@ def test_a_pair_of_fissions_has_the_release_as_its_mean():
 def test_deviation_is_that_of_the_difference_of_two_losses():
     """θᵀEθ - 2θᵀe less the reference's, over 20,000 draws of E: within 3 %."""
     pool = release(table(0, signal=1.0), 5.0, 1)
-    solver = Shrinkage(pool, unit=1 / M, rows=N)
+    solver = Shrinkage(pool, one_row=1 / M)
     solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
     rng = np.random.default_rng(4)
     draws = 5.0 * np.array([goe(M, rng) for _ in range(20_000)])
@@ -151,7 +136,7 @@ def test_deviation_is_that_of_the_difference_of_two_losses():
 
 def test_without_an_intercept_everything_is_penalised():
     A = table(0, signal=1.0)
-    fit = Shrinkage(release(A, 1e7, 1), unit=1 / M, rows=N).fit(X[:-1], TARGET)
+    fit = Shrinkage(release(A, 1e7, 1), one_row=1 / M).fit(X[:-1], TARGET)
     assert np.isfinite(fit.coef).all()
     assert fit.coef.shape == (M - 2,)
 
@@ -159,7 +144,7 @@ def test_without_an_intercept_everything_is_penalised():
 def test_what_is_left_is_the_mean_over_held_out_copies():
     """aᵀM_v a, a = (-θ, 1) of the fitted copy, written out; no strength but the reference is ever taken."""
     pool = release(table(0, signal=1.0), 5.0, 1)
-    solver = Shrinkage(pool, unit=1 / M, rows=N, caution=1e12)
+    solver = Shrinkage(pool, one_row=1 / M, caution=1e12)
     found = solver.fit(X, TARGET, intercept=M - 1)
     left = []
     for fitted, held_out in solver._fissions:
@@ -182,7 +167,7 @@ def test_what_is_left_has_no_optimism():
     fixed[X] -= np.linalg.solve(G[np.ix_(X, X)], G[X, M - 2])
     for seed in range(60):
         pool = release(A, 12.0, seed)
-        solver = Shrinkage(pool, unit=1 / M, rows=N, caution=1e12)
+        solver = Shrinkage(pool, one_row=1 / M, caution=1e12)
         fit, left = solver.fit(X, TARGET, intercept=M - 1), []
         for fitted, _ in solver._fissions:
             a = TARGET.copy()

@@ -8,9 +8,8 @@ With G̃ the cleaned second moment and N the shape of its noise,
 
 P is N_xx for ρ ≤ 1; above 1 what exceeds 1 leaves the intercept free, so that ρ = ∞ is the mean of the target. λ₀ is
 the penalty of :func:`gaussmix.solvers.cleaned_ridge`, s(√d + ½) or less where every direction stands out. u_j is the
-energy of one average row in column j, G̃_jj/n̂, at most that of the largest one: directions in which the whole table
-has less than that blow up on outliers, as plain least squares does. It follows the columns' own scales: under a joint
-norm most columns are far smaller than the norm allows, and one row of that size would be most of what they hold.
+energy of one row in column j: directions in which the whole table has less than that blow up on outliers, as plain
+least squares does.
 
 ρ is chosen by cross-validation. If M has noise E₀ and E is an independent draw of the same law, then M + aE and M - E/a
 have uncorrelated, for Gaussian noise independent, errors (Rasines and Young, arXiv:2104.08471, "data fission"): fit on
@@ -73,10 +72,8 @@ class Shrinkage:
     Parameters
     ----------
     pool : Pool
-    unit : float
-        Largest energy of one row in one entry, in the units of the pool: 1/C² if rows have been divided by C.
-    rows : float
-        Number of rows, noisy or declared.
+    one_row : float or array (m,)
+        Energy u of one row in each column, in the units of the pool.
     caution : float
         Standard deviations by which a strength must beat the reference: its loss is raised by that many standard
         deviations of the difference, so that the choice is not made on noise.
@@ -86,13 +83,13 @@ class Shrinkage:
         of a half beats most choices. 1 is for a single pass.
     """
 
-    def __init__(self, pool: Pool, *, unit: float, rows: float, caution: float = 1.0, reference: float = 0.5) -> None:
+    def __init__(self, pool: Pool, *, one_row: float | Floats, caution: float = 1.0, reference: float = 0.5) -> None:
         self._pool, self._caution = pool, caution
+        self._one_row = np.broadcast_to(one_row, len(pool.matrix))
         self._reference = GRID.index(reference)
         self._N = pool.shape
         rng = np.random.default_rng(_seed(pool))
         self._own = self._copy(pool.matrix, 1.0)
-        self._average_row = np.clip(np.diagonal(self._own.matrix) / rows, 0.0, unit)
         self._fissions = []
         for _ in range(PAIRS):
             drawn = pool.noise(rng)
@@ -142,7 +139,7 @@ class Shrinkage:
         base = self._base(copy, d)
         N = self._N[np.ix_(x, x)]
         free = N if at is None else N - np.outer(N[:, at], N[at]) / N[at, at]
-        G = copy.matrix[np.ix_(x, x)] + np.diag(self._average_row[x])
+        G = copy.matrix[np.ix_(x, x)] + np.diag(self._one_row[x])
         g = copy.matrix[x] @ response
         solutions = np.empty((d, len(GRID)))
         for column, strength in enumerate(GRID):

@@ -28,6 +28,7 @@ from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS
+from gaussmix.tables.columns import Vector
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.tables.unit import Unit
 
@@ -211,10 +212,22 @@ class Transcript:
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:
-        unit = 1 / self.schema.row_norm**2
         if len(self.passes) == 1:
-            return Shrinkage(self.pool, unit=unit, rows=self.rows, caution=1.0, reference=1.0)
-        return Shrinkage(self.pool, unit=unit, rows=self.rows)
+            return Shrinkage(self.pool, one_row=self._one_row, caution=1.0, reference=1.0)
+        return Shrinkage(self.pool, one_row=self._one_row)
+
+    @property
+    def _one_row(self) -> Floats:
+        """Energy of one row in each column, the largest that its bounds allow, in the units of the pool.
+
+        A joint norm says little of one entry: most are far smaller, and one row of that size would be most of what
+        such a column holds. There it is the energy of an average row.
+        """
+        largest = 1 / self.schema.row_norm**2
+        average = np.clip(np.diagonal(self.pool.matrix) / self.rows, 0.0, largest)
+        sources = (self.schema.columns.get(column.source or INTERCEPT) for column in self.schema.encoded)
+        jointly = [isinstance(source, Vector) and not source.bounded for source in sources]
+        return np.where(jointly, average, largest)
 
     def solve(self, features: Sequence[int], responses: Floats, variant: Variant) -> Floats:
         """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q)."""
