@@ -43,6 +43,7 @@ def here(*arguments, code):
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     patients(300).to_parquet(folder / "a.parquet")
+    patients(300).to_csv(folder / "a.csv", index=False)
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
     gm.release(patients(300), schema=SCHEMA, epsilon=5, delta=1e-6, out=folder / "r.parquet")
     gm.Ledger(folder / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
@@ -68,6 +69,30 @@ def test_exit_codes(files, tmp_path):
         "release", table, "-s", files / "schema.json", "--ledger", tmp_path / "no.ledger", "-o", tmp_path / "y", code=5
     )
     assert not (tmp_path / "y").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("regress", ["cost"]),
+        ("classify", ["sex"]),
+        ("describe", []),
+        ("corr", []),
+        ("crosstab", ["sex", "sex"]),
+        ("synthetic", ["10", "-o", "y.csv"]),
+        ("export", ["y.csv"]),
+        ("report", ["-o", "y.html"]),
+        ("verify", []),
+    ],
+)
+@pytest.mark.parametrize("table", ["a.csv", "a.parquet"])
+def test_a_table_is_no_release_and_is_not_said_to_be_damaged(files, tmp_path, monkeypatch, command, rest, table):
+    monkeypatch.chdir(tmp_path)
+    said = here(command, files / table, *rest, code=5).strip()
+    assert f"{files / table} is not a release of gaussmix. Make one from a table first: `gaussmix release" in said
+    assert "damaged" not in said
+    assert "\n" not in said
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
