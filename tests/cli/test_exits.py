@@ -71,6 +71,19 @@ def test_exit_codes(files, tmp_path):
     assert not (tmp_path / "y").exists()
 
 
+@pytest.mark.parametrize("table", ["a.csv", "a.parquet"])
+def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, table):
+    ledger = tmp_path / "x.ledger"
+    gm.Ledger(ledger, epsilon=1.0, delta=1e-6)
+    options = ["-s", files / "schema.json", "--ledger", ledger, "-o", tmp_path / "x.csv"]
+    said = here("release", files / table, *options, code=2)
+    assert "x.csv would be a Parquet file, as every release is: choose a name that ends in .parquet. Nothing" in said
+    assert not gm.Ledger.open(ledger).entries()
+    options = ["-s", files / "schema.json", "-o", tmp_path / "x.parquet"]
+    assert "would be a file of moments" in here("moments", files / table, *options, code=2)
+    assert [file.name for file in tmp_path.iterdir()] == ["x.ledger"]
+
+
 @pytest.mark.parametrize(
     ("command", "rest"),
     [

@@ -41,7 +41,7 @@ def test_kills(tmp_path):
 @pytest.mark.parametrize(
     "name",
     ["n" * 256, "/dev/stdout", "/dev/full", "none/x.parquet", "folder", "fifo", "there.parquet", "l.ledger",
-     "l.ledger-wal", "l.ledger-shm", "rows/x.parquet"],
+     "l.ledger-wal", "l.ledger-shm", "rows/x.parquet", "x.csv", "x.csv.gz", "x.JSON", "x.moments", "y.ledger"],
 )  # fmt: skip
 def test_outputs_that_cannot_be_cost_nothing(tmp_path, ledger, name):
     (tmp_path / "folder").mkdir()

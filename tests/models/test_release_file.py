@@ -304,6 +304,19 @@ def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
         private.save(tmp_path / "nowhere" / "x.parquet")
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.JSON", "x.feather", "x.moments"])
+def test_a_name_that_promises_another_format_is_refused(private, tmp_path, name):
+    with pytest.raises(gm.errors.OutputError, match=r"would be a Parquet file, .* a name that ends in \.parquet\."):
+        private.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["x", "x.pq", "x.csv.parquet", "x.PARQUET", "x.release", "2024.05"])
+def test_a_name_that_promises_none_is_taken(private, tmp_path, name):
+    private.save(tmp_path / name)
+    assert gm.load(tmp_path / name).fingerprint == private.fingerprint
+
+
 def test_a_file_is_replaced_by_force_only(private, tmp_path):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"old")

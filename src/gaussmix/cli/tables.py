@@ -29,7 +29,7 @@ from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.interchange import KINDS, Kind, read_schema
 from gaussmix.tables.interchange import written as converted
-from gaussmix.tables.moments import Moments
+from gaussmix.tables.moments import Moments, check_name
 from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
@@ -178,6 +178,7 @@ def moments(
     Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With --unit
     no person may be in the files of two sites.
     """
+    check_name(out)
     declared, options = _declared(schema_file, []), csv_options(sources, **csv)
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
     with (

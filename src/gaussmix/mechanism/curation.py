@@ -101,7 +101,8 @@ def release(
     expect_rows : int, optional
         Another number of rows is an error, before anything is spent.
     out : path, optional
-        File for the release. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
+        File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
+        error. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
         budget; :meth:`Release.save` comes too late for that.
     force : bool
         Whether a file of that name is replaced; otherwise it is an error.

@@ -39,6 +39,7 @@ from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
 from gaussmix.models.release import Release
+from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.moments import Moments
@@ -284,6 +285,7 @@ def _reserved(
     if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2
     try:
+        check_name(out)
         return reserve(out, size + _SPARE_BYTES, force=force)
     except OutputError as error:
         raise type(error)(f"{error} Nothing was spent.") from None

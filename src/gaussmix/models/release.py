@@ -207,8 +207,10 @@ class Release(Described):
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write one small Parquet file, whole or not at all (:mod:`gaussmix.models.release_file`).
 
-        A file that is there already is replaced with ``force`` only.
+        A file that is there already is replaced with ``force`` only. A name that promises another format, as ``x.csv``
+        does, is refused.
         """
+        release_file.check_name(path)
         write_whole(path, self.to_bytes(), mode=self.file_mode, force=force)
 
     def to_bytes(self) -> bytes:

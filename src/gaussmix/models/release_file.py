@@ -33,13 +33,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gaussmix._files import refuse_suffix
 from gaussmix._types import Floats
 from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
 from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
+from gaussmix.tables.paths import PARQUET
 
-__all__ = ["as_bytes", "block_column", "fingerprint", "read", "release_id"]
+__all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "release_id"]
 
 FORMAT, FORMAT_OF_PERSONS = 3, 4
 METADATA_KEY = b"gaussmix"
@@ -64,6 +66,11 @@ def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that promises another format."""
+    refuse_suffix(path, own=PARQUET, kind="a Parquet file, as every release is")
 
 
 def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
