@@ -45,7 +45,9 @@ class LinearMixing(LinearRegressor[Release]):
         Bound on the Euclidean norm of a row of features, after the map of ``bounds_X`` if there is one. A longer row is
         multiplied as a whole, target included, so that linear relations survive. Default: what ``bounds_X`` implies.
     bounds_X : (lower, upper), optional
-        Scalars or one value per feature. Features are clipped to them and mapped to [-1, 1].
+        Scalars or one value per feature, all lower ones first: ``(np.array([0, 10]), np.array([1, 20]))`` for features
+        in [0, 1] and [10, 20]. Lists that could be one pair per feature are an error. Features are clipped to them and
+        mapped to [-1, 1].
     bounds_y : (lower, upper)
         Targets are clipped to them.
     fit_intercept : bool
