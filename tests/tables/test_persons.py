@@ -232,8 +232,8 @@ def test_a_sorted_table_that_comes_once_has_one_pass():
 def test_a_unit_that_is_not_in_the_table_is_missed_as_a_declared_column_is(is_sorted):
     with pytest.raises(gm.DataError) as declared:
         gm.release({"a": [0.5]}, schema={"a": [0, 1], "who": [0, 1]}, epsilon=1.0, delta=1e-6)
+    options = {"unit": "who", "rows_per_unit": 2, "unit_sorted": is_sorted}
     with pytest.raises(gm.DataError) as unit:
-        options = {"unit": "who", "rows_per_unit": 2, "unit_sorted": is_sorted}
         gm.release({"a": [0.5]}, schema={"a": [0, 1]}, epsilon=1.0, delta=1e-6, **options)
     assert str(unit.value) == str(declared.value)
     assert "Column 'who' is not in the arrays. Correct the name where it is declared, in the schema or as the unit" in (
