@@ -71,6 +71,34 @@ def test_exit_codes(files, tmp_path):
     assert not (tmp_path / "y").exists()
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("regres", "No such command 'regres'. Try 'main --help'."),
+        ("--fish", "No such option '--fish'. Try 'main --help'."),
+        ("plan --fish", "No such option '--fish'. Try 'main plan --help'."),
+        ("release a.csv", "Missing option '--out' / '-o'. Try 'main release --help'."),
+        ("release a.csv -e", "Option '-e' requires an argument. Try 'main release --help'."),
+        ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
+        ("verify", "Missing argument 'FILE'. It is written 'main verify [OPTIONS] FILE'. Try 'main verify --help'."),
+        ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
+        ("release a.csv -o x", "`gaussmix schema SOURCE` writes a template. Try 'main release --help'."),
+    ],
+)
+def test_a_command_that_is_written_wrongly_is_one_line(tmp_path, monkeypatch, line, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").touch()
+    words = here(*line.split(), code=2).removesuffix("\n")
+    assert words.startswith("Error: ")
+    assert words.endswith(said)
+    assert "\n" not in words
+
+
+@pytest.mark.parametrize("line", ["", "ledger"])
+def test_no_command_is_help_and_not_one_line(line):
+    assert "Commands:\n" in here(*line.split(), code=2)
+
+
 @pytest.mark.parametrize("table", ["a.csv", "a.parquet"])
 def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, table):
     ledger = tmp_path / "x.ledger"

@@ -278,8 +278,8 @@ def _sentences(found: Plan | None, least: float | None, needed: int | None, epsi
     if not found.useful:
         words.append("Use more rows, fewer columns or levels, or a larger ε.")
     words.append(
-        "Standard errors and intervals are about the table as it is clipped, as those of a summary are: a harder one is "
-        "clipped more, and may have narrower intervals while it loses more R²."
+        "Standard errors and intervals are about the table as it is clipped, as those of a summary are: a harder one "
+        "is clipped more, and may have narrower intervals while it loses more R²."
     )
     words.append(
         "Tables are imagined from the schema: even ones spread over their bounds, usual ones are skewed, correlated "
