@@ -159,7 +159,8 @@ class Release(Described):
             As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
             (:mod:`gaussmix.models.softmax`).
         level : object, optional
-            One level of a category, against all others: log odds of it with odds ratios, as of two classes.
+            One level of a category, against all others: log odds of it with odds ratios, as of two classes. Of a
+            boolean, true, which is the default, or false.
         variant : {"exact", "paper"}
             The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
             loss, for sketches.
