@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import check_groups, grouped_rows
+from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
@@ -85,6 +86,7 @@ class LinearMixing(LinearRegressor[Release]):
         What was spent, and what the guarantee rests on.
     """
 
+    @check.misplaced(rows_per_unit=NOT_A_UNIT)
     def __init__(
         self,
         *,

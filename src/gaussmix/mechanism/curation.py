@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gaussmix import _validation as check
 from gaussmix._files import refuse_inputs
 from gaussmix.accounting.arguments import Relation
 from gaussmix.errors import ArgumentError, DeclarationError
@@ -36,6 +37,9 @@ from gaussmix.tables.unit import BoundRows, Unit
 __all__ = ["release"]
 
 
+@check.misplaced(
+    rows_per_group="it is for fit(groups=) of estimators. A release takes unit, a name of a column, and rows_per_unit."
+)
 def release(
     data: Any,
     *,

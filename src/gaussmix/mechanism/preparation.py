@@ -21,7 +21,7 @@ from gaussmix import _validation as check
 from gaussmix._files import Output, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.accounting.budgets import frames_to_the_caller, warn_if_weak
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import (
@@ -163,7 +163,7 @@ class Prepared:
                 warnings.warn(
                     f"{self.output.path} appeared while rows were read, and was left alone: the release is in {found}.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=frames_to_the_caller(),
                 )
         return private
 
