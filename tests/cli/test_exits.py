@@ -107,6 +107,15 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
     said = here("release", files / table, *options, code=2)
     assert "x.csv would be a Parquet file, as every release is: choose a name that ends in .parquet. Nothing" in said
     assert not gm.Ledger.open(ledger).entries()
+    for line, wrong, words in (
+        (["schema", files / table, "-o"], "x.toml", "a schema in JSON: choose a name that ends in .json"),
+        (["schema", "--from", files / "schema.json", "--to", "smartnoise", "-o"], "x.json", "a schema in YAML"),
+        (["report", files / "r.parquet", "-o"], "x.pdf", "a page in HTML: choose a name that ends in .html"),
+        (["report", files / "r.parquet", "--label"], "x.png", "a label in SVG"),
+        (["report", files / "r.parquet", "--registry"], "x.json", "a record in YAML"),
+        (["export", files / "r.parquet"], "x.parquet", "a CSV file"),
+    ):
+        assert f"{wrong} would be {words}" in here(*line, tmp_path / wrong, code=2)
     options = ["-s", files / "schema.json", "-o", tmp_path / "x.parquet"]
     assert "would be a file of moments" in here("moments", files / table, *options, code=2)
     assert [file.name for file in tmp_path.iterdir()] == ["x.ledger"]

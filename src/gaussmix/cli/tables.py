@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from gaussmix._files import refuse_inputs, reserve
+from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, inputs
@@ -83,6 +83,9 @@ def schema(
     gaussmix schema --from patients.json --to csvw-eo
     """  # noqa: D301 - click wants the character
     refuse_lone_force(force, out)
+    if out is not None:
+        own, kinds = ((".yaml", ".yml"), "YAML") if wanted == "smartnoise" else ((".json",), "JSON")
+        refuse_suffix(out, own=own, kind=f"a schema in {kinds}")
     if (source is None) == (given is None) or (wanted is not None and given is None):
         raise click.UsageError("Name a source for a template, or --from a schema to be converted: one of them.")
     if given is not None:
