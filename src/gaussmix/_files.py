@@ -19,12 +19,18 @@ from types import TracebackType
 
 from gaussmix.errors import OutputError, OutputExistsError, OutputFolderError
 
-__all__ = ["Output", "refuse_inputs", "reserve", "write_whole"]
+__all__ = ["Output", "refuse_inputs", "refuse_suffix", "reserve", "write_whole"]
 
 _NO_ROOM_CALL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # the file system cannot set room aside
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _CHUNK = 2**20
 _DATABASE = b"SQLite format 3\0"  # how a ledger begins
+_PROMISES = frozenset(
+    {".arrow", ".arrows", ".csv", ".db", ".ddb", ".duckdb", ".feather", ".ipc", ".parquet", ".pq", ".sqlite", ".tsv"}
+    | {".bz2", ".gz", ".xz", ".zip", ".zst", ".html", ".json", ".md", ".svg", ".toml", ".txt", ".yaml", ".yml"}
+    | {".dta", ".npy", ".npz", ".pdf", ".pkl", ".png", ".rds", ".sav", ".xls", ".xlsx", ".ledger", ".moments", ".sig"}
+)
+"""Suffixes that say what is in a file."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,15 @@ def refuse_inputs(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLik
     for name in inputs:
         if _names(os.fspath(name), target):
             raise OutputError(f"{os.fspath(out)} would overwrite, or lie among, what is read: choose another name.")
+
+
+def refuse_suffix(out: str | os.PathLike[str], *, own: tuple[str, ...], kind: str) -> None:
+    """Refuse a name that promises another format than the one that is written; a name that promises none is as good.
+
+    Call it before a budget is charged: readers go by names.
+    """
+    if Path(out).suffix.lower() in _PROMISES.difference(own):
+        raise OutputError(f"{os.fspath(out)} would be {kind}: choose a name that ends in {own[0]}.")
 
 
 # ---------------------------------------------------------------------------------------------------------------

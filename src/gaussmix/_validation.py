@@ -10,10 +10,11 @@ gaussmix.errors.ArgumentError: gamma must be a number > 0, got -1.0.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ __all__ = [
     "broadcastable",
     "choice",
     "in_interval",
+    "misplaced",
     "nonnegative",
     "numbers",
     "positive",
@@ -33,6 +35,9 @@ __all__ = [
     "sketch_rows",
     "text",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SKETCH_SIZE_MAX = 2**40
 """Most rows of a sketch: beyond, doubles near a χ²_k are so few that outputs of one table are impossible for others."""
@@ -164,3 +169,19 @@ def broadcastable(**named: Floats) -> list[Floats]:
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in named.items())
         raise ArgumentError(f"Arguments must be scalars or arrays of one shape, got shapes {shapes}.") from None
+
+
+def misplaced(**cures: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Of a function: keywords that belong to another door, each with what is meant at this one."""
+
+    def guarded(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> R:
+            for name in cures:
+                if name in options:
+                    raise ArgumentTypeError(f"{name} is no argument here: {cures[name]}")
+            return function(*arguments, **options)
+
+        return call
+
+    return guarded

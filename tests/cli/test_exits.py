@@ -43,6 +43,7 @@ def here(*arguments, code):
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     patients(300).to_parquet(folder / "a.parquet")
+    patients(300).to_csv(folder / "a.csv", index=False)
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
     gm.release(patients(300), schema=SCHEMA, epsilon=5, delta=1e-6, out=folder / "r.parquet")
     gm.Ledger(folder / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
@@ -68,6 +69,80 @@ def test_exit_codes(files, tmp_path):
         "release", table, "-s", files / "schema.json", "--ledger", tmp_path / "no.ledger", "-o", tmp_path / "y", code=5
     )
     assert not (tmp_path / "y").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("regres", "No such command 'regres'. Try 'main --help'."),
+        ("--fish", "No such option '--fish'. Try 'main --help'."),
+        ("plan --fish", "No such option '--fish'. Try 'main plan --help'."),
+        ("release a.csv", "Missing option '--out' / '-o'. Try 'main release --help'."),
+        ("release a.csv -e", "Option '-e' requires an argument. Try 'main release --help'."),
+        ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
+        ("verify", "Missing argument 'FILE'. It is written 'main verify [OPTIONS] FILE'. Try 'main verify --help'."),
+        ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
+        ("release a.csv -o x", "`gaussmix schema SOURCE` writes a template. Try 'main release --help'."),
+    ],
+)
+def test_a_command_that_is_written_wrongly_is_one_line(tmp_path, monkeypatch, line, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").touch()
+    words = here(*line.split(), code=2).removesuffix("\n")
+    assert words.startswith("Error: ")
+    assert words.endswith(said)
+    assert "\n" not in words
+
+
+@pytest.mark.parametrize("line", ["", "ledger"])
+def test_no_command_is_help_and_not_one_line(line):
+    assert "Commands:\n" in here(*line.split(), code=2)
+
+
+@pytest.mark.parametrize("table", ["a.csv", "a.parquet"])
+def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, table):
+    ledger = tmp_path / "x.ledger"
+    gm.Ledger(ledger, epsilon=1.0, delta=1e-6)
+    options = ["-s", files / "schema.json", "--ledger", ledger, "-o", tmp_path / "x.csv"]
+    said = here("release", files / table, *options, code=2)
+    assert "x.csv would be a Parquet file, as every release is: choose a name that ends in .parquet. Nothing" in said
+    assert not gm.Ledger.open(ledger).entries()
+    for line, wrong, words in (
+        (["schema", files / table, "-o"], "x.toml", "a schema in JSON: choose a name that ends in .json"),
+        (["schema", "--from", files / "schema.json", "--to", "smartnoise", "-o"], "x.json", "a schema in YAML"),
+        (["report", files / "r.parquet", "-o"], "x.pdf", "a page in HTML: choose a name that ends in .html"),
+        (["report", files / "r.parquet", "--label"], "x.png", "a label in SVG"),
+        (["report", files / "r.parquet", "--registry"], "x.json", "a record in YAML"),
+        (["export", files / "r.parquet"], "x.parquet", "a CSV file"),
+    ):
+        assert f"{wrong} would be {words}" in here(*line, tmp_path / wrong, code=2)
+    options = ["-s", files / "schema.json", "-o", tmp_path / "x.parquet"]
+    assert "would be a file of moments" in here("moments", files / table, *options, code=2)
+    assert [file.name for file in tmp_path.iterdir()] == ["x.ledger"]
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("regress", ["cost"]),
+        ("classify", ["sex"]),
+        ("describe", []),
+        ("corr", []),
+        ("crosstab", ["sex", "sex"]),
+        ("synthetic", ["10", "-o", "y.csv"]),
+        ("export", ["y.csv"]),
+        ("report", ["-o", "y.html"]),
+        ("verify", []),
+    ],
+)
+@pytest.mark.parametrize("table", ["a.csv", "a.parquet"])
+def test_a_table_is_no_release_and_is_not_said_to_be_damaged(files, tmp_path, monkeypatch, command, rest, table):
+    monkeypatch.chdir(tmp_path)
+    said = here(command, files / table, *rest, code=5).strip()
+    assert f"{files / table} is not a release of gaussmix. Make one from a table first: `gaussmix release" in said
+    assert "damaged" not in said
+    assert "\n" not in said
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

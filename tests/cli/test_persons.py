@@ -40,6 +40,16 @@ def test_a_release_of_persons(folder):
     assert "one row" in run(folder, "release", "@table.csv", *budget, "-o", "@rows.parquet")
 
 
+def test_a_check_finds_what_a_release_would_refuse(folder):
+    question = ["check", "@table.csv", "-s", "@schema.json"]
+    assert run(folder, *question, *UNIT) == run(folder, *question)
+    for column in ("person", "a"):
+        words = [word.replace("@", f"{folder}/") for word in (*question, "--unit", column, "--rows-per-unit", "12")]
+        found = CliRunner().invoke(main, words)
+        assert found.exit_code == (3 if column == "person" else 2)
+        assert f"Error: Column {column!r} is " in found.output
+
+
 def test_moments_and_ledgers_of_persons(folder):
     run(folder, "moments", "@table.csv", "-s", "@schema.json", *UNIT, "-o", "@site.moments")
     made = run(folder, "ledger", "create", "@persons.ledger", "-e", "1", "-d", "1e-6", "--unit", "who")

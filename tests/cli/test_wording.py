@@ -18,6 +18,9 @@ from gaussmix.cli.wording import with_options
         ("the ledger's: leave relation out. The table's", "the ledger's: leave --relation out. The table's"),
         ("not epsilons, my_delta or delta_total", "not epsilons, my_delta or delta_total"),
         ("declare quoted_newlines=True, or quoting=False if", "declare --quoted-newlines, or --no-quoting if"),
+        ("rows_per_unit must be declared with a unit.", "--rows-per-unit must be declared with a unit."),
+        ("rows_per_unit and bound_rows go with", "--rows-per-unit and --bound-rows go with"),
+        ("share must be more than 0, got '2'. A share of it", "--share must be more than 0, got '2'. A share of it"),
         ("with force=True (--force).", "with --force."),
     ],
 )

@@ -46,6 +46,44 @@ def test_order_of_the_encoded_row(declared, fit_intercept):
     assert np.any(centre[:5]) == fit_intercept  # without an intercept nothing is centred: none comes in by centres
 
 
+AS_PAIRS = [
+    [(0, 1), (10, 20)],
+    ((0, 1), (10, 20)),
+    ([0, 1], [10, 20]),
+    np.array([[0, 1], [10, 20]]),
+    [(10, 20), (0, 1)],
+]
+
+
+@pytest.mark.parametrize("bounds", [*AS_PAIRS, [(0, 1)], [(0, 1), (1, 2), (2, 3)], np.array([[0, 1]] * 5)])
+def test_bounds_that_could_be_pairs_by_column_are_refused(bounds):
+    rest = {"data_norm": None, "fit_intercept": True}
+    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Say"):
+        regression_schema(len(bounds), 1, bounds_X=bounds, bounds_y=(0, 1), **rest)
+    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Say"):
+        classification_schema(len(bounds), bounds_X=bounds, **rest)
+    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_y must be .* one pair per column\. Say"):
+        regression_schema(1, len(bounds), bounds_X=(0, 1), bounds_y=bounds, **rest)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "columns", "lower", "upper"),
+    [
+        ((np.array([0, 1]), np.array([10, 20])), 2, (0, 1), (10, 20)),  # what the message asks for
+        (((0, 0), (1, 2)), 2, (0, 0), (1, 2)),  # (0, 0) is no pair
+        (([0, 1], [1, 2]), 2, (0, 1), (1, 2)),  # the same either way
+        ((0, np.array([10, 20])), 2, (0, 0), (10, 20)),
+        (((0, 1, 2), (3, 4, 5)), 3, (0, 1, 2), (3, 4, 5)),
+        (np.array([0.0, 1.0]), 2, (0, 0), (1, 1)),
+        ([(0,), (1,)], 1, (0,), (1,)),
+    ],
+)
+def test_bounds_that_are_no_pairs_are_lower_and_upper(bounds, columns, lower, upper):
+    features = classification_schema(columns, data_norm=None, bounds_X=bounds, fit_intercept=True).columns["X"]
+    assert np.array_equal(np.broadcast_to(features.lower, columns), lower)
+    assert np.array_equal(np.broadcast_to(features.upper, columns), upper)
+
+
 @pytest.mark.parametrize("weighting", ["balanced", "paper"])
 @pytest.mark.parametrize(
     "declared", [{"bounds_X": (-1, 1)}, {"data_norm": 2.0}, {"bounds_X": (-2, 9), "data_norm": 0.5}]

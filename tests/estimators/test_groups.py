@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +22,19 @@ def table():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (N, 2))
     return X, X @ [0.5, -0.2] + rng.uniform(-0.1, 0.1, N), rng.integers(0, 500, N)
+
+
+def test_the_other_doors_name_of_a_bound_on_rows_is_told():
+    for estimator in (LinearMixing, LogisticMixing):
+        with pytest.raises(TypeError, match=r"rows_per_unit is no argument here: .* takes rows_per_group"):
+            estimator(rows_per_unit=4)
+        assert "rows_per_group" in estimator().get_params()
+        assert next(iter(inspect.signature(estimator).parameters)) == "epsilon"
+        with pytest.raises(TypeError, match="unexpected keyword argument 'fish'"):
+            estimator(fish=4)
+    with pytest.raises(TypeError, match=r"rows_per_group is no argument here: .* takes unit.* and rows_per_unit"):
+        gm.release({}, schema={"a": [0, 1]}, epsilon=1.0, delta=1e-6, unit="who", rows_per_group=4)
+    assert "rows_per_unit" in inspect.signature(gm.release).parameters
 
 
 @pytest.mark.parametrize("passes", [1, 4])

@@ -41,7 +41,7 @@ def test_kills(tmp_path):
 @pytest.mark.parametrize(
     "name",
     ["n" * 256, "/dev/stdout", "/dev/full", "none/x.parquet", "folder", "fifo", "there.parquet", "l.ledger",
-     "l.ledger-wal", "l.ledger-shm", "rows/x.parquet"],
+     "l.ledger-wal", "l.ledger-shm", "rows/x.parquet", "x.csv", "x.csv.gz", "x.JSON", "x.moments", "y.ledger"],
 )  # fmt: skip
 def test_outputs_that_cannot_be_cost_nothing(tmp_path, ledger, name):
     (tmp_path / "folder").mkdir()
@@ -108,8 +108,9 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
         out.write_bytes(b"somebody's")
         yield patients(50)
 
-    with pytest.warns(UserWarning, match="was left alone: the release is in"):
+    with pytest.warns(UserWarning, match="was left alone: the release is in") as warned:
         private = gm.release(slow(), schema=SCHEMA, ledger=ledger, sketch_size=100, out=out)
+    assert warned[0].filename == __file__  # told of the line that asked
     assert out.read_bytes() == b"somebody's"
     (beside,) = tmp_path.glob("gaussmix-*.parquet")
     assert gm.load(beside).certificate == private.certificate

@@ -152,6 +152,10 @@ def test_a_release_with_steps_is_saved_and_read(private, tmp_path):
     assert model.likelihood
     assert model.coef == private.classify("sick").coef
     assert not again.classify("sick", on=["x"]).likelihood
+    well = again.classify("sick", level=False)
+    assert (well.likelihood, well.classes) == (True, (True, False))
+    assert well.intercept == -model.intercept
+    assert well.coef == {name: -value for name, value in model.coef.items()}
     assert model.summary().params == private.classify("sick").summary().params
     assert again.regress("x").coef == private.regress("x").coef
 

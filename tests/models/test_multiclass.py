@@ -132,6 +132,40 @@ def test_one_level_has_odds_ratios_that_hold_without_noise():
     assert np.mean(held) > 0.8
 
 
+@pytest.mark.parametrize("wanted", [True, np.True_, "true"])
+def test_a_boolean_has_the_levels_true_and_false(wanted):
+    private = gm.release(table(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    plain, named = private.classify("flag"), private.classify("flag", level=wanted)
+    assert (named.coef, named.intercept, named.classes) == (plain.coef, plain.intercept, (False, True))
+    other = private.classify("flag", level=str(not wanted).lower() if isinstance(wanted, str) else not wanted)
+    assert other.classes == (True, False)
+    assert other.intercept == pytest.approx(-plain.intercept, rel=1e-9)
+    assert other.coef == pytest.approx({name: -value for name, value in plain.coef.items()}, rel=1e-9)
+    assert other.predict_proba(table(50)) == pytest.approx(plain.predict_proba(table(50))[:, ::-1])
+    assert np.array_equal(other.predict(table(50)), plain.predict(table(50)))
+    ratios, inverse = plain.odds_ratios(), other.odds_ratios()
+    assert inverse.estimates == pytest.approx({name: 1 / value for name, value in ratios.estimates.items()})
+    assert "flag = False" in str(other.summary())
+    with pytest.raises(gm.ArgumentError, match="'x' is no class of 'flag'; it has False, True"):
+        private.classify("flag", level="x")
+
+
+@pytest.mark.parametrize("levels", [(False, True), ("false", "true", "unknown")])
+def test_levels_true_and_false_are_known_by_value_and_by_words(levels):
+    rows = table(3000)
+    sure = (
+        rows["flag"]
+        if levels[0] is False
+        else np.where(rows["x"] > 1, "unknown", np.where(rows["flag"], *levels[1::-1]))
+    )
+    schema = {"x": [-4, 4], "sure": {"levels": list(levels)}}
+    private = gm.release({"x": rows["x"], "sure": sure}, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
+    for value, word in ((True, "true"), (False, "false")):
+        by_value, by_word = private.classify("sure", level=value), private.classify("sure", level=word)
+        assert by_value.coef == by_word.coef
+        assert by_value.classes == by_word.classes == ("all others", levels[int(value)])
+
+
 def test_two_levels_are_the_same_either_way():
     rows = table(3000)
     rows = {**rows, "sex": np.where(rows["flag"], "m", "f")}

@@ -263,22 +263,29 @@ def test_a_file_that_unpacks_to_gigabytes_is_refused_by_its_counts(tmp_path):
         gm.load(path)
 
 
+NO_RELEASE = r"is not a release of gaussmix\. Make one from a table first: `gaussmix release TABLE "
+
+
 def test_other_files_are_refused(private, tmp_path):
     path = tmp_path / "x.parquet"
     with pytest.raises(FileNotFoundError, match="There is no file"):
         gm.load(path)
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="is not a release"):
+    with pytest.raises(gm.DamagedError, match=NO_RELEASE):
         gm.load(path)
-    pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(ValueError, match="is not a release"):
-        gm.load(path)
+    tables = [{"a": [1]}, {"a": [1.0]}, {"a": [1.0, 2.0], "b": [1.0, 2.0]}, {"a": ["x"], "b": [1.0]}]
+    for frame in map(pd.DataFrame, tables):  # as pandas writes them, with metadata of its own, and without any
+        for table in (pa.Table.from_pandas(frame), pa.table(frame.to_dict("list"))):
+            pq.write_table(table, path)
+            with pytest.raises(gm.DamagedError, match=NO_RELEASE):
+                gm.load(path)
     path.unlink()
     private.save(path)
     content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match="is not a release"):
-        gm.load(path)
+    for length in (0, 2, 8, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(gm.DamagedError, match="is not a release of gaussmix, or it is damaged"):
+            gm.load(path)
     path.write_bytes(content)
     rewritten(path, lambda m: None, frame=lambda t: t.set_column(1, "age", pa.array(np.zeros(t.num_rows))))
     with pytest.raises(ValueError, match="checksum"):
@@ -295,6 +302,19 @@ def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
     with pytest.raises(FileNotFoundError, match="make it first"):
         private.save(tmp_path / "nowhere" / "x.parquet")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.JSON", "x.feather", "x.moments"])
+def test_a_name_that_promises_another_format_is_refused(private, tmp_path, name):
+    with pytest.raises(gm.errors.OutputError, match=r"would be a Parquet file, .* a name that ends in \.parquet\."):
+        private.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["x", "x.pq", "x.csv.parquet", "x.PARQUET", "x.release", "2024.05"])
+def test_a_name_that_promises_none_is_taken(private, tmp_path, name):
+    private.save(tmp_path / name)
+    assert gm.load(tmp_path / name).fingerprint == private.fingerprint
 
 
 def test_a_file_is_replaced_by_force_only(private, tmp_path):

@@ -40,7 +40,7 @@ def test_command_for_a_void_release_exits_with_5(which, request, tmp_path):
 
 
 def test_command_for_a_damaged_release_exits_with_5_and_writes_nothing(tmp_path):
-    (tmp_path / "r.parquet").write_bytes(b"damaged")
+    (tmp_path / "r.parquet").write_bytes(b"PAR1 damaged")
     result = CliRunner().invoke(main, ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html")])
     assert result.exit_code == 5
     assert "is not a release of gaussmix, or it is damaged" in result.stderr

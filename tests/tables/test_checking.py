@@ -45,6 +45,31 @@ def test_shares_by_hand():
     assert "smoker: a release is refused for missing values, until the schema has a rule for them" in found.remarks()
 
 
+def test_the_column_of_the_unit_is_read_as_a_release_reads_it():
+    table = {"a": [0.5, 0.7], "who": ["p", "q"]}
+    whose = {"unit": "who", "rows_per_unit": 2}
+    assert check_table(table, {"a": [0, 1]}, **whose) == check_table(table, {"a": [0, 1]})
+    bad = [
+        ({"a": [0.5, 0.7]}, "Column 'who' is not in"),
+        ({**table, "who": ["p", None]}, "'who' is the unit and has m"),
+    ]
+    bad += [
+        ({**table, "who": ["p", ""]}, "'who' is the unit and has m"),
+        ({**table, "who": np.array([0.5, 1])}, "not whole"),
+    ]
+    for data, words in bad:
+        for call in (check_table, Moments.of):
+            with pytest.raises(gm.DataError, match=words):
+                call(data, {"a": [0, 1]}, **whose)
+    for options, words in (
+        ({"unit": "who"}, "rows_per_unit must be declared"),
+        ({"rows_per_unit": 2}, "go with a unit"),
+        ({"unit": "a", "rows_per_unit": 2}, "'a' is the unit and cannot be released as well"),
+    ):
+        with pytest.raises(gm.errors.ArgumentError, match=words):
+            check_table(table, {"a": [0, 1]}, **options)
+
+
 def test_unknown_levels_without_a_rule_are_said_to_be_refused():
     found = check_table({"a": ["x", "y"]}, {"a": {"levels": ["u", "v"]}})
     assert found.columns["a"].refused

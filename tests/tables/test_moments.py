@@ -98,6 +98,12 @@ def test_sums_by_arrays_and_by_tables_are_merged(tmp_path):
     assert same_bits(merged, Moments.of_arrays([(X, y)], schema))
 
 
+def test_a_name_that_promises_another_format_is_refused(tmp_path):
+    with pytest.raises(gm.errors.OutputError, match=r"would be a file of moments: .* that ends in \.moments"):
+        Moments.of(patients(100), SCHEMA).save(tmp_path / "site.parquet")
+    assert not list(tmp_path.iterdir())
+
+
 def test_damaged_moments_are_refused(tmp_path):
     path = tmp_path / "site.moments"
     Moments.of(patients(100), SCHEMA).save(path)

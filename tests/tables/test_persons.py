@@ -228,6 +228,19 @@ def test_a_sorted_table_that_comes_once_has_one_pass():
     assert len(gm.release(iter([data]), **words).statistic.passes) == 4  # what was brought together is read again
 
 
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_a_unit_that_is_not_in_the_table_is_missed_as_a_declared_column_is(is_sorted):
+    with pytest.raises(gm.DataError) as declared:
+        gm.release({"a": [0.5]}, schema={"a": [0, 1], "who": [0, 1]}, epsilon=1.0, delta=1e-6)
+    options = {"unit": "who", "rows_per_unit": 2, "unit_sorted": is_sorted}
+    with pytest.raises(gm.DataError) as unit:
+        gm.release({"a": [0.5]}, schema={"a": [0, 1]}, epsilon=1.0, delta=1e-6, **options)
+    assert str(unit.value) == str(declared.value)
+    assert "Column 'who' is not in the arrays. Correct the name where it is declared, in the schema or as the unit" in (
+        str(unit.value)
+    )
+
+
 def test_a_missing_unit_is_an_error_even_of_a_row_that_is_dropped():
     data = pd.DataFrame(table()).assign(who=lambda frame: frame["who"].astype(float))
     data.loc[data["c"].isna().idxmax(), "who"] = np.nan

@@ -312,7 +312,12 @@ def fails(error, message, data, columns=("a",), **options):
 
 @every_source
 def test_missing_columns(make, tmp_path):
-    fails(ValueError, "Column 'absent' is not in ", make(tmp_path), ["a", "absent"])
+    cure = "Correct the name where it is declared, in the schema or as the unit, or add the column."
+    fails(ValueError, f"Column 'absent' is not in .*{cure}", make(tmp_path), ["a", "absent"])
+
+
+def test_a_name_that_differs_by_capitals():
+    fails(ValueError, "Column 'A' is not in .* differs by capitals alone is: declare", TABLE, ["A"])
 
 
 @pytest.mark.parametrize("columns", [[], ["a", "a"]])

@@ -13,7 +13,7 @@ import warnings
 
 from gaussmix.errors import BudgetWarning
 
-__all__ = ["LARGEST_DELTA", "LARGEST_EPSILON", "LEAST_DELTA", "warn_if_weak", "weak_points"]
+__all__ = ["LARGEST_DELTA", "LARGEST_EPSILON", "LEAST_DELTA", "frames_to_the_caller", "warn_if_weak", "weak_points"]
 
 LARGEST_EPSILON = 20.0
 """Above it, e^ε > 4.8·10⁸: an adversary who gives an event a chance of one in a million may end up 99.8 % sure."""
@@ -49,10 +49,10 @@ def warn_if_weak(epsilon: float, delta: float) -> None:
     """One :class:`gaussmix.errors.BudgetWarning` for all that is weak about a budget, before it is spent."""
     found = weak_points(epsilon, delta)
     if found:
-        warnings.warn(" ".join(found), BudgetWarning, stacklevel=_frames_to_the_caller())
+        warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())
 
 
-def _frames_to_the_caller() -> int:
+def frames_to_the_caller() -> int:
     """As ``stacklevel`` counts: up to the first frame outside of this package, whichever door was taken."""
     package, depth = __name__.partition(".")[0], 1
     frame = sys._getframe(1)

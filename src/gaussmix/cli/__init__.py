@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "schema": "tables",
-    "check": "tables",
+    "check": "checking",
     "propose": "proposals",
     "moments": "tables",
     "release": "tables",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from gaussmix._files import write_whole
+from gaussmix._files import refuse_suffix, write_whole
 from gaussmix.cli.options import FORCE, JSON, RELEASE
 from gaussmix.models.export import as_csv
 from gaussmix.models.release import load
@@ -89,6 +89,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
 @FORCE
 def export(file: Path, out: Path, force: bool) -> None:
     """Write the matrices of a release to OUT, a CSV file, for tools that read no Parquet (docs/gaussmix.R)."""
+    refuse_suffix(out, own=(".csv",), kind="a CSV file")
     write_whole(out, as_csv(load(file)).encode(), force=force)
     click.echo(f"wrote {out}", err=True)
 

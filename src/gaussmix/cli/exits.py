@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -73,8 +74,11 @@ class Group(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse bytes that are no text before they reach a file, a ledger or a terminal."""
         if not all(_is_text(argument) for argument in args):
-            raise click.UsageError("Arguments and names of files must be valid UTF-8: rename the file.", ctx)
-        return super().parse_args(ctx, args)
+            raise _failure("Arguments and names of files must be valid UTF-8: rename the file.", 2)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _in_one_line(error, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Turn errors that the user can mend into one line."""
@@ -83,6 +87,8 @@ class Group(click.Group):
                 return super().invoke(ctx)
             except MemoryError as error:
                 raise _failure(str(error) or "There is not enough memory.", 1) from None
+            except click.UsageError as error:
+                raise _in_one_line(error, ctx) from None
             except Exception as error:
                 code = exit_code(error)
                 if code is None:
@@ -97,6 +103,22 @@ def _failure(message: str, code: int) -> click.ClickException:
     failure = click.ClickException(message)
     failure.__dict__["exit_code"] = code  # click reads it from the instance, and declares it on the class
     return failure
+
+
+def _in_one_line(error: click.UsageError, ctx: click.Context) -> click.ClickException:
+    """What is wrong with a command, and where to read how it is written; help that was asked for stays as it is."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error
+    words = re.sub(r"\s*\n\s*", " ", error.format_message())
+    words = words if words.endswith((".", "?)")) else f"{words}."
+    if error.ctx is not None:
+        command = error.ctx.command_path
+    else:  # an option without its value
+        command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
+    if error.ctx is not None and isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        pieces = error.ctx.command.collect_usage_pieces(error.ctx)
+        words = f"{words} It is written '{' '.join([command, *pieces])}'."
+    return _failure(f"{words} Try '{command} --help'.", error.exit_code)
 
 
 def exit_code(error: Exception) -> int | None:

@@ -60,7 +60,7 @@ def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, **summa
 @click.command()
 @_model_options
 @click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
-@click.option("--level", help="One level of TARGET, against all others.")
+@click.option("--level", help="One level of TARGET, against all others; of a boolean, true (default) or false.")
 def classify(
     file: Path, target: str, on: tuple[str, ...], as_json: bool, odds: bool, level: str | None, **summary: Any
 ) -> None:

@@ -11,11 +11,13 @@ import click
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import DATABASES
 from gaussmix.tables.paths import ARROW, PARQUET
+from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import BOUNDS
 
 __all__ = [
     "CSV",
     "ESTIMAND",
+    "EXPECT_ROWS",
     "FORCE",
     "FORMULA",
     "JSON",
@@ -27,8 +29,10 @@ __all__ = [
     "ROWS",
     "SCHEMA",
     "UNIT",
+    "UNIT_NAMED",
     "WEIGHT",
     "csv_options",
+    "declared_in",
     "merges",
     "references",
     "refuse_lone_force",
@@ -51,6 +55,7 @@ ESTIMAND = click.option(
     show_default=True,
     help="Which coefficients the intervals are for.",
 )
+EXPECT_ROWS = click.option("--expect-rows", type=int, help="Refuse a table with another number of rows.")
 ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --intervals population.")
 MERGE = click.option(
     "--merge",
@@ -73,6 +78,13 @@ FORCE = click.option("--force", is_flag=True, help="Replace the output if it is 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ON = click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
 RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+def declared_in(schema_file: Path | None) -> Schema:
+    """The schema that ``--schema`` names."""
+    if schema_file is None:
+        raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
+    return Schema.of(schema_file)
 
 
 def merges(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
@@ -113,6 +125,15 @@ def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
     for option in (
         click.option("--unit-sorted", is_flag=True, help="Rows of a person stand together in SOURCES; it is checked."),
         click.option("--bound-rows", type=click.Choice(BOUNDS), help="Of who has more rows: shorten all (default)."),
+        UNIT_NAMED,
+    ):
+        command = option(command)
+    return command
+
+
+def UNIT_NAMED(command: F) -> F:  # noqa: N802 - used as the options above are
+    """The two of them that a command needs to read the unit."""
+    for option in (
         click.option("--rows-per-unit", type=int, help="As how many rows a person counts at most."),
         click.option("--unit", help="Column that names a person: all rows of one are protected together."),
     ):

@@ -11,7 +11,7 @@ import click
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, inputs
-from gaussmix.cli.options import CSV, FORCE, JSON, csv_options
+from gaussmix.cli.options import CSV, EXPECT_ROWS, FORCE, JSON, csv_options
 from gaussmix.mechanism.proposing import MOST_LEVELS
 from gaussmix.mechanism.proposing import propose as proposed
 from gaussmix.models.proposing import TAIL
@@ -37,7 +37,7 @@ __all__ = ["propose"]
 @NOTE
 @click.option("--tail", type=float, default=TAIL, show_default=True, help="Share of rows beyond either bound.")
 @click.option("--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Levels of a category, at most.")
-@click.option("--expect-rows", type=int, help="Refuse a table with another number of rows.")
+@EXPECT_ROWS
 @JSON
 @FORCE
 @CSV

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gaussmix._files import refuse_inputs, reserve
+from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
@@ -74,13 +74,20 @@ def report(
         raise click.UsageError(
             "Say what to write: --out for the page, --registry for the record, --label for the label, or several."
         )
+    for path, own, kind in (
+        (out, (".html",), "a page in HTML"),
+        (registry, (".yaml", ".yml"), "a record in YAML"),
+        (label, (".svg",), "a label in SVG"),
+    ):
+        if path is not None:
+            refuse_inputs(path, [file])
+            refuse_suffix(path, own=own, kind=kind)
     if registry is not None:
         _write_record(file, registry, force)
     if label is not None:
         _write_label(file, label, force)
     if out is None:
         return
-    refuse_inputs(out, [file])
     with reserve(out, 0, force=force) as output:  # before models are computed
         release = load(file)
         with Console(stderr=True).status("choosing a model to begin with"):
@@ -104,7 +111,6 @@ def report(
 
 def _write_record(file: Path, registry: Path, force: bool) -> None:
     """The record, checked, and what is left for people to fill in."""
-    refuse_inputs(registry, [file])
     text = as_yaml(record_of(load(file), file_sha256=file_digest(file)))
     with reserve(registry, 0, force=force) as output:
         written = output.commit(text.encode())
@@ -113,7 +119,6 @@ def _write_record(file: Path, registry: Path, force: bool) -> None:
 
 def _write_label(file: Path, label: Path, force: bool) -> None:
     """The label, which says so where nothing is guaranteed."""
-    refuse_inputs(label, [file])
     text = as_svg(load(file))
     with reserve(label, 0, force=force) as output:
         written = output.commit(text.encode())
@@ -277,6 +282,10 @@ def _sentences(found: Plan | None, least: float | None, needed: int | None, epsi
         words.append(f"With {found.rows:,} rows it needs ε of about {least:.2g}.")
     if not found.useful:
         words.append("Use more rows, fewer columns or levels, or a larger ε.")
+    words.append(
+        "Standard errors and intervals are about the table as it is clipped, as those of a summary are: a harder one "
+        "is clipped more, and may have narrower intervals while it loses more R²."
+    )
     words.append(
         "Tables are imagined from the schema: even ones spread over their bounds, usual ones are skewed, correlated "
         "and have rare levels, hard ones more so. No data was read."

@@ -1,4 +1,4 @@
-"""``gaussmix schema``, ``check``, ``moments`` and ``release``: from a table to a release."""
+"""``gaussmix schema``, ``moments`` and ``release``: from a table to a release."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ import functools
 import json
 import math
 import operator
-import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from gaussmix._files import refuse_inputs, reserve
+from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, inputs
-from gaussmix.cli.options import CSV, FORCE, FORMULA, JSON, SCHEMA, UNIT, WEIGHT, csv_options, refuse_lone_force
+from gaussmix.cli.options import (
+    CSV,
+    EXPECT_ROWS,
+    FORCE,
+    FORMULA,
+    JSON,
+    SCHEMA,
+    UNIT,
+    WEIGHT,
+    csv_options,
+    declared_in,
+    refuse_lone_force,
+)
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
-from gaussmix.tables.checking import check_table
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.interchange import KINDS, Kind, read_schema
 from gaussmix.tables.interchange import written as converted
-from gaussmix.tables.moments import Moments
+from gaussmix.tables.moments import Moments, check_name
 from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
@@ -37,11 +44,9 @@ from gaussmix.tables.sources import source_schema, types_are_guessed
 from gaussmix.tables.template import describe_columns
 from gaussmix.tables.unit import BoundRows, Unit
 
-__all__ = ["check", "moments", "release", "schema"]
+__all__ = ["moments", "release", "schema"]
 
-_NO_SCHEMA = "Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template."
 _SPARE_BYTES = 2**12  # for names of parts
-_EXPECT_ROWS = click.option("--expect-rows", type=int, help="Refuse a table with another number of rows.")
 
 
 @click.command()
@@ -78,6 +83,9 @@ def schema(
     gaussmix schema --from patients.json --to csvw-eo
     """  # noqa: D301 - click wants the character
     refuse_lone_force(force, out)
+    if out is not None:
+        own, kinds = ((".yaml", ".yml"), "YAML") if wanted == "smartnoise" else ((".json",), "JSON")
+        refuse_suffix(out, own=own, kind=f"a schema in {kinds}")
     if (source is None) == (given is None) or (wanted is not None and given is None):
         raise click.UsageError("Name a source for a template, or --from a schema to be converted: one of them.")
     if given is not None:
@@ -108,55 +116,12 @@ def _write_text(text: str, out: Path | None, force: bool, advice: str) -> None:
 @click.command()
 @click.argument("sources", nargs=-1, required=True)
 @SCHEMA
-@_EXPECT_ROWS
-@CSV
-@INPUT
-@JSON
-def check(
-    sources: tuple[str, ...],
-    schema_file: Path | None,
-    expect_rows: int | None,
-    as_json: bool,
-    query: str | None,
-    kind: str | None,
-    **csv: Any,
-) -> None:
-    """Show what a schema does to SOURCES, **for the curator's eyes only**: what is printed is not private.
-
-    Shares of rows that are clipped, unknown, missing or dropped, and what looks like a mistake. Spends nothing.
-
-    \b
-    gaussmix check patients.csv --schema patients.json --expect-rows 120000
-    """  # noqa: D301 - click wants the character
-    declared, options = _declared(schema_file, []), csv_options(sources, **csv)
-    with inputs(sources, query=query, kind=kind) as data:
-        found = check_table(data, declared, csv=options, expect_rows=expect_rows, progress=True)
-    if as_json:
-        content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
-        return
-    table = Table(title=f"{found.rows:,} rows, {found.dropped:.2%} dropped", title_justify="left")
-    table.add_column("column")
-    for heading in ("clipped", "unknown", "missing", "dropped"):
-        table.add_column(heading, justify="right")
-    for name, column in found.columns.items():
-        shares = (column.clipped, column.unknown, column.missing, column.dropped)
-        table.add_row(name, *(f"{share:.2%}" if share else "" for share in shares))
-    Console(file=sys.stdout).print(table)
-    for remark in found.remarks():
-        click.echo(remark)
-    click.echo("For the curator only: these numbers are not private. Nothing was spent.", err=True)
-
-
-@click.command()
-@click.argument("sources", nargs=-1, required=True)
-@SCHEMA
 @JSON
 @FORCE
 @CSV
 @INPUT
 @UNIT
-@_EXPECT_ROWS
+@EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def moments(
     sources: tuple[str, ...],
@@ -178,7 +143,8 @@ def moments(
     Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With --unit
     no person may be in the files of two sites.
     """
-    declared, options = _declared(schema_file, []), csv_options(sources, **csv)
+    check_name(out)
+    declared, options = declared_in(schema_file), csv_options(sources, **csv)
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
     with (
         inputs(sources, query=query, kind=kind, outputs=[out], others=[schema_file]) as data,
@@ -221,7 +187,7 @@ def moments(
 @CSV
 @INPUT
 @UNIT
-@_EXPECT_ROWS
+@EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
 def release(
     sources: tuple[str, ...],
@@ -330,8 +296,4 @@ def _rows(
 
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:
     """The schema that is named, or the one that a file of moments holds."""
-    if schema_file is not None:
-        return Schema.of(schema_file)
-    if not sums:
-        raise click.UsageError(_NO_SCHEMA)
-    return Moments.load(sums[0]).schema
+    return declared_in(schema_file) if schema_file is not None or not sums else Moments.load(sums[0]).schema

@@ -16,6 +16,7 @@ __all__ = ["with_options"]
 
 _OPTIONS = {
     "bound_holds_for": "--bound-holds-for",
+    "bound_rows": "--bound-rows",
     "delta": "--delta",
     "epsilon": "--epsilon",
     "estimand": "--intervals",
@@ -26,8 +27,10 @@ _OPTIONS = {
     "na_values": "--na-value",
     "quoted_newlines": "--quoted-newlines",
     "relation": "--relation",
+    "rows_per_unit": "--rows-per-unit",
     "sketch_size": "--sketch-size",
     "skip_initial_space": "--skip-initial-space",
+    "unit_sorted": "--unit-sorted",
 }
 _FLAGS = {
     "force=True (--force)": "--force",
@@ -38,7 +41,7 @@ _FLAGS = {
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _VALUE = r"""(?:=(?P<value>"[^"]*"|'[^']*'|(?:[^\s,;:)]*[^\s,;:).])?))?"""
 _NAMES = re.compile(rf"{_QUOTED}|(?<![\w/.-])(?P<name>{'|'.join(_OPTIONS)})(?![\w/]|\.\w){_VALUE}")
-_FIRST = re.compile("(alpha|features|note|r2|rows|tail) must")  # words that mean something else further on
+_FIRST = re.compile("(alpha|features|note|r2|rows|share|tail) must")  # words that mean something else further on
 
 
 def with_options(message: str) -> str:

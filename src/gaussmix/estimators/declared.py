@@ -122,7 +122,12 @@ def _balanced_weight(features: Vector, intercept: float, n_targets: int) -> floa
 
 
 def _per_column(bounds: Bounds, columns: int, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Lower and upper bounds, one each a column, from scalars or one value a column."""
+    """Lower and upper bounds, one each a column, from scalars or one value a column; pairs by column are refused."""
+    if _looks_like_pairs(bounds, columns):
+        raise DeclarationError(
+            f"{name} must be (lower, upper), each a scalar or one value per column, and what was given can be read as "
+            "one pair per column. Say which bounds are which: (np.array([all lower]), np.array([all upper]))."
+        )
     try:
         lower, upper = bounds
     except (TypeError, ValueError):
@@ -144,6 +149,22 @@ def _per_column(bounds: Bounds, columns: int, name: str) -> tuple[tuple[float, .
                 f"{name} must be a pair (lower, upper), finite with lower < upper, got ({low!r}, {high!r}). {way}."
             )
     return tuple(lows.tolist()), tuple(highs.tolist())
+
+
+def _looks_like_pairs(bounds: object, columns: int) -> bool:
+    """Whether bounds could be one (lower, upper) for each column, and would then mean something else.
+
+    ``[(0, 1), (10, 20)]`` could be either, of two columns. Two arrays, ``(np.array([0, 1]), np.array([10, 20]))``, are
+    taken for what they are.
+    """
+    nested = isinstance(bounds, list | tuple) and all(isinstance(pair, list | tuple) for pair in bounds)
+    try:
+        pairs = np.asarray(bounds if nested or isinstance(bounds, np.ndarray) else (), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if pairs.shape != (columns, 2) or not np.all(pairs[:, 0] < pairs[:, 1]):
+        return False
+    return columns != 2 or bool(pairs[0, 1] != pairs[1, 0])  # else both ways to read it are the same
 
 
 def _symmetric(lower: tuple[float, ...], upper: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:

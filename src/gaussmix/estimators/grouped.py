@@ -25,10 +25,13 @@ from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.unit import Unit
 
-__all__ = ["GROUPS", "check_groups", "group_unit", "grouped_rows"]
+__all__ = ["GROUPS", "NOT_A_UNIT", "check_groups", "group_unit", "grouped_rows"]
 
 GROUPS = "groups"
 """What certificates and ledgers name the unit of an estimator."""
+
+NOT_A_UNIT = "it is for releases of tables with a unit. An estimator takes rows_per_group, and fit is told groups."
+"""What is said of ``rows_per_unit``."""
 
 
 def group_unit(rows_per_group: int | None) -> Unit | None:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import check_groups, grouped_rows
+from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
@@ -45,7 +46,9 @@ class LinearMixing(LinearRegressor[Release]):
         Bound on the Euclidean norm of a row of features, after the map of ``bounds_X`` if there is one. A longer row is
         multiplied as a whole, target included, so that linear relations survive. Default: what ``bounds_X`` implies.
     bounds_X : (lower, upper), optional
-        Scalars or one value per feature. Features are clipped to them and mapped to [-1, 1].
+        Scalars or one value per feature, all lower ones first: ``(np.array([0, 10]), np.array([1, 20]))`` for features
+        in [0, 1] and [10, 20]. Lists that could be one pair per feature are an error. Features are clipped to them and
+        mapped to [-1, 1].
     bounds_y : (lower, upper)
         Targets are clipped to them.
     fit_intercept : bool
@@ -83,6 +86,7 @@ class LinearMixing(LinearRegressor[Release]):
         What was spent, and what the guarantee rests on.
     """
 
+    @check.misplaced(rows_per_unit=NOT_A_UNIT)
     def __init__(
         self,
         *,

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from gaussmix import _validation as check
 from gaussmix._types import Rows
 from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.estimators.base import (
@@ -17,7 +18,7 @@ from gaussmix.estimators.base import (
     read_classes,
 )
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import check_groups, grouped_rows
+from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows
 from gaussmix.estimators.likelihood import Steps, number_of_steps
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
@@ -71,6 +72,7 @@ class LogisticMixing(LinearClassifier):
         As in :class:`LinearMixing`; the label is the boolean column ``y``, true for the second class.
     """
 
+    @check.misplaced(rows_per_unit=NOT_A_UNIT)
     def __init__(
         self,
         *,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gaussmix import _validation as check
 from gaussmix._files import refuse_inputs
 from gaussmix.accounting.arguments import Relation
 from gaussmix.errors import ArgumentError, DeclarationError
@@ -36,6 +37,9 @@ from gaussmix.tables.unit import BoundRows, Unit
 __all__ = ["release"]
 
 
+@check.misplaced(
+    rows_per_group="it is for fit(groups=) of estimators. A release takes unit, a name of a column, and rows_per_unit."
+)
 def release(
     data: Any,
     *,
@@ -106,7 +110,8 @@ def release(
     expect_rows : int, optional
         Another number of rows is an error, before anything is spent.
     out : path, optional
-        File for the release. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
+        File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
+        error. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
         budget; :meth:`Release.save` comes too late for that.
     force : bool
         Whether a file of that name is replaced; otherwise it is an error.

@@ -21,7 +21,7 @@ from gaussmix import _validation as check
 from gaussmix._files import Output, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.accounting.budgets import frames_to_the_caller, warn_if_weak
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import (
@@ -39,6 +39,7 @@ from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
 from gaussmix.models.release import Release
+from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.moments import Moments
@@ -166,7 +167,7 @@ class Prepared:
                 warnings.warn(
                     f"{self.output.path} appeared while rows were read, and was left alone: the release is in {found}.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=frames_to_the_caller(),
                 )
         return private
 
@@ -305,6 +306,7 @@ def _reserved(
     if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
         size += 8 * schema.n_columns**2
     try:
+        check_name(out)
         return reserve(out, size + _SPARE_BYTES, force=force)
     except OutputError as error:
         raise type(error)(f"{error} Nothing was spent.") from None

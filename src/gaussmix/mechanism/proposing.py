@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gaussmix import _validation as check
-from gaussmix._files import Output, refuse_inputs, reserve
+from gaussmix._files import Output, refuse_inputs, refuse_suffix, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.arguments import Relation
@@ -259,6 +259,7 @@ def _reserved(out: str | os.PathLike[str] | None, data: Any, schema: Any, ledger
         return nullcontext()
     if ledger is not None:
         refuse_as_output(out, ledger.path)
+    refuse_suffix(out, own=(".json",), kind="a schema in JSON")
     named = [item for item in (data, schema) if isinstance(item, str | os.PathLike)]
     refuse_inputs(out, named)
     return reserve(out, _SCHEMA_BYTES, force=force)

@@ -153,8 +153,11 @@ def fit_classification(
     response, classes = two_classes(schema, target, radius, level)
     features = feature_indices(schema, [target], on)
     if radius is None and isinstance(statistic, Transcript) and statistic.steps_serve(target, features):
-        coef, intercept = user_units(schema, features, likelihood_coefficients(statistic)[features])
-        return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic, likelihood=True)
+        sign = 1 if classes[1] else -1  # steps are on the log odds of true
+        coef, intercept = user_units(schema, features, sign * likelihood_coefficients(statistic)[features])
+        return ClassificationModel(
+            target, classes, coef, intercept, variant, radius, statistic, likelihood=True, level=level
+        )
     theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
     coef, intercept = user_units(schema, features, theta * response.scale)
     if radius is None:

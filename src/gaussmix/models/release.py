@@ -159,7 +159,8 @@ class Release(Described):
             As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
             (:mod:`gaussmix.models.softmax`).
         level : object, optional
-            One level of a category, against all others: log odds of it with odds ratios, as of two classes.
+            One level of a category, against all others: log odds of it with odds ratios, as of two classes. Of a
+            boolean, true, which is the default, or false.
         variant : {"exact", "paper"}
             The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
             loss, for sketches.
@@ -207,8 +208,10 @@ class Release(Described):
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write one small Parquet file, whole or not at all (:mod:`gaussmix.models.release_file`).
 
-        A file that is there already is replaced with ``force`` only.
+        A file that is there already is replaced with ``force`` only. A name that promises another format, as ``x.csv``
+        does, is refused.
         """
+        release_file.check_name(path)
         write_whole(path, self.to_bytes(), mode=self.file_mode, force=force)
 
     def to_bytes(self) -> bytes:

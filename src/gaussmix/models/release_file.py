@@ -33,13 +33,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gaussmix._files import refuse_suffix
 from gaussmix._types import Floats
 from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
 from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
+from gaussmix.tables.paths import PARQUET
 
-__all__ = ["as_bytes", "block_column", "fingerprint", "read", "release_id"]
+__all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "release_id"]
 
 FORMAT, FORMAT_OF_PERSONS = 3, 4
 METADATA_KEY = b"gaussmix"
@@ -47,6 +49,7 @@ BLOCK = "block"
 COLUMNS_MAX = 2**14
 BLOCKS_MAX = 64
 FOOTER_MAX = 2**26
+_PARQUET = b"PAR1"  # how a Parquet file begins
 
 
 def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
@@ -63,6 +66,11 @@ def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that promises another format."""
+    refuse_suffix(path, own=PARQUET, kind="a Parquet file, as every release is")
 
 
 def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
@@ -107,7 +115,7 @@ def read(path: str | Path) -> tuple[Statistic, Certificate]:
     path = Path(path)
     stored, names, blocks = _contents(path)
     if not isinstance(stored, dict) or type(stored.get("format")) is not int or stored["format"] < 1:
-        raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.")
+        raise _damaged(path)
     if stored["format"] > FORMAT_OF_PERSONS:
         raise DamagedError(
             f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT_OF_PERSONS}: "
@@ -167,7 +175,7 @@ def _split(labels: list[Any], rows: Floats) -> Blocks:
 
 
 def _metadata_of(file: pq.ParquetFile) -> Any:
-    return json.loads((file.schema_arrow.metadata or {})[METADATA_KEY])
+    return json.loads(file.schema_arrow.metadata[METADATA_KEY])
 
 
 @contextlib.contextmanager
@@ -181,12 +189,31 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
         raise MissingFileError(f"There is no file {path}.")
     try:
         with path.open("rb") as handle:
+            if not _PARQUET.startswith(handle.read(len(_PARQUET))):
+                raise _not_a_release(path)
             _check_footer_length(handle)
             file = pq.ParquetFile(handle, pre_buffer=False)
+            if METADATA_KEY not in (file.schema_arrow.metadata or {}):
+                raise _not_a_release(path)
             _check_counts(file)
             yield file
+    except DamagedError:
+        raise
     except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError):
-        raise DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.") from None
+        raise _damaged(path) from None
+
+
+def _not_a_release(path: Path) -> DamagedError:
+    """No Parquet file, or a whole one that nobody here has written: most often the table itself."""
+    return DamagedError(
+        f"{path} is not a release of gaussmix. Make one from a table first: `gaussmix release TABLE --schema FILE "
+        "--epsilon E --delta D -o NAME.release.parquet`."
+    )
+
+
+def _damaged(path: Path) -> DamagedError:
+    """What cannot be told from a release that was cut short."""
+    return DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.")
 
 
 def _check_counts(file: pq.ParquetFile) -> None:

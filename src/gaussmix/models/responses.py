@@ -44,14 +44,19 @@ def labels_of(column: Categorical) -> tuple[Any, ...]:
 
 
 def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Any, ...]]:
-    """Which level of a category is meant, by its value or its words; and all levels."""
-    if not isinstance(column, Categorical):
+    """Which level of a category, or of false and true, is meant, by its value or its words; and all levels."""
+    if not isinstance(column, Categorical | Boolean):
         raise ArgumentError(f"Column {target!r} is no category, so that it has no level to choose: leave it out.")
-    labels = labels_of(column)
-    found = [k for k, own in enumerate(labels) if own == level or str(own) == level]
+    labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
+    found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
     if not found:
         raise ArgumentError(f"{level!r} is no class of {target!r}; it has {', '.join(map(str, labels))}.")
     return found[0], labels
+
+
+def _word(level: object) -> object:
+    """``"true"`` and ``"false"`` for Python's, as names of encoded columns have them."""
+    return str(level).lower() if isinstance(level, bool | np.bool_) else level
 
 
 def two_classes(
@@ -59,14 +64,15 @@ def two_classes(
 ) -> tuple[Response, tuple[Any, Any]]:
     """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
     column, indices = column_of(schema, target), schema.groups[target]
-    if level is not None:
+    if isinstance(column, Boolean):
+        second = level is None or place_of(column, level, target)[0] == 1
+        classes: tuple[Any, Any] = (not second, second)
+        vector = unit_vector(schema, {indices[0]: (1 if second else -1) / column.weight})
+    elif level is not None:
         chosen, labels = place_of(column, level, target)
-        classes: tuple[Any, Any] = (OTHERS, labels[chosen])
+        classes = (OTHERS, labels[chosen])
         signs = np.where(np.arange(len(indices)) == chosen, 1.0, -1.0)
         vector = unit_vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
-    elif isinstance(column, Boolean):
-        classes = (False, True)
-        vector = unit_vector(schema, {indices[0]: 1 / column.weight})
     elif isinstance(column, Categorical) and len(indices) == 2:
         labels = labels_of(column)
         classes = (labels[0], labels[1])

@@ -73,7 +73,8 @@ class Expectation:
         half of them cannot be told from noise. What clipping shifts is left out: where R² is lost, it says little.
     interval : float
         Median over coefficients of the half width of a 95 % interval, privacy and sampling, for the effect of a column
-        across its declared range (or of a level against the first), in units of the target's range.
+        across its declared range (or of a level against the first), in units of the target's range. What clipping
+        shifts is left out here too: a harder table, clipped more, may have a narrower interval than an even one.
     useful : bool
         Whether privacy and sampling together lose less than a tenth of the R² that unlimited rows would have.
     """

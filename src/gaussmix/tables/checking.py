@@ -25,10 +25,14 @@ from numpy.typing import NDArray
 from gaussmix.tables.arrays import one_column, present
 from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, without_negative
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.tables.keyed import names_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import CsvOptions, batches, known_rows, with_progress
+from gaussmix.tables.unit import Unit
 
 __all__ = ["ColumnCheck", "TableCheck", "check_table"]
+
+_NO_KEY = bytes(16)  # names of persons are made as for a release, and forgotten
 
 
 @dataclass(frozen=True)
@@ -113,18 +117,26 @@ def check_table(
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
     progress: bool = False,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
 ) -> TableCheck:
     """Read a table as a release would, and count what the schema does to it. Costs no privacy and keeps nothing.
 
-    Missing values and unknown levels are counted even where the schema makes them an error.
+    Missing values and unknown levels are counted even where the schema makes them an error. A column of the unit that
+    does not say whose every row is, is an error here too: there is no rule for it. How many rows a person has is not
+    looked at, for ``rows_per_unit`` must not be chosen by it.
 
     Parameters
     ----------
-    data, schema, csv, expect_rows, progress
+    data, schema, csv, expect_rows, progress, unit, rows_per_unit
         As for :meth:`gaussmix.tables.moments.Moments.of`.
     """
     declared = Schema.of(schema)
-    stream = batches(data, list(declared.columns), types=declared.text_types, csv=csv, expect_rows=expect_rows)
+    whose = Unit.declared(unit, rows_per_unit, None, declared)
+    columns, types = list(declared.columns), declared.text_types
+    if whose is not None:
+        columns, types = [*columns, whose.column], {**types, whose.column: pa.string()}
+    stream = batches(data, columns, types=types, csv=csv, expect_rows=expect_rows)
     if progress:
         stream = with_progress(stream, known_rows(data))
     counts = {name: _Counts() for name in declared.columns}
@@ -132,6 +144,8 @@ def check_table(
     with closing(stream):
         for batch in stream:
             rows += batch.num_rows
+            if whose is not None:
+                names_of(whose.column, one_column(batch, whose.column), _NO_KEY)
             drop = np.zeros(batch.num_rows, dtype=bool)
             for name, column in declared.columns.items():
                 array = one_column(batch, name)
@@ -141,8 +155,8 @@ def check_table(
                 if column.missing == "drop-row":
                     drop |= missing
             dropped += int(np.count_nonzero(drop))
-    columns = {name: counts[name].shares(column, rows) for name, column in declared.columns.items()}
-    return TableCheck(rows, dropped / rows, columns, _alike(declared))
+    shares = {name: counts[name].shares(column, rows) for name, column in declared.columns.items()}
+    return TableCheck(rows, dropped / rows, shares, _alike(declared))
 
 
 @dataclass

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
-from gaussmix._files import write_whole
+from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import DamagedError, DataError, MissingFileError
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
@@ -39,10 +39,15 @@ from gaussmix.tables.schema import Schema, stored_schema
 from gaussmix.tables.tallies import Gram
 from gaussmix.tables.unit import BoundRows, Unit
 
-__all__ = ["Moments"]
+__all__ = ["Moments", "check_name"]
 
 _MAGIC = b"gaussmix moments\n"
 _FORMAT, _WITH_UNIT = 2, 3  # what reads format 2 alone would take persons for rows
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that promises another format."""
+    refuse_suffix(path, own=(".moments",), kind="a file of moments")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -238,8 +243,10 @@ class Moments:
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**.
 
-        A file that is there already is replaced with ``force`` only.
+        A file that is there already is replaced with ``force`` only. Commands know moments by their name: one that
+        promises another format, as ``x.parquet`` does, is refused.
         """
+        check_name(path)
         write_whole(path, self.to_bytes(), mode=0o600, force=force)
 
     @classmethod

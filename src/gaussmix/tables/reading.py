@@ -80,9 +80,11 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
         if count > 1:
             raise twice(name, where)
         if not count:
-            way = "Correct the name in the schema, or add the column."
+            way = "Correct the name where it is declared, in the schema or as the unit, or add the column."
             if any(other.strip() == name.strip() for other in found):
                 way = "A name that differs by spaces alone is: for CSV files declare skip_initial_space."
+            elif any(other.casefold() == name.casefold() for other in found):
+                way = "A name that differs by capitals alone is: declare it as the table has it."
             elif len(found) == 1:
                 way += " There is one column only: CSV files need commas as delimiters, TSV files tabs."
             raise DataError(f"Column {name!r} is not in {where}. {way}")
