@@ -77,15 +77,16 @@ class RatioTests:
     b: Score
     scale: Scale
     deviation: Floats
+    covariance: Floats
 
     @property
     def estimate(self) -> Floats:
         """β."""
         return np.asarray((self.b.estimate + self.scale.added) / self.scale.v)
 
-    def intervals(self, level: float) -> Floats:
-        """Ends of the accepted values at 1 - level, shape (d, 2); infinite where they do not end."""
-        z, v = float(stats.norm.isf(level / 2)), self.scale.v
+    def intervals(self, level: float | Floats) -> Floats:
+        """Ends of the accepted values at 1 - level, or a level each, shape (d, 2); infinite where they do not end."""
+        z, v = stats.norm.isf(np.asarray(level) / 2), self.scale.v
         own = self.b.intervals(level)
         middle = self.b.estimate + self.scale.added
         S, C = self.scale.noise + self.scale.sampling, self.scale.with_b
@@ -111,27 +112,39 @@ class RatioTests:
         slopes = ~self.scale.moved[chosen] & (np.asarray(values) == 0)
         found = np.empty(len(chosen))
         found[slopes] = self.b.p_of_hull(np.zeros(int(slopes.sum())), chosen[slopes].tolist())
-        for place in np.flatnonzero(~slopes).tolist():
-            found[place] = self._p(int(chosen[place]), float(values[place]))
+        if not slopes.all():
+            found[~slopes] = self._p(chosen[~slopes], np.asarray(values, dtype=np.float64)[~slopes])
         return found
 
-    def _p(self, index: int, value: float) -> float:
-        """The level at which an interval ends at a value, by bisection of its logarithm."""
-        low, high = math.log(_LEAST_P), 0.0
-        if not self._accepted(index, value, _LEAST_P):
-            return 0.0
+    def _p(self, index: Floats, values: Floats) -> Floats:
+        """Levels at which intervals of some coefficients end at a value each, by bisection of their logarithms."""
+        levels = np.full(len(self.scale.moved), 0.5)
+
+        def accepted(logarithms: Floats) -> Flags:
+            levels[index] = np.exp(logarithms)
+            left, right = self.intervals(levels)[index].T
+            return np.asarray((left <= values) & (values <= right))
+
+        low, high = np.full(len(index), math.log(_LEAST_P)), np.zeros(len(index))
+        out = ~accepted(low)
         for _ in range(30):
             half = (low + high) / 2
-            low, high = (half, high) if self._accepted(index, value, math.exp(half)) else (low, half)
-        return math.exp(low)
-
-    def _accepted(self, index: int, value: float, level: float) -> bool:
-        left, right = self.intervals(level)[index]
-        return bool(left <= value <= right)
+            inside = accepted(half)
+            low, high = np.where(inside, half, low), np.where(inside, high, half)
+        return np.where(out, 0.0, np.exp(low))
 
     def joint(self, index: Sequence[int], values: Floats) -> float:
-        """p-value of values of several coefficients at once: of b at the estimated v and e."""
-        return self.b.joint(index, values * self.scale.v - self.scale.added[list(index)])
+        """p-value of values of several coefficients at once: of b at the estimated v; Wald's where some have an e."""
+        own = list(index)
+        if self.scale.unknown[own].any():
+            return 1.0
+        if len(own) == 1:
+            return float(self.p_of_hull(values, own)[0])
+        if not self.scale.moved[own].any():
+            return self.b.joint(own, values * self.scale.v)
+        distance = self.estimate[own] - values
+        wald = distance @ scipy.linalg.pinvh(self.covariance[np.ix_(own, own)]) @ distance
+        return float(stats.chi2.sf(wald, len(own)))
 
 
 def without_noise(own: Summary, scale: Scale) -> Summary:
@@ -144,23 +157,26 @@ def on_scale(own: Summary, score: Score, scale: Scale) -> Summary:
     """The summary of β, from that of b, its tests and the scale."""
     names = list(own.params)
     noise, sampling = score.covariance()
-    tests = RatioTests(score, scale, np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0)))
+    deviation = np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0))
+    beta = (score.estimate + scale.added) / scale.v
     with np.errstate(divide="ignore", invalid="ignore"):
-        to_beta = np.column_stack([np.eye(len(names)), -tests.estimate, np.eye(len(names))]) / scale.v
+        to_beta = np.column_stack([np.eye(len(names)), -beta, np.eye(len(names))]) / scale.v
         noise = to_beta @ np.block([[noise, scale.with_b], [scale.with_b.T, scale.noise]]) @ to_beta.T
         sampling = to_beta @ scipy.linalg.block_diag(sampling, scale.sampling) @ to_beta.T
         variance = np.maximum(np.diagonal(noise + sampling), 0.0)
         share = np.clip(np.diagonal(noise) / variance, 0.0, 1.0)
+
+    tests = RatioTests(score, scale, deviation, noise + sampling)
 
     def labelled(values: Floats) -> dict[str, float]:
         return dict(zip(names, values.tolist(), strict=True))
 
     return replace(
         own,
-        params=labelled(tests.estimate),
+        params=labelled(beta),
         bse=labelled(np.sqrt(variance)),
         pvalues=labelled(tests.p_of_hull(np.zeros(len(names)))),
         noise_share=labelled(share),
         _score=tests,
-        _covariance=noise + sampling,
+        _covariance=tests.covariance,
     )

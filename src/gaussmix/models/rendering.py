@@ -41,6 +41,8 @@ _DISCRIMINANT = {
     "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
 }
 
+_RATES = "what moments of this table give for the slopes of the logarithm of the mean"
+
 
 def p_value(p: float) -> str:
     """A p-value in three digits."""
@@ -81,6 +83,12 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         found.append(
             "They are the logistic ones where features are normal within classes; strong columns that are true or "
             "false, or levels, differ from maximum likelihood by more than these intervals say."
+        )
+    elif summary.rates:
+        found = [f"Intervals are for {_RATES}."]
+        found.append(
+            "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
+            "numbers differ from maximum likelihood by more than these intervals say."
         )
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
