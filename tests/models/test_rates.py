@@ -158,7 +158,7 @@ def hits(noise: float, releases: int, less: float = 1.0) -> np.ndarray:
     return found / releases
 
 
-@pytest.mark.parametrize(("noise", "releases"), [(20.0, 250), (80.0, 100)])
+@pytest.mark.parametrize(("noise", "releases"), [(20.0, 250), (80.0, 60)])
 def test_intervals_cover_the_tables_own_values(noise, releases):
     found = hits(noise, releases)
     assert np.all(found > 0.9 - 3.5 * math.sqrt(0.09 / releases)), found
@@ -168,3 +168,35 @@ def test_intervals_cover_the_tables_own_values(noise, releases):
 
 def test_coverage_sees_a_tenth_too_little_noise():
     assert hits(20.0, 250, less=0.9).mean() < 0.9
+
+
+def test_intervals_end_where_the_quadratic_says():
+    """Both sides of the inequality in the module's docstring, at the ends, a coefficient at a time."""
+    table = rows(5000)
+    tests = inverted(problem_of(table.T @ table, 60.0, np.random.default_rng(4)))
+    b, own, scale, z = tests.b.estimate, tests.b.intervals(0.1), tests.scale, 1.6448536269514722
+    for j, ends in enumerate(tests.intervals(0.1)):
+        pair = np.ix_([0, 1 + j], [0, 1 + j])
+        for side, beta in enumerate(ends):
+            H, u = abs(own[j, side] - b[j]), np.array([-beta, 1.0])
+            variance, with_b = u @ scale.noise[pair] @ u, scale.with_b[j, [0, 1 + j]] @ u
+            right = H**2 + z**2 * variance + 2 * H * z * with_b / tests.deviation[j]
+            assert (b[j] + scale.added[j] - beta * scale.v) ** 2 == pytest.approx(right, rel=1e-6)
+
+
+@pytest.mark.parametrize(("least", "unknown"), [(5.2, []), (4.8, ["(intercept)", "L=1", "L=2"])])
+def test_means_less_than_five_deviations_from_nothing_are_not_used(least, unknown):
+    """Noise at which the least of all rows and totals of levels is as many standard deviations from 0."""
+    table = rows(5000)
+    # So that the level which the others are measured from is the smallest.
+    table = table[(table[:, 4] + table[:, 5] == 1) | (np.arange(5000) % 8 == 0)]
+    G, own = table.T @ table, design()
+    one, y = own.features[0], own.response
+    groups = [*own.features[3:], *own.baselines]
+    signals = [(g @ G @ t) / math.sqrt((g @ g) * (t @ t) + (g @ t) ** 2) for g in groups for t in (one, y)]
+    noisy = NoisyMoment.gaussian(G, shape=min(signals) / least * np.eye(7))
+    b = np.linalg.solve(G[:-1, :-1], G[:-1, -1])
+    scale = rate_scale(noisy, own, b, target="y")
+    found = [name for name, flag in zip(NAMES, scale.unknown, strict=True) if flag]
+    assert found == unknown
+    assert np.array_equal(np.isnan(scale.added), scale.unknown)

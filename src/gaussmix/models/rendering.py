@@ -96,6 +96,7 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.shortened is not None:
         found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
+        found += ["Where counts are skewed that moves rates: a release in one pass shortens nothing."] * summary.rates
     if summary.weighted:
         found.append(
             f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f}."
