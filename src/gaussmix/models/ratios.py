@@ -134,7 +134,10 @@ class RatioTests:
         return np.where(out, 0.0, np.exp(low))
 
     def joint(self, index: Sequence[int], values: Floats) -> float:
-        """p-value of values of several coefficients at once: of b at the estimated v; Wald's where some have an e."""
+        """p-value of values of several coefficients at once: of b at the estimated v; Wald's where some have an e.
+
+        1 where one of them is not identified.
+        """
         own = list(index)
         if self.scale.unknown[own].any():
             return 1.0
