@@ -59,6 +59,21 @@ WAGES = {
     **{name: [-1, 1] for name in ("x", "y", "z", "w")},
 }
 
+VISITS = {
+    "visits": [0, 40],
+    "pays": [0, 100],
+    "deductible": "boolean",
+    "health": ["excellent", "good", "fair or poor"],
+}
+
+
+def visits(n: int = 5_000) -> pd.DataFrame:
+    """Made up, with columns of the tutorial's table."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"pays": rng.uniform(0, 100, n), "deductible": rng.random(n) < 0.3})
+    table["health"] = rng.choice(VISITS["health"], n)
+    return table.assign(visits=rng.poisson(np.exp(1 - 0.005 * table.pays + 0.3 * (table.health == "good"))))
+
 
 @pytest.fixture(scope="module")
 def patients() -> gm.Release:
@@ -88,6 +103,7 @@ def granted(page: str, patients: gm.Release, monkeypatch: pytest.MonkeyPatch) ->
     names |= {"z": (X[:, 0] > 0).astype(int), "rows": make_patients(10)}
     if page.endswith("results.md"):
         gm.release(wages(), schema=WAGES, out="cps1988.release.parquet", **BUDGET)
+        gm.release(visits(), schema=VISITS, out="visits.release.parquet", **BUDGET)
     if page.endswith("passes.md"):
         patients.save("patients.release.parquet")
     if page.endswith("bounds.md"):

@@ -151,6 +151,12 @@ def test_table_to_release_to_models(files):
     assert odds == load(out).classify("smoker", on=["cost"]).odds_ratios().as_plain()
     assert "odds ratio" in run("classify", out, "smoker", "--on", "cost", "--odds")
     assert "is not in the release" in run("regress", out, "weight", code=2)
+    model = load(out).rates("cost", on=["smoker"])
+    assert run("rates", out, "cost", "--on", "smoker").strip() == str(model.rate_ratios()).strip()
+    assert json.loads(run("rates", out, "cost", "--on", "smoker", "--json")) == model.rate_ratios().as_plain()
+    logs = json.loads(run("rates", out, "cost", "--on", "smoker", "--log", "--json"))
+    assert logs["predictor"] == {"coef": model.coef, "intercept": model.intercept}
+    assert "Use classify for true and false" in run("rates", out, "smoker", code=2)
     run("report", out, "-o", str(files / "report.html"), "--target", "cost")
     assert "<html" in (files / "report.html").read_text()
 
@@ -181,6 +187,8 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     release(table, schema=SCHEMA, epsilon=20.0, delta=1e-5, random_state=0).save(out)
     text = run("regress", str(out), "cost", "--on", "region", "--merge", "region:rest=south,west")
     assert "region=rest" in text
+    text = run("rates", str(out), "cost", "--merge", "region:rest=south,west", "--reference", "region=rest")
+    assert "region=north" in text
     text = run("classify", str(out), "smoker", "--on", "region", "--odds", "--reference", "region=west")
     assert "region=north" in text
     assert not any(line.lstrip().startswith("region=west") for line in text.splitlines())

@@ -19,6 +19,7 @@ _COMMANDS = {
     "release": "tables",
     "regress": "models",
     "classify": "models",
+    "rates": "models",
     "describe": "describing",
     "corr": "describing",
     "crosstab": "describing",

@@ -1,4 +1,4 @@
-"""``gaussmix regress`` and ``classify``: models from a release, free and as often as one likes."""
+"""``gaussmix regress``, ``classify`` and ``rates``: models from a release, free and as often as one likes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from gaussmix.models.classes import ClassificationModel
 from gaussmix.models.fits import RegressionModel
 from gaussmix.models.multiclass import MulticlassModel
 from gaussmix.models.odds import OddsRatios
+from gaussmix.models.rate_model import RateModel
 from gaussmix.models.release import load
 from gaussmix.models.rendering import as_plain
 from gaussmix.models.summary import LARGEST as DEFAULT
 from gaussmix.models.summary import Estimand
 
-__all__ = ["classify", "regress"]
+__all__ = ["classify", "rates", "regress"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,6 +81,29 @@ def classify(
         click.echo(_json(_plain_odds(ratios)) if as_json else str(ratios))
 
 
+@click.command()
+@RELEASE
+@click.argument("target")
+@ON
+@JSON
+@MERGE
+@REFERENCE
+@LARGEST
+@click.option("--log", "as_logs", is_flag=True, help="Print coefficients in place of their exponentials.")
+def rates(file: Path, target: str, on: tuple[str, ...], as_json: bool, as_logs: bool, **summary: Any) -> None:
+    """Rate ratios of the column TARGET of a release, a count or another number from 0 up, by moments.
+
+    Near Poisson regression where numbers are normal within levels; intervals are for the table.
+    """
+    options = _coding_options(**summary)
+    model = load(file).rates(target, list(on) or None)
+    if as_logs:
+        _print_summary(model, as_json, options)
+    else:
+        ratios = model.rate_ratios(**options)
+        click.echo(_json(ratios.as_plain()) if as_json else str(ratios))
+
+
 def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: dict[str, Any]) -> None:
     """One table a class; as JSON by class, with the coefficients that predict best against the first."""
     if odds:
@@ -109,16 +133,21 @@ def _summary_options(
     """What was asked of the summary, as the library has it."""
     if rows is not None and estimand != "population":
         raise click.UsageError("--rows goes with --intervals population: other intervals do not depend on it.")
+    return {"estimand": estimand, "n_rows": rows, **_coding_options(merge, reference, largest)}
+
+
+def _coding_options(merge: tuple[str, ...], reference: tuple[str, ...], largest: float | None) -> dict[str, Any]:
+    """What was asked of features and of their coefficients, as the library has it."""
     return {
-        "estimand": estimand,
-        "n_rows": rows,
         "largest": DEFAULT if largest is None else largest,
         "merge": merges(merge),
         "reference": references(reference),
     }
 
 
-def _print_summary(model: RegressionModel | ClassificationModel, as_json: bool, options: dict[str, Any]) -> None:
+def _print_summary(
+    model: RegressionModel | ClassificationModel | RateModel, as_json: bool, options: dict[str, Any]
+) -> None:
     """The summary as a table; as JSON also the coefficients that predict best."""
     summary = model.summary(**options)
     if as_json:

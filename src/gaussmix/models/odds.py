@@ -1,15 +1,7 @@
 r"""Intervals of discriminant coefficients and of odds ratios, from a release alone.
 
-β_j = (b_j + e_j)/v (:mod:`gaussmix.models.discriminant`): b least squares on the 0/1 response, v its residual variance;
-e = 0 but for the intercept, where e = h(π₁)v - 1/2. An interval of b_j comes from the score test. A value β is accepted
-where 0 is among the values that b_j + e_j - βv can have: with half-length H of b_j's interval on the side of βv,
-deviations s of v and e, and z the normal quantile,
-
-.. math:: (\hat b_j + u)^2 \le H^2 + z^2\,\mathrm{Var}(u) + 2 H z\,\mathrm{Cov}(\hat b_j, u)/s_{b_j} ,\qquad
-    u = \hat e_j - \beta\hat v ,
-
-a quadratic in β (Zou and Donner's way to combine intervals, in Fieller's form: nothing is divided by a noisy v). Slopes
-are accepted to be 0 exactly where b_j is. Where v is not told from 0 nothing is identified.
+β_j = (b_j + e_j)/v (:mod:`gaussmix.models.discriminant`, :mod:`gaussmix.models.ratios`): b least squares on the 0/1
+response, v its residual variance; e = 0 but for the intercept, where e = h(π₁)v - 1/2.
 
 The noise's covariances: with w_j the weights of b_j's score, E the noise and a = (-θ, 1), b_j moves by w_jᵀ(Ea)_x, v by
 aᵀEa/(4n) - v dn/n; entries of E have covariance α(Q_ik Q_jl + Q_il Q_jk). Sampling, for populations: v has variance
@@ -19,13 +11,10 @@ v(1 - 4v)/n at most, π₁ has π₀π₁/n; taken to be uncorrelated with b.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from scipy import stats
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
@@ -33,14 +22,12 @@ from gaussmix.models import rendering
 from gaussmix.models.discriminant import class_forms, quadratic_covariance, shift
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem
+from gaussmix.models.ratios import Scale, on_scale, without_noise
 from gaussmix.models.score import Score
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import INTERCEPT
 
-__all__ = ["Contrast", "DiscriminantTests", "OddsRatios", "Scale", "discriminant_summary"]
-
-_LEAST_P = 1e-12
-"""p-values below it are given as 0."""
+__all__ = ["Contrast", "OddsRatios", "discriminant_summary"]
 
 
 @dataclass(frozen=True)
@@ -57,92 +44,6 @@ class Contrast:
 
     moved: float
     spread: float
-
-
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """v, what the intercept is moved by, and their errors.
-
-    Attributes
-    ----------
-    v, moved : float
-        v and h(π₁).
-    noise, sampling : arrays (2, 2)
-        Covariances of v and of the intercept's e.
-    with_b : array (d, 2)
-        Covariances that noise gives them with the coefficients b.
-    """
-
-    v: float
-    moved: float
-    noise: Floats
-    sampling: Floats
-    with_b: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class DiscriminantTests:
-    """Tests of β in place of those of b: what a summary asks of a :class:`~gaussmix.models.score.Score`."""
-
-    b: Score
-    scale: Scale
-    constant: Floats
-    deviation: Floats
-
-    @property
-    def estimate(self) -> Floats:
-        """β."""
-        return np.asarray((self.b.estimate - 0.5 * self.constant) / self.scale.v + self.scale.moved * self.constant)
-
-    def intervals(self, level: float) -> Floats:
-        """Ends of the accepted values at 1 - level, shape (d, 2); infinite where they do not end."""
-        z, v = float(stats.norm.isf(level / 2)), self.scale.v
-        own = self.b.intervals(level)
-        middle = self.b.estimate + self.constant * (self.scale.moved * v - 0.5)
-        found = np.empty_like(own)
-        S, C = self.scale.noise + self.scale.sampling, self.scale.with_b
-        for column, side in enumerate((-1.0, 1.0)):
-            H = np.abs(own[:, column] - self.b.estimate)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                stretch = np.where(self.deviation > 0, H / self.deviation, z)  # z, but for the interval's asymmetry
-                # accepted: β²A - 2βB + D ≤ 0
-                A = v**2 - z**2 * S[0, 0]
-                B = middle * v - z * stretch * C[:, 0] - z**2 * self.constant * S[0, 1]
-                D = middle**2 - H**2 - self.constant * (z**2 * S[1, 1] + 2 * z * stretch * C[:, 1])
-                end = (B + side * np.sqrt(np.maximum(B**2 - A * D, 0.0))) / A
-            found[:, column] = np.where(np.isfinite(H) & (A > 0) & (v > 0), end, side * np.inf)
-        unbounded = ~np.isfinite(found).all(axis=1)
-        found[unbounded] = (-np.inf, np.inf)
-        return found
-
-    def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
-        """p-values that are below a level exactly where the interval of that level leaves the value out."""
-        chosen = np.arange(len(self.constant))[index]
-        slopes = ~self.constant[chosen].astype(bool) & (np.asarray(values) == 0)
-        found = np.empty(len(chosen))
-        found[slopes] = self.b.p_of_hull(np.zeros(int(slopes.sum())), chosen[slopes].tolist())
-        for place in np.flatnonzero(~slopes).tolist():
-            found[place] = self._p(int(chosen[place]), float(values[place]))
-        return found
-
-    def _p(self, index: int, value: float) -> float:
-        """The level at which an interval ends at a value, by bisection of its logarithm."""
-        low, high = math.log(_LEAST_P), 0.0
-        if not self._accepted(index, value, _LEAST_P):
-            return 0.0
-        for _ in range(30):
-            half = (low + high) / 2
-            low, high = (half, high) if self._accepted(index, value, math.exp(half)) else (low, half)
-        return math.exp(low)
-
-    def _accepted(self, index: int, value: float, level: float) -> bool:
-        left, right = self.intervals(level)[index]
-        return bool(left <= value <= right)
-
-    def joint(self, index: Sequence[int], values: Floats) -> float:
-        """p-value of values of several coefficients at once: of b at the estimated v."""
-        constant = self.constant[list(index)]
-        return self.b.joint(index, values * self.scale.v + constant * (0.5 - self.scale.moved * self.scale.v))
 
 
 @dataclass(frozen=True)
@@ -214,39 +115,16 @@ def discriminant_summary(
             'estimand="ridge" is not on the scale of log odds: use "table" or "population", or variant="paper".'
         )
     own = summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
-    names, b = problem.names, np.array(list(own.params.values()))
-    constant = np.array([float(name == INTERCEPT) for name in names])
-    response = np.eye(len(names) + 1)[-1]
-    intercept = constant_of(problem) if constant.any() else None
+    response = np.eye(len(problem.names) + 1)[-1]
+    intercept = constant_of(problem) if INTERCEPT in problem.names else None
     if not isinstance(own._score, Score):  # no noise
-        scale = scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
-        params = (b - 0.5 * constant) / scale.v + scale.moved * constant
-        return replace(own, params=dict(zip(names, params.tolist(), strict=True)), discriminant=True)
+        theta = problem.to_theta(np.array(list(own.params.values())))
+        scale = scale_of(problem.noisy, theta, intercept, response, contrast=contrast)
+        return replace(without_noise(own, scale), discriminant=True)
     score, units = own._score, np.array([*problem.bounds(largest), 1.0])
     intercept = None if intercept is None else intercept / units
     scale = scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
-    noise, sampling = score.covariance()
-    tests = DiscriminantTests(score, scale, constant, np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        to_beta = np.column_stack([np.eye(len(names)), -tests.estimate, constant]) / scale.v
-        noise = to_beta @ np.block([[noise, scale.with_b], [scale.with_b.T, scale.noise]]) @ to_beta.T
-        sampling = to_beta @ scipy.linalg.block_diag(sampling, scale.sampling) @ to_beta.T
-        variance = np.maximum(np.diagonal(noise + sampling), 0.0)
-        share = np.clip(np.diagonal(noise) / variance, 0.0, 1.0)
-
-    def labelled(values: Floats) -> dict[str, float]:
-        return dict(zip(names, values.tolist(), strict=True))
-
-    return replace(
-        own,
-        params=labelled(tests.estimate),
-        bse=labelled(np.sqrt(variance)),
-        pvalues=labelled(tests.p_of_hull(np.zeros(len(names)))),
-        noise_share=labelled(share),
-        discriminant=True,
-        _score=tests,
-        _covariance=noise + sampling,
-    )
+    return replace(on_scale(own, score, scale), discriminant=True)
 
 
 def constant_of(problem: Problem) -> Floats:
@@ -265,7 +143,7 @@ def scale_of(
     *,
     contrast: Contrast | None = None,
 ) -> Scale:
-    """V and h(π₁) of the response ±1 at the coefficients θ, with their errors if coefficients have any.
+    """V, and e of the intercept, of the response ±1 at the coefficients θ, with their errors if coefficients have any.
 
     Fitted coefficients leave less of the noisy M than the table's own do, by tr(G⁻¹V) on average; that is added.
     """
@@ -277,8 +155,10 @@ def scale_of(
     share = min(max(float(values[-1]) / n, 0.5 / n), 1 - 0.5 / n) if of_classes else 0.5
     spent = 0.0 if score is None else max(float(np.sum(noisy.moment[:d, :d] * score.pilot.covariance)), 0.0)
     v, moved = (rss + spent) / (4 * n), shift(share) if contrast is None else contrast.moved
+    first = np.arange(d) == (0 if intercept is not None else -1)
+    known = Scale.known(v, np.where(first, moved * v - 0.5, 0.0), first)
     if score is None:
-        return Scale(v, moved, np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((d, 2)))
+        return known
     to_v = np.append(np.full(forms.shape[1], -v / n), 1 / (4 * n))
     to_share = np.array([-share, 1 - share, 0.0]) / n if of_classes else np.zeros_like(to_v)
     steep = 1 / (share * (1 - share)) - (share**-2 + (1 - share) ** -2) / 2  # h'
@@ -295,7 +175,11 @@ def scale_of(
         of_v, of_share = max(v * largest, 0.0) / score.n_rows, share * (1 - share) / score.n_rows
         sampling = of_v * np.outer([1, moved], [1, moved])
         sampling[1, 1] += (v * steep) ** 2 * of_share * of_classes
-    return Scale(v, moved, noise, sampling, with_b)
+    places = np.zeros((1 + d, 2))  # of v and of the intercept's e
+    places[0, 0], places[1:, 1] = 1.0, first
+    return replace(
+        known, noise=places @ noise @ places.T, sampling=places @ sampling @ places.T, with_b=with_b @ places.T
+    )
 
 
 def _exp(value: float) -> float:

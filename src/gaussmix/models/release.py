@@ -29,6 +29,7 @@ from gaussmix.models.described import Described
 from gaussmix.models.fits import RegressionModel, fit_regressions, part_name
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
+from gaussmix.models.rate_model import RateModel, fit_rates
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
@@ -174,6 +175,18 @@ class Release(Described):
             return fit_classes(self.statistic, target, on)
         found = fit_classification(self.statistic, target, on, variant, surrogate_radius, level)
         return replace(found, certificate=self.certificate)
+
+    def rates(self, target: str, on: Sequence[str] | None = None) -> RateModel:
+        """The logarithm of a count's mean on other columns, by moments: rate ratios with intervals.
+
+        Parameters
+        ----------
+        target : str
+            A number whose declared lower bound is 0 or above; or a formula of columns.
+        on : list of str, optional
+            Columns of the table, no powers, products or splines; default: all others.
+        """
+        return replace(fit_rates(self.statistic, *_explained(target, on)), certificate=self.certificate)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.

@@ -41,6 +41,8 @@ _DISCRIMINANT = {
     "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
 }
 
+_RATES = "what moments of this table give for the slopes of the logarithm of the mean"
+
 
 def p_value(p: float) -> str:
     """A p-value in three digits."""
@@ -82,12 +84,19 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             "They are the logistic ones where features are normal within classes; strong columns that are true or "
             "false, or levels, differ from maximum likelihood by more than these intervals say."
         )
+    elif summary.rates:
+        found = [f"Intervals are for {_RATES}."]
+        found.append(
+            "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
+            "numbers differ from maximum likelihood by more than these intervals say."
+        )
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.shortened is not None:
         found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
+        found += ["Where counts are skewed that moves rates: a release in one pass shortens nothing."] * summary.rates
     if summary.weighted:
         found.append(
             f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f}."

@@ -149,12 +149,13 @@ class Score:
         """p-values that are below a level exactly where the interval of that level leaves the value out."""
         return np.maximum(self.p(values, index), self.p_at_infinity[index])
 
-    def intervals(self, level: float) -> Floats:
-        """Ends of the accepted values at 1 - level, shape (d, 2); infinite where they do not end."""
+    def intervals(self, level: float | Floats) -> Floats:
+        """Ends of the accepted values at 1 - level, or a level each, shape (d, 2); infinite where they do not end."""
         ends = np.column_stack([np.full(len(self.slope), -np.inf), np.full(len(self.slope), np.inf)])
         bounded = np.flatnonzero(self.p_at_infinity < level).tolist()
         if not bounded:
             return ends
+        level = np.broadcast_to(level, len(self.slope))[bounded]
         constant, middle = self.variance[0][bounded], self.estimate[bounded]
         unit = (np.sqrt(constant) + self.bias[bounded]) / np.abs(self.slope[bounded])
         for column, side in enumerate((-1.0, 1.0)):

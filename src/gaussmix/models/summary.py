@@ -35,8 +35,8 @@ _RELIES = 0.05  # share of an interval that the assumption may make up before th
 class Tests(Protocol):
     """Tests of all coefficients in the user's units: :class:`~gaussmix.models.score.Score`, or made from one."""
 
-    def intervals(self, level: float) -> Floats:
-        """Ends of the accepted values at 1 - level, shape (d, 2)."""
+    def intervals(self, level: float | Floats) -> Floats:
+        """Ends of the accepted values at 1 - level, or a level each, shape (d, 2)."""
 
     def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
         """p-values that are below a level exactly where the interval of that level leaves the value out."""
@@ -80,6 +80,8 @@ class Summary:
         The combination of features that stands least above the noise; None without noise.
     surrogate, discriminant : bool
         Whether coefficients are on the scale of log odds: those of the quadratic surrogate, or of the discriminant.
+    rates : bool
+        Whether they are on the scale of logarithms of means.
     """
 
     estimand: Estimand
@@ -102,6 +104,7 @@ class Summary:
     _score: Tests | None = field(repr=False)
     _covariance: Floats = field(repr=False)
     discriminant: bool = False
+    rates: bool = False
 
     @property
     def shortened(self) -> Shortened | None:

@@ -92,14 +92,14 @@ def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
 def glance_table(summary: Summary, certificate: Certificate | None, *, unit: float) -> ResultTable:
     """The model as a whole. sigma is the residual standard deviation, of n - d degrees of freedom, n noisy."""
     d, nobs = len(summary.params), summary.nobs
-    problem = summary._problem
+    problem, other = summary._problem, summary.discriminant or summary.rates
     sigma = math.nan
-    if not (summary.surrogate or summary.discriminant or summary.noise_dominates) and nobs > d:
+    if not (summary.surrogate or other or summary.noise_dominates) and nobs > d:
         sigma = unit * math.sqrt(problem.total * (1 - summary.rsquared) / (nobs - d))
     account = None if certificate is None else certificate.account
     columns: dict[str, tuple[Any, ...]] = {
         "nobs": (nobs,),
-        "r.squared": (math.nan if summary.noise_dominates or summary.discriminant else summary.rsquared,),
+        "r.squared": (math.nan if summary.noise_dominates or other else summary.rsquared,),
         "sigma": (sigma,),
         "df": (d - ("(intercept)" in summary.params),),
         "epsilon": (math.nan if certificate is None else certificate.epsilon,),

@@ -1,0 +1,216 @@
+r"""Slopes of log E[y | x] from second moments: rate ratios of counts, from least squares and means of groups.
+
+Let E[y | x, d] = exp(β₀ + β_d + xᵀβ), d the level of a category and x, given d, normal with means m_d and one
+covariance Σ. By Stein's lemma the covariance of x and y within levels is Σβ E[y], and the mean of y in level d is
+exp(β₀ + β_d + m_dᵀβ + βᵀΣβ/2). With b least squares of y on x and the levels, ȳ the mean of y, ȳ_d that of level d and
+r the level that others are measured from (b_r = β_r = 0), where ȳ_d - ȳ_r = b_d + (m_d - m_r)ᵀb,
+
+.. math:: \beta = \frac b{\bar y} ,\qquad
+    \beta_d = \frac{b_d}{\bar y} + c\Bigl(\frac{\bar y_d}{\bar y}\Bigr) - c\Bigl(\frac{\bar y_r}{\bar y}\Bigr) ,\qquad
+    \beta_0 = \frac{b_0}{\bar y} + \log\bar y - 1 + c\Bigl(\frac{\bar y_r}{\bar y}\Bigr)
+            - \frac{b^\top\Sigma b}{2\bar y^2} ,\qquad c(t) = \log t - t + 1 .
+
+Exact, whatever the law of y about its mean; a single 0/1 column has the ratio of its two means. With several categories
+each has its own c, and the intercept all of them: no longer exact, but right to first order in what they share. Numbers
+that are not normal within levels have the first-order value. All are β_j = (b_j + e_j)/v with v = ȳ, and intervals are
+those of :mod:`gaussmix.models.ratios`.
+
+The noise's covariances: means and sums of squares move with the noise E by sums of forms uᵀEt, and
+
+.. math:: \mathrm{Cov}(u^\top E t, s^\top E w) = \alpha[(u^\top Q s)(t^\top Q w) + (u^\top Q w)(t^\top Q s)] :
+
+ȳ by 1ᵀE(y - ȳ)/n, ȳ_d by dᵀE(y - ȳ_d)/n_d, b_j by w_jᵀ(Ea)_x, and bᵀΣb, what numbers explain beyond levels, by
+(a_dᵀEa_d - aᵀEa - bᵀΣb·1ᵀE1)/n, a and a_d what all features and levels alone leave of y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import ENOUGH, Coding
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.problem import Problem, Response
+from gaussmix.models.ratios import Flags, Scale, on_scale, without_noise
+from gaussmix.models.residuals import residuals
+from gaussmix.models.score import Score
+from gaussmix.models.summary import LARGEST, Summary, summarise
+
+__all__ = ["Design", "Errors", "form_covariance", "rate_scale", "rate_summary"]
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features and response in the user's units, as combinations of the m columns of a problem's second moment.
+
+    Attributes
+    ----------
+    features : array (d, m)
+        The constant first.
+    response : array (m,)
+    baselines : array (g, m)
+        Of every category, and every true/false: 1 in rows that have none of its levels among the features.
+    group : array of int (d,)
+        Which of them a level is measured from; -1 for a number and the constant.
+    """
+
+    features: Floats
+    response: Floats
+    baselines: Floats
+    group: Floats
+
+    @classmethod
+    def of(cls, coding: Coding, response: Response) -> Design:
+        """From the coding of a problem with an intercept: levels and true/false by their declared kinds."""
+        d = len(coding.names)
+        unit = np.eye(d + 1)
+        one = coding.columns[0].scale * unit[0]
+        features = np.array(
+            [one, *(c.scale * unit[i] + c.centre * one for i, c in enumerate(coding.columns[1:], start=1))]
+        )
+        baselines: list[Floats] = []
+        group = np.full(d, -1)
+        for indices in coding.groups.values():
+            own = list(indices)
+            if coding.columns[own[0]].kind in ("level", "boolean"):
+                group[own] = len(baselines)
+                baselines.append(one - features[own].sum(axis=0))
+        of_y = response.scale * unit[d] + response.centre * one
+        return cls(features, of_y, np.array(baselines).reshape(-1, d + 1), group)
+
+    @property
+    def numbers(self) -> Flags:
+        """Which features are numbers."""
+        found = np.asarray(self.group < 0)
+        found[0] = False
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """How coefficients move with the noise E: b_j by w_jᵀEa.
+
+    Attributes
+    ----------
+    w : array (m, d)
+    a : array (m,)
+        What the model leaves of the response, in encoded units.
+    covariance : array (d, d)
+        Of b.
+    """
+
+    w: Floats
+    a: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, problem: Problem, score: Score, largest: float) -> Errors:
+        """From the tests of b, which are in units of bounds."""
+        bounds = problem.bounds(largest)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            w = bounds[:, np.newaxis] * score.weights.columns / score.slope
+        return cls(
+            np.vstack([w, np.zeros(len(bounds))]),
+            np.append(-bounds * score.pilot.theta, 1.0),
+            score.covariance()[0],
+        )
+
+
+def form_covariance(noisy: NoisyMoment, left: tuple[Floats, Floats], right: tuple[Floats, Floats]) -> Floats:
+    """Covariances of uᵀEt over pairs (u, t), rows of ``left``, with those of ``right``."""
+    (U, T), (S, W), Q = left, right, noisy.spread
+    return np.asarray(noisy.alpha * ((U @ Q @ S.T) * (T @ Q @ W.T) + (U @ Q @ W.T) * (T @ Q @ S.T)))
+
+
+def rate_scale(noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | None = None, *, target: str) -> Scale:
+    """ȳ and e of coefficients b in the user's units; with their errors where those of b are given.
+
+    e is NaN, and the coefficient not identified, where rows or total of a level, or of the one that it is measured
+    from, are less than five standard deviations from 0.
+    """
+    one, y, d = design.features[0], design.response, len(b)
+    groups = np.vstack([design.features[design.group >= 0], design.baselines])
+    rows, means, told = _means(noisy, np.vstack([one, groups]), one, y)
+    if not told[0]:
+        raise ArgumentError(
+            f"rates divide by the mean of {target!r}, which this release shows less than {ENOUGH:g} standard "
+            "deviations from 0: spend a larger ε, or declare a smaller upper bound for it."
+        )
+    n, mean = rows[0], means[0]
+    forms = [np.vstack([one, groups]), (y - np.outer(means, one)) / rows[:, np.newaxis]]
+    # Which of the forms belong to levels and to what they are measured from.
+    levels = np.flatnonzero(design.group >= 0)
+    own = 1 + np.arange(len(levels))
+    base = 1 + len(levels) + np.arange(len(design.baselines))
+    from_ = base[design.group[levels]]
+    shift = np.log(means / mean) - means / mean + 1  # c
+    added, to = np.zeros(d), np.zeros((1 + d, len(means)))
+    added[levels] = mean * (shift[own] - shift[from_])
+    to[0, 0] = 1.0
+    to[1 + levels, 0] = np.log(means[own] / means[from_])
+    to[1 + levels, own] = mean / means[own] - 1
+    to[1 + levels, from_] = 1 - mean / means[from_]
+    explained, of_explained, to_explained = _explained(noisy, design, b, errors, n)
+    added[0] = mean * (np.log(mean) - 1 + shift[base].sum()) - explained / (2 * mean)
+    to[1, 0] = np.log(mean) + np.log(means[base] / mean).sum() + explained / (2 * mean**2)
+    to[1, base] = mean / means[base] - 1
+    unknown = np.zeros(d, dtype=bool)
+    unknown[levels] = ~(told[own] & told[from_])
+    unknown[0] = not told[base].all()
+    moved = design.group >= 0
+    moved[0] = True
+    known = Scale.known(mean, np.where(unknown, np.nan, added), moved)
+    if errors is None:
+        return replace(known, unknown=unknown)
+    to = np.column_stack([to, np.outer(np.arange(1 + d) == 1, -to_explained / (2 * mean))])
+    pairs = (np.vstack([forms[0], of_explained[0]]), np.vstack([forms[1], of_explained[1]]))
+    noise = to @ form_covariance(noisy, pairs, pairs) @ to.T
+    with_b = form_covariance(noisy, (errors.w.T, np.tile(errors.a, (d, 1))), pairs) @ to.T
+    return replace(known, noise=noise, with_b=with_b, unknown=unknown)
+
+
+def _means(noisy: NoisyMoment, groups: Floats, one: Floats, y: Floats) -> tuple[Floats, Floats, Flags]:
+    """Rows and mean of y of all groups, and whether rows and total are told from 0; 1 and ȳ where they are not."""
+    rows, totals = groups @ noisy.moment @ one, groups @ noisy.moment @ y
+    told = np.ones(len(groups), dtype=bool)
+    for values, t in ((rows, one), (totals, y)):
+        pairs = (groups, np.tile(t, (len(groups), 1)))
+        deviation = np.sqrt(np.diagonal(form_covariance(noisy, pairs, pairs)))
+        told &= (values > 0) & (values >= ENOUGH * deviation)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.where(told, totals / rows, totals[0] / rows[0])
+    return np.where(told, rows, 1.0), means, told
+
+
+def _explained(
+    noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | None, n: float
+) -> tuple[float, tuple[Floats, Floats], Floats]:
+    """bᵀΣb of the numbers, the forms that it moves by, and how.
+
+    Coefficients that were fitted to noise explain tr(Σ Cov b) too much; that is taken off.
+    """
+    numbers, one = design.numbers, design.features[0]
+    left = residuals(noisy, np.vstack([design.features[numbers], design.response]), design.features[~numbers])
+    C, own = left.moment[:-1, :-1] / n, b[numbers]
+    spent = 0.0 if errors is None else float(np.sum(C * errors.covariance[np.ix_(numbers, numbers)]))
+    found = max(float(own @ C @ own) - spent, 0.0) if numbers.any() else 0.0
+    if errors is None or not numbers.any():
+        nothing = np.empty((0, len(one)))
+        return found, (nothing, nothing), np.empty(0)
+    scale = design.response[-1]
+    vectors = np.vstack([left.vectors[-1], scale * errors.a, one])
+    return found, (vectors, vectors), np.array([1.0, -1.0, -found]) / n
+
+
+def rate_summary(problem: Problem, design: Design, *, largest: float = LARGEST) -> Summary:
+    """The summary of β, from that of least squares: of the table's own coefficients."""
+    own = summarise(problem, largest=largest)
+    b, name = np.array(list(own.params.values())), problem.response_name
+    if not isinstance(own._score, Score):  # no noise
+        return replace(without_noise(own, rate_scale(problem.noisy, design, b, target=name)), rates=True)
+    errors = Errors.of(problem, own._score, largest)
+    scale = rate_scale(problem.noisy, design, b, errors, target=name)
+    return replace(on_scale(own, own._score, scale), rates=True)

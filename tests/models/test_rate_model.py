@@ -1,0 +1,154 @@
+"""Rates from releases: tables, refusals, predictions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gaussmix as gm
+from gaussmix.models.rate_model import RateModel
+
+SCHEMA = {
+    "calls": [0, 60],
+    "age": [-4, 4],
+    "hours": [0, 10],
+    "urban": "boolean",
+    "plan": ["basic", "plus", "gold", "rare"],
+}
+
+
+def calls(n: int = 20_000, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    plan = rng.choice(["basic", "plus", "gold", "rare"], n, p=[0.5, 0.3, 0.1995, 0.0005])
+    table = pd.DataFrame({"age": rng.normal(size=n), "hours": rng.normal(5, 1, n), "urban": rng.random(n) < 0.4})
+    table["plan"] = plan
+    moved = np.select([plan == "plus", plan == "gold"], [0.4, -0.5], 0.0)
+    mean = np.exp(0.8 + 0.3 * table.age + 0.5 * table.urban + moved)
+    return table.assign(calls=rng.poisson(mean * rng.gamma(2, 0.5, n)))
+
+
+@pytest.fixture(scope="module")
+def private() -> gm.Release:
+    return gm.release(calls(), schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(private) -> RateModel:
+    return private.rates("calls")
+
+
+def test_ratios_are_exponentials_of_the_summary(model):
+    merge, reference = {"plan": {"other": ["gold", "rare"]}}, {"plan": "plus"}
+    for options in ({}, {"merge": merge, "reference": reference}):
+        own, table = model.summary(**options), model.rate_ratios(0.1, **options)
+        rows = {row["term"]: row for row in table.rows()}
+        assert list(rows) == [name for name in own.params if name != "(intercept)"]
+        for name, row in rows.items():
+            low, high = own.conf_int(0.1)[name]
+            assert (row["conf.low"], row["conf.high"]) == (math.exp(low), pytest.approx(math.exp(high)))
+            assert row["p.value"] == own.pvalues[name]
+            if math.isfinite(low):
+                assert row["rate.ratio"] == pytest.approx(math.exp(own.params[name]))
+    assert "plan=other" in rows
+    text = str(model.rate_ratios())
+    assert "calls: rate ratios, 95 % intervals" in text
+    assert "Poisson regression where numbers are normal within levels" in text
+    assert "a release in one pass shortens nothing" in text
+
+
+def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
+    own = model.summary(merge={"plan": {"gold": ["gold", "rare"]}})
+    for level in (0.3, 0.05, 1e-3):
+        for name, (low, high) in own.conf_int(level).items():
+            assert (own.pvalues[name] < level) == (not low <= 0 <= high)
+            if level == 0.05 and name in ("age", "plan=gold"):
+                assert [own.test(name, end) for end in (low, high)] == pytest.approx([level, level], rel=1e-4)
+    assert own.f_test("plan") < 1e-6
+    assert own.f_test("urban") == own.pvalues["urban"]
+
+
+def test_numbers_are_told_from_nothing_where_least_squares_tells_them(model, private):
+    linear = private.regress("calls").summary()
+    assert model.pvalues["hours"] == linear.pvalues["hours"] > 1e-3
+    assert model.params["age"] == pytest.approx(0.3, abs=0.05)
+    assert model.params["urban"] == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_level_whose_mean_drowns_in_noise_is_not_identified(model):
+    (row,) = [row for row in model.rate_ratios().rows() if row["term"] == "plan=rare"]
+    assert math.isnan(row["rate.ratio"])
+    assert (row["conf.low"], row["conf.high"], row["p.value"]) == (0.0, math.inf, pytest.approx(1))
+    assert "Not identified" in str(model.rate_ratios())
+    assert math.isfinite(model.summary().conf_int()["plan=gold"][0])
+    assert model.summary().f_test("plan") == 1.0
+    against = model.summary(reference={"plan": "rare"})
+    assert np.isinf([against.conf_int()[name] for name in against.params if name.startswith(("plan", "("))]).all()
+    assert np.isfinite(against.conf_int()["urban"]).all()
+
+
+def test_predictions_are_means(model):
+    table = calls(5000, seed=1)
+    found = model.predict(table)
+    assert found.mean() == pytest.approx(table.calls.mean(), rel=0.05)
+    for name, chosen in table.groupby("plan"):
+        if name != "rare":
+            assert found[chosen.index].mean() == pytest.approx(chosen.calls.mean(), rel=0.08)
+    assert model.predict(table.assign(age=4.0)).max() <= 60
+    assert np.all(found > 0)
+
+
+def test_without_noise_prediction_and_summary_are_one():
+    exact = gm.release(calls(3000), schema=SCHEMA, epsilon=math.inf, delta=1e-6)
+    model = exact.rates("calls ~ age + urban + plan")
+    params = model.summary().params
+    assert {name: params[name] for name in model.coef} == pytest.approx(model.coef, rel=1e-4, abs=1e-6)
+    assert params["(intercept)"] == pytest.approx(model.intercept, rel=1e-4)
+
+
+def test_weights_sketches_and_frames():
+    table = calls(4000).assign(w=1.0)
+    twice = pd.concat([table, table[table.urban]])
+    weighted = gm.release(
+        table.assign(w=np.where(table.urban, 2.0, 1.0)),
+        schema=SCHEMA | {"w": [0, 2]},
+        weight="w",
+        epsilon=math.inf,
+        delta=1e-6,
+    ).rates("calls", on=["age", "urban"])
+    doubled = gm.release(twice, schema=SCHEMA, epsilon=math.inf, delta=1e-6).rates("calls", on=["age", "urban"])
+    assert weighted.params == pytest.approx(doubled.params, rel=1e-4)
+    sketch = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, sketch_size=2000, random_state=0)
+    frame = sketch.rates("calls", on=["age"]).tidy("pandas")
+    assert frame["term"].tolist() == ["(intercept)", "age"]
+    assert np.isnan(sketch.rates("calls", on=["age"]).glance("pandas")["r.squared"][0])
+
+
+@pytest.mark.parametrize(
+    ("target", "on", "words"),
+    [
+        ("age", None, "'age' is declared from -4. Use regress"),
+        ("urban", None, "'urban' is not declared as one. Use classify"),
+        ("plan", None, "'plan' is not declared as one. Use classify"),
+        ("calls", ["calls"], "cannot explain itself"),
+    ],
+)
+def test_targets_that_have_no_rate_are_refused(private, target, on, words):
+    with pytest.raises(gm.errors.ArgumentError, match=words.replace(".", r"\.")):
+        private.rates(target, on)
+
+
+def test_other_refusals_say_what_to_do(model):
+    with pytest.raises(ValueError, match=r'for the table alone.*use estimand="table"'):
+        model.summary(estimand="population")
+    few = gm.release(calls(50), schema=SCHEMA, epsilon=0.1, delta=1e-6, random_state=0)
+    with pytest.raises(ValueError, match="mean of 'calls', which this release shows less than 5 standard deviations"):
+        few.rates("calls", on=["age"])
+    terms = gm.release(calls(500), schema=SCHEMA, formula="calls ~ poly(age, 2) + urban", epsilon=5.0, delta=1e-6)
+    with pytest.raises(ValueError, match=r"'age\^2' is made of powers, products or splines"):
+        terms.rates("calls")
+    bare = gm.release(calls(500), schema=gm.Schema.of(SCHEMA, intercept=0.0), epsilon=5.0, delta=1e-6)
+    with pytest.raises(ValueError, match="rates need a release with an intercept column"):
+        bare.rates("calls")
