@@ -68,8 +68,9 @@ def estimate_softmax(
     """π and R from a release, noise taken out, shrunk where it dominates.
 
     Shares and what is explained of every indicator are estimated as for two classes, each against all others. The
-    explained covariance, of the coefficients that predict, is multiplied by one number, so that it explains as much of
-    all indicators together, and its canonical R² are cut to [0, 1).
+    explained covariance, of the coefficients that predict, has its canonical R² cut to [0, 1), and is multiplied by one
+    number, at most 1, so that it explains no more than that of all indicators together: noise alone may make it
+    negative, and never large.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ def estimate_softmax(
     values, U = values[1:], U[:, 1:]  # the first is 0: indicators add up to one
     roots = np.sqrt(np.maximum(values, 1e-300))
     F = (U / roots).T @ (explained + explained.T) @ (U / roots) / 2
-    share = asked / max(float(np.trace(explained)), 1e-12) if asked > 0 else 0.0
-    f, V = scipy.linalg.eigh(share * F)
-    frame = U * roots @ V
-    return Softmax(shares, np.asarray((frame * (1 - np.clip(f, 0.0, _MOST_EXPLAINED))) @ frame.T))
+    f, V = scipy.linalg.eigh(F)
+    f, frame = np.maximum(f, 0.0), U * roots @ V
+    found = float(f @ np.sum(frame**2, axis=0))
+    f = f * min(asked / found, 1.0) if found > 0 else f
+    return Softmax(shares, np.asarray((frame * (1 - np.minimum(f, _MOST_EXPLAINED))) @ frame.T))
