@@ -359,3 +359,8 @@ def test_a_ledger_without_room_refuses_before_a_row_is_read(files, tmp_path):
     command = ("release", tmp_path / "big.parquet", "-s", files / "schema.json", "-o", tmp_path / "x")
     assert "5 are left" in shell(*command, "--ledger", ledger.path, "-k", "50", code=4).stderr
     assert "exists already" in shell(*command[:-1], files / "a.parquet", *BUDGET, code=2).stderr
+
+
+def test_the_package_can_be_run_as_a_module():
+    asked = [sys.executable, "-m", "gaussmix", "--version"]
+    assert gm.__version__ in subprocess.run(asked, capture_output=True, text=True, check=True).stdout
