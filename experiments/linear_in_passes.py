@@ -4,7 +4,7 @@
 
 The same protocol and the same splits as :mod:`experiments.linear`, whose methods read the rows once; this one reads
 them four times and learns their shape. 250 trials, on the three sets of 512 columns, where a fit takes seconds, the
-first ten. ``experiments.reproduce --draw figure2 figure4`` draws it beside the others.
+first five. ``experiments.reproduce --draw figure2 figure4`` draws it beside the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.parallel import Rows, forget, run_all
 from gaussmix import BudgetWarning, LinearMixing
 
 METHOD = "LinearMixing, passes"
-WIDE_TRIALS = 10
+WIDE_TRIALS = 5
 FILE, FOLDER = "figures_2_and_4_passes.csv", "linear_in_passes"
 
 
