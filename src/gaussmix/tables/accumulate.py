@@ -23,14 +23,17 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
+from gaussmix.tables.answers import KeptRows
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
+from gaussmix.tables.fused import Source
+from gaussmix.tables.fused_tallies import FusedTally
 from gaussmix.tables.kept import Coins, Keeper
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
+from gaussmix.tables.tallies import Gram, Question, Summable, Tally
 
 __all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays"]
 
@@ -218,11 +221,22 @@ class _ArrayWorker(Generic[A]):
 
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Take in the rows of one piece after the other until the queue says None."""
+        fused = self.tally if isinstance(self.tally, FusedTally) else None
+        constants = (*self.plan.constants, self.plan.intercept)
+        source = Source.of_arrays(X, Y, constants, m=self.plan.m, norm_limit=self.plan.norm_limit)
         with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
             while (drawn := waiting.get()) is not None:
-                X_drawn, Y_drawn = X[drawn], Y[drawn]
-                for piece in pieces(len(X_drawn), self.block_rows):
-                    self._add(X_drawn[piece], Y_drawn[piece])
+                if fused is None or source is None:
+                    self._add_drawn(X[drawn], Y[drawn])
+                    continue
+                source.draw(drawn)
+                left = fused.take(source)
+                if len(left):
+                    self._add_drawn(X[drawn][left], Y[drawn][left])
+
+    def _add_drawn(self, X: Rows, Y: Rows) -> None:
+        for piece in pieces(len(X), self.block_rows):
+            self._add(X[piece], Y[piece])
 
     def _add(self, X: Rows, Y: Rows) -> None:
         n, m = len(X), self.plan.m

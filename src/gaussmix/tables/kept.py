@@ -14,11 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gaussmix._types import Floats
+from gaussmix.tables.answers import KeptRows
 from gaussmix.tables.arrow import complete_rows
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.sample import SIDES, Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import KeptRows
 
 __all__ = ["KEPT_BYTES", "Coins", "Keeper"]
 

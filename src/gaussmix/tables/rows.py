@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.accumulate import ExactSums, ask_arrays, ask_rows
+from gaussmix.tables.answers import KeptRows
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
@@ -37,7 +38,7 @@ from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, Keep, KeptRows, MappedGram, NormCounts, Question, Summable
+from gaussmix.tables.tallies import Gram, Keep, MappedGram, NormCounts, Question, Summable
 from gaussmix.tables.transforms import Transform
 from gaussmix.tables.unit import Unit
 
