@@ -97,6 +97,14 @@ class Transform:
         """Every row of the matrix times a positive number: the same integers, whose product is computed once."""
         return Transform(self.integers, np.asarray(self.scales * factors))
 
+    def triangular(self) -> Transform:
+        """A transform of the same lengths, ‖R r‖ = ‖T r‖ up to rounding, with half as many numbers: T = QR.
+
+        Noise that is the same in all directions has the same law in both; it is drawn for R as it is rounded here.
+        """
+        R: Floats = np.asarray(np.linalg.qr(self.matrix, mode="r"))
+        return Transform.nearest(R * np.where(np.diagonal(R) < 0, -1.0, 1.0)[:, np.newaxis])
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Transform):
             return NotImplemented
