@@ -18,6 +18,7 @@
 #define ROWS 4     /* rows, or rows of sums, in registers */
 #define BLOCK 64   /* rows that are taken in at a time */
 #define AHEAD 8    /* rows that are fetched before they are needed */
+#define EXACT 4096 /* rows of norm at most 2^20 whose products add up to at most 2^52; a multiple of BLOCK */
 #define INEXACT 9007199254740992.0
 
 int gaussmix_fused(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
@@ -156,6 +157,20 @@ FAST static inline void multiply(ptrdiff_t n, ptrdiff_t width, const double *res
         }
 }
 
+/* Sums of at most EXACT rows as integers, added to totals; zeros in their place. Returns whether they were whole numbers of
+ * at most 2^52, which they are.
+ */
+FAST static inline int settle(ptrdiff_t width, double *restrict sums, long long *restrict totals)
+{
+    long long bad = 0;
+    for (ptrdiff_t i = 0; i < width * width; i++) {
+        bad |= (long long)!(fabs(sums[i]) <= INEXACT / 2);
+        totals[i] += (long long)sums[i];
+        sums[i] = 0;
+    }
+    return !bad;
+}
+
 /* z, (n, padded k): products of rows (n, padded m) with a map. n is raised to a multiple of ROWS: the last are not used. */
 FAST static inline void transform(ptrdiff_t n, const struct map *by, const double *restrict rows, double *restrict z)
 {
@@ -184,36 +199,35 @@ FAST static inline void transform(ptrdiff_t n, const struct map *by, const doubl
     }
 }
 
-/* Whole rows, (n, m). block, here and below: room for BLOCK rows of padded m, of zeros at the first call. */
-FAST void gaussmix_whole(const struct source *from, double *restrict out, double *restrict block)
+/* Gram matrix of whole rows, added to totals, (padded m, padded m). Returns whether it was exact.
+ *
+ * sums: room for as many floats, zeros before and after. block, here and below: room for BLOCK rows, zeros at first.
+ */
+FAST int gaussmix_gram(const struct source *from, long long *restrict totals, double *restrict sums,
+                       double *restrict block)
 {
+    const ptrdiff_t width = padded(from->m);
+    int exact = 1;
     for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
-        const ptrdiff_t n = load(from, start, block);
-        for (ptrdiff_t i = 0; i < n; i++)
-            for (ptrdiff_t j = 0; j < from->m; j++)
-                out[(start + i) * from->m + j] = block[i * padded(from->m) + j];
+        const ptrdiff_t n = load(from, start, block), end = start + n;
+        multiply(n, width, block, sums);
+        if (end % EXACT == 0 || end == from->n)
+            exact &= settle(width, sums, totals);
     }
-}
-
-/* Gram matrix of whole rows, added to sums. */
-FAST void gaussmix_gram(const struct source *from, double *restrict sums, double *restrict block)
-{
-    for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
-        const ptrdiff_t n = load(from, start, block);
-        multiply(n, padded(from->m), block, sums);
-    }
+    return exact;
 }
 
 /* Gram matrix of mapped rows times factors, rounded towards zero and, where their squares add up to more than longest,
- * times shortened over their length and rounded again; added to sums. squares: of each row as it was added.
+ * times shortened over their length and rounded again; added to totals as above. squares: of each row as it was added.
  */
-FAST void gaussmix_mapped(const struct source *from, const struct map *by, const double *restrict factors,
-                          double longest, double shortened, double *restrict sums, double *restrict squares,
-                          double *restrict block, double *restrict z)
+FAST int gaussmix_mapped(const struct source *from, const struct map *by, const double *restrict factors,
+                         double longest, double shortened, long long *restrict totals, double *restrict sums,
+                         double *restrict squares, double *restrict block, double *restrict z)
 {
     const ptrdiff_t width = padded(by->k);
+    int exact = 1;
     for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
-        const ptrdiff_t n = load(from, start, block);
+        const ptrdiff_t n = load(from, start, block), end = start + n;
         transform(n, by, block, z);
         for (ptrdiff_t i = 0; i < n; i++) {
             double *restrict row = z + i * width, *restrict square = squares + start + i;
@@ -232,7 +246,10 @@ FAST void gaussmix_mapped(const struct source *from, const struct map *by, const
             }
         }
         multiply(n, width, z, sums);
+        if (end % EXACT == 0 || end == from->n)
+            exact &= settle(width, sums, totals);
     }
+    return exact;
 }
 
 /* Squares of mapped rows times each of several factors (kinds, padded k), rounded towards zero: (kinds, n). Returns how

@@ -23,14 +23,13 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.answers import KeptRows
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
-from gaussmix.tables.fused import Source
+from gaussmix.tables.fused import MOST_ROWS, Source
 from gaussmix.tables.fused_tallies import FusedTally
-from gaussmix.tables.kept import Coins, Keeper
+from gaussmix.tables.kept import Coins, Keeper, KeptRows
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, Question, Summable, Tally
@@ -38,6 +37,7 @@ from gaussmix.tables.tallies import Gram, Question, Summable, Tally
 __all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays"]
 
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
+_PIECES = 64  # that are enough for any number of threads
 
 A = TypeVar("A", bound=Summable)
 W = TypeVar("W")
@@ -82,10 +82,12 @@ def ask_rows(kept: KeptRows, question: Question[A], m: int, *, threads: int | No
 def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers | None) -> None:
     """Let the workers draw pieces of one block until there are none; threads start once it is worth it."""
     waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-    cuts: list[_Piece] = [*pieces(len(X), EXACT_ROWS)]
+    n = len(X) if chosen is None else len(chosen)
+    cuts: list[_Piece] = [*pieces(n, team.workers[0].piece_rows(n))]
     if chosen is not None:
-        cuts = [chosen[piece] for piece in pieces(len(chosen), EXACT_ROWS)]
-    workers = team.workers if len(cuts) >= _WORTH_THREADS and team.start() else team.workers[:1]
+        cuts = [chosen[piece] for piece in cuts]
+    several = n > (_WORTH_THREADS - 1) * EXACT_ROWS
+    workers = team.workers if several and team.start() else team.workers[:1]
     for piece in [*cuts, *[None] * len(workers)]:
         waiting.put(piece)
     team.run(lambda worker: worker.drain(waiting, X, Y), workers)
@@ -218,6 +220,11 @@ class _ArrayWorker(Generic[A]):
         self.answer = tally.answer
         self.block_rows = min(plan.block_rows, tally.block_rows)
         self.rows = np.empty(self.block_rows * plan.m)
+
+    def piece_rows(self, n: int) -> int:
+        """Of a table of n rows that workers share: more where it costs neither cache nor balance."""
+        most = MOST_ROWS if isinstance(self.tally, FusedTally) else EXACT_ROWS
+        return min(max(n // _PIECES, EXACT_ROWS), most)
 
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Take in the rows of one piece after the other until the queue says None."""

@@ -20,14 +20,17 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers, Rows
 from gaussmix.tables import kernels
-from gaussmix.tables.encoder import EXACT_ROWS, SHRINK
+from gaussmix.tables.encoder import SHRINK
 from gaussmix.tables.kernels import address, by_rows
 from gaussmix.tables.transforms import ROW_UNIT, Transform
 
-__all__ = ["Map", "Room", "Source", "gram", "lengths", "mapped", "padded", "serves", "whole"]
+__all__ = ["MOST_ROWS", "Map", "Room", "Source", "Totals", "gram", "lengths", "mapped", "serves"]
 
 MOST_COLUMNS = 192
 """Beyond, sums leave the second-level cache, and BLAS is faster."""
+
+MOST_ROWS = 2**14
+"""Of one source: what is not done in compiled functions is then next to nothing."""
 
 _LANES, _BLOCK = 8, 64  # as in the source
 _Size, _Pointer, _Number = ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_double
@@ -54,9 +57,8 @@ def _functions() -> ctypes.CDLL | None:
         return None
     sources, maps = ctypes.POINTER(_Source), ctypes.POINTER(_Map)
     for name, arguments, result in (
-        ("whole", (sources, *[_Pointer] * 2), None),
-        ("gram", (sources, *[_Pointer] * 2), None),
-        ("mapped", (sources, maps, _Pointer, _Number, _Number, *[_Pointer] * 4), None),
+        ("gram", (sources, *[_Pointer] * 3), ctypes.c_int),
+        ("mapped", (sources, maps, _Pointer, _Number, _Number, *[_Pointer] * 5), ctypes.c_int),
         ("lengths", (sources, maps, _Size, *[_Pointer] * 4), _Size),
     ):
         function = getattr(found, f"gaussmix_{name}")
@@ -91,7 +93,7 @@ class Room:
 
 
 class Source:
-    """At most 2¹² rows that compiled functions take in: whole ones, or arrays that are encoded first.
+    """At most 2¹⁴ rows that compiled functions take in: whole ones, or arrays that are encoded first.
 
     Attributes
     ----------
@@ -100,7 +102,7 @@ class Source:
     """
 
     def __init__(self, m: int) -> None:
-        self.n, self.m, self._left = 0, m, np.zeros(EXACT_ROWS, dtype=np.uint8)
+        self.n, self.m, self._left = 0, m, np.zeros(MOST_ROWS, dtype=np.uint8)
         self.structure = _Source(m=m, left=address(self._left))
         self._kept: tuple[Rows, ...] = ()  # whose addresses are in there
         self._at = (0, 0)
@@ -198,25 +200,35 @@ def _compiled() -> ctypes.CDLL:
     return found
 
 
-def whole(source: Source, room: Room) -> Floats:
-    """Whole rows, (n, m); zeros for rows that are left out."""
-    found = np.empty((source.n, source.m))
-    _compiled().gaussmix_whole(source.structure, address(found), room.at)
-    return found
+class Totals:
+    """Σ r rᵀ of rows of m columns, in integers; of one thread. What is below the diagonal is not to be used."""
+
+    def __init__(self, m: int) -> None:
+        self.numbers = np.zeros((padded(m), padded(m)), dtype=np.int64)
+        self.sums = zeros(*self.numbers.shape)  # of a few rows, in floats
+
+    def arrays(self) -> tuple[int, int]:
+        """Where both begin."""
+        return address(self.numbers), address(self.sums)
 
 
-def gram(source: Source, sums: Floats, room: Room) -> None:
-    """Add Σ r rᵀ of at most 2¹² rows to sums (padded m, padded m); what is below the diagonal is not to be used."""
-    _compiled().gaussmix_gram(source.structure, address(sums), room.at)
+def gram(source: Source, totals: Totals, room: Room) -> None:
+    """Add Σ r rᵀ."""
+    _check(_compiled().gaussmix_gram(source.structure, *totals.arrays(), room.at))
 
 
-def mapped(source: Source, by: Map, factors: Floats, sums: Floats, room: Room, products: Room) -> Floats:
-    """Add Σ z̄ z̄ᵀ of at most 2¹² rows, z̄ = trunc(factors · T r), shortened to 2²⁰; squared norms of all z̄."""
+def mapped(source: Source, by: Map, factors: Floats, totals: Totals, room: Room, products: Room) -> Floats:
+    """Add Σ z̄ z̄ᵀ, z̄ = trunc(factors · T r), shortened to 2²⁰; squared norms of all z̄."""
     squares = np.empty(source.n)
     limits = ROW_UNIT**2, ROW_UNIT * SHRINK
-    arrays = (address(sums), address(squares), room.at, products.at)
-    _compiled().gaussmix_mapped(source.structure, by.structure, address(factors), *limits, *arrays)
+    arrays = (*totals.arrays(), address(squares), room.at, products.at)
+    _check(_compiled().gaussmix_mapped(source.structure, by.structure, address(factors), *limits, *arrays))
     return squares
+
+
+def _check(exact: int) -> None:
+    if not exact:  # 4096 rows of norm at most 1 cannot do that
+        raise RuntimeError("Encoded rows are not finite: a fault of the encoder. Nothing was released.")
 
 
 def lengths(source: Source, by: Map, factors: Floats, room: Room, products: Room) -> tuple[Floats, int]:

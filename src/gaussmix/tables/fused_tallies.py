@@ -12,12 +12,11 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.tables import fused
-from gaussmix.tables.answers import BinCounts, KeptRows
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
-from gaussmix.tables.exact_sums import ExactSums, Limbs
-from gaussmix.tables.transforms import ROW_UNIT, BinCounter, Bins, Transform, shorten, to_units
+from gaussmix.tables.exact_sums import FLUSHES_PER_CARRY, ExactSums, carried, symmetric
+from gaussmix.tables.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Transform, shorten, to_units
 
-__all__ = ["FusedGram", "FusedKeep", "FusedLengths", "FusedMapped", "FusedTally"]
+__all__ = ["FusedGram", "FusedLengths", "FusedMapped", "FusedTally"]
 
 
 class FusedTally(ABC):
@@ -32,36 +31,39 @@ class FusedGram(FusedTally):
     """Σ r rᵀ of rows of m columns."""
 
     def __init__(self, m: int) -> None:
-        self.block_rows, self.limbs, self.room = EXACT_ROWS, Limbs(m), fused.Room(m)
-        self.pending = fused.zeros(fused.padded(m), fused.padded(m))
-        self._part = (self.pending[:m, :m], (slice(None), slice(None)))
+        self.block_rows, self.room, self._m = EXACT_ROWS, fused.Room(m), m
+        self._totals = fused.Totals(m)
+        self._high, self._rows, self._flushes = np.zeros_like(self._totals.numbers), 0, 0
 
     def add(self, rows: Floats) -> None:
         """Take in any number of whole rows."""
-        for piece in pieces(len(rows), EXACT_ROWS):
+        for piece in pieces(len(rows), fused.MOST_ROWS):
             self.take(fused.Source.of_rows(rows[piece]))
 
     def take(self, source: fused.Source) -> Integers:
         """Of whole rows none are left out."""
-        fused.gram(source, self.with_room_for(source.n), self.room)
+        fused.gram(source, self.totals_for(source.n), self.room)
         return self.counted(source)
 
-    def with_room_for(self, rows: int) -> Floats:
-        """Sums to which the products of so many rows can be added."""
-        if not self.limbs.fits(rows):
-            self.limbs.take(self._part)
-        return self.pending
+    def totals_for(self, rows: int) -> fused.Totals:
+        """Sums to which the products of so many rows can be added: low limbs below 2⁶³."""
+        flushes = -(-rows // EXACT_ROWS)
+        self._flushes += flushes
+        if self._flushes > FLUSHES_PER_CARRY:
+            self._high, self._totals.numbers = carried(self._high, self._totals.numbers)
+            self._flushes = flushes
+        return self._totals
 
     def counted(self, source: fused.Source) -> Integers:
         """Count the rows that were added; positions of those that were not."""
         left = source.left()
-        self.limbs.count(source.n - len(left))
+        self._rows += source.n - len(left)
         return left
 
     def answer(self) -> ExactSums:
         """About all rows taken in so far."""
-        self.limbs.take(self._part)
-        return self.limbs.sums()
+        high, low = (limb[: self._m, : self._m] for limb in (self._high, self._totals.numbers))
+        return symmetric(high, low, self._rows)
 
 
 class FusedMapped(FusedTally):
@@ -76,7 +78,7 @@ class FusedMapped(FusedTally):
 
     def add(self, rows: Floats) -> None:
         """Take in any number of whole rows."""
-        for piece in pieces(len(rows), EXACT_ROWS):
+        for piece in pieces(len(rows), fused.MOST_ROWS):
             block = rows[piece]
             far = self.take(fused.Source.of_rows(block))
             if len(far):
@@ -86,8 +88,8 @@ class FusedMapped(FusedTally):
 
     def take(self, source: fused.Source) -> Integers:
         """But for rows that are not finite, or far beyond the clip."""
-        sums = self._gram.with_room_for(source.n)
-        squares = fused.mapped(source, self._map, self._factors, sums, self._room, self._gram.room)
+        totals = self._gram.totals_for(source.n)
+        squares = fused.mapped(source, self._map, self._factors, totals, self._room, self._gram.room)
         if not (squares <= ROW_UNIT**2).all():
             raise RuntimeError("A row is longer than its clip: a fault of the library. Nothing was released.")
         return self._gram.counted(source)
@@ -113,7 +115,7 @@ class FusedLengths(FusedTally):
 
     def add(self, rows: Floats) -> None:
         """Take in any number of whole rows."""
-        for piece in pieces(len(rows), EXACT_ROWS):
+        for piece in pieces(len(rows), fused.MOST_ROWS):
             self.take(fused.Source.of_rows(rows[piece]))
 
     def take(self, source: fused.Source) -> Integers:
@@ -128,24 +130,3 @@ class FusedLengths(FusedTally):
     def answer(self) -> BinCounts:
         """About all rows taken in so far."""
         return BinCounts([counter.counts() for counter in self._counters], self._rows)
-
-
-class FusedKeep(FusedTally):
-    """The rows themselves."""
-
-    def __init__(self, m: int) -> None:
-        self.block_rows, self._room, self._blocks = EXACT_ROWS, fused.Room(m), list[Floats]()
-
-    def add(self, rows: Floats) -> None:
-        """Keep any number of whole rows."""
-        self._blocks.append(np.array(rows, order="C"))
-
-    def take(self, source: fused.Source) -> Integers:
-        """But for rows that are not finite, or far beyond their norm."""
-        rows, left = fused.whole(source, self._room), source.left()
-        self._blocks.append(np.delete(rows, left, axis=0) if len(left) else rows)
-        return left
-
-    def answer(self) -> KeptRows:
-        """All rows so far."""
-        return KeptRows(self._blocks)

@@ -22,11 +22,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from gaussmix._types import Floats, Integers
-from gaussmix.tables.answers import BinCounts
 from gaussmix.tables.encoder import EXACT_ROWS, squared_norms_of
 from gaussmix.tables.exact_sums import ExactSums
 from gaussmix.tables.tallies import Gram, NormCounts, Summable
-from gaussmix.tables.transforms import ROW_UNIT, BinCounter, Bins, Transform, to_units
+from gaussmix.tables.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Transform, to_units
 from gaussmix.tables.unit import Unit
 
 __all__ = ["PersonCounts", "PersonGram", "PersonMapped", "PersonQuestion", "PersonTally", "shorten_together"]

@@ -21,14 +21,13 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.tables import fused
-from gaussmix.tables.answers import BinCounts, KeptRows
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.exact_sums import ExactSums, Limbs
-from gaussmix.tables.fused_tallies import FusedGram, FusedKeep, FusedLengths, FusedMapped
+from gaussmix.tables.fused_tallies import FusedGram, FusedLengths, FusedMapped
 from gaussmix.tables.scaling import Scaling
-from gaussmix.tables.transforms import BinCounter, Bins, Transform, shorten, to_units
+from gaussmix.tables.transforms import BinCounter, BinCounts, Bins, Transform, shorten, to_units
 
-__all__ = ["Gram", "Keep", "MappedGram", "NormCounts", "Question", "Tally"]
+__all__ = ["Gram", "MappedGram", "NormCounts", "Question", "Tally"]
 
 _BLOCK_BYTES = 2**20  # smaller blocks cost more in calls than larger ones in cache misses
 _LEAST_BLOCK_ROWS = 64
@@ -195,28 +194,6 @@ class _CountTally:
 
     def answer(self) -> BinCounts:
         return BinCounts([counter.counts() for counter in self.counters], self.rows)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The rows themselves
-@dataclass(frozen=True)
-class Keep:
-    """The rows, for a small sample that several passes read."""
-
-    def tally(self, m: int) -> Tally[KeptRows]:
-        """For rows of m columns."""
-        return FusedKeep(m) if fused.serves(m) else _KeepTally()
-
-
-class _KeepTally:
-    def __init__(self) -> None:
-        self.block_rows, self.blocks = EXACT_ROWS, list[Floats]()
-
-    def add(self, rows: Floats) -> None:
-        self.blocks.append(np.array(rows, order="C"))
-
-    def answer(self) -> KeptRows:
-        return KeptRows(self.blocks)
 
 
 def _block_rows(columns: int) -> int:

@@ -32,6 +32,7 @@ from gaussmix.tables.encoder import shorten_vectors, squared_norms_of
 __all__ = [
     "ROW_UNIT",
     "BinCounter",
+    "BinCounts",
     "Bins",
     "Transform",
     "shorten",
@@ -222,6 +223,17 @@ class Bins:
             raise ArgumentError("edges must increase.")
         limits = edges / edges[-1] * _NORM_UNIT**2
         return cls(np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1]))), limits)
+
+
+@dataclass(frozen=True, repr=False)
+class BinCounts:
+    """**Sensitive**: rows by ‖z‖², for every transform, and the number of rows."""
+
+    counts: list[Integers]
+    n: int
+
+    def __add__(self, other: BinCounts) -> BinCounts:
+        return BinCounts([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.n + other.n)
 
 
 class BinCounter:
