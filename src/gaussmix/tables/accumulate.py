@@ -58,10 +58,14 @@ def ask_arrays(
     question: Question[A],
     *,
     chosen: Integers | None = None,
+    plan: ArrayEncoder | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about blocks of rows as `encoder.checked_arrays` returns them, or about chosen positions in each block."""
-    plan = ArrayEncoder(schema)
+    """Answer about blocks of rows as `encoder.checked_arrays` returns them, or about chosen positions in each block.
+
+    ``plan`` is the schema's encoder, where several questions share it.
+    """
+    plan = ArrayEncoder(schema) if plan is None else plan
     with _Team(lambda: _ArrayWorker(plan, question.tally(plan.m)), threads) as team:
         for X, Y in blocks:
             _share_out(team, X, Y, chosen)

@@ -31,7 +31,7 @@ from gaussmix.tables.accumulate import ExactSums, ask_arrays, ask_rows
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.encoder import checked_arrays
+from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
 from gaussmix.tables.kept import Coins, Keeper
 from gaussmix.tables.moments import Moments
@@ -127,12 +127,13 @@ class ArrayRows(RowSource):
     def __init__(self, X: ArrayLike, Y: ArrayLike | None, schema: Schema, *, threads: int | None = None) -> None:
         self.schema = schema
         self._X, self._Y = checked_arrays(schema, X, Y)
-        self._threads = threads
+        self._plan, self._threads = ArrayEncoder(schema), threads
         self._coins: tuple[bytes, Coins, dict[int, Integers]] | None = None
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
         chosen = None if sample is None else self._chosen(sample)
-        return ask_arrays([(self._X, self._Y)], self.schema, question, chosen=chosen, threads=self._threads)
+        blocks = [(self._X, self._Y)]
+        return ask_arrays(blocks, self.schema, question, chosen=chosen, plan=self._plan, threads=self._threads)
 
     def _chosen(self, sample: Sample) -> Integers:
         """The positions of a sample; the coins of one release are thrown once."""
