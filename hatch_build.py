@@ -1,7 +1,7 @@
-"""Compiles what is done to every entry of a row, where there is a C compiler; else the package is pure Python.
+"""Compiles what is done to rows, where there is a C compiler; else the package is pure Python.
 
-Both compute the same bits (``tests/tables/test_kernels.py``). ``GAUSSMIX_PURE=1`` leaves the library out: for wheels
-that are to serve every platform.
+Both compute the same bits (``tests/tables/test_kernels.py``, ``test_fused.py``). ``GAUSSMIX_PURE=1`` leaves the library
+out: for wheels that are to serve every platform.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-KERNELS = Path("src/gaussmix/tables/_kernels.c")
+TABLES = Path("src/gaussmix/tables")
+SOURCES = ("_kernels.c", "_fused.c")
 # No -ffast-math and no fused operations: every operation is rounded by itself. Traps and errno are not looked at.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
 
@@ -26,10 +27,10 @@ class Kernels(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, beside the source for an editable install, and name the wheel after its platform."""
-        source = Path(self.root) / KERNELS
-        library = source.with_suffix(".so")
+        sources = [Path(self.root) / TABLES / name for name in SOURCES]
+        library = sources[0].with_suffix(".so")
         library.unlink(missing_ok=True)
-        if os.environ.get("GAUSSMIX_PURE") == "1" or sys.platform == "win32" or not compiled(source, library):
+        if os.environ.get("GAUSSMIX_PURE") == "1" or sys.platform == "win32" or not compiled(sources, library):
             return
         if version == "editable":  # it lies beside its source
             return
@@ -39,12 +40,12 @@ class Kernels(BuildHookInterface):
         build_data["force_include"][str(library)] = "gaussmix/tables/_kernels.so"
 
 
-def compiled(source: Path, library: Path) -> bool:
+def compiled(sources: list[Path], library: Path) -> bool:
     """Whether a compiler was found and was content."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     try:
         done = subprocess.run(
-            [*compiler, *FLAGS, str(source), "-o", str(library), "-lm"], capture_output=True, check=False
+            [*compiler, *FLAGS, *map(str, sources), "-o", str(library), "-lm"], capture_output=True, check=False
         )
     except OSError:
         return False

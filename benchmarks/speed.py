@@ -102,14 +102,14 @@ def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sa
     rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
     metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
     edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
-    clip = float(edges[1][8])
+    triangle, clip = metrics[1].triangular(), float(edges[1][8])
 
     def read() -> None:
-        rows = make()  # it keeps samples
+        rows = make()  # it keeps coins
         rows.moments()
         for sample in (early, early, None):
             rows.counts(metrics, edges, histograms)
-            rows.mapped(metrics[1], clip, sample)
+            rows.mapped(triangle, clip, sample)
 
     return read
 

@@ -72,6 +72,16 @@ def run(rows: np.ndarray, mu: float, rng: np.random.Generator, schedule: Schedul
     return state, transcript
 
 
+def test_a_pass_has_the_lengths_of_a_metric_that_was_counted_and_half_its_products():
+    """Noise is the same in all directions: only EᵀE decides its law."""
+    _, transcript = run(skewed_table(4_000, 1), 2.0, np.random.default_rng(1))
+    for asked, _, request, _ in transcript[1:]:
+        E = request.metric.transform.matrix
+        (counted,) = (metric.transform.matrix for metric in asked.metrics if metric.power == request.metric.power)
+        assert np.allclose(E.T @ E, counted.T @ counted, rtol=1e-7, atol=1e-7 * np.abs(counted.T @ counted).max())
+        assert (np.tril(E, -1) == 0).all()
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Budget and sensitivity
 @pytest.mark.parametrize("passes", [("1",), ("0.3", "0.7"), ("0.05", "0.10", "0.20", "0.65")])

@@ -87,6 +87,21 @@ def test_infinite_strength_is_the_mean_with_the_intercept_free():
     assert GRID[-1] == np.inf
 
 
+def test_solutions_are_those_of_the_formula():
+    """(G + uI + λ₀(min(ρ, 1)N + max(ρ - 1, 0)N₀))⁻¹g, N₀ = N less its part along the intercept, for every ρ."""
+    pool = release(table(0, signal=1.0), 5.0, 1)
+    other = pool.add(NoisyGram.in_metric(np.eye(M), transform=np.triu(np.ones((M, M))), scale=3.0))
+    for each in (pool, other):
+        solver, at = Shrinkage(each, unit=0.3), len(X) - 1
+        for copy in (solver._own, solver._fissions[3][0]):
+            G, N = copy.matrix[np.ix_(X, X)] + 0.3 * np.eye(len(X)), each.shape[np.ix_(X, X)]
+            free = N - np.outer(N[:, at], N[at]) / N[at, at]
+            base, found = solver._base(copy, len(X)), solver._solve(copy, X, TARGET, at)
+            for column, strength in enumerate(GRID[:-1]):
+                A = G + base * (min(strength, 1) * N + max(strength - 1, 0) * free)
+                assert np.allclose(A @ found[:, column], copy.matrix[X, M - 2], rtol=1e-9, atol=1e-9)
+
+
 def test_shrinking_beats_not_shrinking_where_noise_is_strong():
     gains = []
     for seed in range(20):

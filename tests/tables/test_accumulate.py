@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from array_tables import SCHEMAS, Y, arrays, integers, same_bits
 from declared_schemas import vector_array
 from encoded_rows import exact_gram
-from gaussmix.tables import accumulate, exact_sums
+from gaussmix.tables import accumulate, exact_sums, fused_tallies
 from gaussmix.tables.columns import Vector
 from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
 from gaussmix.tables.moments import Moments
@@ -65,7 +65,8 @@ def test_longest_rows_fill_a_block_without_rounding():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sums_carry_far_beyond_64_bits(monkeypatch, threads):
-    monkeypatch.setattr(exact_sums, "_FLUSHES_PER_CARRY", 2)
+    for module in (exact_sums, fused_tallies):
+        monkeypatch.setattr(module, "FLUSHES_PER_CARRY", 2)
     schema = Schema({"X": Vector(2, norm=1.0)}, intercept=0)
     X = np.tile([[0.6, -0.8]], (9 * EXACT_ROWS, 1))
     part = Moments.of_arrays([(X, None)], schema, threads=threads)

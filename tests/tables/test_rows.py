@@ -256,13 +256,14 @@ def test_a_sample_is_of_positions_before_rows_are_dropped():
     assert same(answers(rows_of(table, schema), sample), answers(rows_of(kept, schema)))
 
 
-def test_a_large_sample_is_read_by_positions(monkeypatch):
+def test_samples_of_arrays_are_those_of_their_coins():
+    """Of several rates and keys, one after the other, from the same arrays."""
     schema = SCHEMAS["norm"]
     X, Y = arrays(schema, 9000)
-    sample = Sample.seeded(0.5, 2)
-    kept = answers(ArrayRows(X, Y, schema), sample)
-    monkeypatch.setattr("gaussmix.tables.rows.KEPT_BYTES", 0)
-    assert same(answers(ArrayRows(X, Y, schema), sample), kept)
+    rows = ArrayRows(X, Y, schema)
+    for sample in (Sample.seeded(0.1, 2), Sample.seeded(0.5, 2), Sample.seeded(0.3, 1), Sample.seeded(0.1, 2)):
+        chosen = sample.positions(9000)
+        assert same(answers(rows, sample), answers(ArrayRows(X[chosen], Y[chosen], schema)))
 
 
 # -- what cannot be read twice, and what changes -----------------------------------------------------------------
@@ -442,7 +443,7 @@ def test_another_release_from_the_same_arrays_does_not_change_which_rows_are_rea
 
     class Interrupted(ArrayRows):
         def __setattr__(self, name, value):
-            super().__setattr__(name, {other: self._sampled_rows(other)} if name == "_sampled" and value else value)
+            super().__setattr__(name, (other.key, other.coins(0, 4000), {}) if name == "_coins" and value else value)
 
     rows = Interrupted(X, None, schema)
     assert rows.moments(one).sums().n == len(one.positions(4000))

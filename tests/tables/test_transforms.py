@@ -91,6 +91,18 @@ def test_clipped_norms_never_exceed_the_bound_in_exact_integers(m, clip):
         assert sum(int(entry) ** 2 for entry in row) <= 2**40
 
 
+@pytest.mark.parametrize("m", [1, 2, 13, 40])
+def test_a_triangular_transform_keeps_lengths_with_half_the_numbers(m):
+    transform, rows = ill_conditioned(m, m), encoded_rows(200, m, m)
+    same = transform.triangular()
+    assert (np.tril(same.integers, -1) == 0).all()
+    assert (np.diagonal(same.integers) > 0).all()
+    lengths, expected = (np.linalg.norm(one.apply(rows), axis=1) for one in (same, transform))
+    assert np.allclose(lengths, expected, rtol=1e-6)
+    shape, wanted = (np.linalg.inv(one.matrix.T @ one.matrix) for one in (same, transform))
+    assert np.allclose(shape, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
 def test_rows_at_the_bound_are_not_wasted():
     rows = np.array([[0.003, 0.004], [0.3, 0.4], [0.0003, 0.0004], [0.0, 0.0]]) * ROW_UNIT
     transform = Transform.nearest(1000 * np.eye(2))

@@ -8,6 +8,7 @@ Pure functions of public parameters: nothing in this module sees data. docs/latt
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -140,8 +141,9 @@ def gaussian_slack(mu: float, *, bits: int, coordinates: int) -> float:
     return round_up(exact_slack(check.positive(finite=True, mu=mu), bits, coordinates))
 
 
+@functools.lru_cache(maxsize=1024)
 def exact_slack(mu: float, bits: int, coordinates: int) -> Fraction:
-    """:func:`gaussian_slack`, not rounded."""
+    """:func:`gaussian_slack`, not rounded. Remembered: accounts ask for the same ones again and again."""
     return TOTAL_VARIATION * coordinates * Fraction(mu) ** 2 / Fraction(4) ** bits
 
 

@@ -101,7 +101,7 @@ def _check_sampler() -> None:
 
 def _opendp_draws(count: int, sigma: float) -> Any:
     """Exact draws: the integer Gaussian mechanism on zeros, the only door that the library has to its sampler."""
-    return _opendp_mechanism(count, float(sigma))([0] * count)
+    return _opendp_mechanism(count, float(sigma))(np.zeros(count, dtype=np.int64))  # a list is checked entry by entry
 
 
 @functools.lru_cache(maxsize=64)

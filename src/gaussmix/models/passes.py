@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-import scipy.linalg
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
@@ -226,7 +225,7 @@ def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tupl
     in units of (s/n)²: their ratio is `Metric.cost`.
     """
     S = cleaned.raised(FLOOR * 2 * math.sqrt(len(cleaned.values)))
-    h, V = scipy.linalg.eigh((S + S.T) / 2)
+    h, V = np.linalg.eigh((S + S.T) / 2)
     eigenvalues = np.maximum(h, h[-1] * _RANGE) / rows
     rotation = Transform.nearest(V.T)
     metrics = []
@@ -324,7 +323,8 @@ def plan_pass(
         i = int(np.argmin(loss))
         plan = PassRequest(metric, float(tail.edges[i]), mu, total, float(tail.kept_weight[i]), float(tail.lost[i]))
         plans.append((float(loss[i]), plan))
-    return min(plans, key=lambda found: found[0])[1]
+    best = min(plans, key=lambda found: found[0])[1]
+    return replace(best, metric=replace(best.metric, transform=best.metric.transform.triangular()))
 
 
 def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:

@@ -196,7 +196,7 @@ def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.
         s: scale of that matrix's noise in units of the release's.
     """
     moment = release.inverse @ (release.matrix if matrix is None else matrix) @ release.inverse.T
-    h, U = scipy.linalg.eigh((moment + moment.T) / 2)
+    h, U = np.linalg.eigh((moment + moment.T) / 2)
     gap = h[:, np.newaxis] - h[np.newaxis]
     xi = h - 2 * scale**2 * np.sum(gap / (gap**2 + scale**2), axis=1)
     return Cleaned(np.maximum(optimize.isotonic_regression(xi).x, 0.0), release.factor @ U)

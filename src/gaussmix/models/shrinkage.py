@@ -25,8 +25,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from gaussmix._types import Floats
 from gaussmix.models.pooling import Cleaned, Pool, clean
@@ -141,6 +141,7 @@ class Shrinkage:
         free = N if at is None else N - np.outer(N[:, at], N[at]) / N[at, at]
         G = copy.matrix[np.ix_(x, x)] + np.diag(self._one_row[x])
         g = copy.matrix[x] @ response
+        part, free_part = base * N, base * free
         solutions = np.empty((d, len(GRID)))
         for column, strength in enumerate(GRID):
             if math.isinf(strength):
@@ -148,8 +149,10 @@ class Shrinkage:
                 if at is not None:
                     solutions[at, column] = g[at] / G[at, at]
                 continue
-            penalty = base * (min(strength, 1.0) * N + max(strength - 1.0, 0.0) * free)
-            solutions[:, column] = _positive_solve(G + penalty, g)
+            penalised = G + min(strength, 1.0) * part
+            if strength > 1.0:
+                penalised += (strength - 1.0) * free_part
+            solutions[:, column] = _positive_solve(penalised, g)
         return solutions
 
     @staticmethod
@@ -173,9 +176,11 @@ class Shrinkage:
 
 
 def _positive_solve(A: Floats, b: Floats) -> Floats:
-    """Solve a positive definite system whose condition number is bounded by its penalties."""
-    factor = scipy.linalg.cho_factor(A, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, b, check_finite=False))
+    """Solve a positive definite system whose condition number is bounded by its penalties; A may be overwritten."""
+    _, solution, trouble = lapack.dposv(A.T, b, overwrite_a=True)  # in the order of Fortran: nothing is copied
+    if trouble:
+        raise np.linalg.LinAlgError("A penalised second moment is not positive definite: a fault of the library.")
+    return np.asarray(solution)
 
 
 def _seed(pool: Pool) -> int:

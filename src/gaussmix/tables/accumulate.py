@@ -27,14 +27,17 @@ from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
-from gaussmix.tables.kept import Coins, Keeper
+from gaussmix.tables.fused import MOST_ROWS, Source
+from gaussmix.tables.fused_tallies import FusedTally
+from gaussmix.tables.kept import Coins, Keeper, KeptRows
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, KeptRows, Question, Summable, Tally
+from gaussmix.tables.tallies import Gram, Question, Summable, Tally
 
 __all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays"]
 
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
+_PIECES = 64  # that are enough for any number of threads
 
 A = TypeVar("A", bound=Summable)
 W = TypeVar("W")
@@ -55,10 +58,14 @@ def ask_arrays(
     question: Question[A],
     *,
     chosen: Integers | None = None,
+    plan: ArrayEncoder | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about blocks of rows as `encoder.checked_arrays` returns them, or about chosen positions in each block."""
-    plan = ArrayEncoder(schema)
+    """Answer about blocks of rows as `encoder.checked_arrays` returns them, or about chosen positions in each block.
+
+    ``plan`` is the schema's encoder, where several questions share it.
+    """
+    plan = ArrayEncoder(schema) if plan is None else plan
     with _Team(lambda: _ArrayWorker(plan, question.tally(plan.m)), threads) as team:
         for X, Y in blocks:
             _share_out(team, X, Y, chosen)
@@ -79,10 +86,12 @@ def ask_rows(kept: KeptRows, question: Question[A], m: int, *, threads: int | No
 def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers | None) -> None:
     """Let the workers draw pieces of one block until there are none; threads start once it is worth it."""
     waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-    cuts: list[_Piece] = [*pieces(len(X), EXACT_ROWS)]
+    n = len(X) if chosen is None else len(chosen)
+    cuts: list[_Piece] = [*pieces(n, team.workers[0].piece_rows(n))]
     if chosen is not None:
-        cuts = [chosen[piece] for piece in pieces(len(chosen), EXACT_ROWS)]
-    workers = team.workers if len(cuts) >= _WORTH_THREADS and team.start() else team.workers[:1]
+        cuts = [chosen[piece] for piece in cuts]
+    several = n > (_WORTH_THREADS - 1) * EXACT_ROWS
+    workers = team.workers if several and team.start() else team.workers[:1]
     for piece in [*cuts, *[None] * len(workers)]:
         waiting.put(piece)
     team.run(lambda worker: worker.drain(waiting, X, Y), workers)
@@ -216,13 +225,29 @@ class _ArrayWorker(Generic[A]):
         self.block_rows = min(plan.block_rows, tally.block_rows)
         self.rows = np.empty(self.block_rows * plan.m)
 
+    def piece_rows(self, n: int) -> int:
+        """Of a table of n rows that workers share: more where it costs neither cache nor balance."""
+        most = MOST_ROWS if isinstance(self.tally, FusedTally) else EXACT_ROWS
+        return min(max(n // _PIECES, EXACT_ROWS), most)
+
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
         """Take in the rows of one piece after the other until the queue says None."""
+        fused = self.tally if isinstance(self.tally, FusedTally) else None
+        constants = (*self.plan.constants, self.plan.intercept)
+        source = Source.of_arrays(X, Y, constants, m=self.plan.m, norm_limit=self.plan.norm_limit)
         with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
             while (drawn := waiting.get()) is not None:
-                X_drawn, Y_drawn = X[drawn], Y[drawn]
-                for piece in pieces(len(X_drawn), self.block_rows):
-                    self._add(X_drawn[piece], Y_drawn[piece])
+                if fused is None or source is None:
+                    self._add_drawn(X[drawn], Y[drawn])
+                    continue
+                source.draw(drawn)
+                left = fused.take(source)
+                if len(left):
+                    self._add_drawn(X[drawn][left], Y[drawn][left])
+
+    def _add_drawn(self, X: Rows, Y: Rows) -> None:
+        for piece in pieces(len(X), self.block_rows):
+            self._add(X[piece], Y[piece])
 
     def _add(self, X: Rows, Y: Rows) -> None:
         n, m = len(X), self.plan.m

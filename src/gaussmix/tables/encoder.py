@@ -36,6 +36,7 @@ from gaussmix.tables.schema import FRACTION_BITS, Schema
 __all__ = [
     "EXACT_ROWS",
     "SHORT_ROW",
+    "SHRINK",
     "ArrayEncoder",
     "BlockEncoder",
     "checked_arrays",
@@ -55,7 +56,10 @@ _BLOCK_BYTES = 3 * 2**18  # features of a block: they stay in the second-level c
 SHORT_ROW = 64
 """Entries below which broadcasting a row costs more than reading a tile of it."""
 _HUGE = 2.0**1000  # an entry that is mapped beyond is clipped before anything overflows
-_SHRINK = 1 - 2.0**-32  # covers the rounding of a norm over up to 2**19 columns
+
+
+SHRINK = 1 - 2.0**-32
+"""What lengths are times besides, that are shortened: it covers the rounding of a norm over up to 2**19 columns."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,12 @@ class ArrayEncoder:
         centre, multiplier, limits = (values[entries].copy() for values in (plan.centre, plan.multiplier, plan.limits))
         if not self.bounded:
             centre[:d], multiplier[:d] = 0.0, multiplier[0]
-        self.constants = centre, multiplier, limits, math.trunc(plan.intercept)
+        self.constants = centre, multiplier, limits
 
     def encode_whole(self, X: Rows, Y: Rows, rows: Floats) -> None:
         """Write up to ``block_rows`` whole rows, best in the order of X; at once where there is a compiled library."""
-        squares = kernels.encode(X, Y, *self.constants, rows=rows) if rows.flags.c_contiguous else None
+        constants = (*self.constants, math.trunc(self.intercept))
+        squares = kernels.encode(X, Y, *constants, rows=rows) if rows.flags.c_contiguous else None
         if squares is None:
             self._by_numpy(X, Y, rows)
         elif self.norm_limit is not None:
@@ -257,7 +262,7 @@ def shorten_vectors(part: Floats, squares: Floats, limit: float) -> Floats:
     long = squares > limit
     long[far] = True
     shrink = np.ones(len(part))
-    shrink[long] = math.sqrt(limit) * _SHRINK / np.sqrt(squares[long])
+    shrink[long] = math.sqrt(limit) * SHRINK / np.sqrt(squares[long])
     part *= shrink[:, np.newaxis]
     np.trunc(part, out=part)
     return factors * shrink

@@ -15,10 +15,11 @@ from gaussmix._types import Floats, Integers
 from gaussmix.tables.encoder import EXACT_ROWS
 from gaussmix.tables.schema import FRACTION_BITS
 
-__all__ = ["LIMB_BITS", "ExactSums", "Limbs", "carried"]
+__all__ = ["FLUSHES_PER_CARRY", "LIMB_BITS", "ExactSums", "Limbs", "carried", "symmetric"]
 
 LIMB_BITS = 2 * FRACTION_BITS
-_FLUSHES_PER_CARRY = 2**10  # 2**10 sums below 2**52 stay below 2**63
+FLUSHES_PER_CARRY = 2**10
+"""Sums of at most 2**52 that can be added to a low limb: they stay below 2**63."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,6 +38,12 @@ class ExactSums:
 def carried(high: Integers, low: Integers) -> tuple[Integers, Integers]:
     """The unique form of ``high * 2**40 + low`` with 0 <= low < 2**40."""
     return high + (low >> LIMB_BITS), low & (2**LIMB_BITS - 1)
+
+
+def symmetric(high: Integers, low: Integers, n: int) -> ExactSums:
+    """Sums of n rows whose upper triangle is known."""
+    high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in carried(high, low))
+    return ExactSums(high, low, n)
 
 
 class Limbs:
@@ -64,10 +71,9 @@ class Limbs:
             floats.fill(0)
         self.pending_rows = 0
         self.flushes += 1
-        if self.flushes % _FLUSHES_PER_CARRY == 0:
+        if self.flushes % FLUSHES_PER_CARRY == 0:
             self.high, self.low = carried(self.high, self.low)
 
     def sums(self) -> ExactSums:
         """Everything taken so far; the upper triangle counts."""
-        high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in carried(self.high, self.low))
-        return ExactSums(high, low, self.rows)
+        return symmetric(self.high, self.low, self.rows)

@@ -8,6 +8,7 @@ table that fits whole. What fits decides how often a table is read, never what i
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,20 @@ from gaussmix.tables.arrow import complete_rows
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.sample import SIDES, Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import KeptRows
 
-__all__ = ["KEPT_BYTES", "Coins", "Keeper"]
+__all__ = ["KEPT_BYTES", "Coins", "Keeper", "KeptRows"]
 
 KEPT_BYTES = 2**26
 """Of encoded rows that are kept beside the table."""
 
 Coins = NDArray[np.uint16]
+
+
+@dataclass(frozen=True, repr=False)
+class KeptRows:
+    """**Sensitive**: blocks of whole rows, in any order."""
+
+    blocks: list[Floats]
 
 
 class Keeper:

@@ -19,9 +19,9 @@ import numpy as np
 
 from gaussmix._types import Floats, Rows
 
-__all__ = ["encode", "library", "norms", "scale"]
+__all__ = ["address", "by_rows", "encode", "library", "norms", "scale"]
 
-_VERSION = 1  # of the interface, as in the source
+_VERSION = 2  # of the interface, as in the source
 _Size, _Pointer = ctypes.c_ssize_t, ctypes.c_void_p
 
 
@@ -64,10 +64,18 @@ def encode(
     compiled = library()
     if compiled is None:
         return None
-    X, Y, squares = _by_rows(X), _by_rows(Y), np.empty(len(X))
+    X, Y, squares = by_rows(X), by_rows(Y), np.empty(len(X))
     sizes = (*X.shape, Y.shape[1], rows.shape[1])
-    arrays = (_at(X), X.strides[0] // 8, _at(Y), Y.strides[0] // 8, _at(centre), _at(multiplier), _at(limits))
-    finite = compiled.gaussmix_encode(*sizes, *arrays, constant, _at(rows), _at(squares))
+    arrays = (
+        address(X),
+        X.strides[0] // 8,
+        address(Y),
+        Y.strides[0] // 8,
+        address(centre),
+        address(multiplier),
+        address(limits),
+    )
+    finite = compiled.gaussmix_encode(*sizes, *arrays, constant, address(rows), address(squares))
     return squares if finite else None
 
 
@@ -77,7 +85,7 @@ def scale(products: Floats, factors: Floats) -> Floats | None:
     if compiled is None:
         return None
     squares = np.empty(len(products))
-    compiled.gaussmix_scale(*products.shape, _at(products), _at(factors), _at(squares))
+    compiled.gaussmix_scale(*products.shape, address(products), address(factors), address(squares))
     return squares
 
 
@@ -87,17 +95,17 @@ def norms(products: Floats, factors: Floats) -> Floats | None:
     if compiled is None:
         return None
     squares = np.empty(len(products))
-    compiled.gaussmix_norms(*products.shape, _at(products), _at(factors), _at(squares))
+    compiled.gaussmix_norms(*products.shape, address(products), address(factors), address(squares))
     return squares
 
 
-def _by_rows(array: Rows) -> Floats:
+def by_rows(array: Rows) -> Floats:
     """As float64 with contiguous rows that are whole numbers of entries apart; a view where it can."""
     fits = array.dtype == np.float64 and array.strides[1] == 8 and not array.strides[0] % 8 and array.flags.aligned
     return array if fits else np.ascontiguousarray(array, dtype=np.float64)
 
 
-def _at(array: Floats) -> int:
+def address(array: Rows) -> int:
     """Where the entries begin; ``array.ctypes`` is slow."""
     address: int = array.__array_interface__["data"][0]
     return address

@@ -24,8 +24,8 @@ import numpy as np
 from gaussmix._types import Floats, Integers
 from gaussmix.tables.encoder import EXACT_ROWS, squared_norms_of
 from gaussmix.tables.exact_sums import ExactSums
-from gaussmix.tables.tallies import BinCounts, Gram, NormCounts, Summable
-from gaussmix.tables.transforms import ROW_UNIT, BinCounter, Bins, Transform, to_units
+from gaussmix.tables.tallies import Gram, NormCounts, Summable
+from gaussmix.tables.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Transform, to_units
 from gaussmix.tables.unit import Unit
 
 __all__ = ["PersonCounts", "PersonGram", "PersonMapped", "PersonQuestion", "PersonTally", "shorten_together"]

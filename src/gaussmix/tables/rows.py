@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
@@ -30,14 +31,14 @@ from gaussmix.tables.accumulate import ExactSums, ask_arrays, ask_rows
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.encoder import checked_arrays
+from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
-from gaussmix.tables.kept import KEPT_BYTES, Keeper
+from gaussmix.tables.kept import Coins, Keeper
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, Keep, KeptRows, MappedGram, NormCounts, Question, Summable
+from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Question, Summable
 from gaussmix.tables.transforms import Transform
 from gaussmix.tables.unit import Unit
 
@@ -126,31 +127,23 @@ class ArrayRows(RowSource):
     def __init__(self, X: ArrayLike, Y: ArrayLike | None, schema: Schema, *, threads: int | None = None) -> None:
         self.schema = schema
         self._X, self._Y = checked_arrays(schema, X, Y)
-        self._threads = threads
-        self._sampled: dict[Sample, KeptRows | Integers] = {}
+        self._plan, self._threads = ArrayEncoder(schema), threads
+        self._coins: tuple[bytes, Coins, dict[int, Integers]] | None = None
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
-        if sample is None:
-            return self._read(question, None)
-        found = self._sampled.get(sample)
-        if found is None:
-            found = self._sampled_rows(sample)
-            # Of one release only; another thread may draw another one from the same rows.
-            self._sampled = {other: rows for other, rows in self._sampled.items() if other.key == sample.key}
-            self._sampled[sample] = found
-        if isinstance(found, KeptRows):
-            return ask_rows(found, question, self.schema.n_columns, threads=self._threads)
-        return self._read(question, found)
+        chosen = None if sample is None else self._chosen(sample)
+        blocks = [(self._X, self._Y)]
+        return ask_arrays(blocks, self.schema, question, chosen=chosen, plan=self._plan, threads=self._threads)
 
-    def _read(self, question: Question[A], chosen: Integers | None) -> A:
-        return ask_arrays([(self._X, self._Y)], self.schema, question, chosen=chosen, threads=self._threads)
-
-    def _sampled_rows(self, sample: Sample) -> KeptRows | Integers:
-        """The rows of a sample, encoded once for all passes that read it; of a large one their positions."""
-        chosen = sample.positions(len(self._X))
-        if 8 * self.schema.n_columns * len(chosen) > KEPT_BYTES:
-            return chosen
-        return self._read(Keep(), chosen)
+    def _chosen(self, sample: Sample) -> Integers:
+        """The positions of a sample; the coins of one release are thrown once."""
+        known = self._coins  # another thread may draw another release from the same rows
+        if known is None or known[0] != sample.key:
+            self._coins = known = (sample.key, sample.coins(0, len(self._X)), {})
+        _, coins, found = known
+        if sample.sides not in found:
+            found[sample.sides] = np.flatnonzero(coins < sample.sides)
+        return found[sample.sides]
 
     def count(self) -> int | None:
         """Rows of the arrays, **sensitive**."""

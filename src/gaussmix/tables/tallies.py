@@ -18,14 +18,16 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
-from gaussmix._types import Floats, Integers
+from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.tables import fused
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.exact_sums import ExactSums, Limbs
+from gaussmix.tables.fused_tallies import FusedGram, FusedLengths, FusedMapped
 from gaussmix.tables.scaling import Scaling
-from gaussmix.tables.transforms import BinCounter, Bins, Transform, shorten, to_units
+from gaussmix.tables.transforms import BinCounter, BinCounts, Bins, Transform, shorten, to_units
 
-__all__ = ["BinCounts", "Gram", "Keep", "KeptRows", "MappedGram", "NormCounts", "Question", "Tally"]
+__all__ = ["Gram", "MappedGram", "NormCounts", "Question", "Tally"]
 
 _BLOCK_BYTES = 2**20  # smaller blocks cost more in calls than larger ones in cache misses
 _LEAST_BLOCK_ROWS = 64
@@ -68,7 +70,7 @@ class Gram:
 
     def tally(self, m: int) -> Tally[ExactSums]:
         """For rows of m columns."""
-        return _GramTally(m)
+        return FusedGram(m) if fused.serves(m) else _GramTally(m)
 
 
 class _GramTally:
@@ -105,7 +107,8 @@ class MappedGram:
 
     def tally(self, m: int) -> Tally[ExactSums]:
         """For rows of m columns."""
-        return _MappedTally(self, _checked_width(self.transform, m))
+        widest = max(_checked_width(self.transform, m), len(self.transform.integers))
+        return FusedMapped(self.transform, self.clip) if fused.serves(widest) else _MappedTally(self, m)
 
 
 class _MappedTally:
@@ -130,17 +133,6 @@ class _MappedTally:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Histograms
-@dataclass(frozen=True, repr=False)
-class BinCounts:
-    """**Sensitive**: rows by ‖z‖², for every transform, and the number of rows."""
-
-    counts: list[Integers]
-    n: int
-
-    def __add__(self, other: BinCounts) -> BinCounts:
-        return BinCounts([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.n + other.n)
-
-
 @dataclass(frozen=True)
 class NormCounts:
     """How many rows have ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges.
@@ -164,6 +156,10 @@ class NormCounts:
 
     def tally(self, m: int) -> Tally[BinCounts]:
         """For rows of m columns."""
+        first, *others = self.transforms
+        widest = max(_checked_width(first, m), len(first.integers))
+        if all(map(first.same_integers, others)) and fused.serves(widest):
+            return FusedLengths(first, [Bins.of(*pair) for pair in zip(self.transforms, self.edges, strict=True)])
         return _CountTally(self, m)
 
 
@@ -198,38 +194,6 @@ class _CountTally:
 
     def answer(self) -> BinCounts:
         return BinCounts([counter.counts() for counter in self.counters], self.rows)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The rows themselves
-@dataclass(frozen=True, repr=False)
-class KeptRows:
-    """**Sensitive**: blocks of whole rows, in any order."""
-
-    blocks: list[Floats]
-
-    def __add__(self, other: KeptRows) -> KeptRows:
-        return KeptRows(self.blocks + other.blocks)
-
-
-@dataclass(frozen=True)
-class Keep:
-    """The rows, for a small sample that several passes read."""
-
-    def tally(self, m: int) -> Tally[KeptRows]:
-        """For rows of m columns."""
-        return _KeepTally()
-
-
-class _KeepTally:
-    def __init__(self) -> None:
-        self.block_rows, self.blocks = EXACT_ROWS, list[Floats]()
-
-    def add(self, rows: Floats) -> None:
-        self.blocks.append(np.array(rows, order="C"))
-
-    def answer(self) -> KeptRows:
-        return KeptRows(self.blocks)
 
 
 def _block_rows(columns: int) -> int:

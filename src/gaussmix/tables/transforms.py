@@ -32,6 +32,7 @@ from gaussmix.tables.encoder import shorten_vectors, squared_norms_of
 __all__ = [
     "ROW_UNIT",
     "BinCounter",
+    "BinCounts",
     "Bins",
     "Transform",
     "shorten",
@@ -96,6 +97,14 @@ class Transform:
     def times(self, factors: Floats) -> Transform:
         """Every row of the matrix times a positive number: the same integers, whose product is computed once."""
         return Transform(self.integers, np.asarray(self.scales * factors))
+
+    def triangular(self) -> Transform:
+        """A transform of the same lengths, ‖R r‖ = ‖T r‖ up to rounding, with half as many numbers: T = QR.
+
+        Noise that is the same in all directions has the same law in both; it is drawn for R as it is rounded here.
+        """
+        R: Floats = np.asarray(np.linalg.qr(self.matrix, mode="r"))
+        return Transform.nearest(R * np.where(np.diagonal(R) < 0, -1.0, 1.0)[:, np.newaxis])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Transform):
@@ -214,6 +223,17 @@ class Bins:
             raise ArgumentError("edges must increase.")
         limits = edges / edges[-1] * _NORM_UNIT**2
         return cls(np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1]))), limits)
+
+
+@dataclass(frozen=True, repr=False)
+class BinCounts:
+    """**Sensitive**: rows by ‖z‖², for every transform, and the number of rows."""
+
+    counts: list[Integers]
+    n: int
+
+    def __add__(self, other: BinCounts) -> BinCounts:
+        return BinCounts([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.n + other.n)
 
 
 class BinCounter:

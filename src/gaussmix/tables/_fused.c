@@ -1,0 +1,296 @@
+/* Sums over rows in one go, a few rows at a time that stay in the first-level cache: encode, map, scale, shorten, multiply.
+ *
+ * Rows, transforms and sums are whole numbers that float64 holds (gaussmix/tables/transforms.py, exact_sums.py), so that
+ * products and their sums are the same in any order, and fused operations round nothing either. All else is done entry by
+ * entry, each operation rounded by itself, in numpy's order (-ffp-contract=off): the same bits as without this file.
+ *
+ * A row that is not finite, or whose squares add up to 2^53 or more, is left out and marked: Python takes it in, or refuses
+ * it. No row is looked at for the sake of another one.
+ */
+#include <math.h>
+#include <stddef.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+#define FAST __attribute__((target("avx2,fma")))
+#define LANES 8    /* entries that are multiplied side by side; widths in here are multiples of it */
+#define ROWS 4     /* rows, or rows of sums, in registers */
+#define BLOCK 64   /* rows that are taken in at a time */
+#define AHEAD 8    /* rows that are fetched before they are needed */
+#define EXACT 4096 /* rows of norm at most 2^20 whose products add up to at most 2^52; a multiple of BLOCK */
+#define INEXACT 9007199254740992.0
+
+int gaussmix_fused(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+struct source { /* n rows of m columns: whole ones, or arrays to be encoded, at positions chosen unless NULL */
+    ptrdiff_t n, m, d, targets, stride, stride_Y;
+    const double *rows, *X, *Y;
+    const ptrdiff_t *chosen;
+    const double *centre, *multiplier, *limits;
+    double constant, longest, shortened;
+    unsigned char *left;
+};
+
+struct map { /* to k columns, in panels of LANES columns; the others of a panel's m rows than from .. to are zero */
+    ptrdiff_t m, k;
+    const double *panels;
+    const ptrdiff_t *ranges;
+};
+
+static inline ptrdiff_t padded(ptrdiff_t width) { return (width + LANES - 1) / LANES * LANES; }
+
+static inline void clear(ptrdiff_t n, double *row)
+{
+    for (ptrdiff_t j = 0; j < n; j++)
+        row[j] = 0;
+}
+
+FAST static inline double squared(ptrdiff_t n, const double *restrict row)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    ptrdiff_t j = 0;
+    for (; j + LANES <= n; j += LANES)
+        for (int k = 0; k < LANES; k++)
+            lanes[k] += row[j + k] * row[j + k];
+    for (; j < n; j++)
+        lanes[0] += row[j] * row[j];
+    for (int k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+FAST static inline void shrink(ptrdiff_t n, double *restrict row, double factor)
+{
+    for (ptrdiff_t j = 0; j < n; j++)
+        row[j] = trunc(row[j] * factor);
+}
+
+FAST static inline double clipped(double entry, double centre, double multiplier, double limit)
+{
+    double value = (entry - centre) * multiplier;
+    value = value < -limit ? -limit : value;
+    return value > limit ? limit : value;
+}
+
+/* One row as whole numbers: encoder.ArrayEncoder. Returns whether it is left out. */
+FAST static inline int encode(const struct source *from, ptrdiff_t at, double *restrict row)
+{
+    const ptrdiff_t d = from->d, entries = d + from->targets;
+    const double *x = from->X + at * from->stride, *y = from->Y + at * from->stride_Y;
+    const double *centre = from->centre, *multiplier = from->multiplier, *limits = from->limits;
+    long long bad = 0;
+    double factor = 1;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        bad |= (long long)(x[j] - x[j] != 0);
+        row[j] = trunc(clipped(x[j], centre[j], multiplier[j], limits[j]));
+    }
+    if (from->longest < INFINITY) {
+        double squares = squared(d, row);
+        if (!(squares <= from->longest)) {
+            bad |= !(squares < INEXACT);
+            factor = from->shortened / sqrt(squares);
+            shrink(d, row, factor);
+        }
+    }
+    for (ptrdiff_t j = d; j < entries; j++) {
+        double entry = y[j - d];
+        bad |= (long long)(entry - entry != 0);
+        row[j] = trunc(clipped(entry, centre[j], multiplier[j], limits[j]) * factor);
+    }
+    if (from->m > entries)
+        row[entries] = trunc(from->constant * factor);
+    if (bad)
+        clear(from->m, row);
+    return bad != 0;
+}
+
+/* Rows from a start on, at most BLOCK. Returns how many there are. Columns of block beyond m are zero, and stay so. */
+FAST static inline ptrdiff_t load(const struct source *from, ptrdiff_t start, double *restrict block)
+{
+    const ptrdiff_t width = padded(from->m), n = from->n - start < BLOCK ? from->n - start : BLOCK;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double *restrict row = block + i * width;
+        const ptrdiff_t at = start + i;
+        if (from->rows) {
+            const double *given = from->rows + at * from->stride;
+            for (ptrdiff_t j = 0; j < from->m; j++)
+                row[j] = given[j];
+        } else if (from->chosen) {
+            if (at + AHEAD < from->n) {
+                const char *next = (const char *)(from->X + from->chosen[at + AHEAD] * from->stride);
+                for (ptrdiff_t byte = 0; byte < 8 * from->d; byte += 64)
+                    __builtin_prefetch(next + byte);
+            }
+            from->left[at] = (unsigned char)encode(from, from->chosen[at], row);
+        } else {
+            from->left[at] = (unsigned char)encode(from, at, row);
+        }
+    }
+    return n;
+}
+
+/* sums, (width, width), plus the products of every two columns of n rows; above the diagonal at least. */
+FAST static inline void multiply(ptrdiff_t n, ptrdiff_t width, const double *restrict rows, double *restrict sums)
+{
+    for (ptrdiff_t b = 0; b < width; b += LANES)
+        for (ptrdiff_t a = 0; a < b + LANES; a += ROWS) {
+            double *restrict at = sums + a * width + b;
+            __m256d low[ROWS], high[ROWS];
+            for (int k = 0; k < ROWS; k++) {
+                low[k] = _mm256_loadu_pd(at + k * width);
+                high[k] = _mm256_loadu_pd(at + k * width + 4);
+            }
+            for (ptrdiff_t i = 0; i < n; i++) {
+                const double *row = rows + i * width;
+                __m256d first = _mm256_loadu_pd(row + b), second = _mm256_loadu_pd(row + b + 4);
+                for (int k = 0; k < ROWS; k++) {
+                    __m256d entry = _mm256_broadcast_sd(row + a + k);
+                    low[k] = _mm256_fmadd_pd(entry, first, low[k]);
+                    high[k] = _mm256_fmadd_pd(entry, second, high[k]);
+                }
+            }
+            for (int k = 0; k < ROWS; k++) {
+                _mm256_storeu_pd(at + k * width, low[k]);
+                _mm256_storeu_pd(at + k * width + 4, high[k]);
+            }
+        }
+}
+
+/* Sums of at most EXACT rows as integers, added to totals; zeros in their place. Returns whether they were whole numbers of
+ * at most 2^52, which they are.
+ */
+FAST static inline int settle(ptrdiff_t width, double *restrict sums, long long *restrict totals)
+{
+    long long bad = 0;
+    for (ptrdiff_t i = 0; i < width * width; i++) {
+        bad |= (long long)!(fabs(sums[i]) <= INEXACT / 2);
+        totals[i] += (long long)sums[i];
+        sums[i] = 0;
+    }
+    return !bad;
+}
+
+/* z, (n, padded k): products of rows (n, padded m) with a map. n is raised to a multiple of ROWS: the last are not used. */
+FAST static inline void transform(ptrdiff_t n, const struct map *by, const double *restrict rows, double *restrict z)
+{
+    const ptrdiff_t width = padded(by->m), to_width = padded(by->k);
+    for (ptrdiff_t panel = 0; panel < to_width / LANES; panel++) {
+        const ptrdiff_t from = by->ranges[2 * panel], to = by->ranges[2 * panel + 1];
+        const double *part = by->panels + panel * LANES * by->m;
+        for (ptrdiff_t i = 0; i < n; i += ROWS) {
+            const double *row = rows + i * width;
+            __m256d low[ROWS], high[ROWS];
+            for (int k = 0; k < ROWS; k++)
+                low[k] = high[k] = _mm256_setzero_pd();
+            for (ptrdiff_t j = from; j < to; j++) {
+                __m256d first = _mm256_loadu_pd(part + j * LANES), second = _mm256_loadu_pd(part + j * LANES + 4);
+                for (int k = 0; k < ROWS; k++) {
+                    __m256d entry = _mm256_broadcast_sd(row + k * width + j);
+                    low[k] = _mm256_fmadd_pd(entry, first, low[k]);
+                    high[k] = _mm256_fmadd_pd(entry, second, high[k]);
+                }
+            }
+            for (int k = 0; k < ROWS; k++) {
+                _mm256_storeu_pd(z + (i + k) * to_width + panel * LANES, low[k]);
+                _mm256_storeu_pd(z + (i + k) * to_width + panel * LANES + 4, high[k]);
+            }
+        }
+    }
+}
+
+/* Gram matrix of whole rows, added to totals, (padded m, padded m). Returns whether it was exact.
+ *
+ * sums: room for as many floats, zeros before and after. block, here and below: room for BLOCK rows, zeros at first.
+ */
+FAST int gaussmix_gram(const struct source *from, long long *restrict totals, double *restrict sums,
+                       double *restrict block)
+{
+    const ptrdiff_t width = padded(from->m);
+    int exact = 1;
+    for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
+        const ptrdiff_t n = load(from, start, block), end = start + n;
+        multiply(n, width, block, sums);
+        if (end % EXACT == 0 || end == from->n)
+            exact &= settle(width, sums, totals);
+    }
+    return exact;
+}
+
+/* Gram matrix of mapped rows times factors, rounded towards zero and, where their squares add up to more than longest,
+ * times shortened over their length and rounded again; added to totals as above. squares: of each row as it was added.
+ */
+FAST int gaussmix_mapped(const struct source *from, const struct map *by, const double *restrict factors,
+                         double longest, double shortened, long long *restrict totals, double *restrict sums,
+                         double *restrict squares, double *restrict block, double *restrict z)
+{
+    const ptrdiff_t width = padded(by->k);
+    int exact = 1;
+    for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
+        const ptrdiff_t n = load(from, start, block), end = start + n;
+        transform(n, by, block, z);
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double *restrict row = z + i * width, *restrict square = squares + start + i;
+            for (ptrdiff_t j = 0; j < width; j++)
+                row[j] = trunc(row[j] * factors[j]);
+            *square = squared(width, row);
+            if (*square <= longest)
+                continue;
+            if (*square < INEXACT) {
+                shrink(width, row, shortened / sqrt(*square));
+                *square = squared(width, row);
+            } else {
+                clear(width, row);
+                *square = 0;
+                from->left[start + i] = 1;
+            }
+        }
+        multiply(n, width, z, sums);
+        if (end % EXACT == 0 || end == from->n)
+            exact &= settle(width, sums, totals);
+    }
+    return exact;
+}
+
+/* Squares of mapped rows times each of several factors (kinds, padded k), rounded towards zero: (kinds, n). Returns how
+ * many rows that are not left out are mapped to nothing but zeros.
+ */
+FAST ptrdiff_t gaussmix_lengths(const struct source *from, const struct map *by, ptrdiff_t kinds,
+                                const double *restrict factors, double *restrict squares, double *restrict block,
+                                double *restrict z)
+{
+    const ptrdiff_t width = padded(by->k);
+    ptrdiff_t zeros = 0;
+    for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
+        const ptrdiff_t n = load(from, start, block);
+        transform(n, by, block, z);
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const double *restrict row = z + i * width;
+            double least = 1;
+            for (ptrdiff_t kind = 0; kind < kinds; kind++) {
+                const double *restrict factor = factors + kind * width;
+                double lanes[LANES] = {0}, sum = 0;
+                for (ptrdiff_t j = 0; j < width; j += LANES)
+                    for (int k = 0; k < LANES; k++) {
+                        double value = trunc(row[j + k] * factor[j + k]);
+                        lanes[k] += value * value;
+                    }
+                for (int k = 0; k < LANES; k++)
+                    sum += lanes[k];
+                squares[kind * from->n + start + i] = sum;
+                least = sum < least ? sum : least;
+            }
+            if (least == 0 && !from->left[start + i]) {
+                ptrdiff_t j = 0;
+                while (j < width && row[j] == 0)
+                    j++;
+                zeros += j == width;
+            }
+        }
+    }
+    return zeros;
+}
+
+#else
+int gaussmix_fused(void) { return 0; }
+#endif
