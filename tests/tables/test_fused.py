@@ -174,3 +174,17 @@ def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
     assert [whole is None for whole in taken] == [True, False, False]
     assert fused.serves(fused.MOST_COLUMNS)
     assert not fused.serves(fused.MOST_COLUMNS + 1)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_row_that_shortening_leaves_too_long_is_refused(compiled, monkeypatch):
+    """What cannot be, with a factor that is too large: encoded rows are measured again after rounding."""
+    if compiled and not fused.serves(4):
+        pytest.skip("no compiled functions on this machine")
+    monkeypatch.setattr(fused, "SHRINK", 1.01)
+    monkeypatch.setattr("gaussmix.tables.encoder.SHRINK", 1.01)
+    if not compiled:
+        monkeypatch.setattr(fused, "serves", lambda columns: False)
+    rows = ArrayRows(np.full((5, 3), 9.0), np.zeros(5), Schema.of({"X": {"size": 3, "norm": 1.0}, "y": [-1, 1]}))
+    with pytest.raises(RuntimeError, match="longer than its bound"):
+        rows.moments()

@@ -137,11 +137,11 @@ def gaussian_slack(mu: float, *, bits: int, coordinates: int) -> float:
 
     so it counts as ``coordinates=m**2``; a vector of J counts as ``coordinates=J``.
     """
-    coordinates = check.positive_integer(coordinates=coordinates)
+    coordinates, bits = check.positive_integer(coordinates=coordinates), check.positive_integer(bits=bits)
     return round_up(exact_slack(check.positive(finite=True, mu=mu), bits, coordinates))
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024, typed=True)
 def exact_slack(mu: float, bits: int, coordinates: int) -> Fraction:
     """:func:`gaussian_slack`, not rounded. Remembered: accounts ask for the same ones again and again."""
     return TOTAL_VARIATION * coordinates * Fraction(mu) ** 2 / Fraction(4) ** bits

@@ -91,6 +91,7 @@ FAST static inline int encode(const struct source *from, ptrdiff_t at, double *r
             bad |= !(squares < INEXACT);
             factor = from->shortened / sqrt(squares);
             shrink(d, row, factor);
+            bad |= !(squared(d, row) <= from->longest); /* it is; what is not goes to Python, which refuses it */
         }
     }
     for (ptrdiff_t j = d; j < entries; j++) {
@@ -164,8 +165,9 @@ FAST static inline int settle(ptrdiff_t width, double *restrict sums, long long 
 {
     long long bad = 0;
     for (ptrdiff_t i = 0; i < width * width; i++) {
-        bad |= (long long)!(fabs(sums[i]) <= INEXACT / 2);
-        totals[i] += (long long)sums[i];
+        const int whole = fabs(sums[i]) <= INEXACT / 2;
+        bad |= !whole;
+        totals[i] += whole ? (long long)sums[i] : 0;
         sums[i] = 0;
     }
     return !bad;
