@@ -150,7 +150,9 @@ def counted(n, seed):
 
 
 @pytest.mark.parametrize("n", [500, 20_000])  # many rows are sampled in the passes between
-def test_both_counts_of_rows_have_their_noise(n):
+def test_both_counts_of_rows_have_their_noise(n, monkeypatch):
+    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
+    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 600)
     private, found = counted(n, 0)
     first = private.statistic.pool.members[0].times(private.schema.row_norm**2)
     of_entry = np.sqrt(2) * first.shape[-1, -1] * private.schema.encoded[-1].scale ** 2
@@ -175,6 +177,7 @@ def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, t
     """Passes that read all rows, histograms a fifth of them: their total has the sample's noise; files know it."""
     monkeypatch.setattr(schedules, "LARGEST_RATE", 0.25)
     monkeypatch.setattr(schedules, "SAMPLE_ROWS", 10**9)
+    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
     z = []
     for seed in range(60):
         monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 4000 * accounting.gaussian_mu(20.0, 1e-6))

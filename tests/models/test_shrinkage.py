@@ -92,7 +92,7 @@ def test_solutions_are_those_of_the_formula():
     pool = release(table(0, signal=1.0), 5.0, 1)
     other = pool.add(NoisyGram.in_metric(np.eye(M), transform=np.triu(np.ones((M, M))), scale=3.0))
     for each in (pool, other):
-        solver, at = Shrinkage(each, unit=0.3), len(X) - 1
+        solver, at = Shrinkage(each, one_row=0.3), len(X) - 1
         for copy in (solver._own, solver._fissions[3][0]):
             G, N = copy.matrix[np.ix_(X, X)] + 0.3 * np.eye(len(X)), each.shape[np.ix_(X, X)]
             free = N - np.outer(N[:, at], N[at]) / N[at, at]

@@ -154,7 +154,7 @@ def test_noise_does_take_rsquared_out_of_its_range(table):
         .regress("cost", on=["bmi"])
         .summary()
         .noise_dominates
-        for seed in range(20)
+        for seed in range(60)
     }
     assert found == {True, False}
 
