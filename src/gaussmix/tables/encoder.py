@@ -253,7 +253,6 @@ def shorten_vectors(part: Floats, squares: Floats, limit: float) -> Floats:
     would depend on its order. It is short of the true one by less than √d, so the factor is at most 1 + √d/√limit times
     √limit over the true norm (1 + d 2⁻²⁴ times, where squares add up to 2⁵³ or more), and at least 1 - 2⁻³¹ times.
     Rounding towards zero turns the row by as little; entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more.
-    Norms are looked at once more after rounding, whatever the floats before it did.
     """
     factors = np.ones(len(part))
     far = np.flatnonzero(~(squares < 2.0**53))  # norms that are rounded or infinite
