@@ -79,7 +79,10 @@ def peers(axes: Axes, run: pd.DataFrame) -> None:
     height = 0.8 / wide.shape[1]
     for k, (size, colour) in enumerate(zip(wide, COLOURS, strict=False)):
         axes.barh([i + (k - 0.5) * height for i in range(len(wide))], wide[size], height, color=colour, label=str(size))
-    axes.set(xscale="log", yticks=range(len(wide)), yticklabels=wide.index, xlabel="times AᵀA, one thread")
+    axes.set_xscale("log")
+    axes.set_xticks([2, 5, 10, 20, 50], labels=["2", "5", "10", "20", "50"])
+    axes.minorticks_off()
+    axes.set(yticks=range(len(wide)), yticklabels=wide.index, xlabel="times AᵀA, one thread")
     axes.set_title("Fits by others")
     axes.grid(visible=True, axis="x", alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
