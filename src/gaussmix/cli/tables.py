@@ -177,7 +177,7 @@ def moments(
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
-@click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at twice the noise.")
+@click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at 2 to 3 times the noise.")
 @click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
 @LEDGER
 @SHARE

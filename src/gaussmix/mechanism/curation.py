@@ -95,7 +95,7 @@ def release(
     keep_tails : bool
         Rows far out are shortened in later passes, and results are those of the shortened rows. True shortens hardly
         any in the last pass: for skewed columns whose own means, standard deviations and coefficients are wanted, at
-        about twice the noise (docs/inference.md).
+        two to three times the noise (docs/inference.md).
     relation : {"zero-out", "replace-one"}, optional
         Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger or path, optional
