@@ -153,8 +153,18 @@ def test_what_is_not_finite_is_refused(name, bad):
 def test_a_row_longer_than_its_clip_is_a_fault_that_is_found(monkeypatch):
     monkeypatch.setattr(fused, "SHRINK", 1.01)
     rows = ArrayRows(np.full((10, 2), 0.7), None, SCHEMAS["both"](2), threads=1)
-    with pytest.raises(RuntimeError, match="longer than its clip"):
+    with pytest.raises(RuntimeError, match="longer than its bound"):
         rows.mapped(Transform.nearest(np.eye(2)), 0.2)
+
+
+def test_a_whole_row_that_is_too_long_is_a_fault_that_is_found():
+    """What no encoder gives: the sensitivity of the first pass rests on it."""
+    rows = np.zeros((100, 3))
+    rows[70] = 2.0**20, 0.0, 0.0
+    Gram().tally(3).add(rows)
+    rows[70, 2] = 1.0
+    with pytest.raises(RuntimeError, match="longer than its bound"):
+        Gram().tally(3).add(rows)
 
 
 def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):

@@ -14,8 +14,9 @@
 #include <immintrin.h>
 
 #define FAST __attribute__((target("avx2,fma")))
+#define TILE FAST __attribute__((always_inline)) static inline
 #define LANES 8    /* entries that are multiplied side by side; widths in here are multiples of it */
-#define ROWS 4     /* rows, or rows of sums, in registers */
+#define ROWS 6     /* rows, or rows of sums, in registers: twelve sums, enough to wait for none; at last two or four */
 #define BLOCK 64   /* rows that are taken in at a time */
 #define AHEAD 8    /* rows that are fetched before they are needed */
 #define EXACT 4096 /* rows of norm at most 2^20 whose products add up to at most 2^52; a multiple of BLOCK */
@@ -131,31 +132,53 @@ FAST static inline ptrdiff_t load(const struct source *from, ptrdiff_t start, do
     return n;
 }
 
+/* LANES columns of count rows of sums, plus n products: entries of left, one a row, times as many of right. */
+TILE void add_products(const int count, ptrdiff_t n, const double *restrict left, ptrdiff_t left_step,
+                       ptrdiff_t left_next, const double *restrict right, ptrdiff_t right_step,
+                       __m256d low[ROWS], __m256d high[ROWS])
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        __m256d first = _mm256_loadu_pd(right), second = _mm256_loadu_pd(right + 4);
+        for (int k = 0; k < count; k++) {
+            __m256d entry = _mm256_broadcast_sd(left + k * left_next);
+            low[k] = _mm256_fmadd_pd(entry, first, low[k]);
+            high[k] = _mm256_fmadd_pd(entry, second, high[k]);
+        }
+        left += left_step;
+        right += right_step;
+    }
+}
+
+/* Rows a .. a + count of sums, columns b .. b + LANES. */
+TILE void multiply_tile(const int count, ptrdiff_t n, ptrdiff_t width, const double *restrict rows, ptrdiff_t a,
+                        ptrdiff_t b, double *restrict sums)
+{
+    double *restrict at = sums + a * width + b;
+    __m256d low[ROWS], high[ROWS];
+    for (int k = 0; k < count; k++) {
+        low[k] = _mm256_loadu_pd(at + k * width);
+        high[k] = _mm256_loadu_pd(at + k * width + 4);
+    }
+    add_products(count, n, rows + a, width, 1, rows + b, width, low, high);
+    for (int k = 0; k < count; k++) {
+        _mm256_storeu_pd(at + k * width, low[k]);
+        _mm256_storeu_pd(at + k * width + 4, high[k]);
+    }
+}
+
 /* sums, (width, width), plus the products of every two columns of n rows; above the diagonal at least. */
 FAST static inline void multiply(ptrdiff_t n, ptrdiff_t width, const double *restrict rows, double *restrict sums)
 {
-    for (ptrdiff_t b = 0; b < width; b += LANES)
-        for (ptrdiff_t a = 0; a < b + LANES; a += ROWS) {
-            double *restrict at = sums + a * width + b;
-            __m256d low[ROWS], high[ROWS];
-            for (int k = 0; k < ROWS; k++) {
-                low[k] = _mm256_loadu_pd(at + k * width);
-                high[k] = _mm256_loadu_pd(at + k * width + 4);
-            }
-            for (ptrdiff_t i = 0; i < n; i++) {
-                const double *row = rows + i * width;
-                __m256d first = _mm256_loadu_pd(row + b), second = _mm256_loadu_pd(row + b + 4);
-                for (int k = 0; k < ROWS; k++) {
-                    __m256d entry = _mm256_broadcast_sd(row + a + k);
-                    low[k] = _mm256_fmadd_pd(entry, first, low[k]);
-                    high[k] = _mm256_fmadd_pd(entry, second, high[k]);
-                }
-            }
-            for (int k = 0; k < ROWS; k++) {
-                _mm256_storeu_pd(at + k * width, low[k]);
-                _mm256_storeu_pd(at + k * width + 4, high[k]);
-            }
-        }
+    for (ptrdiff_t b = 0; b < width; b += LANES) {
+        const ptrdiff_t end = b + LANES; /* even */
+        ptrdiff_t a = 0;
+        for (; a + ROWS <= end; a += ROWS)
+            multiply_tile(ROWS, n, width, rows, a, b, sums);
+        if (end - a == 4)
+            multiply_tile(4, n, width, rows, a, b, sums);
+        else if (end - a == 2)
+            multiply_tile(2, n, width, rows, a, b, sums);
+    }
 }
 
 /* Sums of at most EXACT rows as integers, added to totals; zeros in their place. Returns whether they were whole numbers of
@@ -173,45 +196,52 @@ FAST static inline int settle(ptrdiff_t width, double *restrict sums, long long 
     return !bad;
 }
 
-/* z, (n, padded k): products of rows (n, padded m) with a map. n is raised to a multiple of ROWS: the last are not used. */
+/* LANES columns of count rows of z: products of rows of a width with columns from .. to of a panel. */
+TILE void transform_tile(const int count, ptrdiff_t from, ptrdiff_t to, const double *restrict part, ptrdiff_t width,
+                         const double *restrict rows, ptrdiff_t to_width, double *restrict z)
+{
+    __m256d low[ROWS], high[ROWS];
+    for (int k = 0; k < count; k++)
+        low[k] = high[k] = _mm256_setzero_pd();
+    add_products(count, to - from, rows + from, 1, width, part + from * LANES, LANES, low, high);
+    for (int k = 0; k < count; k++) {
+        _mm256_storeu_pd(z + k * to_width, low[k]);
+        _mm256_storeu_pd(z + k * to_width + 4, high[k]);
+    }
+}
+
+/* z, (n, padded k): products of rows (n, padded m) with a map. n is raised to an even number: the last is not used. */
 FAST static inline void transform(ptrdiff_t n, const struct map *by, const double *restrict rows, double *restrict z)
 {
     const ptrdiff_t width = padded(by->m), to_width = padded(by->k);
     for (ptrdiff_t panel = 0; panel < to_width / LANES; panel++) {
         const ptrdiff_t from = by->ranges[2 * panel], to = by->ranges[2 * panel + 1];
         const double *part = by->panels + panel * LANES * by->m;
-        for (ptrdiff_t i = 0; i < n; i += ROWS) {
-            const double *row = rows + i * width;
-            __m256d low[ROWS], high[ROWS];
-            for (int k = 0; k < ROWS; k++)
-                low[k] = high[k] = _mm256_setzero_pd();
-            for (ptrdiff_t j = from; j < to; j++) {
-                __m256d first = _mm256_loadu_pd(part + j * LANES), second = _mm256_loadu_pd(part + j * LANES + 4);
-                for (int k = 0; k < ROWS; k++) {
-                    __m256d entry = _mm256_broadcast_sd(row + k * width + j);
-                    low[k] = _mm256_fmadd_pd(entry, first, low[k]);
-                    high[k] = _mm256_fmadd_pd(entry, second, high[k]);
-                }
-            }
-            for (int k = 0; k < ROWS; k++) {
-                _mm256_storeu_pd(z + (i + k) * to_width + panel * LANES, low[k]);
-                _mm256_storeu_pd(z + (i + k) * to_width + panel * LANES + 4, high[k]);
-            }
-        }
+        double *to_panel = z + panel * LANES;
+        ptrdiff_t i = 0;
+        for (; i + ROWS - 2 < n; i += ROWS) /* five are taken as six; BLOCK leaves four, so that there are six */
+            transform_tile(ROWS, from, to, part, width, rows + i * width, to_width, to_panel + i * to_width);
+        if (n - i > 2)
+            transform_tile(4, from, to, part, width, rows + i * width, to_width, to_panel + i * to_width);
+        else if (n - i > 0)
+            transform_tile(2, from, to, part, width, rows + i * width, to_width, to_panel + i * to_width);
     }
 }
 
 /* Gram matrix of whole rows, added to totals, (padded m, padded m). Returns whether it was exact.
  *
- * sums: room for as many floats, zeros before and after. block, here and below: room for BLOCK rows, zeros at first.
+ * sums: room for as many floats, zeros before and after. squares: of each row as it was added. block, here and below:
+ * room for BLOCK rows, zeros at first.
  */
 FAST int gaussmix_gram(const struct source *from, long long *restrict totals, double *restrict sums,
-                       double *restrict block)
+                       double *restrict squares, double *restrict block)
 {
     const ptrdiff_t width = padded(from->m);
     int exact = 1;
     for (ptrdiff_t start = 0; start < from->n; start += BLOCK) {
         const ptrdiff_t n = load(from, start, block), end = start + n;
+        for (ptrdiff_t i = 0; i < n; i++)
+            squares[start + i] = squared(width, block + i * width);
         multiply(n, width, block, sums);
         if (end % EXACT == 0 || end == from->n)
             exact &= settle(width, sums, totals);

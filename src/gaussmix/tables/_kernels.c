@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#define VERSION 3 /* of this file and _fused.c, as in kernels.py: raise it with every change of either */
+#define VERSION 4 /* of this file and _fused.c, as in kernels.py: raise it with every change of either */
 #define LANES 8   /* sums that are added up side by side */
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)

@@ -6,8 +6,8 @@ and zeros of a triangular transform cost nothing. `_fused.c` is built with `_ker
 that :mod:`gaussmix.tables.tallies` computes without it, bit for bit.
 
 What it computes is **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is left out and
-marked (`Source.left`): the caller takes it in with numpy, or refuses it. Squared norms of shortened rows go back to
-Python, where they are held against their limits.
+marked (`Source.left`): the caller takes it in with numpy, or refuses it. Squared norms of all rows as they were added go
+back to Python, where they are held against their limits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _functions() -> ctypes.CDLL | None:
         return None
     sources, maps = ctypes.POINTER(_Source), ctypes.POINTER(_Map)
     for name, arguments, result in (
-        ("gram", (sources, *[_Pointer] * 3), ctypes.c_int),
+        ("gram", (sources, *[_Pointer] * 4), ctypes.c_int),
         ("mapped", (sources, maps, _Pointer, _Number, _Number, *[_Pointer] * 5), ctypes.c_int),
         ("lengths", (sources, maps, _Size, *[_Pointer] * 4), _Size),
     ):
@@ -212,9 +212,11 @@ class Totals:
         return address(self.numbers), address(self.sums)
 
 
-def gram(source: Source, totals: Totals, room: Room) -> None:
-    """Add Σ r rᵀ."""
-    _check(_compiled().gaussmix_gram(source.structure, *totals.arrays(), room.at))
+def gram(source: Source, totals: Totals, room: Room) -> Floats:
+    """Add Σ r rᵀ; squared norms of all r."""
+    squares = np.empty(source.n)
+    _check(_compiled().gaussmix_gram(source.structure, *totals.arrays(), address(squares), room.at))
+    return squares
 
 
 def mapped(source: Source, by: Map, factors: Floats, totals: Totals, room: Room, products: Room) -> Floats:

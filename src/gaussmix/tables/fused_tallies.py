@@ -19,6 +19,12 @@ from gaussmix.tables.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Tr
 __all__ = ["FusedGram", "FusedLengths", "FusedMapped", "FusedTally"]
 
 
+def _refuse_longer(squares: Floats) -> None:
+    """The sensitivity rests on it: no row that was added is longer than 2²⁰."""
+    if not (squares <= ROW_UNIT**2).all():
+        raise RuntimeError("A row is longer than its bound: a fault of the library. Nothing was released.")
+
+
 class FusedTally(ABC):
     """A tally that takes in arrays as well as whole rows."""
 
@@ -42,7 +48,7 @@ class FusedGram(FusedTally):
 
     def take(self, source: fused.Source) -> Integers:
         """Of whole rows none are left out."""
-        fused.gram(source, self.totals_for(source.n), self.room)
+        _refuse_longer(fused.gram(source, self.totals_for(source.n), self.room))
         return self.counted(source)
 
     def totals_for(self, rows: int) -> fused.Totals:
@@ -89,9 +95,7 @@ class FusedMapped(FusedTally):
     def take(self, source: fused.Source) -> Integers:
         """But for rows that are not finite, or far beyond the clip."""
         totals = self._gram.totals_for(source.n)
-        squares = fused.mapped(source, self._map, self._factors, totals, self._room, self._gram.room)
-        if not (squares <= ROW_UNIT**2).all():
-            raise RuntimeError("A row is longer than its clip: a fault of the library. Nothing was released.")
+        _refuse_longer(fused.mapped(source, self._map, self._factors, totals, self._room, self._gram.room))
         return self._gram.counted(source)
 
     def answer(self) -> ExactSums:

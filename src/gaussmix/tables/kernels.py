@@ -21,7 +21,7 @@ from gaussmix._types import Floats, Rows
 
 __all__ = ["address", "by_rows", "encode", "library", "norms", "scale"]
 
-_VERSION = 3  # as in the source
+_VERSION = 4  # as in the source
 _Size, _Pointer = ctypes.c_ssize_t, ctypes.c_void_p
 
 
