@@ -28,8 +28,9 @@ from experiments.passes_tables import MIXED, NUMERIC, Encoded, load
 from gaussmix import baselines
 from gaussmix.accounting import gaussian_mu
 from gaussmix.accounting.lattice import split_mu
-from gaussmix.models.passes import PassRequest, Schedule, State, absorb, first_state, plan_histogram, plan_pass
+from gaussmix.models.passes import PassRequest, State, absorb, first_state, plan_histogram, plan_pass
 from gaussmix.models.pooling import Pool, goe
+from gaussmix.models.schedules import Schedule
 from gaussmix.models.shrinkage import Shrinkage
 from gaussmix.tables.tallies import MappedGram, NormCounts, Question
 from gaussmix.tables.transforms import ROW_UNIT

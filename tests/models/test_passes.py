@@ -12,7 +12,6 @@ from gaussmix.accounting.lattice import lattice_account
 from gaussmix.models import passes
 from gaussmix.models.passes import (
     LOST_WEIGHT,
-    Schedule,
     State,
     absorb,
     first_state,
@@ -21,6 +20,7 @@ from gaussmix.models.passes import (
     whitenings,
 )
 from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
+from gaussmix.models.schedules import Schedule
 from gaussmix.models.tails import BINS, bin_edges, read_tail
 from gaussmix.tables.tallies import NormCounts
 from gaussmix.tables.transforms import ROW_UNIT, shorten, to_units

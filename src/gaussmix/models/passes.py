@@ -3,7 +3,7 @@ r"""The rule of a release in passes: which pass comes next, computed from what h
 Post-processing: every function here reads declared constants and noisy outputs, never rows. A pass is a public triple,
 (transform, clip, μ). Rows are mapped by the transform, shortened to the clip (:mod:`gaussmix.tables.transforms`), and
 their Gram matrix is released with noise for a sensitivity of clip (the mechanism's ``lattice``). All μ are fixed in
-advance (`Schedule`), so that the whole costs √Σμ² however the rest is chosen.
+advance (:class:`gaussmix.models.schedules.Schedule`), so that the whole costs √Σμ² however the rest is chosen.
 
 Why passes: one pass in the declared metric sees a direction in which rows have second moment λ with relative error
 C²/(nλμ). In a metric that makes all second moments near 1, the largest norm that matters is about √m, and the relative
@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -34,13 +33,12 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.pooling import Cleaned, NoisyGram, Pool, clean
-from gaussmix.models.tails import BINS, bin_edges, read_tail
+from gaussmix.models.tails import bin_edges, read_tail
 from gaussmix.tables.transforms import Transform
 
 __all__ = [
     "HistogramRequest",
     "PassRequest",
-    "Schedule",
     "State",
     "absorb",
     "as_released",
@@ -76,41 +74,6 @@ the pass."""
 LARGEST_RESCALING = 20.0
 
 _RANGE = 1e-13
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Budget
-@dataclass(frozen=True)
-class Schedule:
-    """Shares of μ²: one for every pass, one for the histogram before every pass but the first.
-
-    >>> Schedule().shares()[0], sum(Schedule().shares()) <= 1
-    (Fraction(47, 1000), True)
-    """
-
-    passes: tuple[str, ...] = ("0.05", "0.10", "0.20", "0.65")
-    histogram: str = "0.02"
-
-    def shares(self) -> tuple[Fraction, ...]:
-        """In the order of use: pass, then histogram and pass in turn; they add up to 1."""
-        q = Fraction(self.histogram)
-        rest = 1 - q * (len(self.passes) - 1)
-        weights = [Fraction(share) for share in self.passes]
-        first, *later = [rest * weight / sum(weights) for weight in weights]
-        return (first, *(share for weight in later for share in (q, weight)))
-
-    def coordinates(self, m: int) -> tuple[int, ...]:
-        """Of each release, as :func:`gaussmix.accounting.lattice.lattice_account` counts them."""
-        return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
-
-
-SCHEDULES = {
-    1: Schedule(("1",)),
-    2: Schedule(("0.25", "0.75")),
-    3: Schedule(("0.10", "0.25", "0.65")),
-    4: Schedule(),
-}
-"""By the number of passes."""
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -242,7 +205,7 @@ def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tupl
 # Histogram
 @dataclass(frozen=True, eq=False)
 class HistogramRequest:
-    """Counts to be released: for every metric, rows by ‖z‖², `BINS` of them.
+    """Counts to be released: for every metric, rows by ‖z‖², as many as :mod:`gaussmix.models.tails` has bins.
 
     A row is in one bin of each, so that J metrics have joint sensitivity √J.
     """

@@ -6,13 +6,25 @@ Public constants. The mechanism draws by them, and whoever reads a release check
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
-from gaussmix.models.passes import SCHEDULES, Schedule
+from gaussmix.models.passes import POWERS
+from gaussmix.models.tails import BINS
 
-__all__ = ["AUTOMATIC_PASSES", "STEPS", "accounts_for", "budgets_of", "rates_of", "releases_of", "schedule_of"]
+__all__ = [
+    "AUTOMATIC_PASSES",
+    "SCHEDULES",
+    "STEPS",
+    "Schedule",
+    "accounts_for",
+    "budgets_of",
+    "rates_of",
+    "releases_of",
+    "schedule_of",
+]
 
 AUTOMATIC_PASSES = 4
 """Where nobody says how many."""
@@ -46,6 +58,39 @@ WEIGHT_SHARE = Fraction(3, 100)
 """Part of a step for the sum of p(1 - p)."""
 
 _LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Shares of μ²: one for every pass, one for the histogram before every pass but the first.
+
+    >>> Schedule().shares()[0], sum(Schedule().shares()) <= 1
+    (Fraction(47, 1000), True)
+    """
+
+    passes: tuple[str, ...] = ("0.05", "0.10", "0.20", "0.65")
+    histogram: str = "0.02"
+
+    def shares(self) -> tuple[Fraction, ...]:
+        """In the order of use: pass, then histogram and pass in turn; they add up to 1."""
+        q = Fraction(self.histogram)
+        rest = 1 - q * (len(self.passes) - 1)
+        weights = [Fraction(share) for share in self.passes]
+        first, *later = [rest * weight / sum(weights) for weight in weights]
+        return (first, *(share for weight in later for share in (q, weight)))
+
+    def coordinates(self, m: int) -> tuple[int, ...]:
+        """Of each release, as :func:`gaussmix.accounting.lattice.lattice_account` counts them."""
+        return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
+
+
+SCHEDULES = {
+    1: Schedule(("1",)),
+    2: Schedule(("0.25", "0.75")),
+    3: Schedule(("0.10", "0.25", "0.65")),
+    4: Schedule(),
+}
+"""By the number of passes."""
 
 
 def schedule_of(passes: int) -> Schedule:

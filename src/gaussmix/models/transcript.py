@@ -21,8 +21,9 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.passes import SCHEDULES, PassRequest, State, absorb, as_released, first_state, rows_in
+from gaussmix.models.passes import PassRequest, State, absorb, as_released, first_state, rows_in
 from gaussmix.models.pooling import NoisyGram, Pool
+from gaussmix.models.schedules import SCHEDULES
 from gaussmix.models.shortening import Shortened
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.sketch import VARIANTS, Sketch, Variant
