@@ -75,6 +75,28 @@ def test_what_one_row_can_change_is_what_the_account_has(monkeypatch, passes, ro
             assert used >= Fraction(account.noise_mu[place]) ** 2 * Fraction(999, 1000)
 
 
+def test_a_later_pass_in_the_declared_metric_has_the_noise_that_its_rows_need(monkeypatch):
+    """A table of yes and no, whose rows are all as long as the bounds allow: each bound is met, and none exceeded."""
+    schema = Schema.of(dict.fromkeys("abc", "boolean"))
+    rng = np.random.default_rng(1)
+    rows = {name: rng.random(2_000) < 0.5 for name in "abc"}
+    more = {name: np.append(column, True) for name, column in rows.items()}
+    shares, coordinates = releases_of(schedule_of(4), schema.n_columns)
+    account = lattice_account(1.0, 1e-6, shares=shares, coordinates=coordinates)
+    scripts = []
+    for data in (rows, more):
+        with monkeypatch.context() as patch:
+            scripts.append(Script(patch, outputs=scripts[0].given if scripts else None))
+            found = rows_of(data, schema)
+            transcript = draw_passes(found, found.moments(), account, np.random.default_rng(0))
+    assert all(output.request.metric.declared for output in transcript.passes[1:])
+    assert transcript.shortened is None
+    first, second = scripts
+    each = [spent([a], [b], [s]) for a, b, s in zip(second.sums, first.sums, first.sigmas, strict=True)]
+    for used, place in zip(each, [1, 0, *range(2, 8)], strict=True):
+        assert Fraction(999, 1000) <= used / Fraction(account.noise_mu[place]) ** 2 <= 1
+
+
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
 def test_one_row_for_another(monkeypatch, relation):
     account, rows = account_of(4, relation=relation), table(300)

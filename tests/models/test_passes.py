@@ -82,6 +82,35 @@ def test_a_pass_has_the_lengths_of_a_metric_that_was_counted_and_half_its_produc
         assert (np.tril(E, -1) == 0).all()
 
 
+def yes_no_table(n: int, seed: int) -> np.ndarray:
+    """Integer rows that are all as long as the bounds allow: five columns of yes and no, and the intercept."""
+    rng = np.random.default_rng(seed)
+    share = np.array([0.5, 0.4, 0.3, 0.5, 0.35])
+    rows = np.c_[np.where(rng.random((n, 5)) < share, 1.0, -1.0), np.ones(n)]
+    return np.trunc(rows / math.sqrt(6) * ROW_UNIT * (1 - 1e-9))
+
+
+def test_a_table_that_uses_its_bounds_stays_in_the_declared_metric():
+    """No row is shortened there, no weight is brought to one, and whatever learned metric is no better."""
+    rows = yes_no_table(20_000, 0)
+    state, transcript = run(rows, 0.5, np.random.default_rng(2))
+    for _, _, request, matrix in transcript[1:]:
+        assert request.metric.declared
+        assert (request.lost, request.kept_weight) == (0.0, 1.0)
+        assert request.metric.transform.matrix == pytest.approx(np.eye(6), abs=1e-9)
+        assert request.clip == pytest.approx(1.0, abs=1e-5)
+        exact = gram(clipped(request, rows))
+        assert exact == pytest.approx(gram(rows), rel=1e-5, abs=1.0)
+        assert matrix == pytest.approx(exact, abs=6 / request.mu)
+    assert len(transcript) == 4
+    assert state.pool.members[-1].matrix == pytest.approx(gram(rows), abs=6 / transcript[-1][2].mu)
+
+
+def test_a_table_that_uses_a_part_of_its_bounds_does_not():
+    _, transcript = run(skewed_table(20_000, 0), 0.5, np.random.default_rng(2))
+    assert not any(request.metric.declared for _, _, request, _ in transcript[1:])
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Budget and sensitivity
 @pytest.mark.parametrize("passes", [("1",), ("0.3", "0.7"), ("0.05", "0.10", "0.20", "0.65")])
@@ -99,9 +128,10 @@ def test_the_account_takes_a_schedule():
     assert account.spent_delta <= 1e-9
 
 
-def test_one_row_costs_at_most_mu_in_every_release_of_a_transcript():
+@pytest.mark.parametrize("make", [skewed_table, yes_no_table])
+def test_one_row_costs_at_most_mu_in_every_release_of_a_transcript(make):
     """Given what was asked, remove a row: exact change of every answer over its noise, squares added up."""
-    rows, mu = skewed_table(400, 0), 0.7
+    rows, mu = make(400, 0), 0.7
     _, transcript = run(rows, mu, np.random.default_rng(1))
     for gone in range(0, 400, 7):
         row = rows[gone : gone + 1]

@@ -187,7 +187,7 @@ class Transcript:
 
     @cached_property
     def shortened(self) -> Shortened | None:
-        r"""What the last pass lost by shortening rows; None in a single pass, which shortens none.
+        r"""What the last pass lost by shortening rows; None where it was in the declared metric, which shortens none.
 
         1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
         mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/πμ_q
@@ -196,7 +196,7 @@ class Transcript:
         their own, and where the unit is a person, whose rows are counted another way.
         """
         output = self.passes[-1]
-        if output.request is None:
+        if output.request is None or output.request.metric.declared:
             return None
         expected = 1 - output.request.kept_weight
         if not self.schema.intercept or self.schema.weight is not None or self.unit is not None:

@@ -7,8 +7,7 @@ In a pass z = T r, A = TᵀT, every row of a level is long, whatever its other e
 (Cauchy and Schwarz). The rest of a row adds about the mean of ‖z‖². Where both together are more than the clip, rows of
 the level are shortened, a level of few rows to almost nothing: its share in that pass is not the table's, and neither
 are those of the other levels of its column. Levels are therefore counted in the latest pass in which rows of all of
-them
-are whole; in the first one all rows are. The rule reads what was asked, no row.
+them are whole; in the declared metric, that of the first pass, all rows are. The rule reads what was asked, no row.
 """
 
 from __future__ import annotations
@@ -60,7 +59,9 @@ def whole_in(transcript: Transcript, name: str) -> frozenset[int]:
     return frozenset(
         number
         for number, output in enumerate(transcript.passes)
-        if output.request is None or _lengths(output.request, levels).max() <= output.request.clip
+        if output.request is None
+        or output.request.metric.declared
+        or _lengths(output.request, levels).max() <= output.request.clip
     )
 
 

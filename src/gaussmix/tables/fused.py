@@ -6,7 +6,7 @@ and zeros of a triangular transform cost nothing. `_fused.c` is built with `_ker
 that :mod:`gaussmix.tables.tallies` computes without it, bit for bit.
 
 What it computes is **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is left out and
-marked (`Source.left`): the caller takes it in with numpy, or refuses it. Squared norms of all rows as they were added go
+marked (`Source.left`): the caller takes it in with numpy, or refuses it. Squared norms of rows as they were added go
 back to Python, where they are held against their limits.
 """
 
