@@ -52,6 +52,8 @@ LINEAR_CODE = {
     "published: Sheffet": LINEAR["Sheffet, printed"],
 }
 LOGISTIC = {
+    "LogisticMixing, passes": Style("black", "-", "*"),
+    "LogisticMixing, steps": Style("#E69F00", "-", "D"),
     "LogisticMixing, exact": Style("#D55E00", "-", "o"),
     "LogisticMixing, paper": Style("#CC79A7", "-", "s"),
     "objective perturbation": Style("#0072B2", "--", "^"),

@@ -5,7 +5,8 @@
 Tables go to ``experiments/results``, figures to ``docs`` (Figure 1) and ``docs/figures``. Trials that are done are kept
 in ``experiments/cache``: a run that was stopped goes on where it was; after a change of the code start with
 ``--fresh``. ``--draw`` draws from the tables alone. Figures 3 and 5 need the features that ``experiments.dp_sgd``
-(``make networks``) puts there. Figures 2 and 4 have the trials of ``experiments.linear_in_passes`` too, where they are.
+(``make networks``) puts there. All have the trials of ``experiments.linear_in_passes`` and
+``logistic_in_passes`` too, where they are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments import figures, linear, linear_in_passes, logistic
+from experiments import figures, linear, linear_in_passes, logistic, logistic_in_passes
 from experiments.data_files import CACHE, RESULTS
 from experiments.network_features import EPSILONS
 from experiments.parallel import forget
@@ -98,9 +99,11 @@ def draw(name: str, options: argparse.Namespace) -> None:
         return
     file = file_name(name, options)
     table, out = pd.read_csv(options.results / f"{file}.csv"), options.out / "figures" / file
+    in_passes = options.results / (linear_in_passes if name in LINEAR else logistic_in_passes).FILE
+    if in_passes.exists() and not options.largest_norm:
+        table = pd.concat([table, pd.read_csv(in_passes)])
     if name in LINEAR:
-        in_passes = options.results / linear_in_passes.FILE
-        figures.linear(pd.concat([table, pd.read_csv(in_passes)]) if in_passes.exists() else table, SETS[name], out)
+        figures.linear(table, SETS[name], out)
     else:
         figures.logistic(table, SETS[name], out, largest_norm=options.largest_norm)
 

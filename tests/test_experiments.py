@@ -28,6 +28,7 @@ from experiments import (
     linear_accuracy,
     linear_in_passes,
     logistic,
+    logistic_in_passes,
     network_features,
     parallel,
     published,
@@ -384,6 +385,20 @@ def make_features(folder, name, epsilon, n=400, signal=4.0, rate=0.5):
         network_features.feature_file(name, epsilon, folder),
         **parts, epsilon=epsilon, delta=1e-6, noise=80.0 / epsilon, rate=rate, steps=4, error=0.1, seconds=1.0,
     )  # fmt: skip
+
+
+def test_heads_in_passes_on_made_features(tmp_path, monkeypatch):
+    for epsilon in (0.001, 30.0):
+        make_features(tmp_path / "cache", "mnist", epsilon)
+    folders = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path)]
+    asked = ["--sets", "mnist", "--epsilons", "0.001", "30", "--trials", "2", "--processes", "1", *folders]
+    logistic_in_passes.main(asked)
+    table = pd.read_csv(tmp_path / logistic_in_passes.FILE).set_index(["method", "epsilon"])["error"]
+    for method in logistic_in_passes.HEADS:
+        assert table[method, 30.0] < 0.1 < table[method, 0.001]
+    monkeypatch.setattr(logistic_in_passes, "trials", never_again)
+    with pytest.raises(InterruptedError, match="is run again"):
+        logistic_in_passes.main([*asked, "--fresh"])
 
 
 @pytest.mark.parametrize("name", ["figure3", "figure5"])
