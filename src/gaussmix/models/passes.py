@@ -71,7 +71,7 @@ MOST_LOST = 0.30
 Judged on what the histogram shows: where noise hides the tail, an assumed heavy one would push the clip up and waste
 the pass."""
 
-WHOLE_TIE = 1.5
+WHOLE_TIE = 1.2
 """How many times the least expected loss a pass in the declared metric may have and still be the next one.
 
 It shortens no row, and nothing of its loss is read off a noisy histogram. It is near the least where columns use their
