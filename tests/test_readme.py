@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pyarrow.parquet as pq
 
 import gaussmix
+from gaussmix.cli import main
 from gaussmix.reporting.demo import make_patients
 
 README = (Path(gaussmix.__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -30,6 +32,11 @@ def test_what_it_names_is_there():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for path in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
         assert (root / path).exists(), path
+
+
+def test_every_command_is_listed():
+    (listed,) = re.findall(r"`gaussmix ([\w\s]+(?:\|[\w\s]+)+)` on the command line", README)
+    assert {name.strip() for name in listed.split("|")} == set(main.list_commands(click.Context(main)))
 
 
 def test_the_version_is_the_same_everywhere():
