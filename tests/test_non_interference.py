@@ -267,10 +267,10 @@ def results_of(release: gm.Release) -> list[Any]:
 def rates_of(release: gm.Release) -> Any:
     """Or the refusal: a sketch of few rows hides the mean that they divide by."""
     try:
-        found = release.rates("age", on=["smoker", "region"])
+        found = release.rates("age", on=["smoker"])
     except gm.GaussmixError as error:
         return str(error)
-    return [found, found.summary(), found.rate_ratios()]
+    return [found, found.rate_ratios()]
 
 
 @pytest.mark.parametrize(
