@@ -4,7 +4,9 @@
 
 What is committed is built, nothing else. Each Python that ``pyproject.toml`` names and this machine has gets an
 environment with the wheel alone, and one with its extra ``plots``, in which ``tests/smoke.py`` is run; Pythons that are
-not there are named. The wheel without compiled functions is tried on the first of them, and so are types.
+not there are named. The wheel without compiled functions is tried on the first of them, and so are types. Before all
+that: the changelog's newest heading has a version and a date, and they are those of the source, of CITATION.cff and,
+once they are built, of the packages.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -41,9 +44,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gaussmix-release-") as name:
         folder = Path(name)
         checkout = clean_checkout(folder / "checkout")
+        version = agreed_version(checkout)
         tools = environment(folder / "tools", sys.executable, "build", "mypy")
         sdist, wheel, pure = built(tools, checkout, folder / "dist")
-        look_into(sdist, wheel, pure, checkout)
+        look_into(sdist, wheel, pure, checkout, version)
         pythons = options.python if options.python is not None else found_pythons(checkout)
         if not pythons:
             sys.exit("no Python to try the wheel with")
@@ -108,21 +112,65 @@ def built(tools: Path, checkout: Path, dist: Path) -> tuple[Path, Path, Path]:
     return sdist, wheel, pure
 
 
-def look_into(sdist: Path, wheel: Path, pure: Path, checkout: Path) -> None:
-    """Everything that is committed is in the sdist, every source but C is in both wheels, and nothing else."""
+def agreed_version(checkout: Path) -> str:
+    """The one version of source, changelog and citation, of the same day in both."""
+    told = {
+        "src/gaussmix/_version.py": r'^__version__ = "([^"\n]+)"$',
+        "CHANGELOG.md": r"^## (.+)$",
+        "CITATION.cff": r"^version: (\S+)$",
+    }
+    source, heading, cited = (_first(checkout / name, pattern) for name, pattern in told.items())
+    found = re.fullmatch(r"(\S+) \((\d{4}-\d{2}-\d{2})\)", heading)
+    if found is None:
+        sys.exit(f"release-check: the newest heading of CHANGELOG.md has no version with a date, but {heading!r}")
+    try:
+        date.fromisoformat(found[2])
+    except ValueError:
+        sys.exit(f"release-check: {found[2]} in CHANGELOG.md is no date")
+    if len({source, found[1], cited}) > 1:
+        sys.exit(f"release-check: version {source} in the source, {found[1]} in CHANGELOG.md, {cited} in CITATION.cff")
+    released = _first(checkout / "CITATION.cff", r"^date-released: (\S+)$")
+    if released != found[2]:
+        sys.exit(f"release-check: released on {found[2]} in CHANGELOG.md, on {released} in CITATION.cff")
+    say(f"version {source} of {released}")
+    return source
+
+
+def _first(path: Path, pattern: str) -> str:
+    """What a file says of a thing, where it says it first."""
+    found = re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        sys.exit(f"release-check: {path.name} has nothing like {pattern}")
+    return found[1]
+
+
+def look_into(sdist: Path, wheel: Path, pure: Path, checkout: Path, version: str) -> None:
+    """Everything that is committed is in the sdist, every source but C is in both wheels, and nothing else.
+
+    All three say that they are of the version.
+    """
     committed = set(run("git", "ls-files", cwd=checkout).splitlines())
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
+        (about,) = (archive.extractfile(name) for name in archive.getnames() if name.partition("/")[2] == "PKG-INFO")
+        check_metadata(sdist.name, about.read() if about is not None else b"", version)
     same("sdist", packed - {"PKG-INFO"}, committed)
     sources = {name.removeprefix("src/") for name in committed if name.startswith("src/") and not name.endswith(".c")}
     for file, compiled in ((wheel, not wheel.name.endswith("-none-any.whl")), (pure, False)):
         with zipfile.ZipFile(file) as archive:
             names = {name for name in archive.namelist() if ".dist-info/" not in name}
             (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-            about = email.message_from_bytes(archive.read(metadata))
+            check_metadata(file.name, archive.read(metadata), version)
         same(file.name, names, sources | ({"gaussmix/tables/_kernels.so"} if compiled else set()))
-        if not about.get_all("Project-URL") or "Typing :: Typed" not in (about.get_all("Classifier") or []):
-            sys.exit(f"release-check: {file.name} has no addresses, or does not say that it is typed")
+
+
+def check_metadata(what: str, metadata: bytes, version: str) -> None:
+    """What a package says of itself."""
+    about = email.message_from_bytes(metadata)
+    if about["Version"] != version:
+        sys.exit(f"release-check: {what} is of version {about['Version']}, and not of {version}")
+    if not about.get_all("Project-URL") or "Typing :: Typed" not in (about.get_all("Classifier") or []):
+        sys.exit(f"release-check: {what} has no addresses, or does not say that it is typed")
 
 
 def same(what: str, found: set[str], wanted: set[str]) -> None:

@@ -86,6 +86,8 @@ def folder(tmp_path, monkeypatch, patients):
     monkeypatch.chdir(tmp_path)
     table = make_patients(5_000)
     pq.write_table(table, "patients.parquet")
+    Path("demo").mkdir()
+    pq.write_table(table, "demo/patients.parquet")
     Path("patients").mkdir()
     people = table.append_column("sex", [np.resize(["f", "m"], 5_000).tolist()])
     people = people.append_column("ward", [np.resize([1, 2, 3], 5_000).tolist()])

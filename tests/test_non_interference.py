@@ -3,16 +3,20 @@
 Every subject runs twice, on two tables with nothing in common but the schema: other values, and another number of rows.
 What the mechanism draws in the first run is given out again in the second, in the places where noise is added. All else
 must then be equal: every attribute that can be reached, public or not, properties, representations, pickles, files,
-warnings, log records, what is printed, and what progress bars say.
+ledgers, pages, labels and records, output of commands, warnings, log records of every level, what is printed, what
+errors say, and what progress bars say.
+
+`Moments` and other sums over rows are sensitive by declaration, as the table itself is: they are not looked at here.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import io
+import json
 import logging
 import pickle
 import re
+import shutil
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,16 +27,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from rich.progress import Progress
 from sklearn.base import clone
 
 import gaussmix as gm
 from gaussmix import baselines
+from gaussmix.cli import main
 from gaussmix.ledger import Ledger
 from gaussmix.ledger import ledger as ledgers
 from gaussmix.mechanism import adassp, mixing, objective_perturbation, passes, proposing, sheffet
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.models.steps import Likelihood
+from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
+from gaussmix.reporting.registry import record_of
+from gaussmix.tables import kept
+from gaussmix.tables.rows import rows_of
 
 BOUNDARY: list[tuple[Any, str]] = [
     (passes._Draw, "matrix"),
@@ -104,13 +118,17 @@ def _watched(subject: Callable[[Any], Any], table: Any) -> Any:
     records: list[str] = []
     handler = logging.Handler(level=0)
     handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger().addHandler(handler)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(0)
     try:
         with warnings.catch_warnings(record=True) as warned, _printed() as printed:
             warnings.simplefilter("always")
             found = everything(subject(table))
     finally:
-        logging.getLogger().removeHandler(handler)
+        root.setLevel(level)
+        root.removeHandler(handler)
     return {"seen": found, "warned": [str(one.message) for one in warned], "logged": records, "printed": printed}
 
 
@@ -128,50 +146,78 @@ _CHANCE = re.compile(r" at 0x[0-9a-f]+|sk-container-id-\d+|sk-estimator-id-\d+")
 """Addresses in memory, and scikit-learn's numbers of what it has shown."""
 
 
-def everything(thing: Any, known: set[int] | None = None) -> Any:
-    """A value that is equal for equal things: attributes, properties, representations and pickles, all the way down."""
-    known = set() if known is None else known
+def everything(thing: Any, known: dict[int, Any] | None = None) -> Any:
+    """A value that is equal for equal things: attributes, properties, representations and pickles, all the way down.
+
+    ``known`` has what was met before, kept alive, and what was found: a thing is walked once.
+    """
+    known = {} if known is None else known
     if thing is None or isinstance(thing, str | bytes | bool | int | float | complex | np.generic | type):
         return repr(thing)
+    if id(thing) not in known:
+        known[id(thing)] = thing, "above"
+        known[id(thing)] = thing, _inside(thing, known)
+    return known[id(thing)][1]
+
+
+def _inside(thing: Any, known: dict[int, Any]) -> Any:
     if isinstance(thing, np.ndarray):
-        return (thing.dtype.str, thing.shape, thing.tobytes() if thing.dtype != object else repr(thing.tolist()))
-    if isinstance(thing, Path) or callable(thing) or isinstance(thing, np.random.Generator):
-        return type(thing).__name__
-    if id(thing) in known:
-        return "above"
-    known = known | {id(thing)}
+        content = thing.tobytes() if thing.dtype != object else [everything(value, known) for value in thing.flat]
+        return (thing.dtype.str, thing.shape, content)
     if isinstance(thing, Mapping):
         return [(everything(key, known), everything(value, known)) for key, value in thing.items()]
     if isinstance(thing, list | tuple | set | frozenset):
-        return [everything(value, known) for value in (sorted(thing, key=repr) if isinstance(thing, set) else thing)]
-    if not type(thing).__module__.startswith("gaussmix"):
-        return (type(thing).__name__, str(thing))
-    found = (
-        {name: everything(value, known) for name, value in vars(thing).items()} if hasattr(thing, "__dict__") else {}
-    )
-    for name in dir(type(thing)):
-        if isinstance(getattr(type(thing), name, None), property | cached_property) or name in getattr(
-            type(thing), "__slots__", ()
-        ):
+        ordered = sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing
+        return [everything(value, known) for value in ordered]
+    if isinstance(thing, np.random.Generator):
+        return everything(thing.bit_generator.state, known)
+    if callable(thing) and not type(thing).__module__.startswith("gaussmix"):
+        parts = ("__module__", "__qualname__", "__self__", "__defaults__", "__kwdefaults__", "func", "args", "keywords")
+        cells = [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
+        return [everything(getattr(thing, part, None), known) for part in parts] + [everything(cells, known)]
+    return (type(thing).__name__, sorted(_attributes(thing, known).items()), _shown(thing))
+
+
+def _attributes(thing: Any, known: dict[int, Any]) -> dict[str, Any]:
+    """Of a thing of ours, properties too; of others what they keep, or the pickle of those that keep it elsewhere."""
+    kind = type(thing)
+    found = {name: everything(value, known) for name, value in getattr(thing, "__dict__", {}).items()}
+    if not kind.__module__.startswith("gaussmix"):
+        try:
+            return found or {"pickle": pickle.dumps(thing)}
+        except (TypeError, pickle.PicklingError):  # locks
+            return {}
+    slots = {name for above in kind.__mro__ for name in getattr(above, "__slots__", ())}
+    for name in dir(kind):
+        if name in slots or isinstance(getattr(kind, name, None), property | cached_property):
             try:
                 found[name] = everything(getattr(thing, name), known)
             except Exception as error:
                 found[name] = (type(error).__name__, str(error))
-    shown = [repr(thing), str(thing), thing._repr_html_() if hasattr(thing, "_repr_html_") else ""]
-    return (type(thing).__name__, sorted(found.items()), [_CHANCE.sub("", text) for text in shown])
+    return found
 
 
-def assert_alike(one: Any, other: Any, where: str = "") -> None:
+def _shown(thing: Any) -> list[str]:
+    """What it looks like, to programs, readers and notebooks."""
+    texts = [repr(thing), str(thing), thing._repr_html_() if hasattr(thing, "_repr_html_") else ""]
+    return [_CHANCE.sub("", text) for text in texts]
+
+
+def assert_alike(one: Any, other: Any, where: str = "", met: set[tuple[int, int]] | None = None) -> None:
     """Equal, or an error that says where they are not."""
+    met = set() if met is None else met
+    if (id(one), id(other)) in met:
+        return
+    met.add((id(one), id(other)))
     if isinstance(one, dict) and isinstance(other, dict):
         assert one.keys() == other.keys(), where
         for key in one:
-            assert_alike(one[key], other[key], f"{where}.{key}")
+            assert_alike(one[key], other[key], f"{where}.{key}", met)
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        assert len(one) == len(other), where
+        assert len(one) == len(other), f"{where} depends on the rows"
         for i, (a, b) in enumerate(zip(one, other, strict=True)):
             name = a[0] if isinstance(a, tuple) and a and isinstance(a[0], str) else i
-            assert_alike(a, b, f"{where}.{name}")
+            assert_alike(a, b, f"{where}.{name}", met)
     else:
         assert one == other, f"{where} depends on the rows"
 
@@ -198,6 +244,7 @@ def table_of(n: int, seed: int) -> dict[str, Any]:
         "smoker": rng.random(n) < 0.2 * seed,
         "region": np.array(["north", "south", "west"])[rng.integers(0, 4 - seed, n)],
         "who": rng.integers(0, n // 2 * seed, n),
+        "design": rng.uniform(0.5, 1 + seed, n),
     }
 
 
@@ -208,12 +255,22 @@ BUDGET = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 def results_of(release: gm.Release) -> list[Any]:
     """Models and tables that readers make of a release."""
     linear = release.regress("age", on=["cost", "smoker", "region"])
-    odds = release.classify("smoker", on=["age"])
+    odds, several = release.classify("smoker", on=["age"]), release.classify("region", on=["age", "smoker"])
     found = [release, release.certificate, linear, linear.summary(), odds, release.second_moment, release.pca()]
+    found += [several, several.summary(), rates_of(release), as_svg(release)]
     found += [release.corr(), pickle.loads(pickle.dumps(release)), release.to_bytes()]
     if release.certificate.unit is None:
         found += [release.describe(), release.crosstab("smoker", "region")]
     return found
+
+
+def rates_of(release: gm.Release) -> Any:
+    """Or the refusal: a sketch of few rows hides the mean that they divide by."""
+    try:
+        found = release.rates("age", on=["smoker"])
+    except gm.GaussmixError as error:
+        return str(error)
+    return [found, found.rate_ratios()]
 
 
 @pytest.mark.parametrize(
@@ -228,17 +285,69 @@ def test_releases(options, runs):
     assert_alike(one, other)
 
 
-def test_files_and_ledgers(runs, tmp_path):
-    places = iter([tmp_path / "one", tmp_path / "other"])
+def test_weights_terms_and_kept_tails(runs):
+    schema = gm.Schema.of(
+        {"age": [0, 100], "cost": gm.Numeric(0, 5_000, missing="drop-row"), "smoker": gm.Boolean(), "design": [0, 3]},
+        terms=["poly(age, 2)", "age:smoker"],
+    )
 
     def subject(table):
-        place = next(places)
-        place.mkdir()
+        private = gm.release(table, schema=schema, weight="design", keep_tails=True, **BUDGET)
+        return [private, private.regress("cost").summary(), private.to_bytes()]
+
+    one, other = runs(subject, TABLES)
+    assert_alike(one, other)
+
+
+def anew(place: Path) -> Path:
+    """A folder with nothing in it, of the same name in both runs: paths are compared too."""
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir()
+    return place
+
+
+def files_in(place: Path) -> list[Any]:
+    """Name, rights and bytes of every file."""
+    return [(path.name, path.stat().st_mode, path.read_bytes()) for path in sorted(place.iterdir())]
+
+
+def test_files_and_ledgers(runs, tmp_path):
+    def subject(table):
+        place = anew(tmp_path / "place")
         ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5)
         release = gm.release(table, schema=SCHEMA, ledger=ledger, share=0.5, out=place / "a.parquet", random_state=0)
-        files, written = sorted(path.name for path in place.iterdir()), place / "a.parquet"
-        entries = [dataclasses.replace(entry, file=None) for entry in ledger.entries()]
-        return [release, files, written.read_bytes(), written.stat().st_mode, entries, render(release)]
+        return [release, ledger.entries(), str(ledger), files_in(place), render(release)]
+
+    one, other = runs(subject, TABLES)
+    assert_alike(one, other)
+
+
+def test_commands(runs, tmp_path):
+    """Exit codes, standard output, standard error, and files."""
+
+    def subject(table):
+        place = anew(tmp_path / "place")
+        pq.write_table(pa.table(table), place / "rows.parquet")
+        source, schema, release = (str(place / name) for name in ("rows.parquet", "schema.json", "a.release.parquet"))
+        Path(schema).write_text(json.dumps(SCHEMA.to_dict()))
+        whole = ["release", source, "-s", schema, "--epsilon", "2", "--delta", "1e-5", "-o", release]
+        later = [
+            ["regress", release, "age", "--json"],
+            ["regress", release, "age", "--on", "smoker"],
+            ["classify", release, "smoker", "--on", "age", "--odds"],
+            ["rates", release, "age", "--on", "smoker"],
+            ["describe", release],
+            ["verify", release],
+            ["report", release, "-o", str(place / "page.html"), "--label", str(place / "label.svg")],
+        ]
+        found = []
+        for words in [whole, *later]:
+            done = CliRunner().invoke(main, words)
+            assert done.exit_code == 0, done.output
+            found.append((done.stdout, done.stderr))
+        (place / "rows.parquet").unlink()
+        return [found, files_in(place), record_of(gm.load(release))]
 
     one, other = runs(subject, TABLES)
     assert_alike(one, other)
@@ -260,16 +369,21 @@ BOUNDS = {"bounds_X": (-1, 1), "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
         gm.LinearMixing(bounds_y=(-1, 1), variant="paper", **BOUNDS),
         gm.LogisticMixing(classes=(False, True), **BOUNDS),
         gm.LogisticMixing(classes=(False, True), steps=3, **BOUNDS),
+        gm.LinearMixing(bounds_y=(-1, 1), rows_per_group=2, **BOUNDS),
         baselines.AdaSSP(bounds_y=(-1, 1), **BOUNDS),
         baselines.SheffetMixing(bounds_y=(-1, 1), **BOUNDS),
         baselines.ObjectivePerturbation(classes=(False, True), **BOUNDS),
     ],
-    ids=lambda model: f"{type(model).__name__}-{getattr(model, 'variant', '')}-{getattr(model, 'steps', '')}",
+    ids=lambda model: (
+        f"{type(model).__name__}-{getattr(model, 'variant', '')}-{getattr(model, 'steps', '')}"
+        f"{'-groups' * bool(getattr(model, 'rows_per_group', None))}"
+    ),
 )
 def test_estimators(model, runs):
     def subject(table):
         X, y = table
-        fitted = clone(model).fit(X, y > 0 if hasattr(model, "classes") else y)
+        grouped = {"groups": np.arange(len(X)) // 3} if getattr(model, "rows_per_group", None) else {}
+        fitted = clone(model).fit(X, y > 0 if hasattr(model, "classes") else y, **grouped)
         results = [fitted, fitted.predict(arrays_of(5, 20)[0]), pickle.loads(pickle.dumps(fitted))]
         return [*results, fitted.summary()] if hasattr(fitted, "summary") else results
 
@@ -277,47 +391,189 @@ def test_estimators(model, runs):
     assert_alike(one, other)
 
 
-def test_proposals(runs):
+def test_proposals(runs, tmp_path):
+    kinds = {"age": "number", "cost": "number", "region": "category"}
+
     def subject(table):
-        return gm.propose(
-            table, {"age": "number", "cost": "number", "region": "category"}, epsilon=2.0, delta=1e-5, random_state=0
-        )
+        place = anew(tmp_path / "place")
+        ledger = Ledger(place / "budget.ledger", epsilon=4.0, delta=1e-5)
+        charged = gm.propose(table, kinds, ledger=ledger, share=0.5, out=place / "schema.json", random_state=0)
+        return [gm.propose(table, kinds, epsilon=2.0, delta=1e-5, random_state=0), charged, files_in(place)]
 
     one, other = runs(subject, TABLES)
     assert_alike(one, other)
 
 
-def test_the_walk_has_eyes():
-    """It sees what hides in private attributes, in a property, in a representation."""
-
-    class Leaky(gm.Release):
-        pass
-
-    private = gm.release(TABLES[0], schema=SCHEMA, passes=1, **BUDGET)
-    leaks = []
-    for secret in (1, 2):
-        leaky = Leaky(private.statistic, private.certificate)
-        Leaky.__module__ = "gaussmix.leaky"
-        object.__setattr__(leaky, "_rows", secret)
-        leaks.append(everything(leaky))
-    with pytest.raises(AssertionError, match=r"_rows.* depends on the rows"):
-        assert_alike(*leaks)
+# ---------------------------------------------------------------------------------------------------------------
+# What errors say
+def spoilt(name: str, value: Any) -> list[dict[str, Any]]:
+    """Both tables with one bad value each, in rows of their own."""
+    found = []
+    for table, place in zip(TABLES, (7, 500), strict=True):
+        column = list(table[name])
+        column[place] = value(place) if callable(value) else value
+        found.append({**table, name: column})
+    return found
 
 
-def test_progress_says_the_same_of_tables_of_one_size(monkeypatch):
-    """Texts and totals; how many rows there are is on the curator's screen."""
-    told: list[Any] = []
+def message_of(act: Callable[[], Any]) -> list[str]:
+    """Class and words of an error, and of those that it is chained to."""
+    with pytest.raises(gm.GaussmixError) as caught:
+        act()
+    found, error = [], caught.value
+    while error is not None:
+        found.append(f"{type(error).__name__}: {error} {error.__dict__}")
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
 
-    def add_task(self, description, start=True, total=100.0, **fields):
-        told.append((description, total))
-        return honest(self, description, start=start, total=total, **fields)
 
-    honest = Progress.add_task
-    monkeypatch.setattr(Progress, "add_task", add_task)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("age", float("nan")),
+        ("age", float("inf")),
+        ("age", lambda place: f"about {place}"),
+        ("region", lambda place: f"village {place}"),
+        ("region", None),
+        ("smoker", lambda place: place),
+    ],
+    ids=[
+        "missing number",
+        "infinite number",
+        "text for a number",
+        "unknown level",
+        "no level",
+        "neither true nor false",
+    ],
+)
+@pytest.mark.parametrize("passes", [1, 4])
+def test_errors_of_releases_say_the_same(name, value, passes):
+    """Which column, what it may hold, what to do: neither the value, nor the row, nor how many there are."""
+    one, other = (
+        message_of(lambda table=table: gm.release(table, schema=SCHEMA, passes=passes, **BUDGET))
+        for table in spoilt(name, value)
+    )
+    assert one == other
+    assert name in one[0]
+
+
+def test_errors_of_estimators_and_counts_say_the_same():
+    found = []
+    for (X, y), place in zip((arrays_of(1), arrays_of(2, 611)), (7, 500), strict=True):
+        X[place, 1] = np.nan
+        with pytest.raises(ValueError, match="NaN") as caught:
+            gm.LinearMixing(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
+        labels = np.where(y > 0, "yes", "no").astype(object)
+        labels[place] = f"perhaps {place}"
+        logistic = gm.LogisticMixing(classes=("no", "yes"), **BOUNDS)
+        unknown = message_of(lambda X=X, labels=labels, model=logistic: model.fit(np.nan_to_num(X), labels))
+        found.append([str(caught.value), unknown])
+    assert found[0] == found[1]
+    one, other = (
+        message_of(lambda table=table: gm.release(table, schema=SCHEMA, expect_rows=50, **BUDGET)) for table in TABLES
+    )
+    assert one == other
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What progress bars say
+@pytest.fixture
+def told(monkeypatch):
+    """All that bars are given: texts, totals, steps."""
+    found: list[Any] = []
+
+    def through(name: str) -> None:
+        honest = getattr(Progress, name)
+
+        def telling(self, *given, **named):
+            found.append((name, given, named))
+            return honest(self, *given, **named)
+
+        monkeypatch.setattr(Progress, name, telling)
+
+    for name in ("add_task", "update", "advance", "reset"):
+        through(name)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    return found
+
+
+def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_path):
+    """How many rows there are is on the curator's screen; nothing else of them is. Files, passes, steps and noise."""
+    monkeypatch.setattr(kept, "KEPT_BYTES", 0)  # else no later pass reads the file
+    monkeypatch.setattr(passes, "_MANY_COLUMNS", 3)  # else the noise is drawn at once
+    schema = gm.Schema.of({"age": [0, 100], "cost": [0, 5_000], "smoker": gm.Boolean()})
     said = []
     for seed in (1, 2):
         told.clear()
-        gm.release(table_of(400, seed), schema=SCHEMA, passes=4, progress=True, **BUDGET)
+        table = {name: np.nan_to_num(table_of(400, seed)[name]) for name in ("age", "cost", "smoker")}
+        pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+        with prepare(schema, passes=4, likelihood=Likelihood("smoker", 3), **BUDGET) as prepared:
+            prepared.draw(rows_of(tmp_path / "rows.parquet", schema, progress=True), progress=True)
         said.append(list(told))
     assert said[0] == said[1]
+    texts = [given[0] for name, given, _ in said[0] if name == "add_task"]
+    later = [f"Pass {number} of 4{words}" for number in (2, 3, 4) for words in (", lengths of rows", "")]
+    steps = [f"Step {number} of 3" for number in (1, 2, 3)]
+    assert [text for text in texts if text != "Drawing noise"] == ["Reading", *later, *steps]
+    assert texts.count("Drawing noise") == 4
+    assert sum(name == "update" for name, _, _ in said[0]) >= 4
+    assert sum(given[1] for name, given, _ in said[0] if name == "advance") == 400 * (1 + len(later) + len(steps))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The walk itself
+class Leaky:
+    """One secret, in one place."""
+
+    __module__ = "gaussmix.leaky"
+
+
+def in_an_attribute(secret):
+    found = Leaky()
+    found._rows = secret
+    return found
+
+
+def in_a_slot(secret):
+    found = type("Slotted", (type("Above", (), {"__slots__": ("_rows",)}),), {"__module__": "gaussmix.leaky"})()
+    found._rows = secret
+    return found
+
+
+def in_a_class(secret, **members):
+    return type("Leaky", (Leaky,), {"__module__": "gaussmix.leaky", **members})()
+
+
+def said_aloud(secret, say):
+    say(f"{secret} rows")
+
+
+LEAKS: dict[str, Callable[[int], Any]] = {
+    "_rows": in_an_attribute,
+    "_rows in a slot": in_a_slot,
+    "a property": lambda secret: in_a_class(secret, rows=property(lambda self: secret)),
+    "a cached property": lambda secret: in_a_class(secret, rows=cached_property(lambda self: secret)),
+    "an error of a property": lambda secret: in_a_class(secret, rows=property(lambda self: {}[secret])),
+    "a representation": lambda secret: in_a_class(
+        secret, __repr__=lambda self: f"Leaky({secret})", __str__=lambda self: ""
+    ),
+    "a text": lambda secret: in_a_class(secret, __str__=lambda self: f"{secret} rows"),
+    "a notebook": lambda secret: in_a_class(secret, _repr_html_=lambda self: f"<b>{secret}</b>"),
+    "a closure": lambda secret: lambda: secret,
+    "a default": lambda secret: lambda rows=secret: rows,
+    "a path": lambda secret: Path(f"{secret}.csv"),
+    "a foreign object": lambda secret: pa.table({"x": [0] * 50 + [secret] + [0] * 50}),
+    "a generator": lambda secret: np.random.default_rng(secret),
+    "a deep place": lambda secret: {"x": [(in_an_attribute([secret]),)]},
+    "a debug record": lambda secret: said_aloud(secret, logging.getLogger("gaussmix.x").debug),
+    "a warning": lambda secret: said_aloud(secret, warnings.warn),
+    "a print": lambda secret: said_aloud(secret, print),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS.values(), ids=LEAKS)
+def test_the_walk_has_eyes(leak):
+    """It sees what hides in a private attribute, a property, a representation, a record that nobody prints."""
+    assert_alike(_watched(leak, 1), _watched(leak, 1))
+    with pytest.raises(AssertionError, match="depends on the rows"):
+        assert_alike(_watched(leak, 1), _watched(leak, 2))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 from sklearn.linear_model import LogisticRegression
 
 from example_models import FEATURE_BOUNDS, linear_table
 from gaussmix import baselines
+from gaussmix.mechanism.objective_perturbation import minimise
 
 
 def test_it_has_its_noise():
@@ -23,6 +25,54 @@ def test_it_has_its_noise():
     energy = np.sum((model.coef_ * data_norm**2 / (2 * epsilon) / sigma) ** 2)
     assert 1e-6 < stats.chi2.cdf(energy, d) < 1 - 1e-6
     assert stats.chi2.cdf(0.9**2 * energy, d) < 1e-4
+
+
+def density(theta, products, noise, penalty):
+    """Of the minimum θ for one feature: minus b is the gradient of the rest, and rises with θ."""
+    z = np.multiply.outer(theta, products)
+    gradient = penalty * theta - (products * special.expit(-z)).sum(axis=1)
+    slope = penalty + (products**2 * special.expit(z) * special.expit(-z)).sum(axis=1)
+    return stats.norm(0, noise).pdf(gradient) * slope
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (4.0, 5e-3), (10.0, 1e-3)])
+def test_no_neighbour_exceeds_its_claim(epsilon, delta):
+    """The theorem with the account's own constants: δ of one feature by integration. A quarter of the noise shows."""
+    X = np.resize([0.3, -1.0, 1.0], 6)[:, np.newaxis]
+    model = baselines.ObjectivePerturbation(
+        epsilon=epsilon, delta=delta, data_norm=1.0, fit_intercept=False, classes=(0, 1), random_state=0
+    )
+    account = model.fit(X, [0, 1, 0, 1, 1, 0]).privacy_.account
+    assert account.x_norm == 1.0
+    assert account.holds(epsilon, delta, "zero-out")
+    for less in ({"noise": 0.999 * account.noise}, {"penalty": 0.999 * account.penalty}):
+        assert not dataclasses.replace(account, **less).holds(epsilon, delta, "zero-out")
+    largest = {1.0: 0.0, 0.25: 0.0}
+    for rows in (np.zeros(0), np.array([0.3, -1.0, 1.0])):  # xy of every row
+        for more in (1.0, -1.0):
+            for part in largest:
+                noise = part * account.noise
+                theta = np.linspace(-1, 1, 20_001) * (10 * noise + 5) / account.penalty
+                absent, present = (density(theta, xy, noise, account.penalty) for xy in (rows, np.append(rows, more)))
+                step = theta[1] - theta[0]
+                assert step * absent.sum() == pytest.approx(1, abs=1e-9)
+                for p, q in ((absent, present), (present, absent)):
+                    found = step * np.maximum(p - math.exp(epsilon) * q, 0).sum()
+                    largest[part] = max(largest[part], found)
+    assert largest[1.0] <= delta
+    assert largest[0.25] > delta
+
+
+def test_the_density_is_that_of_the_minimum():
+    """What is integrated above is the law of what is drawn: quantiles of b go to those of θ."""
+    products, noise, penalty = np.array([0.3, -1.0, 1.0]), 2.0, 0.5
+    b = stats.norm(0, noise).ppf(np.linspace(0.05, 0.95, 7))
+    signs, X = np.ones(3), products[:, np.newaxis]
+    minima = [minimise(X, signs, np.array([value]), penalty, tolerance=1e-10).item() for value in b]
+    for end, value in zip(minima, b, strict=True):
+        theta = np.linspace(-60, end, 60_001)
+        found = (theta[1] - theta[0]) * density(theta, products, noise, penalty).sum()
+        assert found == pytest.approx(stats.norm(0, noise).sf(value), abs=1e-3)  # θ falls as b rises
 
 
 def test_it_solves_its_objective():

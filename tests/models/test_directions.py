@@ -63,3 +63,20 @@ def test_strength_is_the_least_over_directions():
 def test_negative_counts_are_shown_as_none():
     assert str(WeakestDirection(("a=b",), -1.0, -16.0, 30.0)) == "a=b, about 0 ± 30 rows"
     assert str(WeakestDirection(("a=b",), 0.2, 0.014, 0.046)) == "a=b, about 0.01 ± 0.05 rows, as shortened"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (10.3, "10"),
+        (9.6, "10"),
+        (123.4, "123"),
+        (1.2, "1"),
+        (0.97, "1"),
+        (0.2, "0.2"),
+        (0.00003, "0.00003"),
+        (0.0, "0"),
+    ],
+)
+def test_shortened_rows_are_told_without_powers_of_ten(rows, words):
+    assert str(WeakestDirection(("a=b",), 2.0, rows, 0.23)) == f"a=b, about {words} ± 0.2 rows, as shortened"

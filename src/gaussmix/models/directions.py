@@ -39,9 +39,16 @@ class WeakestDirection:
         if self.rows is not None and self.deviation is not None:
             rows = max(self.rows, 0.0)
             if self.deviation < 1:  # a metric in which such rows are far out, and were shortened, tells parts of a row
-                return f"{words}, about {rows:.1g} ± {self.deviation:.1g} rows, as shortened"
+                return f"{words}, about {_to_a_digit(rows)} ± {_to_a_digit(self.deviation)} rows, as shortened"
             return f"{words}, about {rows:.0f} ± {self.deviation:.0f} rows"
         return words
+
+
+def _to_a_digit(rows: float) -> str:
+    """Parts of a row to one digit that counts, never as a power of ten; whole rows as they are."""
+    if rows >= 1:
+        return f"{rows:.0f}"
+    return np.format_float_positional(rows, precision=1, fractional=False, trim="-")
 
 
 def weakest_direction(problem: Problem) -> WeakestDirection:
