@@ -16,7 +16,7 @@ from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
 from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
-from gaussmix.models.problem import Problem, regression_problem
+from gaussmix.models.problem import Problem
 from gaussmix.models.responses import discriminant_of, two_classes
 from gaussmix.models.sketch import Variant
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
@@ -119,7 +119,7 @@ class ClassificationModel(Tidied):
         """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""
         schema = self.statistic.schema
         response, _ = two_classes(schema, self.target, self.surrogate_radius, self.level)
-        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""

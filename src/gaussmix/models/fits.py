@@ -22,7 +22,7 @@ from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding, Merge, Reference
 from gaussmix.models.prediction import Prediction, features_of, predicted
-from gaussmix.models.problem import Problem, Response, regression_problem, sources_of
+from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
 from gaussmix.models.sketch import Variant
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
@@ -108,7 +108,7 @@ class RegressionModel(Tidied):
         """The regression as an inference problem."""
         schema = self.statistic.schema
         response = _number(schema, self.target)
-        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.

@@ -14,7 +14,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
-from gaussmix.models.problem import Response, regression_problem
+from gaussmix.models.problem import Problem, Response
 from gaussmix.models.responses import constant_of_rows, labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
 from gaussmix.models.summary import LARGEST, Estimand, Summary
@@ -89,9 +89,7 @@ class MulticlassModel:
             words = f"{self.target} = {name} against {self.classes[r]}"
             response = Response(words, 2 * v * indicators @ c, 0.5, 0.5)
             names = next(iter(self.coef.values()))
-            problem = regression_problem(
-                self.statistic.noisy, schema, response, names, merge=merge, reference=others or None
-            )
+            problem = Problem.of(self.statistic.noisy, schema, response, names, merge=merge, reference=others or None)
             moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
             contrast = Contrast(moved, float(np.ptp(v * c)))
             found[name] = discriminant_summary(
