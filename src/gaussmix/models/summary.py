@@ -126,9 +126,11 @@ class Summary:
         """Coefficients over standard errors."""
         return {name: value / self.bse[name] if self.bse[name] else math.inf for name, value in self.params.items()}
 
-    def cov_params(self) -> Floats:
-        """Covariance of the coefficients in the user's units (Wald)."""
-        return self._covariance
+    def cov_params(self) -> dict[str, dict[str, float]]:
+        """Covariance of the coefficients in the user's units (Wald), by both names."""
+        return {
+            name: _labelled(list(self.params), row) for name, row in zip(self.params, self._covariance, strict=True)
+        }
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
         """Intervals of level 1 - alpha; infinite ends where a coefficient is not identified."""
