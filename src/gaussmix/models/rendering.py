@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "as_text",
     "coefficient_rows",
     "in_columns",
+    "in_html",
     "in_latex",
     "notes",
     "p_value",
@@ -151,11 +152,17 @@ def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) 
 def as_html(summary: Summary, alpha: float) -> str:
     """For a page."""
     rows = coefficient_rows(summary, alpha)
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heading(alpha))
+    words = notes(summary, unidentified=_unidentified(rows))
+    return in_html(f"{summary.response_name}: {summary.estimand}", heading(alpha), rows, words)
+
+
+def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
+    """A table with its title as caption, and what to know about it below."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    words = "".join(f"<p>{html.escape(note)}</p>" for note in notes(summary, unidentified=_unidentified(rows)))
-    caption = html.escape(f"{summary.response_name}: {summary.estimand}")
-    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+    below = "".join(f"<p>{html.escape(note)}</p>" for note in words)
+    caption = html.escape(title)
+    return f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
 def as_latex(summary: Summary, alpha: float) -> str:
