@@ -37,6 +37,7 @@ from gaussmix.tables.sources import batches
 
 __all__ = [
     "RegressionModel",
+    "clipped",
     "column_of",
     "feature_indices",
     "fit_regressions",
@@ -149,9 +150,7 @@ class RegressionModel(Tidied):
         Values are clipped as when the release was made.
         """
         schema = self.statistic.schema
-        target = schema.parts[self.target]
-        bounds = (target.lower, target.upper) if isinstance(target, Numeric) else (0.0, 1.0)
-        return np.clip(linear_values(schema, self.coef, self.intercept, data), *bounds)
+        return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
 
 
 def fit_regressions(
@@ -169,6 +168,12 @@ def fit_regressions(
             part_name(schema, target), coef, intercept + response.centre, variant, statistic
         )
     return models
+
+
+def clipped(schema: Schema, target: str, values: Floats) -> Floats:
+    """Predictions of a number, or of true and false as 1 and 0, within the declared bounds."""
+    column = schema.parts[target]
+    return np.clip(values, *((column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)))
 
 
 def _number(schema: Schema, target: str) -> Response:

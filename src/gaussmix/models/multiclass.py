@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from scipy import special
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
@@ -18,6 +19,7 @@ from gaussmix.models.problem import Problem, Response
 from gaussmix.models.responses import constant_of_rows, labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
 from gaussmix.models.summary import LARGEST, Estimand, Summary
+from gaussmix.models.tidy import TidiedByClass
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema
@@ -25,8 +27,8 @@ from gaussmix.tables.schema import Schema
 __all__ = ["MulticlassModel", "fit_classes"]
 
 
-@dataclass(frozen=True, eq=False)
-class MulticlassModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class MulticlassModel(TidiedByClass):
     """Log odds of every class against the first, linear in other columns, fitted from a release.
 
     Attributes
@@ -40,14 +42,17 @@ class MulticlassModel:
     intercept : dict of class to float
     softmax : Softmax
         Shares and residual covariance behind them.
+    certificate : Certificate or None
+        What was spent on the release.
     """
 
     target: str
     classes: tuple[Any, ...]
     coef: dict[Any, dict[str, float]]
     intercept: dict[Any, float]
-    softmax: Softmax = field(repr=False)
-    statistic: Statistic = field(repr=False)
+    softmax: Softmax
+    statistic: Statistic
+    certificate: Certificate | None = None
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of every class against the first, shape (rows, classes)."""

@@ -172,7 +172,7 @@ class Release(Described):
         column = self.schema.parts[part_name(self.schema, target)]
         several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
         if several and variant == "exact" and surrogate_radius is None:
-            return fit_classes(self.statistic, target, on)
+            return replace(fit_classes(self.statistic, target, on), certificate=self.certificate)
         found = fit_classification(self.statistic, target, on, variant, surrogate_radius, level)
         return replace(found, certificate=self.certificate)
 

@@ -42,6 +42,11 @@ _DISCRIMINANT = {
     "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
 }
 
+_INSTRUMENTS = {
+    "table": "what two-stage least squares gives on this table",
+    "population": "what two-stage least squares estimates of the population that the rows were drawn from",
+}
+
 _RATES = "what moments of this table give for the slopes of the logarithm of the mean"
 
 
@@ -91,6 +96,8 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
             "numbers differ from maximum likelihood by more than these intervals say."
         )
+    elif summary.instruments:
+        found = [f"Intervals are for {_INSTRUMENTS[summary.estimand]}.", *summary.instruments]
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
@@ -120,7 +127,9 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         )
     if summary.estimand == "ridge":
         found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')
-    if unidentified:
+    if unidentified and summary.instruments:
+        found.append("Not identified: name stronger instruments, or spend a larger ε.")
+    elif unidentified:
         found.append("Not identified: explain with fewer columns, merge rare levels (merge=), or spend a larger ε.")
     return found
 

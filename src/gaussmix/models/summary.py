@@ -21,7 +21,7 @@ from gaussmix.models.score import score_of
 from gaussmix.models.shortening import Shortened
 from gaussmix.models.solvers import least_squares
 
-__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "summarise"]
+__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "labelled", "share_explained", "summarise"]
 
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
@@ -82,6 +82,8 @@ class Summary:
         Whether coefficients are on the scale of log odds: those of the quadratic surrogate, or of the discriminant.
     rates : bool
         Whether they are on the scale of logarithms of means.
+    instruments : tuple of str
+        Of two-stage least squares, what is endogenous and which tests the intervals come from; empty for other models.
     """
 
     estimand: Estimand
@@ -105,6 +107,7 @@ class Summary:
     _covariance: Floats = field(repr=False)
     discriminant: bool = False
     rates: bool = False
+    instruments: tuple[str, ...] = ()
 
     @property
     def shortened(self) -> Shortened | None:
@@ -128,9 +131,7 @@ class Summary:
 
     def cov_params(self) -> dict[str, dict[str, float]]:
         """Covariance of the coefficients in the user's units (Wald), by both names."""
-        return {
-            name: _labelled(list(self.params), row) for name, row in zip(self.params, self._covariance, strict=True)
-        }
+        return {name: labelled(list(self.params), row) for name, row in zip(self.params, self._covariance, strict=True)}
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
         """Intervals of level 1 - alpha; infinite ends where a coefficient is not identified."""
@@ -230,14 +231,14 @@ def summarise(
         share = np.diagonal(noise) / variance
         if score is None and noisy.alpha:
             p = 2 * stats.t.sf(np.abs(params / np.sqrt(variance)), max(noisy.degrees - d, 1.0))
-    explained, dominates = _explained(problem, theta)
+    explained, dominates = share_explained(problem, theta)
     return Summary(
         estimand=estimand,
         response_name=problem.response_name,
-        params=_labelled(problem.names, params),
-        bse=_labelled(problem.names, np.sqrt(variance)),
-        pvalues=_labelled(problem.names, p),
-        noise_share=_labelled(problem.names, share),
+        params=labelled(problem.names, params),
+        bse=labelled(problem.names, np.sqrt(variance)),
+        pvalues=labelled(problem.names, p),
+        noise_share=labelled(problem.names, share),
         relies=dict(zip(problem.names, relies.tolist(), strict=True)),
         largest=largest,
         n_rows=rows,
@@ -293,7 +294,7 @@ def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
     return problem.nobs
 
 
-def _explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
+def share_explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
     """R² within [0, 1], and whether noise took it out of there: then it says nothing."""
     if not problem.total > 0:
         return 0.0, True
@@ -302,5 +303,6 @@ def _explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
     return within, not abs(plain - within) <= 1e-9  # rounding alone may leave [0, 1]
 
 
-def _labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
+def labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
+    """Values by name."""
     return dict(zip(names, values.tolist(), strict=True))
