@@ -12,7 +12,7 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.coding import Label, Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
 from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
@@ -55,14 +55,14 @@ class ClassificationModel(Tidied):
     """
 
     target: str
-    classes: tuple[Any, Any]
+    classes: tuple[Label, Label]
     coef: dict[str, float]
     intercept: float
     variant: Variant
     surrogate_radius: float | None
     statistic: Statistic = field(compare=False)
     likelihood: bool = False
-    level: Any = None
+    level: object = None
     certificate: Certificate | None = field(default=None, compare=False)
 
     @property
@@ -141,7 +141,7 @@ def fit_classification(
     on: Sequence[str] | None,
     variant: Variant,
     radius: float | None = None,
-    level: Any = None,
+    level: object = None,
 ) -> ClassificationModel:
     """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
     if variant == "paper":

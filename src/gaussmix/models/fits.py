@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import stats
@@ -25,7 +25,7 @@ from gaussmix.models.prediction import Prediction, features_of, predicted
 from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary, summarise
 from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
@@ -133,7 +133,7 @@ class RegressionModel(Tidied):
         half = float(stats.norm.isf(alpha / 2)) * deviation
         return np.column_stack([middle - half, middle + half])
 
-    def get_prediction(self, data: Any, **summary: Any) -> Prediction:
+    def get_prediction(self, data: Any, **summary: Unpack[Asked]) -> Prediction:
         """Means that ``params`` predict for the rows of a table, with ``conf_int()``, under statsmodels' names.
 
         For the estimand of ``summary``, whose options it takes: the table's own regression, or the population's. New

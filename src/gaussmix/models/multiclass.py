@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import special
@@ -12,13 +12,13 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.coding import Label, Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, Response
 from gaussmix.models.responses import constant_of_rows, labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
-from gaussmix.models.summary import LARGEST, Estimand, Summary
+from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary
 from gaussmix.models.tidy import TidiedByClass
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Categorical
@@ -47,9 +47,9 @@ class MulticlassModel(TidiedByClass):
     """
 
     target: str
-    classes: tuple[Any, ...]
-    coef: dict[Any, dict[str, float]]
-    intercept: dict[Any, float]
+    classes: tuple[Label, ...]
+    coef: dict[Label, dict[str, float]]
+    intercept: dict[Label, float]
     softmax: Softmax
     statistic: Statistic
     certificate: Certificate | None = None
@@ -76,7 +76,7 @@ class MulticlassModel(TidiedByClass):
         largest: float = LARGEST,
         merge: Merge | None = None,
         reference: Reference | None = None,
-    ) -> dict[Any, Summary]:
+    ) -> dict[Label, Summary]:
         """Intervals for the discriminant coefficients of every class against one of them.
 
         Parameters as in :meth:`gaussmix.models.classes.ClassificationModel.summary`; ``reference`` may name the class
@@ -102,7 +102,7 @@ class MulticlassModel(TidiedByClass):
             )
         return found
 
-    def odds_ratios(self, alpha: float = 0.05, **options: Any) -> dict[Any, OddsRatios]:
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, OddsRatios]:
         """Exp of the coefficients of every class against one of them, with intervals; options of :meth:`summary`."""
         return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
 

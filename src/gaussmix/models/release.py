@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Release(Described):
         target: str,
         on: Sequence[str] | None = None,
         *,
-        level: Any = None,
+        level: object = None,
         variant: Variant = "exact",
         surrogate_radius: float | None = None,
     ) -> ClassificationModel | MulticlassModel:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
+from gaussmix.models.coding import Label
 from gaussmix.models.summary import Estimand, Summary
 
 __all__ = ["Named", "Summarised", "SummarisedByClass"]
@@ -66,34 +66,34 @@ class SummarisedByClass(ABC):
     """The same names where every class but one has coefficients: dictionaries by class, of what one class has."""
 
     @abstractmethod
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Mapping[Any, Summary]:
+    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Mapping[Label, Summary]:
         """Coefficients with standard errors, p-values and intervals, by class."""
 
     @cached_property
-    def _tables(self) -> Mapping[Any, Summary]:
+    def _tables(self) -> Mapping[Label, Summary]:
         return self.summary()
 
     @property
-    def params(self) -> dict[Any, dict[str, float]]:
+    def params(self) -> dict[Label, dict[str, float]]:
         """Estimates by class and name, without the ridge that makes ``coef`` predict well."""
         return {name: own.params for name, own in self._tables.items()}
 
     @property
-    def bse(self) -> dict[Any, dict[str, float]]:
+    def bse(self) -> dict[Label, dict[str, float]]:
         """Standard errors by class and name."""
         return {name: own.bse for name, own in self._tables.items()}
 
     @property
-    def pvalues(self) -> dict[Any, dict[str, float]]:
+    def pvalues(self) -> dict[Label, dict[str, float]]:
         """p-values by class and name."""
         return {name: own.pvalues for name, own in self._tables.items()}
 
-    def conf_int(self, alpha: float = 0.05) -> dict[Any, dict[str, tuple[float, float]]]:
+    def conf_int(self, alpha: float = 0.05) -> dict[Label, dict[str, tuple[float, float]]]:
         """Intervals of level 1 - alpha by class and name."""
         return {name: own.conf_int(alpha) for name, own in self._tables.items()}
 
     @property
-    def rsquared(self) -> dict[Any, float]:
+    def rsquared(self) -> dict[Label, float]:
         """R² by class, of the least squares behind its coefficients, within [0, 1]."""
         return {name: own.rsquared for name, own in self._tables.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 import scipy.linalg
@@ -15,13 +15,14 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
+from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.problem import Problem
 from gaussmix.models.score import score_of
 from gaussmix.models.shortening import Shortened
 from gaussmix.models.solvers import least_squares
 
-__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "labelled", "share_explained", "summarise"]
+__all__ = ["ESTIMANDS", "LARGEST", "Asked", "Estimand", "Summary", "Tests", "labelled", "share_explained", "summarise"]
 
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
@@ -30,6 +31,16 @@ LARGEST = 5.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
 
 _RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
+
+
+class Asked(TypedDict, total=False):
+    """Options of a model's ``summary``, where another of its methods hands them on."""
+
+    estimand: Estimand
+    n_rows: int | None
+    largest: float
+    merge: Merge | None
+    reference: Reference | None
 
 
 class Tests(Protocol):

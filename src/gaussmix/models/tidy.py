@@ -9,6 +9,7 @@ from typing import Any
 
 from gaussmix import _validation as check
 from gaussmix.models.certificate import Certificate
+from gaussmix.models.coding import Label
 from gaussmix.models.rendering import notes
 from gaussmix.models.result_table import Frame, ResultTable
 from gaussmix.models.summarised import Summarised, SummarisedByClass
@@ -71,7 +72,7 @@ class TidiedByClass(SummarisedByClass):
     """The same of a model with coefficients for every class but one."""
 
     target: str
-    coef: dict[Any, dict[str, float]]
+    coef: dict[Label, dict[str, float]]
     certificate: Certificate | None
 
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Any) -> Any:
@@ -128,7 +129,7 @@ def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(words))
 
 
-def tidy_by_class(target: str, summaries: Mapping[Any, Summary], alpha: float = 0.05) -> ResultTable:
+def tidy_by_class(target: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
     """Coefficients of all classes, one class below the other."""
     tables = {name: tidy_table(own, alpha) for name, own in summaries.items()}
     levels = tuple(name for name, own in tables.items() for _ in range(len(own)))
