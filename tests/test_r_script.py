@@ -15,7 +15,7 @@ from example_tables import SCHEMA, patients
 from gaussmix import release
 from gaussmix.models.export import as_csv
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Response, regression_problem
+from gaussmix.models.problem import Problem, Response
 from gaussmix.models.weights import score_covariance
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "gaussmix.R"
@@ -33,7 +33,7 @@ def wald(private):
     (index,) = schema.groups["cost"]
     encoded, unit = schema.encoded[index], np.eye(schema.n_columns)[index]
     names = [column.name for column in schema.encoded if column.source in ON]
-    problem = regression_problem(noisy, schema, Response("cost", unit, encoded.centre, encoded.scale), names)
+    problem = Problem.of(noisy, schema, Response("cost", unit, encoded.centre, encoded.scale), names)
     theta = np.linalg.solve(problem.moment, problem.cross)
     back = problem.to_user @ np.linalg.inv(problem.moment)
     V = back @ score_covariance(problem.noisy, theta, None, 1.0) @ back.T

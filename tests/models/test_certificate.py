@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import gaussmix as gm
 from gaussmix import accounting
-from gaussmix.accounting.accounts import Unprotected
+from gaussmix.accounting.accounts import Account, Unprotected
 from gaussmix.accounting.private_scale import private_scale_delta
 from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
 from gaussmix.mechanism.mixing import check_sketch_size
 from gaussmix.mechanism.sampling import explicit_sketch, secure_generator, sketch_rows, wishart_factor
-from gaussmix.models.certificate import Certificate, noise_variance
+from gaussmix.models.certificate import _MECHANISMS, Certificate, noise_variance
 from gaussmix.models.sketch import rows_from_factor
 
 RNG = np.random.default_rng(0)
@@ -189,3 +190,10 @@ def test_accounts_are_held_against_the_schema():
     wider = replace(sheffet.account, laplace_scale=1000 * sheffet.account.laplace_scale)
     with pytest.raises(gm.NotPrivateError):
         replace(sheffet, account=wider)
+
+
+def test_every_mechanism_has_a_name_and_words():
+    assert set(_MECHANISMS) == set(get_args(Account))
+    names = [name for name, _ in _MECHANISMS.values()]
+    assert len(set(names)) == len(names)
+    assert all(words for _, words in _MECHANISMS.values())

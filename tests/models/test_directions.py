@@ -7,7 +7,7 @@ import pytest
 
 from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Response, regression_problem
+from gaussmix.models.problem import Problem, Response
 from gaussmix.tables.schema import Schema
 
 SCHEMA = Schema.of({"age": [0, 100], "height": [0, 2], "job": ["none", "paid", "unpaid", "own"], "y": [0, 1]})
@@ -24,7 +24,7 @@ def problem(shares, *, noise=20.0, correlation=0.0, reference=None):
     vector = np.zeros(8)
     vector[6] = 1.0
     names = [name for name in SCHEMA.names if name not in ("y", "(intercept)")]
-    return regression_problem(noisy, SCHEMA, Response("y", vector, 0.5, 0.5), names, reference=reference)
+    return Problem.of(noisy, SCHEMA, Response("y", vector, 0.5, 0.5), names, reference=reference)
 
 
 @pytest.mark.parametrize("place", range(4))

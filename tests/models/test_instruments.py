@@ -46,7 +46,7 @@ def test_it_is_two_stage_least_squares(instruments):
     assert found.endogenous == ("x",)
     assert found.excluded == tuple(instruments)
     assert (found.test is None) == (len(instruments) > 1)
-    population = found.for_population()
+    population = found.summary(estimand="population")
     assert_allclose(list(population.bse.values()), errors, rtol=0.1)
     low, high = population.conf_int()["x"]
     assert low < 0.8 < high
@@ -98,3 +98,25 @@ def test_what_cannot_be_asked():
     ):
         with pytest.raises(gm.ArgumentError, match=words):
             release.regress(arguments[0], on=arguments[1], instruments=arguments[2])
+
+
+def test_tests_of_single_values_are_those_of_the_intervals():
+    release = gm.release(table(), schema=SCHEMA, epsilon=3, delta=1e-6, random_state=0)
+    summary = release.regress("y", on=["x", "g"], instruments=["z", "g"]).summary()
+    for name, (low, high) in summary.conf_int(0.1).items():
+        assert_allclose([summary.test(name, low), summary.test(name, high)], 0.1, rtol=1e-4)
+        assert summary.f_test(name) == summary.test(name, 0.0)
+    assert summary.f_test(["x", "g=b"]) < 1e-6
+    with pytest.raises(gm.ArgumentError, match="estimand must be"):
+        release.regress("y", on=["x"], instruments=["z"]).summary(estimand="ridge")
+    declared = release.regress("y", on=["x"], instruments=["z"]).summary(estimand="population", n_rows=200)
+    shown = release.regress("y", on=["x"], instruments=["z"]).summary(estimand="population")
+    assert declared.bse["x"] > 5 * shown.bse["x"]
+
+
+def test_instruments_that_say_nothing_are_told():
+    release = gm.release(table(2000, strength=0.0), schema=SCHEMA, epsilon=1, delta=1e-6, random_state=0)
+    model = release.regress("y", on=["x"], instruments=["z"])
+    assert model.conf_int()["x"] == (-np.inf, np.inf)
+    assert "name stronger instruments" in str(model.summary())
+    assert ": weak" in str(model.summary())

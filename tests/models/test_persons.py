@@ -75,7 +75,7 @@ def test_what_takes_rows_to_be_independent_is_refused(persons):
     model = persons.regress("y", ["x"], instruments=["z"])
     assert model.params["x"] == pytest.approx(0.5, abs=0.05)
     with pytest.raises(gm.ArgumentError, match="one person has several"):
-        model.for_population()
+        model.summary(estimand="population")
 
 
 def test_the_number_of_rows_is_not_shown(persons):

@@ -111,13 +111,17 @@ def test_ridge_p_values_and_tests_are_those_of_t():
 def test_covariance_and_standard_errors_agree(table):
     release = gm.release(table, schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=0)
     summary = release.regress("cost", on=["age", "region"]).summary()
-    assert summary.cov_params() == pytest.approx(summary.cov_params().T)
-    assert np.sqrt(np.diagonal(summary.cov_params())) == pytest.approx(values(summary.bse))
+    covariance = summary.cov_params()
+    assert list(covariance) == list(summary.params)
+    for name, row in covariance.items():
+        assert list(row) == list(summary.params)
+        assert row == pytest.approx({other: covariance[other][name] for other in row})
+        assert np.sqrt(row[name]) == pytest.approx(summary.bse[name])
     assert values(summary.noise_share) == pytest.approx(1.0)  # of a table, noise is all there is
     population = release.regress("cost", on=["age", "region"]).summary(estimand="population", n_rows=len(table))
     share = values(population.noise_share)
     assert np.all((share > 0) & (share < 1))
-    noise, both = np.diagonal(summary.cov_params()), np.diagonal(population.cov_params())
+    noise, both = (np.array([own.cov_params()[name][name] for name in own.params]) for own in (summary, population))
     assert share == pytest.approx(noise / both, rel=1e-3)  # what is known of coefficients differs by sampling
 
 

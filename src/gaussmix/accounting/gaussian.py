@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
+from gaussmix._types import Floats
 from gaussmix.accounting.arguments import EPSILON_MAX, GAMMA_MAX, ROUNDING, shaped
 from gaussmix.accounting.divergence import gaussian_hockey_stick
 from gaussmix.accounting.search import log_excess, smallest_or_infinity, smallest_safe
@@ -17,7 +18,15 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu"]
 
 
-def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> Any:
+@overload
+def gaussian_delta(epsilon: float, *, mu: float) -> float: ...
+
+
+@overload
+def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats: ...
+
+
+def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats:
     """Exact δ of Gaussian releases with √Σ(sensitivity/noise)² = mu, rounded up (Balle and Wang 2018)."""
     eps, mus = check.broadcastable(epsilon=check.numbers(epsilon=epsilon), mu=check.numbers(mu=mu))
     if np.any(mus < 0) or np.any(np.isinf(mus)):

@@ -6,7 +6,7 @@ They are of zero-out neighbours at leverage 1/γ. Lemma numbers follow arXiv:250
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +31,15 @@ __all__ = [
 ]
 
 
-def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> Any:
+@overload
+def rdp(order: float, *, sketch_size: int, gamma: float) -> float: ...
+
+
+@overload
+def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> float | Floats: ...
+
+
+def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> float | Floats:
     r"""Rényi DP of Gaussian mixing (Lemma 1 of arXiv:2505.24603v2).
 
     .. math:: \varphi(\alpha; k, \gamma) = \frac{k}{2(\alpha - 1)}
@@ -41,7 +49,7 @@ def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> Any:
 
     Examples
     --------
-    >>> float(rdp(2.0, sketch_size=150, gamma=1e8)) > 0
+    >>> rdp(2.0, sketch_size=150, gamma=1e8) > 0
     True
     """
     orders = check.numbers(order=order)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
 from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows
@@ -29,13 +30,14 @@ from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
+from gaussmix.models.summarised import Named
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import Schema
 
 __all__ = ["LinearMixing"]
 
 
-class LinearMixing(LinearRegressor[Release]):
+class LinearMixing(Named, LinearRegressor[Release]):
     """Private linear regression from noisy second moments of the table.
 
     Parameters
@@ -175,3 +177,11 @@ class LinearMixing(LinearRegressor[Release]):
         model = self.release_.regress(target_names(n_targets)[output], on=[FEATURES], variant=self.variant)
         rows = self.n_rows if estimand == "population" else None
         return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
+
+    @property
+    def _table(self) -> Summary:
+        """Computed anew whenever it is asked for: an estimator may be fitted again."""
+        check_is_fitted(self)
+        if len(self.release_.schema.columns) > 2:
+            raise ArgumentError("This model has several targets: name one, as in summary(output=1).params.")
+        return self.summary()

@@ -31,6 +31,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.steps import Likelihood
+from gaussmix.models.summarised import Named
 from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
@@ -39,7 +40,7 @@ from gaussmix.tables.schema import Schema
 __all__ = ["LogisticMixing"]
 
 
-class LogisticMixing(LinearClassifier):
+class LogisticMixing(Named, LinearClassifier):
     """Private log odds of two classes: the linear discriminant, from noisy second moments, or steps on the likelihood.
 
     Parameters
@@ -198,6 +199,11 @@ class LogisticMixing(LinearClassifier):
         check_is_fitted(self)
         model, rows = self._model(), self.n_rows if estimand == "population" else None
         return model.summary_of(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
+
+    @property
+    def _table(self) -> Summary:
+        """Computed anew whenever it is asked for: an estimator may be fitted again."""
+        return self.summary()
 
     def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table", largest: float = LARGEST) -> OddsRatios:
         """Exp of the discriminant's coefficients with intervals of level 1 - alpha, from the release alone.

@@ -48,14 +48,17 @@ _RELATION_WORDS: dict[Relation, str] = {
     "zero-out": "set to zero, added or removed",
     "replace-one": "replaced by another",
 }
-_MECHANISMS: dict[type[Account], str] = {
-    LatticeAccount: "Gaussian mixing in the limit",
-    Calibration: "Gaussian mixing",
-    Unprotected: "none",
-    AdaSSPAccount: "AdaSSP",
-    SheffetAccount: "Sheffet's tested sketch",
-    ObjectivePerturbationAccount: "objective perturbation",
-    CountsAccount: "noisy counts by column",
+_MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files, and in words
+    LatticeAccount: (
+        "Gaussian mixing in the limit",
+        "Gaussian mixing in the limit: the Gram matrix plus symmetric Gaussian noise, on integers",
+    ),
+    Calibration: ("Gaussian mixing", "Gaussian mixing: a Gaussian sketch of the table plus noise"),
+    Unprotected: ("none", "None: the second moment itself"),
+    AdaSSPAccount: ("AdaSSP", "Noisy sufficient statistics (AdaSSP)"),
+    SheffetAccount: ("Sheffet's tested sketch", "Sheffet's tested Gaussian sketch"),
+    ObjectivePerturbationAccount: ("objective perturbation", "Objective perturbation"),
+    CountsAccount: ("noisy counts by column", "Noisy counts by column"),
 }
 _NEVER_IN_FORMAT_1 = ("AdaSSP", "SheffetMixing", "ObjectivePerturbation")
 
@@ -167,7 +170,12 @@ class Certificate:
     @property
     def mechanism(self) -> str:
         """The algorithm."""
-        return _MECHANISMS[type(self.account)]
+        return _MECHANISMS[type(self.account)][0]
+
+    @property
+    def mechanism_words(self) -> str:
+        """What it does to the table."""
+        return _MECHANISMS[type(self.account)][1]
 
     @property
     def row_norm(self) -> float:
@@ -296,7 +304,7 @@ def _check_types(certificate: Certificate) -> None:
 
 
 def _account(stored: Mapping[str, Any]) -> Account:
-    kinds = {words: kind for kind, words in _MECHANISMS.items()}
+    kinds = {name: kind for kind, (name, _) in _MECHANISMS.items()}
     kind = kinds[stored["mechanism"]]
     values = {key: value for key, value in stored.items() if key != "mechanism"}
     if "delta_split" in values:

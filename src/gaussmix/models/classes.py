@@ -12,11 +12,11 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.coding import Label, Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
 from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
-from gaussmix.models.problem import Problem, regression_problem
+from gaussmix.models.problem import Problem
 from gaussmix.models.responses import discriminant_of, two_classes
 from gaussmix.models.sketch import Variant
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
@@ -55,14 +55,14 @@ class ClassificationModel(Tidied):
     """
 
     target: str
-    classes: tuple[Any, Any]
+    classes: tuple[Label, Label]
     coef: dict[str, float]
     intercept: float
     variant: Variant
     surrogate_radius: float | None
     statistic: Statistic = field(compare=False)
     likelihood: bool = False
-    level: Any = None
+    level: object = None
     certificate: Certificate | None = field(default=None, compare=False)
 
     @property
@@ -119,7 +119,7 @@ class ClassificationModel(Tidied):
         """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""
         schema = self.statistic.schema
         response, _ = two_classes(schema, self.target, self.surrogate_radius, self.level)
-        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""
@@ -141,7 +141,7 @@ def fit_classification(
     on: Sequence[str] | None,
     variant: Variant,
     radius: float | None = None,
-    level: Any = None,
+    level: object = None,
 ) -> ClassificationModel:
     """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
     if variant == "paper":

@@ -23,7 +23,10 @@ from gaussmix.tables.columns import Categorical
 from gaussmix.tables.parts import EncodedColumn
 from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["ENOUGH", "Coding", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
+__all__ = ["ENOUGH", "Coding", "Label", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
+
+Label = str | int | bool
+"""A level of a category, or true and false: what classes are named by."""
 
 Merge = Mapping[str, Mapping[str, Sequence[object]]]
 Reference = Mapping[str, object]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -137,7 +137,7 @@ def mean_and_deviation(noisy: NoisyMoment, schema: Schema, index: int, z: float)
     return [mean, (name, "std", value, stretch * error / (2 * value) if value else math.nan, low, high)]
 
 
-def _ratio_row(name: str, statistic: str, over: Any, under: Any, covariance: Floats, z: float) -> Row:
+def _ratio_row(name: str, statistic: str, over: float, under: float, covariance: Floats, z: float) -> Row:
     value = float(over / under) if under > 0 else math.nan
     gradient = np.array([1.0, -value])
     error = math.sqrt(max(float(gradient @ covariance @ gradient), 0.0)) / abs(float(under))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import stats
@@ -22,10 +22,10 @@ from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding, Merge, Reference
 from gaussmix.models.prediction import Prediction, features_of, predicted
-from gaussmix.models.problem import Problem, Response, regression_problem, sources_of
+from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary, summarise
 from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.arrow import encode_batch
@@ -37,6 +37,7 @@ from gaussmix.tables.sources import batches
 
 __all__ = [
     "RegressionModel",
+    "clipped",
     "column_of",
     "feature_indices",
     "fit_regressions",
@@ -108,7 +109,7 @@ class RegressionModel(Tidied):
         """The regression as an inference problem."""
         schema = self.statistic.schema
         response = _number(schema, self.target)
-        return regression_problem(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
@@ -132,7 +133,7 @@ class RegressionModel(Tidied):
         half = float(stats.norm.isf(alpha / 2)) * deviation
         return np.column_stack([middle - half, middle + half])
 
-    def get_prediction(self, data: Any, **summary: Any) -> Prediction:
+    def get_prediction(self, data: Any, **summary: Unpack[Asked]) -> Prediction:
         """Means that ``params`` predict for the rows of a table, with ``conf_int()``, under statsmodels' names.
 
         For the estimand of ``summary``, whose options it takes: the table's own regression, or the population's. New
@@ -149,9 +150,7 @@ class RegressionModel(Tidied):
         Values are clipped as when the release was made.
         """
         schema = self.statistic.schema
-        target = schema.parts[self.target]
-        bounds = (target.lower, target.upper) if isinstance(target, Numeric) else (0.0, 1.0)
-        return np.clip(linear_values(schema, self.coef, self.intercept, data), *bounds)
+        return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
 
 
 def fit_regressions(
@@ -169,6 +168,12 @@ def fit_regressions(
             part_name(schema, target), coef, intercept + response.centre, variant, statistic
         )
     return models
+
+
+def clipped(schema: Schema, target: str, values: Floats) -> Floats:
+    """Predictions of a number, or of true and false as 1 and 0, within the declared bounds."""
+    column = schema.parts[target]
+    return np.clip(values, *((column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)))
 
 
 def _number(schema: Schema, target: str) -> Response:

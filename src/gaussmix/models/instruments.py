@@ -18,10 +18,9 @@ instrument only: with more of them g is not 0 at any β.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -30,20 +29,24 @@ from scipy import optimize, stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding
-from gaussmix.models.fits import column_of
+from gaussmix.models.fits import clipped, column_of, linear_values, unit_vector
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.problem import Problem, Response
+from gaussmix.models.raw_units import to_raw
 from gaussmix.models.residuals import Residuals, residuals
-from gaussmix.models.result_table import Frame, ResultTable
 from gaussmix.models.row_counts import row_count
+from gaussmix.models.summary import Estimand, Summary, labelled, share_explained
+from gaussmix.models.tidy import Tidied
 from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.columns import Boolean, Numeric
-from gaussmix.tables.schema import INTERCEPT
+from gaussmix.tables.schema import INTERCEPT, Schema
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
-__all__ = ["AndersonRubin", "InstrumentalModel", "fit_instruments", "two_stage"]
+__all__ = ["AndersonRubin", "InstrumentalModel", "StageTests", "fit_instruments", "two_stage"]
 
 _WEAK = 10.0
 """First-stage statistic below which instruments are called weak."""
@@ -98,8 +101,55 @@ class AndersonRubin:
 
 
 @dataclass(frozen=True, eq=False)
-class InstrumentalModel:
+class StageTests:
+    """Tests of all coefficients: Wald's, and Anderson and Rubin's of the one at ``place``, where there is one."""
+
+    estimate: Floats
+    covariance: Floats
+    place: int
+    special: AndersonRubin | None
+
+    @property
+    def deviations(self) -> Floats:
+        """Wald's standard errors."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+
+    def intervals(self, level: float | Floats) -> Floats:
+        """Ends of the accepted values at 1 - level, or a level each, shape (d, 2)."""
+        levels = np.broadcast_to(np.asarray(level, float), self.estimate.shape)
+        half = stats.norm.isf(levels / 2) * self.deviations
+        found = np.column_stack([self.estimate - half, self.estimate + half])
+        if self.special is not None:
+            middle, deviation = float(self.estimate[self.place]), float(self.deviations[self.place])
+            found[self.place] = self.special.interval(middle, deviation, float(levels[self.place]))
+        return found
+
+    def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
+        """p-values of values of some coefficients."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (self.estimate[index] - values) / self.deviations[index]
+        found = np.asarray(2 * stats.norm.sf(np.abs(t)))
+        if self.special is not None:
+            for at, place in enumerate(np.arange(len(self.estimate))[index]):
+                if place == self.place:
+                    found[at] = stats.chi2.sf(self.special.statistic(float(values[at])), self.special.instruments)
+        return found
+
+    def joint(self, index: Sequence[int], values: Floats) -> float:
+        """p-value of values of several coefficients at once; of several it is Wald's."""
+        own = list(index)
+        if len(own) == 1:
+            return float(self.p_of_hull(values, own)[0])
+        left = self.estimate[own] - values
+        square = float(left @ scipy.linalg.pinvh(self.covariance[np.ix_(own, own)]) @ left)
+        return float(stats.chi2.sf(square, len(own)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InstrumentalModel(Tidied):
     """Two-stage least squares of one column on others, from a release.
+
+    ``rsquared`` is that of the structural equation, 1 - residuals'/total squares; where it is negative it is 0.
 
     Attributes
     ----------
@@ -108,78 +158,113 @@ class InstrumentalModel:
         Features that are no instruments.
     excluded : tuple of str
         Instruments that are no features.
-    estimand : {"table", "population"}
-        What the errors are about: noise alone, or noise and sampling.
-    params, bse, noise_share : dict of str to float
-        In the user's units; Wald standard errors, and the share of their squares that is privacy noise.
-    test : AndersonRubin or None
-        Of the one endogenous feature, where there is one and the test is right.
+    coef : dict of str to float
+        By encoded column, in the user's units.
+    intercept : float
+    certificate : Certificate or None
+        What was spent on the release.
     """
 
     target: str
     endogenous: tuple[str, ...]
     excluded: tuple[str, ...]
-    estimand: Literal["table", "population"]
-    params: dict[str, float]
-    bse: dict[str, float]
-    noise_share: dict[str, float]
-    test: AndersonRubin | None = field(repr=False)
-    _again: Callable[[Literal["table", "population"]], InstrumentalModel] = field(repr=False)
+    coef: dict[str, float]
+    intercept: float
+    release: Release
+    explained: Coding
+    given: Coding
+    certificate: Certificate | None
 
-    def for_population(self) -> InstrumentalModel:
-        """The same with the errors of a population that the rows were drawn from."""
-        return self._again("population")
+    @property
+    def _unit(self) -> float:
+        return self._response.scale
 
-    def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
-        """Intervals by name: Anderson and Rubin's for one endogenous feature, Wald's for the others."""
-        z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
-        found = {name: (b - z * self.bse[name], b + z * self.bse[name]) for name, b in self.params.items()}
-        if self.test is not None:
-            (name,) = self.endogenous
-            found[name] = self.test.interval(self.params[name], self.bse[name], alpha)
-        return found
+    @property
+    def _response(self) -> Response:
+        schema = self.release.schema
+        (index,) = schema.groups[self.target]
+        encoded = schema.encoded[index]
+        return Response(self.target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
 
-    def table(self, alpha: float = 0.05) -> ResultTable:
-        """One row a coefficient, as ``tidy`` of other models has it."""
-        ends = self.conf_int(alpha)
-        ratio = {name: b / self.bse[name] if self.bse[name] else math.inf for name, b in self.params.items()}
-        p = {name: float(2 * stats.norm.sf(abs(t))) for name, t in ratio.items()}
-        if self.test is not None:
-            (name,) = self.endogenous
-            p[name] = float(stats.chi2.sf(self.test.statistic(0.0), self.test.instruments))
-        columns: dict[str, tuple[Any, ...]] = {
-            "term": tuple(ends),
-            "estimate": tuple(self.params.values()),
-            "std.error": tuple(self.bse.values()),
-            "statistic": tuple(ratio.values()),
-            "p.value": tuple(p.values()),
-            "conf.low": tuple(low for low, _ in ends.values()),
-            "conf.high": tuple(high for _, high in ends.values()),
-            "privacy.share": tuple(self.noise_share.values()),
-        }
-        return ResultTable(f"{self.target}: two-stage least squares, {self.estimand}", columns, self._notes())
+    @property
+    def test(self) -> AndersonRubin | None:
+        """Of the one endogenous feature in the table, where there is one and the test is right."""
+        return self._test(None)
 
-    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05) -> Any:
-        """The same as a data frame."""
-        return self.table(alpha).to_frame(frame)
+    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
+        """Coefficients with standard errors, p-values and intervals.
 
-    def _notes(self) -> tuple[str, ...]:
-        found = [f"Endogenous: {', '.join(self.endogenous) or 'none'}; excluded: {', '.join(self.excluded) or 'none'}."]
-        if self.test is None:
-            found.append("Intervals are Wald's: they fail where instruments are weak.")
-        else:
-            weak = ": weak" if self.test.first_stage < _WEAK else ""
-            found.append(
-                f"The interval of {self.endogenous[0]} is Anderson and Rubin's, the others are Wald's. "
-                f"First stage {self.test.first_stage:.3g} per instrument{weak}."
-            )
-        return tuple(found)
+        One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others have Wald's.
 
-    def _repr_html_(self) -> str:
-        return self.table().as_html()
+        Parameters
+        ----------
+        estimand : {"table", "population"}
+            What the errors are about: noise alone, or noise and sampling.
+        n_rows : int, optional
+            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
+        """
+        check.choice(("table", "population"), estimand=estimand)
+        schema, noisy, rows = self.release.schema, self.release.statistic.noisy, None
+        if estimand == "population":
+            noisy.check_independent('estimand="population"', instead='estimand="table"')
+            rows = row_count(self.release).rows if n_rows is None else float(check.positive_integer(n_rows=n_rows))
+        params, noise, sampling = _solved(self.release, self.target, self.explained, self.given, rows)
+        names, special = self.explained.names, self._test(rows)
+        place = names.index(self.endogenous[0]) if special is not None else -1
+        tests = StageTests(params, noise + sampling, place, special)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.diagonal(noise) / np.maximum(np.diagonal(noise + sampling), 0.0)
+        encoded = [column.name for column in self.explained.columns]
+        problem = Problem.of(noisy, schema, self._response, encoded)
+        theta = problem.to_theta(np.array([self.intercept, *self.coef.values()]))
+        rsquared, dominates = share_explained(problem, theta)
+        return Summary(
+            estimand=estimand,
+            response_name=self.target,
+            params=labelled(names, params),
+            bse=labelled(names, tests.deviations),
+            pvalues=labelled(names, tests.p_of_hull(np.zeros(len(names)))),
+            noise_share=labelled(names, share),
+            relies=dict.fromkeys(names, False),
+            largest=math.inf,
+            n_rows=rows,
+            strength=problem.strength,
+            rsquared=rsquared,
+            noise_dominates=dominates,
+            nobs=problem.nobs,
+            nobs_deviation=problem.nobs_deviation,
+            weakest=None,
+            surrogate=False,
+            _problem=problem,
+            _score=tests,
+            _covariance=noise + sampling,
+            instruments=self._words(special),
+        )
 
-    def __str__(self) -> str:
-        return str(self.table())
+    def predict(self, data: Any) -> Floats:
+        """The structural equation's values for a table with the features, clipped to the target's declared bounds."""
+        schema = self.release.schema
+        return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
+
+    def _test(self, rows: float | None) -> AndersonRubin | None:
+        """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise."""
+        schema, noisy = self.release.schema, self.release.statistic.noisy
+        if len(self.endogenous) != 1 or (rows is None and (len(self.excluded) != 1 or noisy.alpha == 0)):
+            return None
+        held = [name for name in self.given.names if name not in self.excluded]
+        own = [self.endogenous, [self.target], self.excluded]
+        combinations = np.vstack([_centred(schema, names) for names in own])
+        return AndersonRubin(residuals(noisy, combinations, _centred(schema, held)), rows)
+
+    def _words(self, special: AndersonRubin | None) -> tuple[str, ...]:
+        found = f"Endogenous: {', '.join(self.endogenous) or 'none'}; excluded: {', '.join(self.excluded) or 'none'}."
+        if special is None:
+            return found, "Intervals are Wald's: they fail where instruments are weak."
+        weak = ": weak" if special.first_stage < _WEAK else ""
+        return found, (
+            f"The interval of {self.endogenous[0]} is Anderson and Rubin's, the others are Wald's. "
+            f"First stage {special.first_stage:.3g} per instrument{weak}."
+        )
 
 
 def two_stage(noisy: NoisyMoment, X: Floats, Z: Floats, y: Floats, rows: float | None) -> tuple[Floats, Floats, Floats]:
@@ -199,15 +284,10 @@ def two_stage(noisy: NoisyMoment, X: Floats, Z: Floats, y: Floats, rows: float |
 
 
 def fit_instruments(
-    release: Release,
-    target: str | list[str],
-    on: Sequence[str] | None,
-    instruments: Sequence[str],
-    estimand: Literal["table", "population"] = "table",
+    release: Release, target: str | list[str], on: Sequence[str] | None, instruments: Sequence[str]
 ) -> InstrumentalModel:
     """The model of :meth:`gaussmix.Release.regress` with ``instruments``."""
-    check.choice(("table", "population"), estimand=estimand)
-    schema, noisy = release.schema, release.statistic.noisy
+    schema = release.schema
     if not isinstance(target, str) or on is None or isinstance(on, str) or isinstance(instruments, str):
         raise ArgumentError("With instruments= name one target, the columns that explain it in on=, and lists of both.")
     if not isinstance(column_of(schema, target), Numeric | Boolean):
@@ -220,36 +300,34 @@ def fit_instruments(
     explained, given = Coding.of(schema, on), Coding.of(schema, instruments)
     if len(given.names) < len(explained.names):
         raise ArgumentError("There are fewer instruments than features: name the exogenous columns of on= there too.")
-    rows = None
-    if estimand == "population":
-        noisy.check_independent("for_population()", instead="the table's own intervals")
-        rows = row_count(release).rows
-    constant, centres = constant_row(schema), np.array([column.centre for column in explained.columns[1:]])
-
-    def centred(names: Sequence[str]) -> Floats:
-        indices = [schema.names.index(name) for name in names if name != INTERCEPT]
-        own = unit_rows(schema, indices) - np.outer(schema.decode_map[0][indices], constant)
-        return np.vstack([constant, own]) if INTERCEPT in names else own
-
-    y = centred([target])[0]
-    theta, noise, sampling = two_stage(noisy, centred(explained.names), centred(given.names), y, rows)
-    back = np.eye(len(theta))
-    back[0, 1:] = -centres
-    params, noise, sampling = back @ theta, back @ noise @ back.T, back @ sampling @ back.T
-    params[0] += schema.encoded[schema.groups[target][0]].centre
-    total = np.maximum(np.diagonal(noise + sampling), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.diagonal(noise) / total
     endogenous = [name for name, source in zip(explained.names, explained.sources, strict=True) if source in inside]
     excluded = [name for name, source in zip(given.names, given.sources, strict=True) if source in outside]
-    test = None
-    if len(endogenous) == 1 and (len(excluded) == 1 or estimand == "population"):
-        held = [name for name in given.names if name not in excluded]
-        left = residuals(noisy, np.vstack([centred(endogenous), y, centred(excluded)]), centred(held))
-        test = AndersonRubin(left, rows)
-    numbers = (params, np.sqrt(total), share)
-    coef, error, part = (dict(zip(explained.names, map(float, values), strict=True)) for values in numbers)
-    again = partial(fit_instruments, release, target, on, instruments)
+    (constant, *slopes), _, _ = _solved(release, target, explained, given, None)
+    own = [schema.names.index(column.name) for column in explained.columns[1:]]
+    beta, intercept = to_raw(schema, own, np.array(slopes), float(constant))
+    coef = dict(zip(explained.names[1:], beta.tolist(), strict=True))
     return InstrumentalModel(
-        target, tuple(endogenous), tuple(excluded), estimand, coef, error, part, test=test, _again=again
+        target, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
     )
+
+
+def _solved(
+    release: Release, target: str, explained: Coding, given: Coding, rows: float | None
+) -> tuple[Floats, Floats, Floats]:
+    """Coefficients in the user's units, with their covariances from noise and from sampling."""
+    schema, y = release.schema, _centred(release.schema, [target])[0]
+    X, Z = _centred(schema, explained.names), _centred(schema, given.names)
+    theta, noise, sampling = two_stage(release.statistic.noisy, X, Z, y, rows)
+    back = np.eye(len(theta))
+    back[0, 1:] = [-column.centre for column in explained.columns[1:]]
+    params = back @ theta
+    params[0] += schema.encoded[schema.groups[target][0]].centre
+    return params, back @ noise @ back.T, back @ sampling @ back.T
+
+
+def _centred(schema: Schema, names: Sequence[str]) -> Floats:
+    """Encoded columns in the user's units about their centres, the constant first, as combinations."""
+    constant = constant_row(schema)
+    indices = [schema.names.index(name) for name in names if name != INTERCEPT]
+    own = unit_rows(schema, indices) - np.outer(schema.decode_map[0][indices], constant)
+    return np.vstack([constant, own]) if INTERCEPT in names else own

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import special
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
-from gaussmix.models.coding import Merge, Reference
+from gaussmix.models.certificate import Certificate
+from gaussmix.models.coding import Label, Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
-from gaussmix.models.problem import Response, regression_problem
+from gaussmix.models.problem import Problem, Response
 from gaussmix.models.responses import constant_of_rows, labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
-from gaussmix.models.summary import LARGEST, Estimand, Summary
+from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary
+from gaussmix.models.tidy import TidiedByClass
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema
@@ -25,8 +27,8 @@ from gaussmix.tables.schema import Schema
 __all__ = ["MulticlassModel", "fit_classes"]
 
 
-@dataclass(frozen=True, eq=False)
-class MulticlassModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class MulticlassModel(TidiedByClass):
     """Log odds of every class against the first, linear in other columns, fitted from a release.
 
     Attributes
@@ -40,14 +42,17 @@ class MulticlassModel:
     intercept : dict of class to float
     softmax : Softmax
         Shares and residual covariance behind them.
+    certificate : Certificate or None
+        What was spent on the release.
     """
 
     target: str
-    classes: tuple[Any, ...]
-    coef: dict[Any, dict[str, float]]
-    intercept: dict[Any, float]
-    softmax: Softmax = field(repr=False)
-    statistic: Statistic = field(repr=False)
+    classes: tuple[Label, ...]
+    coef: dict[Label, dict[str, float]]
+    intercept: dict[Label, float]
+    softmax: Softmax
+    statistic: Statistic
+    certificate: Certificate | None = None
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of every class against the first, shape (rows, classes)."""
@@ -71,7 +76,7 @@ class MulticlassModel:
         largest: float = LARGEST,
         merge: Merge | None = None,
         reference: Reference | None = None,
-    ) -> dict[Any, Summary]:
+    ) -> dict[Label, Summary]:
         """Intervals for the discriminant coefficients of every class against one of them.
 
         Parameters as in :meth:`gaussmix.models.classes.ClassificationModel.summary`; ``reference`` may name the class
@@ -89,9 +94,7 @@ class MulticlassModel:
             words = f"{self.target} = {name} against {self.classes[r]}"
             response = Response(words, 2 * v * indicators @ c, 0.5, 0.5)
             names = next(iter(self.coef.values()))
-            problem = regression_problem(
-                self.statistic.noisy, schema, response, names, merge=merge, reference=others or None
-            )
+            problem = Problem.of(self.statistic.noisy, schema, response, names, merge=merge, reference=others or None)
             moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
             contrast = Contrast(moved, float(np.ptp(v * c)))
             found[name] = discriminant_summary(
@@ -99,7 +102,7 @@ class MulticlassModel:
             )
         return found
 
-    def odds_ratios(self, alpha: float = 0.05, **options: Any) -> dict[Any, OddsRatios]:
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, OddsRatios]:
         """Exp of the coefficients of every class against one of them, with intervals; options of :meth:`summary`."""
         return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
 

@@ -64,8 +64,7 @@ class Prediction:
 def predicted(summary: Summary, features: Floats) -> Prediction:
     """Predictions at rows of features in the user's units, shape (rows, d), in the order of ``summary.params``."""
     found = np.asarray(features @ np.array(list(summary.params.values())))
-    covariance = summary.cov_params()
-    error = np.sqrt(np.maximum(np.sum((features @ covariance) * features, axis=1), 0.0))
+    error = np.sqrt(np.maximum(np.sum((features @ summary._covariance) * features, axis=1), 0.0))
     score, names = summary._score, list(summary.params)
     if not isinstance(score, Score):
         return Prediction(found, error, ())

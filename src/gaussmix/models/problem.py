@@ -18,7 +18,7 @@ from gaussmix.tables.columns import Categorical
 from gaussmix.tables.parts import EncodedColumn
 from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["Problem", "Response", "regression_problem", "sources_of"]
+__all__ = ["Problem", "Response", "sources_of"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,58 @@ class Problem:
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     proposed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        noisy: NoisyMoment,
+        schema: Schema,
+        response: Response,
+        names: Collection[str],
+        *,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> Problem:
+        """The regression of a response on the encoded columns ``names``: one level of each category left out.
+
+        The intercept comes first. ``merge`` and ``reference`` are those of :class:`~gaussmix.models.coding.Coding`.
+        """
+        sources = sources_of(schema, names)
+        coding = Coding.of(schema, sources, merge=merge, reference=reference)
+        own = noisy.mapped(np.vstack([coding.rows, response.vector]))
+        d = len(coding.names)
+        scales = np.array([column.scale for column in coding.columns])
+        to_user, offset = np.diag(response.scale / scales), np.zeros(d)
+        total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
+        if schema.intercept:
+            to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in coding.columns[1:]]
+            to_user, offset[0] = to_raw_of(schema, coding.rows) @ to_user, response.centre
+            total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
+            nobs, deviation = rows_where(noisy, schema, coding.rows[0])
+        half = half_range(schema, response.vector)
+        spans = np.array([_half_span(schema, column) for column in coding.columns])
+        levels = [
+            (name, row)
+            for name, row, column in zip(coding.names, coding.rows, coding.columns, strict=True)
+            if column.kind == "level"
+        ]
+        return cls(
+            noisy=own,
+            names=coding.names,
+            to_user=to_user,
+            offset=offset,
+            groups=coding.groups,
+            reach=half / spans,
+            total=total,
+            nobs=nobs,
+            nobs_deviation=deviation,
+            response_name=response.name,
+            weighted=schema.weight is not None,
+            surrogate=response.surrogate,
+            counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
+            references={source: name for source, (name, _) in coding.references.items()},
+            proposed=propose_merges(noisy, schema, sources - set(merge or {})),
+        )
 
     @property
     def moment(self) -> Floats:
@@ -144,57 +196,6 @@ class Response:
     centre: float
     scale: float
     surrogate: bool = False
-
-
-def regression_problem(
-    noisy: NoisyMoment,
-    schema: Schema,
-    response: Response,
-    names: Collection[str],
-    *,
-    merge: Merge | None = None,
-    reference: Reference | None = None,
-) -> Problem:
-    """The regression of a response on the encoded columns ``names``: one level of each category left out.
-
-    The intercept comes first. ``merge`` and ``reference`` are those of :class:`~gaussmix.models.coding.Coding`.
-    """
-    sources = sources_of(schema, names)
-    coding = Coding.of(schema, sources, merge=merge, reference=reference)
-    own = noisy.mapped(np.vstack([coding.rows, response.vector]))
-    d = len(coding.names)
-    scales = np.array([column.scale for column in coding.columns])
-    to_user, offset = np.diag(response.scale / scales), np.zeros(d)
-    total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
-    if schema.intercept:
-        to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in coding.columns[1:]]
-        to_user, offset[0] = to_raw_of(schema, coding.rows) @ to_user, response.centre
-        total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
-        nobs, deviation = rows_where(noisy, schema, coding.rows[0])
-    half = half_range(schema, response.vector)
-    spans = np.array([_half_span(schema, column) for column in coding.columns])
-    levels = [
-        (name, row)
-        for name, row, column in zip(coding.names, coding.rows, coding.columns, strict=True)
-        if column.kind == "level"
-    ]
-    return Problem(
-        noisy=own,
-        names=coding.names,
-        to_user=to_user,
-        offset=offset,
-        groups=coding.groups,
-        reach=half / spans,
-        total=total,
-        nobs=nobs,
-        nobs_deviation=deviation,
-        response_name=response.name,
-        weighted=schema.weight is not None,
-        surrogate=response.surrogate,
-        counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
-        references={source: name for source, (name, _) in coding.references.items()},
-        proposed=propose_merges(noisy, schema, sources - set(merge or {})),
-    )
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:

@@ -14,7 +14,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding, Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, part_name, unit_vector, user_units
-from gaussmix.models.problem import Problem, Response, regression_problem, sources_of
+from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.rates import Design, rate_scale, rate_summary
 from gaussmix.models.raw_units import is_marked
 from gaussmix.models.rendering import notes
@@ -153,7 +153,7 @@ def _problem_of(
     schema = statistic.schema
     response = _count(schema, target)
     coding = Coding.of(schema, sources_of(schema, names), merge=merge, reference=reference)
-    problem = regression_problem(statistic.noisy, schema, response, names, merge=merge, reference=reference)
+    problem = Problem.of(statistic.noisy, schema, response, names, merge=merge, reference=reference)
     return problem, Design.of(coding, response)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Release(Described):
         target: str,
         on: Sequence[str] | None = None,
         *,
-        level: Any = None,
+        level: object = None,
         variant: Variant = "exact",
         surrogate_radius: float | None = None,
     ) -> ClassificationModel | MulticlassModel:
@@ -172,7 +172,7 @@ class Release(Described):
         column = self.schema.parts[part_name(self.schema, target)]
         several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
         if several and variant == "exact" and surrogate_radius is None:
-            return fit_classes(self.statistic, target, on)
+            return replace(fit_classes(self.statistic, target, on), certificate=self.certificate)
         found = fit_classification(self.statistic, target, on, variant, surrogate_radius, level)
         return replace(found, certificate=self.certificate)
 

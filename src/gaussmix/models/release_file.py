@@ -164,7 +164,7 @@ def _contents(path: Path) -> tuple[Any, tuple[str, ...], Blocks]:
         return stored, names, _split(labels, rows)
 
 
-def _split(labels: list[Any], rows: Floats) -> Blocks:
+def _split(labels: list[str], rows: Floats) -> Blocks:
     """Blocks by name, of as many rows as columns each and one after the other."""
     m = rows.shape[1]
     starts = range(0, len(labels), m)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "as_text",
     "coefficient_rows",
     "in_columns",
+    "in_html",
     "in_latex",
     "notes",
     "p_value",
@@ -39,6 +40,11 @@ _ESTIMANDS = {
 _DISCRIMINANT = {
     "table": "the discriminant coefficients of this table, on the scale of log odds",
     "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
+}
+
+_INSTRUMENTS = {
+    "table": "what two-stage least squares gives on this table",
+    "population": "what two-stage least squares estimates of the population that the rows were drawn from",
 }
 
 _RATES = "what moments of this table give for the slopes of the logarithm of the mean"
@@ -90,6 +96,8 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
             "numbers differ from maximum likelihood by more than these intervals say."
         )
+    elif summary.instruments:
+        found = [f"Intervals are for {_INSTRUMENTS[summary.estimand]}.", *summary.instruments]
     else:
         cause = "The penalty" if summary.estimand == "ridge" else "Noise"
         doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
@@ -119,7 +127,9 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         )
     if summary.estimand == "ridge":
         found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')
-    if unidentified:
+    if unidentified and summary.instruments:
+        found.append("Not identified: name stronger instruments, or spend a larger ε.")
+    elif unidentified:
         found.append("Not identified: explain with fewer columns, merge rare levels (merge=), or spend a larger ε.")
     return found
 
@@ -151,11 +161,17 @@ def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) 
 def as_html(summary: Summary, alpha: float) -> str:
     """For a page."""
     rows = coefficient_rows(summary, alpha)
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heading(alpha))
+    words = notes(summary, unidentified=_unidentified(rows))
+    return in_html(f"{summary.response_name}: {summary.estimand}", heading(alpha), rows, words)
+
+
+def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
+    """A table with its title as caption, and what to know about it below."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    words = "".join(f"<p>{html.escape(note)}</p>" for note in notes(summary, unidentified=_unidentified(rows)))
-    caption = html.escape(f"{summary.response_name}: {summary.estimand}")
-    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+    below = "".join(f"<p>{html.escape(note)}</p>" for note in words)
+    caption = html.escape(title)
+    return f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
 def as_latex(summary: Summary, alpha: float) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import Label
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
 from gaussmix.models.fits import column_of, unit_vector
 from gaussmix.models.problem import Response
@@ -38,12 +37,12 @@ def constant_of_rows(schema: Schema) -> Floats:
     return unit_vector(schema, {index: schema.encoded[index].scale})
 
 
-def labels_of(column: Categorical) -> tuple[Any, ...]:
+def labels_of(column: Categorical) -> tuple[Label, ...]:
     """Values of the encoded columns of a category: its levels, or words where there are columns for others too."""
     return column.levels if len(column.labels) == len(column.levels) else column.labels
 
 
-def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Any, ...]]:
+def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Label, ...]]:
     """Which level of a category, or of false and true, is meant, by its value or its words; and all levels."""
     if not isinstance(column, Categorical | Boolean):
         raise ArgumentError(f"Column {target!r} is no category, so that it has no level to choose: leave it out.")
@@ -60,13 +59,13 @@ def _word(level: object) -> object:
 
 
 def two_classes(
-    schema: Schema, target: str, radius: float | None = None, level: Any = None
-) -> tuple[Response, tuple[Any, Any]]:
+    schema: Schema, target: str, radius: float | None = None, level: object = None
+) -> tuple[Response, tuple[Label, Label]]:
     """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
     column, indices = column_of(schema, target), schema.groups[target]
     if isinstance(column, Boolean):
         second = level is None or place_of(column, level, target)[0] == 1
-        classes: tuple[Any, Any] = (not second, second)
+        classes: tuple[Label, Label] = (not second, second)
         vector = unit_vector(schema, {indices[0]: (1 if second else -1) / column.weight})
     elif level is not None:
         chosen, labels = place_of(column, level, target)

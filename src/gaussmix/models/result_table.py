@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import importlib.util
 import io
 import math
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from gaussmix import _validation as check
 from gaussmix.errors import MissingPackageError
-from gaussmix.models.rendering import in_columns, in_latex
+from gaussmix.models.rendering import in_columns, in_html, in_latex
 
 __all__ = ["FRAMES", "Frame", "ResultTable", "as_frame"]
 
@@ -81,13 +80,7 @@ class ResultTable:
 
     def as_html(self) -> str:
         """A table for a page, with its notes."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._cells()
-        )
-        words = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        caption = html.escape(self.title)
-        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+        return in_html(self.title, self.columns, self._cells(), self.notes)
 
     def _repr_html_(self) -> str:
         return self.as_html()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 import scipy.linalg
@@ -15,13 +15,14 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
+from gaussmix.models.coding import Merge, Reference
 from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.problem import Problem
 from gaussmix.models.score import score_of
 from gaussmix.models.shortening import Shortened
 from gaussmix.models.solvers import least_squares
 
-__all__ = ["ESTIMANDS", "LARGEST", "Estimand", "Summary", "Tests", "summarise"]
+__all__ = ["ESTIMANDS", "LARGEST", "Asked", "Estimand", "Summary", "Tests", "labelled", "share_explained", "summarise"]
 
 Estimand = Literal["ridge", "table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
@@ -30,6 +31,16 @@ LARGEST = 5.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
 
 _RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
+
+
+class Asked(TypedDict, total=False):
+    """Options of a model's ``summary``, where another of its methods hands them on."""
+
+    estimand: Estimand
+    n_rows: int | None
+    largest: float
+    merge: Merge | None
+    reference: Reference | None
 
 
 class Tests(Protocol):
@@ -82,6 +93,8 @@ class Summary:
         Whether coefficients are on the scale of log odds: those of the quadratic surrogate, or of the discriminant.
     rates : bool
         Whether they are on the scale of logarithms of means.
+    instruments : tuple of str
+        Of two-stage least squares, what is endogenous and which tests the intervals come from; empty for other models.
     """
 
     estimand: Estimand
@@ -105,6 +118,7 @@ class Summary:
     _covariance: Floats = field(repr=False)
     discriminant: bool = False
     rates: bool = False
+    instruments: tuple[str, ...] = ()
 
     @property
     def shortened(self) -> Shortened | None:
@@ -126,9 +140,9 @@ class Summary:
         """Coefficients over standard errors."""
         return {name: value / self.bse[name] if self.bse[name] else math.inf for name, value in self.params.items()}
 
-    def cov_params(self) -> Floats:
-        """Covariance of the coefficients in the user's units (Wald)."""
-        return self._covariance
+    def cov_params(self) -> dict[str, dict[str, float]]:
+        """Covariance of the coefficients in the user's units (Wald), by both names."""
+        return {name: labelled(list(self.params), row) for name, row in zip(self.params, self._covariance, strict=True)}
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
         """Intervals of level 1 - alpha; infinite ends where a coefficient is not identified."""
@@ -228,14 +242,14 @@ def summarise(
         share = np.diagonal(noise) / variance
         if score is None and noisy.alpha:
             p = 2 * stats.t.sf(np.abs(params / np.sqrt(variance)), max(noisy.degrees - d, 1.0))
-    explained, dominates = _explained(problem, theta)
+    explained, dominates = share_explained(problem, theta)
     return Summary(
         estimand=estimand,
         response_name=problem.response_name,
-        params=_labelled(problem.names, params),
-        bse=_labelled(problem.names, np.sqrt(variance)),
-        pvalues=_labelled(problem.names, p),
-        noise_share=_labelled(problem.names, share),
+        params=labelled(problem.names, params),
+        bse=labelled(problem.names, np.sqrt(variance)),
+        pvalues=labelled(problem.names, p),
+        noise_share=labelled(problem.names, share),
         relies=dict(zip(problem.names, relies.tolist(), strict=True)),
         largest=largest,
         n_rows=rows,
@@ -291,7 +305,7 @@ def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
     return problem.nobs
 
 
-def _explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
+def share_explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
     """R² within [0, 1], and whether noise took it out of there: then it says nothing."""
     if not problem.total > 0:
         return 0.0, True
@@ -300,5 +314,6 @@ def _explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
     return within, not abs(plain - within) <= 1e-9  # rounding alone may leave [0, 1]
 
 
-def _labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
+def labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
+    """Values by name."""
     return dict(zip(names, values.tolist(), strict=True))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from gaussmix import _validation as check
 from gaussmix.models.certificate import Certificate
+from gaussmix.models.coding import Label
 from gaussmix.models.rendering import notes
 from gaussmix.models.result_table import Frame, ResultTable
-from gaussmix.models.summarised import Summarised
+from gaussmix.models.summarised import Summarised, SummarisedByClass
 from gaussmix.models.summary import Summary
 
-__all__ = ["Tidied", "glance_table", "tidy_table"]
+__all__ = ["Tidied", "TidiedByClass", "glance_table", "tidy_by_class", "tidy_table"]
 
 
 class Tidied(Summarised):
@@ -66,6 +68,44 @@ class Tidied(Summarised):
         return f"{type(self).__name__}({self.target!r} on {len(self.coef)} encoded columns)"
 
 
+class TidiedByClass(SummarisedByClass):
+    """The same of a model with coefficients for every class but one."""
+
+    target: str
+    coef: dict[Label, dict[str, float]]
+    certificate: Certificate | None
+
+    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Any) -> Any:
+        """One row a class and coefficient: y.level, then the columns of :meth:`Tidied.tidy`."""
+        return tidy_by_class(self.target, self.summary(**summary), alpha).to_frame(frame)
+
+    def glance(self, frame: Frame | None = None, **summary: Any) -> Any:
+        """One row, as of other models; df counts the coefficients of all classes but intercepts."""
+        own = list(self.summary(**summary).values())
+        found = glance_table(own[0], self.certificate, unit=math.nan)
+        columns = {**found.columns, "df": (len(own) * found.columns["df"][0],)}
+        return ResultTable(self.target, columns).to_frame(frame)
+
+    def to_frame(self, frame: Frame | None = None) -> Any:
+        """The same as :meth:`tidy`."""
+        return self.tidy(frame)
+
+    def as_csv(self, alpha: float = 0.05) -> str:
+        """:meth:`tidy` as CSV, in all digits."""
+        return tidy_by_class(self.target, self._tables, alpha).as_csv()
+
+    def as_latex(self, alpha: float = 0.05) -> str:
+        """The summaries as LaTeX tabulars, one below the other."""
+        return "\n\n".join(own.as_latex(alpha) for own in self._tables.values())
+
+    def _repr_html_(self) -> str:
+        return "".join(own.as_html() for own in self._tables.values())
+
+    def __repr__(self) -> str:
+        features = len(next(iter(self.coef.values())))
+        return f"{type(self).__name__}({self.target!r} on {features} encoded columns, {len(self.coef) + 1} classes)"
+
+
 def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     """Coefficients with what is known of them; where an interval does not end, nothing is: NaN."""
     ends = summary.conf_int(check.in_interval(0, 1, alpha=alpha))
@@ -87,6 +127,16 @@ def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     }
     words = notes(summary, unidentified=not all(known.values()))
     return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(words))
+
+
+def tidy_by_class(target: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
+    """Coefficients of all classes, one class below the other."""
+    tables = {name: tidy_table(own, alpha) for name, own in summaries.items()}
+    levels = tuple(name for name, own in tables.items() for _ in range(len(own)))
+    names = next(iter(tables.values())).columns
+    columns = {key: tuple(value for own in tables.values() for value in own.columns[key]) for key in names}
+    words = dict.fromkeys(note for own in tables.values() for note in own.notes)
+    return ResultTable(target, {"y.level": levels, **columns}, tuple(words))
 
 
 def glance_table(summary: Summary, certificate: Certificate | None, *, unit: float) -> ResultTable:

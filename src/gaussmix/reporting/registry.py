@@ -22,6 +22,9 @@ __all__ = ["TO_FILL_IN", "as_yaml", "check_record", "record_of"]
 TO_FILL_IN = "TO BE FILLED IN"
 """What only people know."""
 
+_OF_THE_MECHANISM = ("Mechanism", "Noise", "Generator", "Library version")
+"""Fields of the statement that describe the implementation."""
+
 _TEXT, _NUMBER, _LIST = str, float, list
 _FIELDS: dict[str, dict[str, Any]] = {
     "basic": {
@@ -164,8 +167,8 @@ def _accounting(certificate: Certificate) -> dict[str, Any]:
 
 def _implementation(release: Release) -> dict[str, Any]:
     certificate = release.certificate
-    lines = [f"{field.name}: {field.value}" for field in fields_of(release, None, valid=True)]
-    kept = [line for line in lines if line.startswith(("Mechanism", "Noise", "Generator", "Library"))]
+    fields = fields_of(release, None, valid=True)
+    kept = [f"{field.name}: {field.value}" for field in fields if field.name in _OF_THE_MECHANISM]
     return {
         "preprocessing_and_hyperparameter_tuning": "Values are clipped to declared bounds and encoded row by row; no "
         "parameter was tuned on the rows by the library. Where bounds came from: " + TO_FILL_IN,

@@ -6,14 +6,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gaussmix.accounting.accounts import (
-    Account,
-    AdaSSPAccount,
-    ObjectivePerturbationAccount,
-    SheffetAccount,
-    Unprotected,
-)
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.curve import PrivacyCurve
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import NotPrivateError
@@ -58,14 +50,6 @@ _IN_REAL_NUMBERS = (
     "public grid of about a millionth of the noise; this is not a proof that no floating-point attack exists."
 )
 NOTHING = ("Nothing is guaranteed: whoever sees this release may learn single rows from it. Do not publish it.",)
-_MECHANISMS: dict[type[Account], str] = {
-    LatticeAccount: "Gaussian mixing in the limit: the Gram matrix plus symmetric Gaussian noise, on integers",
-    Calibration: "Gaussian mixing: a Gaussian sketch of the table plus noise",
-    Unprotected: "None: the second moment itself",
-    SheffetAccount: "Sheffet's tested Gaussian sketch",
-    AdaSSPAccount: "Noisy sufficient statistics (AdaSSP)",
-    ObjectivePerturbationAccount: "Objective perturbation",
-}
 _LEVELS_SHOWN = 40
 
 
@@ -170,7 +154,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         Field("Neighbouring relation", certificate.relation, certificate.relation_words),
         *_budget(certificate, whole, "" if together else anew, valid=valid),
         Field("Bound on a row", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
-        Field("Mechanism", _MECHANISMS[type(certificate.account)], f"made by {certificate.made_by}"),
+        Field("Mechanism", certificate.mechanism_words, f"made by {certificate.made_by}"),
         Field("Noise", *_noise(release)),
         *_size(release),
         Field("Analysis", certificate.account.analysis, "what ε and δ were computed with"),
