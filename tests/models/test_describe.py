@@ -182,7 +182,7 @@ def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, t
     for seed in range(60):
         monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 4000 * accounting.gaussian_mu(20.0, 1e-6))
         private = gm.release(
-            TABLE[["age"]][:4000], schema={"age": [0, 100]}, epsilon=20.0, delta=1e-6, random_state=seed
+            TABLE[["age"]][:4000], schema={"age": [0, 1000]}, epsilon=20.0, delta=1e-6, random_state=seed
         )
         found = row_count(private)
         z.append((private.statistic.passes[-1].request.rows - 4000) / np.sqrt(4000 * 0.8 / 0.2))
