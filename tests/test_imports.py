@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gaussmix
+from gaussmix import errors
 
 ROOMS = [
     "accounting",
@@ -133,6 +134,14 @@ def test_every_public_name_can_be_had():
         assert getattr(gaussmix, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = gaussmix.nonsense
+
+
+def test_every_error_is_public():
+    named = {
+        name for name, found in vars(errors).items() if isinstance(found, type) and found.__module__ == errors.__name__
+    }
+    assert named == set(errors.__all__)
+    assert named <= set(gaussmix.__all__)
 
 
 def test_releasing_loads_nothing_that_only_some_tables_need():
