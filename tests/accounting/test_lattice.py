@@ -144,7 +144,7 @@ positive = st.floats(1e-8, 1e4)
 
 
 @given(mu=positive, parts=st.lists(st.integers(1, 1000), min_size=1, max_size=8))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_parts_of_mu_never_exceed_the_whole_and_waste_nothing(mu, parts):
     shares = [Fraction(part, sum(parts)) for part in parts]
     found = split_mu(mu, shares)
@@ -154,7 +154,7 @@ def test_parts_of_mu_never_exceed_the_whole_and_waste_nothing(mu, parts):
 
 
 @given(mu=positive, bits=st.integers(10, 60))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_noise_is_rounded_up_by_less_than_a_digit(mu, bits):
     on, off = diagonal_sigma(mu, bits), off_diagonal_sigma(mu, bits)
     assert Fraction(on) * Fraction(mu) >= 2**bits > Fraction(math.nextafter(on, 0)) * Fraction(mu)
@@ -165,7 +165,6 @@ def test_noise_is_rounded_up_by_less_than_a_digit(mu, bits):
 @given(
     mu=st.floats(1e-4, 1e2), bits=st.integers(30, 50), row=st.lists(st.integers(-2000, 2000), min_size=1, max_size=6)
 )
-@settings(derandomize=True, deadline=None)
 def test_one_row_costs_at_most_mu(mu, bits, row):
     """Σ Δ²/σ² over the entries of rrᵀ, ‖r‖ at most 2^(bits/2) units, in exact arithmetic."""
     norm2 = sum(Fraction(value) ** 2 for value in row)

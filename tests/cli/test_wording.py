@@ -22,6 +22,12 @@ from gaussmix.cli.wording import with_options
         ("rows_per_unit and bound_rows go with", "--rows-per-unit and --bound-rows go with"),
         ("share must be more than 0, got '2'. A share of it", "--share must be more than 0, got '2'. A share of it"),
         ("with force=True (--force).", "with --force."),
+        ("in one pass: leave passes out, or sketch_size.", "in one pass: leave --passes out, or --sketch-size."),
+        ("serve one pass: set passes=1, or pass the table.", "serve one pass: give --passes 1, or pass the table."),
+        ("the path of a file; or passes=1.", "the path of a file; or --passes 1."),
+        ("leave keep_tails out, or ask for more passes.", "leave --keep-tails out, or ask for more passes."),
+        ("share is a share of a ledger's budget: name", "--share is a share of a ledger's budget: name"),
+        ("unit_sorted goes with a unit", "--unit-sorted goes with a unit"),
     ],
 )
 def test_words(said, shown):

@@ -154,7 +154,7 @@ def test_a_release_may_take_another_share(path):
             ledger.lattice_account(**RELEASE, share=share)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.fractions(0, 1).filter(bool), min_size=1, max_size=12), st.integers(1, 40))
 def test_shares_that_add_up_to_one_fit_and_the_budget_is_never_exceeded(shares, releases):
     """On the arithmetic alone: parts are rounded down, so that any shares that fit as fractions fit as doubles."""

@@ -51,7 +51,7 @@ def questions(m: int, seed: int, clip: float, shape: str) -> list[Any]:
     return [Gram(), MappedGram(first, clip), NormCounts.of([first, second], edges)]
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(
     name=st.sampled_from(sorted(SCHEMAS)),
     d=st.sampled_from([1, 3, 7, 8, 17, 70]),

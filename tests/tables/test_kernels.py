@@ -61,7 +61,7 @@ def encoded(schema: Schema, X: np.ndarray, Y: np.ndarray, patch: pytest.MonkeyPa
 
 
 @compiled
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(SCHEMAS)),
     d=st.sampled_from([1, 3, 8, 17, 70]),
@@ -107,7 +107,7 @@ def test_what_is_not_finite_is_refused_by_both(name, bad, where):
 
 
 @compiled
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     k=st.sampled_from([1, 7, 8, 9, 30, 65]),
     size=st.sampled_from([1e-30, 2.0**-40, 1e-9, 1.0, 1e100, 1e200]),

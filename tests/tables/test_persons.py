@@ -113,7 +113,7 @@ def test_texts_are_read_one_by_one():
     scale=st.sampled_from([1.0, 2.0**19, 2.0**26, 2.0**60, 2.0**700]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_persons_are_shortened_in_integers(sizes, scale, seed):
     rng = np.random.default_rng(seed)
     rows = np.trunc(rng.standard_normal((sum(sizes), 3)) * scale)
@@ -204,7 +204,7 @@ def test_every_source_gives_the_same_bits(tmp_path, unit, monkeypatch):
 
 
 @given(seed=st.integers(0, 1000), unit=st.sampled_from([SHORTEN, KEEP]))
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8)
 def test_the_order_of_rows_does_not_matter(seed, unit):
     data, order = table(90, 12, seed), np.random.default_rng(seed).permutation(90)
     assert answers(data, unit) == answers({name: values[order] for name, values in data.items()}, unit)

@@ -140,7 +140,7 @@ def test_narrow_rows_fill_blocks_without_rounding():
 
 # -- blind to how rows arrive ------------------------------------------------------------------------------------
 @every_schema
-@settings(max_examples=12, derandomize=True, deadline=None)
+@settings(max_examples=12)
 @given(
     cuts=st.lists(st.integers(0, 9000), max_size=5),
     threads=st.sampled_from([1, 2, 3]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -98,7 +99,7 @@ class AdaSSP(Subject):
         x_norm, y_norm = (SCHEMA.norm_of([name]) / SCHEMA.row_norm for name in ("X", "y"))
         s, seen = self.prepared.noise, []
         for _ in range(runs):
-            blocks = self.prepared.draw(rows)
+            blocks = replace(self.prepared).draw(rows)
             ratio = symmetric_ratio(blocks.XX, absent[:1, :1], there[:1, :1], mu=1 / (s * x_norm**2))
             ratio += gaussian_ratio(blocks.XY, absent[:1, 1:], there[:1, 1:], sigma=s * x_norm * y_norm)
             seen.append([ratio, blocks.ridge, float(blocks.XX[0, 0]), float(blocks.XY[0, 0])])
@@ -142,7 +143,7 @@ class Sheffet(Subject):
         rows, grams = self.neighbours.rows(present=present), self.neighbours.grams()
         seen = []
         for _ in range(runs):
-            sketch = self.prepared.draw(rows).sketch
+            sketch = replace(self.prepared).draw(rows).sketch
             seen.append([sketch_ratio(sketch, grams), float(sketch.noise_variance > 0)])
         return np.array(seen)
 

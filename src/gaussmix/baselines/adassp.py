@@ -74,8 +74,7 @@ class AdaSSP(LinearRegressor[NoisyBlocks | Release]):
     def _prepare(self, schema: Schema) -> PreparedDraw[NoisyBlocks | Release]:
         if check.positive(epsilon=self.epsilon) == math.inf:
             return Unnoised("AdaSSP")
-        warn_if_weak(self.epsilon, check.in_interval(0, 1, delta=self.delta))
-        return PreparedAdaSSP.of(
+        prepared = PreparedAdaSSP.of(
             schema,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -84,6 +83,8 @@ class AdaSSP(LinearRegressor[NoisyBlocks | Release]):
             n_rows=self.n_rows,
             rng=generator(self.random_state),
         )
+        warn_if_weak(prepared.epsilon, prepared.delta)
+        return prepared
 
     def _solve(self, drawn: NoisyBlocks | Release, schema: Schema) -> tuple[Floats, Certificate]:
         if isinstance(drawn, Release):

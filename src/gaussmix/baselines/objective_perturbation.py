@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gaussmix import _validation as check
 from gaussmix.accounting.budgets import warn_if_weak
 from gaussmix.estimators.base import LABELS_PUBLIC, LinearClassifier, in_arrays, read_classes
 from gaussmix.estimators.declared import Bounds, target_names
@@ -55,8 +54,7 @@ class ObjectivePerturbation(LinearClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> ObjectivePerturbation:
         """Fit to X (rows, features) and y (rows,) with two labels."""
-        X, second, classes = read_classes(self, X, y, self.classes)
-        schema = self.schema(X.shape[1])
+        schema = self._schema_of(X, y)
         prepared = PreparedObjectivePerturbation.of(
             schema,
             epsilon=self.epsilon,
@@ -64,8 +62,9 @@ class ObjectivePerturbation(LinearClassifier):
             conditions=() if self.classes is not None else (LABELS_PUBLIC,),
             rng=generator(self.random_state),
         )
-        warn_if_weak(check.positive(epsilon=self.epsilon), self.delta)
-        theta, self.privacy_ = prepared.draw(X, second)
+        warn_if_weak(prepared.epsilon, prepared.delta)
+        rows, second, classes = read_classes(self, X, y, self.classes)
+        theta, self.privacy_ = prepared.draw(rows, second)
         self.classes_ = classes
         self.coef_, self.intercept_ = in_arrays(schema, list(target_names(1)), theta[:, np.newaxis], scale=1.0)
         return self

@@ -75,9 +75,8 @@ class SheffetMixing(LinearRegressor[Release]):
         check.choice(("sheffet", "renyi"), analysis=self.analysis)
         if check.positive(epsilon=self.epsilon) == math.inf:
             return Unnoised("SheffetMixing")
-        warn_if_weak(self.epsilon, check.in_interval(0, 1, delta=self.delta))
         features, k = schema.n_columns - (len(schema.columns) - 1), self.sketch_size
-        return PreparedSheffet.of(
+        prepared = PreparedSheffet.of(
             schema,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -86,6 +85,8 @@ class SheffetMixing(LinearRegressor[Release]):
             n_rows=self.n_rows,
             rng=generator(self.random_state),
         )
+        warn_if_weak(prepared.epsilon, prepared.delta)
+        return prepared
 
     def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
         if math.isinf(drawn.certificate.epsilon):

@@ -60,6 +60,11 @@ def create(
     """  # noqa: D301 - click wants the character
     if file.exists():
         raise OutputExistsError(f"{file} is there already, and a ledger is never replaced: see gaussmix ledger show.")
+    if releases != 1 and sketch_rows is not None and not mu:
+        raise click.UsageError(
+            "--releases are parts of the Gaussian budget, and beside --sketch-rows there is none: give --mu as well, "
+            "or leave it out."
+        )
     made = Ledger(
         file,
         epsilon=epsilon,
@@ -162,7 +167,8 @@ def _print_reserved(file: Path, reserved: Reservation) -> None:
     if reserved.gamma is None:
         click.echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
     else:
-        click.echo(f"{file}: {budget}; {reserved.sketch_rows} sketch rows, beside {gaussian}")
+        beside = f"{gaussian}, {planned}" if reserved.mu else gaussian
+        click.echo(f"{file}: {budget}; {reserved.sketch_rows} sketch rows, beside {beside}")
 
 
 def _words(outcome: Outcome) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -74,6 +75,8 @@ def report(
         raise click.UsageError(
             "Say what to write: --out for the page, --registry for the record, --label for the label, or several."
         )
+    if out is None:
+        _refuse_about_the_page("alpha", "target", "title", "description", "rows", "as_json")
     for path, own, kind in (
         (out, (".html",), "a page in HTML"),
         (registry, (".yaml", ".yml"), "a record in YAML"),
@@ -107,6 +110,14 @@ def report(
     if not valid:
         click.echo(f"{file} guarantees nothing: do not publish it.", err=True)
         raise click.exceptions.Exit(NOT_PRIVATE)
+
+
+def _refuse_about_the_page(*names: str) -> None:
+    """Options that were given, where no page is written: they would do nothing."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} is about the page: give --out as well, or leave it out.")
 
 
 def _write_record(file: Path, registry: Path, force: bool) -> None:

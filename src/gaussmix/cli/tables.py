@@ -30,15 +30,13 @@ from gaussmix.cli.options import (
     declared_in,
     refuse_lone_force,
 )
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.interchange import KINDS, Kind, read_schema
 from gaussmix.tables.interchange import written as converted
 from gaussmix.tables.moments import Moments, check_name
-from gaussmix.tables.persons import persons_of
-from gaussmix.tables.rows import RowSource, rows_of
+from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import source_schema, types_are_guessed
 from gaussmix.tables.template import describe_columns
@@ -89,6 +87,9 @@ def schema(
     if (source is None) == (given is None) or (wanted is not None and given is None):
         raise click.UsageError("Name a source for a template, or --from a schema to be converted: one of them.")
     if given is not None:
+        if query is not None or kind is not None:
+            raise click.UsageError("--query and --format are about a table, and --from reads a schema: leave them out.")
+        csv_options([], **csv)
         if out is not None:
             refuse_inputs(out, [given])
         text, losses = converted(read_schema(given), wanted or "gaussmix")
@@ -239,8 +240,6 @@ def release(
     read = inputs(tables, query=query, kind=kind, outputs=[out], others=[*map(Path, sums), schema_file, ledger_file])
     declared = declared_schema(_declared(schema_file, sums if not tables else []), formula=formula, weight=weight)
     whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
-    if unit_sorted and (whose is None or sums):
-        raise click.UsageError("--unit-sorted goes with --unit and tables: leave it out.")
     if whose is None and sums and not tables:
         whose = Moments.load(sums[0]).unit
     with (
@@ -260,38 +259,24 @@ def release(
             force=force,
             unit=whose,
         ) as prepared,
+        closing(_rows(prepared, data, sums, expect_rows, csv=options, unit_sorted=unit_sorted)) as rows,
     ):
-        if whose is None or sums:
-            rows = _rows(data, sums, prepared.schema, options, expect_rows, whose)
-        else:
-            rows = persons_of(
-                data,
-                prepared.schema,
-                whose,
-                key=prepared.rng.bytes(32),
-                is_sorted=unit_sorted,
-                csv=options,
-                expect_rows=expect_rows,
-                progress=True,
-            )
-        with closing(rows):
-            private = prepared.draw(rows, progress=True)
+        private = prepared.draw(rows, progress=True)
     click.echo(f"wrote {out}", err=True)
     click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
     print_left(ledger_file, private.certificate)
 
 
-def _rows(
-    data: Any, sums: Sequence[str], schema: Schema, csv: CsvOptions, expect_rows: int | None, unit: Unit | None
-) -> RowSource:
+def _rows(prepared: Prepared, data: Any, sums: Sequence[str], expect_rows: int | None, **reading: Any) -> RowSource:
     """Tables that can be read again; with files of moments, sums that cannot."""
     if not sums:
-        return rows_of(data, schema, csv=csv, expect_rows=expect_rows, progress=True)
+        return prepared.rows(data, expect_rows=expect_rows, progress=True, **reading)
     parts = [Moments.load(source) for source in sums]
     if data != []:
-        whose: Any = {} if unit is None else {"unit": unit.column, "rows_per_unit": unit.rows, "bound_rows": unit.bound}
-        parts.append(Moments.of(data, schema, csv=csv, progress=True, **whose))
-    return rows_of(functools.reduce(operator.add, parts), schema, expect_rows=expect_rows)
+        with closing(prepared.rows(data, progress=True, **reading)) as rows:
+            parts.append(rows.moments())
+        reading = {}
+    return prepared.rows(functools.reduce(operator.add, parts), expect_rows=expect_rows, **reading)
 
 
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:

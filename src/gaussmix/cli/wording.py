@@ -22,6 +22,7 @@ _OPTIONS = {
     "estimand": "--intervals",
     "expect_rows": "--expect-rows",
     "gamma": "--gamma",
+    "keep_tails": "--keep-tails",
     "most_levels": "--most-levels",
     "n_rows": "--rows",
     "na_values": "--na-value",
@@ -34,14 +35,21 @@ _OPTIONS = {
 }
 _FLAGS = {
     "force=True (--force)": "--force",
+    "keep_tails=True": "--keep-tails",
+    "leave passes out": "leave --passes out",
+    "or passes=1": "or --passes 1",
     "quoted_newlines=True": "--quoted-newlines",
     "quoting=False": "--no-quoting",
     "quoting=True": "--quoting",
+    "set passes=1": "give --passes 1",
+    "unit_sorted=True": "--unit-sorted",
 }
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _VALUE = r"""(?:=(?P<value>"[^"]*"|'[^']*'|(?:[^\s,;:)]*[^\s,;:).])?))?"""
 _NAMES = re.compile(rf"{_QUOTED}|(?<![\w/.-])(?P<name>{'|'.join(_OPTIONS)})(?![\w/]|\.\w){_VALUE}")
-_FIRST = re.compile("(alpha|features|note|r2|rows|share|tail) must")  # words that mean something else further on
+_FIRST = re.compile(
+    "(alpha|features|note|passes|r2|rows|share|tail|unit) (must|is)"
+)  # words that mean something else further on
 
 
 def with_options(message: str) -> str:

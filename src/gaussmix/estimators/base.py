@@ -1,12 +1,13 @@
 """What linear estimators share: an estimator is a schema, prepared, drawn and solved in one order.
 
-``fit`` reads as the pipeline: arrays → declared schema → prepared mechanism → moments → draw → coefficients. Only what
-is derived from the draw becomes an attribute.
+``fit`` reads as the pipeline: shapes → declared schema → prepared mechanism → arrays → moments → draw → coefficients.
+Until all is prepared no value is looked at. Only what is derived from the draw becomes an attribute.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -104,13 +105,17 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC, Gene
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
         """Fit to X (rows, features) and y (rows,) or (rows, targets)."""
-        rows, targets = self._arrays(X, y)
-        single = targets.ndim == 1
-        schema = self.schema(rows.shape[1], 1 if single else targets.shape[1])
+        schema, single = self._schema_of(X, y)
         prepared = self._prepare(schema)
+        rows, targets = self._arrays(X, y)
         return self._fit_drawn(
             prepared.draw(rows_of_arrays(rows, targets, schema, n_rows=self.n_rows)), schema, single=single
         )
+
+    def _schema_of(self, X: ArrayLike, y: ArrayLike) -> tuple[Schema, bool]:
+        """From the shapes of X and y alone; and whether y is one vector."""
+        n_features, n_targets = shape_of(X, y, lambda: self._arrays(X, y))
+        return self.schema(n_features, n_targets or 1), n_targets is None
 
     def _arrays(self, X: ArrayLike, y: ArrayLike) -> tuple[Rows, Rows]:
         """Features and targets, checked."""
@@ -173,6 +178,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     data_norm: float | None
     bounds_X: Bounds | None
+    classes: ArrayLike | None
     fit_intercept: bool
     coef_: Floats
     intercept_: Floats
@@ -191,6 +197,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             fit_intercept=self.fit_intercept,
             weighting=self._weighting(),
         )
+
+    def _schema_of(self, X: ArrayLike, y: ArrayLike) -> Schema:
+        """From the shape of X alone; classes are looked at where they are declared."""
+        without_values(_check_classes, self.classes)
+        n_features, _ = shape_of(X, y, lambda: read_classes(self, X, y, self.classes)[:2])
+        return self.schema(n_features)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Log odds of the second class."""
@@ -233,6 +245,21 @@ def in_arrays(schema: Schema, targets: list[str], theta: Floats, scale: float | 
         coefs.append(list(coef.values()))
         intercepts.append(intercept + centre)
     return np.array(coefs), np.array(intercepts)
+
+
+def shape_of(X: ArrayLike, y: ArrayLike, read: Callable[[], tuple[Rows, Rows]]) -> tuple[int, int | None]:
+    """Features, and targets: None for one vector. No value is looked at, unless the shapes are not those of a table.
+
+    Then ``read`` has the words for what is wrong with them.
+    """
+    try:
+        (_, n_features), (_, *targets) = np.shape(X), np.shape(y)
+    except Exception:  # of whatever library the arrays are; it may quote cells
+        n_features, targets = 0, []
+    if n_features < 1 or len(targets) > 1 or 0 in targets:
+        rows, found = read()
+        n_features, targets = rows.shape[1], list(found.shape[1:])
+    return n_features, targets[0] if targets else None
 
 
 def rows_of_arrays(X: Rows, y: Rows, schema: Schema, *, n_rows: int | None) -> RowSource:
@@ -288,11 +315,16 @@ def read_classes(estimator: Any, X: ArrayLike, y: ArrayLike, declared: ArrayLike
     return rows, second, classes
 
 
+def _check_classes(declared: ArrayLike | None) -> None:
+    """Refuse what are not two labels, before a row is read."""
+    classes = np.asarray(declared)
+    if declared is not None and (classes.shape != (2,) or classes[0] == classes[1]):
+        raise DeclarationError("classes must be two different labels.")
+
+
 def _second_class(labels: Rows, declared: ArrayLike | None) -> tuple[Rows, Rows]:
     check_classification_targets(labels)
     classes = np.unique(labels) if declared is None else np.asarray(declared)
-    if declared is not None and (classes.shape != (2,) or classes[0] == classes[1]):
-        raise DeclarationError("classes must be two different labels.")
     if len(classes) > 2:
         raise DataError(f"Only binary classification is supported. The type of the target is {type_of_target(labels)}.")
     if len(classes) < 2:

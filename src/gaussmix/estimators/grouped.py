@@ -21,7 +21,6 @@ from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.estimators.base import rows_of_arrays
 from gaussmix.estimators.declared import FEATURES, target_names
 from gaussmix.mechanism.preparation import Prepared
-from gaussmix.tables.persons import persons_of
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.unit import Unit
 
@@ -64,5 +63,5 @@ def grouped_rows(
     table = {FEATURES: X, **dict(targets), GROUPS: groups}
     if len(groups) != len(X):  # type: ignore[arg-type]
         raise DataError("groups must have as many values as X has rows.")
-    with closing(persons_of(table, prepared.schema, prepared.unit, key=prepared.rng.bytes(32))) as persons:
+    with closing(prepared.rows(table)) as persons:
         yield persons

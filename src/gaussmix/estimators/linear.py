@@ -130,10 +130,9 @@ class LinearMixing(Named, LinearRegressor[Release]):
             Whose each row is, text or whole numbers: with ``rows_per_group`` the unit of privacy is a person.
         """
         check_groups(groups, self.rows_per_group)
-        rows, targets = self._arrays(X, y)
-        single = targets.ndim == 1
-        schema = self.schema(rows.shape[1], 1 if single else targets.shape[1])
+        schema, single = self._schema_of(X, y)
         prepared = self._prepare(schema)
+        rows, targets = self._arrays(X, y)
         with grouped_rows(rows, targets, groups, prepared, n_rows=self.n_rows) as source:
             self._fit_drawn(prepared.draw(source), schema, single=single)
         return self

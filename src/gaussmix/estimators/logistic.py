@@ -122,10 +122,9 @@ class LogisticMixing(Named, LinearClassifier):
         """
         self._check_radius()
         check_groups(groups, self.rows_per_group)
-        X, second, classes = read_classes(self, X, y, self.classes)
-        schema = self.schema(X.shape[1])
-        prepared = self._prepare(schema)
-        with grouped_rows(X, second, groups, prepared, n_rows=self.n_rows) as source:
+        prepared = self._prepare(self._schema_of(X, y))
+        rows, second, classes = read_classes(self, X, y, self.classes)
+        with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:
             return self._fit_release(prepared.draw(source), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticMixing:

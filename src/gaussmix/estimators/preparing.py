@@ -49,7 +49,7 @@ def prepare_estimator(
         passes=estimator.passes,
         variant=estimator.variant,
         ledger=estimator.ledger,
-        note=name,
+        note="" if estimator.ledger is None else name,
         n_rows=estimator.n_rows,
         random_state=estimator.random_state,
         made_by=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.mixing import certify, largest_table, smallest_eigenvalue
+from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.models.certificate import Certificate
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import INTERCEPT, Schema
@@ -50,6 +51,7 @@ class PreparedAdaSSP:
     analysis: Literal["exact", "printed"]
     n_rows: int | None
     rng: np.random.Generator
+    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -79,7 +81,9 @@ class PreparedAdaSSP:
         responses = np.array([schema.groups[name][0] for name in targets])
         x_norm = schema.norm_of([X], intercept=True) / schema.row_norm
         y_norm = schema.norm_of(targets) / schema.row_norm
+        check_rows(rows, schema)
         gram, p = rows.moments().gram(), len(features)
+        self._once.take()
         XX, XY = gram[np.ix_(features, features)], gram[np.ix_(features, responses)]
         noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, largest_table(self.n_rows), self.rng)
         lower = max(noisy_eigenvalue - s * math.sqrt(math.log(6 / self.delta)) * x_norm**2, 0.0)

@@ -6,6 +6,7 @@ Nothing here reads a row or spends anything.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import Literal
 
@@ -24,7 +25,7 @@ from gaussmix.models.sketch import Variant
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 from gaussmix.tables.unit import Unit
 
-__all__ = ["Passes", "from_budget", "from_ledger", "papers_sketch_size", "sketch_size_of"]
+__all__ = ["Passes", "from_budget", "from_ledger", "papers_sketch_size", "refuse_alone", "sketch_size_of"]
 
 Passes = int | Literal["auto"]
 
@@ -33,6 +34,23 @@ LARGE_SKETCH = 10**6
 
 Accounts = tuple[Noise | None, LatticeAccount | None]
 """The noise of a release; and that of one pass, where the number of passes was left open."""
+
+
+def refuse_alone(
+    *,
+    ledger: Ledger | None,
+    share: float | str | None,
+    note: str,
+    out: str | os.PathLike[str] | None,
+    force: bool,
+) -> None:
+    """What would do nothing without a ledger, or without a file to be written, is a mistake."""
+    if share is not None and ledger is None:
+        raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
+    if check.text(note=note) and ledger is None:
+        raise ArgumentError("note is kept in a ledger: name the ledger, or leave it out.")
+    if force and out is None:
+        raise ArgumentError("force replaces a file, but none is written: name it with out, or leave force out.")
 
 
 def from_budget(

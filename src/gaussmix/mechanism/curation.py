@@ -21,7 +21,7 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._files import refuse_inputs
 from gaussmix.accounting.arguments import Relation
-from gaussmix.errors import ArgumentError, DeclarationError
+from gaussmix.errors import DeclarationError
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
@@ -29,8 +29,6 @@ from gaussmix.models.release import Release
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.persons import persons_of
-from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import BoundRows, Unit
 
@@ -77,7 +75,7 @@ def release(
         Anything that :func:`gaussmix.tables.sources.batches` reads, a Dask or Spark table, or moments that were built
         before.
     schema : Schema, dict or path
-        Columns with declared bounds and levels; not needed with moments.
+        Columns with declared bounds and levels; not needed with moments, which refuse another one than theirs.
     formula : str, optional
         The columns and terms that the release is to hold, made from the declared columns (docs/terms.md):
         ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Others are left out.
@@ -134,7 +132,7 @@ def release(
     if isinstance(data, Moments):
         if formula is not None or weight is not None:
             raise DeclarationError("formula and weight say how rows are read: moments were summed up without them.")
-        declared = data.schema
+        declared = data.schema if schema is None else Schema.of(schema)
     elif schema is not None:
         declared = declared_schema(schema, formula=formula, weight=weight)
     else:
@@ -145,8 +143,6 @@ def release(
     whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
     if isinstance(data, Moments):
         whose = data.unit if whose is None else whose
-    if unit_sorted and whose is None:
-        raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
     if out is not None:
         refuse_inputs(out, _paths_in(data, schema))
     with prepare(
@@ -165,22 +161,9 @@ def release(
         random_state=random_state,
         unit=whose,
     ) as prepared:
-        if whose is None or isinstance(data, Moments):
-            rows = rows_of(data, prepared.schema, csv=csv, expect_rows=expect_rows, progress=progress)
+        found = prepared.rows(data, csv=csv, expect_rows=expect_rows, unit_sorted=unit_sorted, progress=progress)
+        with closing(found) as rows:
             return prepared.draw(rows, progress=progress)
-        with closing(
-            persons_of(
-                data,
-                prepared.schema,
-                whose,
-                key=prepared.rng.bytes(32),
-                is_sorted=unit_sorted,
-                csv=csv,
-                expect_rows=expect_rows,
-                progress=progress,
-            )
-        ) as persons:
-            return prepared.draw(persons, progress=progress)
 
 
 def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.linalg
@@ -16,9 +16,10 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.accounts import GRADIENT_NORM, ObjectivePerturbationAccount
-from gaussmix.errors import ArgumentError
+from gaussmix.errors import ArgumentError, DataError
 from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.mixing import certify
+from gaussmix.mechanism.one_draw import OneDraw
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.tables.encoder import encode_arrays
 from gaussmix.tables.schema import Schema
@@ -42,6 +43,7 @@ class PreparedObjectivePerturbation:
     account: ObjectivePerturbationAccount
     conditions: Sequence[Condition]
     rng: np.random.Generator
+    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -73,6 +75,7 @@ class PreparedObjectivePerturbation:
         """θ on the features and the intercept, in encoded units and on the grid; ``second`` says which rows are it."""
         schema, account = self.schema, self.account
         encoded = encode_arrays(schema, X, second.astype(float)) * schema.row_norm
+        self._once.take()
         d = X.shape[1]
         features = np.delete(encoded, d, axis=1)  # shorter rows count for less, label included
         b = np.asarray(account.noise * self.rng.standard_normal(features.shape[1]))
@@ -112,6 +115,7 @@ def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: floa
         while (new := objective(theta - step * direction)) > value + rounding and step > 1e-12:
             step /= 2
         theta, value = theta - step * direction, new
-    raise RuntimeError(
-        "The minimum was not reached to the stated gradient norm; the proof does not apply, and nothing is released."
+    raise DataError(
+        "The minimum was not reached to the stated gradient norm; the proof does not apply, and nothing is released. "
+        "Ask for a larger budget, or use LogisticMixing."
     )

@@ -28,8 +28,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
@@ -152,6 +150,9 @@ def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     if not (shown and sys.stderr.isatty()):
         yield None
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Drawing noise", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

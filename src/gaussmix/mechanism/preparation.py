@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +26,16 @@ from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import (
     ArgumentError,
-    DeclarationError,
+    BudgetUnmetError,
     GaussmixError,
     OutputError,
 )
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, sketch_size_of
+from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, refuse_alone, sketch_size_of
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import named_in, open_release
+from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
@@ -42,8 +43,10 @@ from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
+from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import RowSource
+from gaussmix.tables.persons import persons_of
+from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import Unit
@@ -84,28 +87,46 @@ class Prepared:
     likelihood: Likelihood | None = None
     unit: Unit | None = None
     keep_tails: bool = False
-    _unused: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+
+    def rows(
+        self,
+        data: Any,
+        *,
+        csv: CsvOptions | None = None,
+        expect_rows: int | None = None,
+        unit_sorted: bool = False,
+        progress: bool = False,
+    ) -> RowSource:
+        """The rows of a table, or persons and theirs, as this release reads them; to be closed.
+
+        Parameters are those of :func:`gaussmix.release`.
+        """
+        if unit_sorted and (self.unit is None or isinstance(data, Moments)):
+            raise ArgumentError("unit_sorted goes with a unit and the table: name the unit's column, or leave it out.")
+        if csv not in (None, CsvOptions()) and isinstance(data, Moments):
+            raise ArgumentError("csv says how files are read: moments were summed up before, leave it out.")
+        if self.unit is None or isinstance(data, Moments):
+            return rows_of(data, self.schema, csv=csv, expect_rows=expect_rows, progress=progress)
+        return persons_of(
+            data,
+            self.schema,
+            self.unit,
+            key=self.rng.bytes(32),
+            is_sorted=unit_sorted,
+            csv=csv,
+            expect_rows=expect_rows,
+            progress=progress,
+        )
 
     def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
         """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release."""
-        if rows.schema != self.schema:
-            raise DeclarationError(
-                "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
-                "or build them again with it."
-            )
-        if rows.unit != self.unit:
-            raise DeclarationError(
-                "These rows are bounded for another unit of privacy than the release was prepared for: leave the unit "
-                "out, or build them again with it."
-            )
+        check_rows(rows, self.schema, self.unit)
         account = self._account_for(rows)
         several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
         coins = Sample(1.0, self.rng.bytes(32)) if several else None
         moments = rows.moments(keep=coins)
-        if not self._unused.acquire(blocking=False):
-            raise ArgumentError(
-                "A release was drawn from this preparation: prepare another one, which has its own cost."
-            )
+        self._once.take()
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if several:
@@ -157,6 +178,11 @@ class Prepared:
         except GaussmixError:
             if self.single is None or self.likelihood is not None:
                 raise
+            if self.keep_tails:
+                raise ArgumentError(
+                    "This table can be read only once, and one pass shortens no row: leave keep_tails out, or pass a "
+                    "table that can be read again."
+                ) from None
             return self.single
         return self.account
 
@@ -223,8 +249,8 @@ def prepare(
         One person; default: one row.
     """
     check.choice(VARIANTS, variant=variant)
-    check.text(note=note)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
     k = sketch_size_of(sketch_size, variant, schema, ledger)
     if k is not None and passes not in ("auto", 1):
         raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
@@ -232,8 +258,6 @@ def prepare(
         raise ArgumentError(
             "One pass, and a finite sketch, shorten no row: leave keep_tails out, or ask for more passes."
         )
-    if share is not None and ledger is None:
-        raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
@@ -253,6 +277,8 @@ def prepare(
     else:
         accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, steps, unit)
     account, single = accounts
+    if keep_tails and isinstance(account, LatticeAccount) and len(account.noise_mu) == 1:
+        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
     output = None if out is None else _reserved(out, schema, account, ledger, likelihood, unit, force=force)
@@ -275,10 +301,11 @@ def prepare(
 
 def _refuse_for_persons(k: int | None, variant: Variant, epsilon: float | None, likelihood: Likelihood | None) -> None:
     """What protects rows alone, where the unit is a person."""
-    if k is not None or variant == "paper":
+    if variant == "paper":
+        raise ArgumentError("A unit is protected in the limit alone: leave variant out.")
+    if k is not None:
         raise ArgumentError(
-            "A unit is protected in the limit alone: leave sketch_size and variant out, and use a ledger without "
-            "sketch rows."
+            "A unit is protected in the limit alone: leave sketch_size out, and use a ledger without sketch rows."
         )
     if epsilon == math.inf:
         raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")

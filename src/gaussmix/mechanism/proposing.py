@@ -27,6 +27,7 @@ from gaussmix.accounting.thresholds import CountsAccount, counts_account, releas
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
+from gaussmix.mechanism.budgeting import refuse_alone
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
 from gaussmix.mechanism.mixing import certify, named_in
 from gaussmix.mechanism.sampling import generator
@@ -104,10 +105,10 @@ def propose(
     """
     columns = Undeclared.of(schema)
     tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
-    check.text(note=note)
     rng = generator(random_state)
     source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
     account = _account(columns, _twice(source), epsilon, delta, relation, ledger, share)
     warn_if_weak(account.epsilon, account.delta)
     with _reserved(out, data, schema, ledger, force=force) as output:
@@ -143,8 +144,6 @@ def _account(
     grids, keys = [COARSE_BINS] * len(columns.numbers), len(columns.keys)
     refined = [FINE_BINS] * len(grids) if twice else []
     if ledger is None:
-        if share is not None:
-            raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
         if epsilon is None or delta is None:
             raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
         return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, relation=relation or "zero-out")

@@ -28,7 +28,7 @@ from randomgen import ChaCha
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.errors import ArgumentError
+from gaussmix.errors import ArgumentError, ArgumentTypeError
 from gaussmix.models.certificate import SECURE
 
 __all__ = [
@@ -85,7 +85,9 @@ def describe(rng: np.random.Generator) -> str:
 
 
 def _refuse(self: object, *_: object) -> NoReturn:
-    raise TypeError("A secure generator is never pickled, copied or spawned: build a new one with secure_generator().")
+    raise ArgumentTypeError(
+        "A secure generator is never pickled, copied or spawned: build a new one with secure_generator()."
+    )
 
 
 def _os_key() -> int:
@@ -102,7 +104,9 @@ class _SecureChaCha(ChaCha):
 
     @state.setter
     def state(self, _: Any) -> None:
-        raise TypeError("The state of a secure generator cannot be set: build a new one with secure_generator().")
+        raise ArgumentTypeError(
+            "The state of a secure generator cannot be set: build a new one with secure_generator()."
+        )
 
     def rekey(self) -> None:
         ChaCha.state.__set__(self, type(self)(key=_os_key(), rounds=20).state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from gaussmix.accounting.accounts import SheffetAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.least_noise import calibrate, least_gamma
 from gaussmix.mechanism.mixing import certify, check_sketch_size, draw_sketch, largest_table, smallest_eigenvalue
+from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.models.release import Release
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
@@ -30,6 +31,7 @@ class PreparedSheffet:
     account: SheffetAccount
     n_rows: int | None
     rng: np.random.Generator
+    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -63,7 +65,9 @@ class PreparedSheffet:
         The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
         multiple of that noise, so it grows with it.
         """
+        check_rows(rows, self.schema)
         account, moments = self.account, rows.moments()
+        self._once.take()
         error = eigenvalue_error_bound(self.schema.n_columns, n_max=largest_table(self.n_rows))
         lower = max(smallest_eigenvalue(moments.gram()) - error, 0.0)
         z = self.rng.laplace(scale=account.laplace_scale * (1 + 2 * error))

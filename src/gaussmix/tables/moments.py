@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.errors import DamagedError, DataError, MissingFileError
+from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
 from gaussmix.tables.asking import Source
 from gaussmix.tables.csv_options import CsvOptions
@@ -177,6 +177,8 @@ class Moments:
             )
             with closing(rows):
                 return rows.moments()
+        if unit_sorted:
+            raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
         source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
         return cls.built(source.ask(Gram(), declared), declared)
 

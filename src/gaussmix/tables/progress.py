@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
 
 __all__ = ["with_progress"]
-
-
-class _Speed(ProgressColumn):
-    """Rows, and rows a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        per_second = "" if speed is None else f", {speed:,.0f} rows/s"
-        return Text(f"{task.completed:,.0f} rows{per_second}")
 
 
 def with_progress(
@@ -42,12 +35,15 @@ def with_progress(
     console : rich.console.Console, optional
         Default: one on standard error.
     """
-    if console is None:  # rich takes a log for a terminal where FORCE_COLOR is set
-        console = Console(stderr=True, force_terminal=sys.stderr.isatty())
-    if not console.is_terminal:
+    # rich, which takes a log for a terminal where FORCE_COLOR is set, is loaded where something is shown.
+    if not (sys.stderr.isatty() if console is None else console.is_terminal):
         yield from found
         return
-    shown: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _Speed()]
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, force_terminal=True) if console is None else console
+    shown: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _speed()]
     if total_rows is not None:
         shown[2:2] = [BarColumn()]
         shown.append(TimeRemainingColumn())
@@ -56,3 +52,17 @@ def with_progress(
         for batch in found:
             yield batch
             progress.advance(task, batch.num_rows)
+
+
+def _speed() -> ProgressColumn:
+    """A column of rows, and of rows a second."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            per_second = "" if speed is None else f", {speed:,.0f} rows/s"
+            return Text(f"{task.completed:,.0f} rows{per_second}")
+
+    return Speed()

@@ -1,0 +1,104 @@
+"""What would do nothing is refused with its cure, by the command and by the library, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.cli import main
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+RELEASE = "-e 1 -d 1e-6 -o new.parquet"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("files")
+    patients(300).to_csv(found / "a.csv", index=False)
+    (found / "s.json").write_text(json.dumps(SCHEMA))
+    gm.Moments.of(patients(300), SCHEMA).save(found / "a.moments")
+    gm.release(patients(300), schema=SCHEMA, epsilon=5, delta=1e-6, passes=1, out=found / "r.parquet")
+    gm.Ledger(found / "a.ledger", **BUDGET)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("moments a.csv -s s.json --unit-sorted -o new.moments", "--unit-sorted goes with a unit: name its column"),
+        (f"release a.csv -s s.json --unit-sorted {RELEASE}", "--unit-sorted goes with a unit and the table: name"),
+        (f"release a.moments --unit-sorted {RELEASE}", "--unit-sorted goes with a unit and the table: name"),
+        (f"release a.moments a.csv -s s.json --unit-sorted {RELEASE}", "--unit-sorted goes with a unit and the table"),
+        ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave --keep-tails out, or pass a table"),
+        (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave --keep-tails out, or ask for more"),
+        (f"release a.csv -s s.json --passes 2 -k 300 {RELEASE}", "leave --passes out, or --sketch-size"),
+        (f"release a.moments --passes 2 {RELEASE}", "serve one pass: give --passes 1"),
+        (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read: leave them out"),
+        (f"release a.csv -s s.json --share 0.5 {RELEASE}", "--share is a share of a ledger's budget: name the ledger"),
+        (f"release a.csv -s s.json --note x {RELEASE}", "--note is kept in a ledger"),
+        ("schema --from s.json --query FROM", "--query and --format are about a table"),
+        ("schema --from s.json --format csv", "--query and --format are about a table"),
+        ("schema --from s.json --no-quoting", "no CSV file is read: leave them out"),
+        ("report r.parquet --label new.svg --target cost", "--target is about the page: give --out as well"),
+        ("report r.parquet --label new.svg --alpha 0.05", "--alpha is about the page"),
+        ("report r.parquet --registry new.yaml --rows 9", "--rows is about the page"),
+        ("report r.parquet --registry new.yaml --title x", "--title is about the page"),
+        ("report r.parquet --registry new.yaml --description x", "--description is about the page"),
+        ("report r.parquet --registry new.yaml --json", "--json is about the page"),
+        ("ledger create new.ledger -e 1 -d 1e-6 -k 100 --releases 4", "--releases are parts of the Gaussian budget"),
+    ],
+)
+def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, said):
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(main, line.split())
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+    assert not list(folder.glob("new*"))
+    assert not gm.Ledger.open(folder / "a.ledger").entries()
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        ("moments", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
+        ("batches", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
+        ("moments", {"unit_sorted": True}, "unit_sorted goes with a unit"),
+        ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv says how files are read"),
+        ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
+        ("table", {"unit_sorted": True}, "unit_sorted goes with a unit"),
+        ("table", {"note": "first", "ledger": None, **BUDGET}, "note is kept in a ledger: name the ledger"),
+        ("table", {"share": 0.5, "ledger": None, **BUDGET}, "share is a share of a ledger's budget"),
+        ("table", {"force": True}, "force replaces a file, but none is written"),
+    ],
+)
+def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
+    def unread():
+        raise AssertionError("the rows were read")
+        yield
+
+    found = {"table": unread(), "batches": unread(), "moments": gm.Moments.load(folder / "a.moments")}[data]
+    declared = {} if data == "moments" else {"schema": SCHEMA}
+    with pytest.raises(gm.ArgumentError, match=said):
+        gm.release(found, **{"ledger": folder / "a.ledger", **declared, **options})
+    assert not gm.Ledger.open(folder / "a.ledger").entries()
+
+
+def test_sums_and_proposals_refuse_it_too():
+    with pytest.raises(gm.ArgumentError, match="unit_sorted goes with a unit"):
+        gm.Moments.of(iter(()), SCHEMA, unit_sorted=True)
+    for lone, said in (({"note": "x"}, "note is kept"), ({"force": True}, "none is written"), ({"share": 1}, "share")):
+        with pytest.raises(gm.ArgumentError, match=said):
+            gm.propose(iter(()), {"age": "number"}, **BUDGET, **lone)
+
+
+def test_what_is_planned_beside_sketch_rows_is_shown(tmp_path):
+    made = CliRunner().invoke(
+        main, f"ledger create {tmp_path / 'a.ledger'} -e 1 -d 1e-6 -k 100 --mu 0.1 --releases 4".split()
+    )
+    assert "100 sketch rows, beside mu 0.1" in made.output
+    assert "4 releases planned" in made.output
