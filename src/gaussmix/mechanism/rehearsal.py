@@ -8,6 +8,7 @@ that room is looked for first.
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -16,10 +17,12 @@ from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import open_release
 from gaussmix.models.release import Release
 from gaussmix.models.steps import Likelihood
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Question, Summable
+from gaussmix.tables.transforms import Transform
 from gaussmix.tables.unit import Unit
 
 __all__ = ["rehearse", "room_in_memory"]
@@ -70,7 +73,24 @@ def rehearse(
     moments = nothing.moments()
     if account is None:
         return open_release(moments)
-    return draw(nothing, moments, account, np.random.default_rng(0), made_by="rehearsal", likelihood=likelihood)
+    rng = np.random.default_rng(0)
+    return _in_learned_metrics(draw(nothing, moments, account, rng, made_by="rehearsal", likelihood=likelihood), rng)
+
+
+def _in_learned_metrics(release: Release, rng: np.random.Generator) -> Release:
+    """The same with other transforms after the first pass: a metric that stays the declared one takes no room."""
+    statistic = release.statistic
+    if not isinstance(statistic, Transcript):
+        return release
+    m, passes = statistic.schema.n_columns, []
+    for output in statistic.passes:
+        if output.request is None:
+            passes.append(output)
+            continue
+        learned = Transform.nearest(np.triu(rng.standard_normal((m, m))) + 4 * np.eye(m))
+        metric = replace(output.request.metric, transform=learned)
+        passes.append(replace(output, request=replace(output.request, metric=metric)))
+    return replace(release, statistic=replace(statistic, passes=tuple(passes)))
 
 
 def room_in_memory(columns: int) -> None:
