@@ -52,7 +52,7 @@ Ends = dict[str, tuple[float, float]]
 
 
 def encoded(table: Table) -> tuple[list[str], Floats, Floats, float]:
-    """Names, rows (target last), units of a coefficient, and a row's squared norm without its target; no first levels."""
+    """Names, rows (target last), units of a coefficient, a row's squared norm without the target; no first levels."""
     names, columns, scales = [], [], []
     for column in table.schema.encoded:
         if column.source == table.target or (column.source is not None and column.name not in table.design):
