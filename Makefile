@@ -50,9 +50,11 @@ bench-compare: .venv/test
 figures: .venv/test networks
 	$(BIN)/python -m experiments.reproduce
 
-# Accuracy beside other libraries, which have an environment of their own: ten minutes.
+# Accuracy and intervals beside other libraries, one of which has an environment of its own: a quarter of an hour.
 field: .venv/test .venv-field/ready
 	$(BIN)/python -m experiments.field --out experiments/results/field.csv
+	$(BIN)/python -m experiments.field_intervals --out experiments/results/field_intervals.csv
+	$(BIN)/python -m experiments.field_opendp --out experiments/results/field_opendp.csv
 
 .venv-field/ready:
 	$(PYTHON) -m venv .venv-field

@@ -12,9 +12,11 @@ Tables, bounds, splits and least squares are those of ``passes_protocol.md``; th
   is not private: no way of choosing one could do better.
 - ``diffprivlib``: its LinearRegression (functional mechanism) with the same bounds. Pure ε: it has no use for δ. The
   first level of a category is left out for it: it has no ridge, and all levels together leave a direction open.
+- ``noisy sums``: what dp-statsmodels does, emulated with exact noise (:mod:`experiments.field_sufficient_statistics`),
+  for it is not on the package index. The first level of a category is left out for it too.
 - ``mean``: a private mean. Without noise: ``least squares``.
 
-dp-statsmodels is not on the package index, and so is not run.
+Intervals: :mod:`experiments.field_intervals`. OpenDP, which has one feature: :mod:`experiments.field_opendp`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import Floats
+from experiments.field_sufficient_statistics import Noise, fit
 from experiments.parallel import run_all
 from experiments.passes_study import Rows, adassp, in_passes, least_squares, split
 from experiments.passes_tables import Encoded, load
@@ -85,20 +88,24 @@ def trial(name: str, number: int, draws: int) -> list[dict[str, object]]:
         r2 = 1 - float(np.mean((y - np.clip(guess, -1, 1)) ** 2)) / var
         found.append({"table": name, "split": number, "draw": draw, "method": method, "epsilon": epsilon, "r2": r2})
 
+    kept = np.setdiff1d(x, table.references)
+    sums = train[:, [*kept, target]].T @ train[:, [*kept, target]]
     best = test[:, x] @ least_squares(train, x, target)
     for (i, epsilon), draw in itertools.product(enumerate(EPSILONS), range(draws)):
         mu, rng = gaussian_mu(epsilon, delta), np.random.default_rng([number, draw, int(1000 * epsilon)])
         state, _ = in_passes(rows, mu, rng)
-        fit = Shrinkage(state.pool, one_row=rows.unit).fit(
+        fitted = Shrinkage(state.pool, one_row=rows.unit).fit(
             x, np.eye(len(state.pool.matrix))[target], intercept=table.intercept
         )
-        add("passes", epsilon, draw, test[:, x] @ fit.coef)
+        add("passes", epsilon, draw, test[:, x] @ fitted.coef)
         model = LinearMixing(epsilon=epsilon, delta=delta, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=draw)
         add("LinearMixing", epsilon, draw, model.fit(train[:, x[:-1]], train[:, target]).predict(test[:, x[:-1]]))
         add("AdaSSP", epsilon, draw, adassp(train, test, table, epsilon, delta, rng))
         for steps, clip, rate in SETTINGS:
             theta = gradient_descent(train[:, x], train[:, target], mu, rng, steps=steps, clip=clip, rate=rate)
             add(f"DP-GD {steps} {clip} {rate}", epsilon, draw, test[:, x] @ theta)
+        noise = Noise.of(epsilon, delta, squared_norm=table.squared_norm - 1, columns=len(kept), published=False)
+        add("noisy sums", epsilon, draw, test[:, kept] @ fit(sums, len(train), noise, rng).coef)
         add("diffprivlib", epsilon, draw, guesses[i, draw])
         add("mean", epsilon, draw, train[:, target].mean() + rng.standard_normal() / (mu * len(train)))
         add("least squares", epsilon, draw, best)
@@ -110,7 +117,7 @@ def report(results: pd.DataFrame) -> str:
     mean = results.groupby(["table", "epsilon", "method"])["r2"].mean().unstack()
     settings = [name for name in mean if str(name).startswith("DP-GD ")]
     mean = mean.assign(**{"DP-GD": mean[settings].max(axis=1)}).drop(columns=settings)
-    order = ["least squares", "passes", "LinearMixing", "AdaSSP", "DP-GD", "diffprivlib", "mean"]
+    order = ["least squares", "passes", "LinearMixing", "AdaSSP", "DP-GD", "noisy sums", "diffprivlib", "mean"]
     lines = ["| table | ε | " + " | ".join(order) + " |", "|---|---|" + "---|" * len(order)]
     for (table, epsilon), row in mean[order].iterrows():
         lines.append(f"| {table} | {epsilon:g} | " + " | ".join(f"{row[name]:.3f}" for name in order) + " |")

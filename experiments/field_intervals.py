@@ -1,0 +1,175 @@
+"""Intervals beside the field: how often they hold the table's own coefficients, and how long they are.
+
+    export GAUSSMIX_DATA=...
+    python -m experiments.field_intervals --releases 100 --out experiments/results/field_intervals.csv
+    python -m experiments.field_intervals --report experiments/results/field_intervals.csv
+
+Protocol, written before the run:
+
+- **Tables.** Those of :mod:`experiments.inference_study` with their targets and declared bounds, all rows and all
+  columns: CPS 1988, CPS 2024, diamonds, health insurance, fertility. ε = 1 and 3, δ = 10⁻⁹. Release number s has the
+  seed s, and no release is left out.
+- **Wanted.** Least squares on the table itself: no row shortened, nothing drawn anew. Coefficients that are counted are
+  those of columns and levels with at least 200 rows, without the intercept. Intervals have a level of 95 %.
+- **Methods.** ``passes``: ``gaussmix.release`` as it is and ``summary(estimand="table")``, which is about the table
+  with far rows shortened. ``tails kept``: the same with ``keep_tails=True``. ``one pass``: the same with ``passes=1``.
+  ``passes, population``: the first release with ``estimand="population"``, whose intervals have sampling error in
+  them, as those of the next two methods have. ``noisy sums``: :mod:`experiments.field_sufficient_statistics`, an
+  emulation of dp-statsmodels, with exact noise. ``noisy sums, published``: with the noise that it publishes. Both have
+  the same bounds, the first level of a category left out.
+- **Counted.** The share of intervals that end, the share of intervals that hold the coefficient (one that does not end
+  holds everything), the median length of those that end over the length of ordinary least squares' sampling intervals,
+  and for noisy sums the share of releases whose matrix had to be made positive: nothing in its output says so but a
+  warning. For noisy sums also the share that holds among the releases whose matrix was not.
+- **Seen before.** The first four releases, to see that all of it runs: they are among those reported, and nothing was
+  changed after them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from threadpoolctl import threadpool_limits
+
+from experiments import Floats
+from experiments.field_sufficient_statistics import Noise, fit
+from experiments.inference_study import DELTA, Table, load
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.tables.rows import RowSource, rows_of
+
+TABLES = ("cps1988", "cps2024", "diamonds", "health_insurance", "fertility")
+EPSILONS = (1.0, 3.0)
+RELEASED: dict[str, dict[str, Any]] = {"passes": {}, "tails kept": {"keep_tails": True}, "one pass": {"passes": 1}}
+KEYS = ["table", "epsilon", "method", "coefficient"]
+QUANTILE = 1.959964
+Ends = dict[str, tuple[float, float]]
+
+
+def encoded(table: Table) -> tuple[list[str], Floats, Floats, float]:
+    """Names, rows (target last), units of a coefficient, a row's squared norm without the target; no first levels."""
+    names, columns, scales = [], [], []
+    for column in table.schema.encoded:
+        if column.source == table.target or (column.source is not None and column.name not in table.design):
+            continue
+        values = table.design[column.name].to_numpy()
+        one = column.source is None or column.kind == "level"
+        columns.append(values if one else (values - column.centre) / column.scale)
+        scales.append(1.0 if one else column.scale)
+        names.append(column.name)
+    target = next(column for column in table.schema.encoded if column.source == table.target)
+    columns.append((table.frame[table.target].to_numpy(float) - target.centre) / target.scale)
+    squared_norm = table.schema.row_norm**2 - 1.0
+    return names, np.column_stack(columns), target.scale / np.array(scales), squared_norm
+
+
+def by_releases(table: Table, rows: RowSource, epsilon: float, number: int) -> Iterator[tuple[str, Ends]]:
+    """Intervals of releases in passes, tails kept, and one pass."""
+    for method, how in RELEASED.items():
+        with prepare(table.schema, epsilon=epsilon, delta=DELTA, random_state=number, **how) as prepared:
+            model = prepared.draw(rows).regress(table.target)
+        yield method, model.summary(estimand="table").conf_int()
+        if method == "passes":
+            yield "passes, population", model.summary(estimand="population").conf_int()
+
+
+def of_table(name: str, epsilon: float, releases: int) -> list[dict[str, object]]:
+    """All intervals of the counted coefficients."""
+    table = load(name)
+    rows = rows_of(pa.Table.from_pandas(table.frame, preserve_index=False), table.schema)
+    names, Z, scales, squared_norm = encoded(table)
+    gram, found = Z.T @ Z, []
+
+    def add(method: str, number: int, ends: Ends, *, raised: bool = False) -> None:
+        for at in table.counted:
+            key = dict(zip(KEYS, (name, epsilon, method, at), strict=True))
+            low, high = ends[at]
+            found.append(key | {"release": number, "low": low, "high": high, "raised": raised})
+
+    for number in range(releases):
+        for method, ends in by_releases(table, rows, epsilon, number):
+            add(method, number, ends)
+        for method, published in (("noisy sums", False), ("noisy sums, published", True)):
+            noise = Noise.of(epsilon, DELTA, squared_norm=squared_norm, columns=len(names), published=published)
+            result = fit(gram, len(Z), noise, np.random.default_rng([number, 9]))
+            low, high = result.intervals().T * scales
+            pairs = zip(low.tolist(), high.tolist(), strict=True)
+            add(method, number, dict(zip(names, pairs, strict=True)), raised=result.raised)
+    return found
+
+
+def by_coefficient(draws: pd.DataFrame) -> pd.DataFrame:
+    """Shares and lengths of the intervals of one table, as fractions of its own coefficients' errors."""
+    parts = []
+    for name, own in draws.groupby("table", sort=False):
+        truth, errors = load(str(name)).fitted
+        true, error = own["coefficient"].map(truth), own["coefficient"].map(pd.Series(errors, truth.index))
+        finite = np.isfinite(own["low"]) & np.isfinite(own["high"])
+        held = (own["low"] <= true) & (true <= own["high"])
+        length = ((own["high"] - own["low"]) / (2 * QUANTILE * error)).where(finite)
+        parts.append(own.assign(finite=finite, held=held, length=length, held_not_raised=held.where(~own["raised"])))
+    return (
+        pd.concat(parts)
+        .groupby(KEYS, sort=False, as_index=False)
+        .agg(
+            releases=("release", "nunique"),
+            finite=("finite", "mean"),
+            held=("held", "mean"),
+            length=("length", "median"),
+            raised=("raised", "mean"),
+            held_not_raised=("held_not_raised", lambda values: float(values.astype(float).mean())),
+        )
+    )
+
+
+def report(found: pd.DataFrame) -> str:
+    """One line a table, ε and method: means over coefficients, the least coverage of one, the median length."""
+    rows = found.groupby(KEYS[:3], sort=False).agg(
+        coefficients=("held", "size"),
+        identified=("finite", "mean"),
+        held=("held", "mean"),
+        least=("held", "min"),
+        length=("length", "median"),
+        raised=("raised", "max"),
+        not_raised=("held_not_raised", "mean"),
+    )
+    lines = [
+        "| table | ε | method | coefficients | identified | held (least) | length | made positive | held where not |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (table, epsilon, method), row in rows.iterrows():
+        sums = str(method).startswith("noisy sums")
+        more = f"{row.raised:.2f} | {row.not_raised:.3f}" if sums else " | "
+        lines.append(
+            f"| {table} | {epsilon:g} | {method} | {row.coefficients:.0f} | "
+            f"{row.identified * row.coefficients:.1f} | {row.held:.3f} ({row.least:.3f}) | {row.length:.3g} | {more} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run, or report what was run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--releases", type=int, default=100)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--report", type=Path)
+    chosen = parser.parse_args()
+    if chosen.report is not None:
+        print(report(pd.read_csv(chosen.report)))
+        return
+    with threadpool_limits(1):
+        draws = [row for name in chosen.tables for at in EPSILONS for row in of_table(name, at, chosen.releases)]
+    found = by_coefficient(pd.DataFrame(draws))
+    if chosen.out is not None:
+        found.to_csv(chosen.out, index=False, float_format="%.4g", lineterminator="\n")
+    print(report(found))
+
+
+if __name__ == "__main__":
+    main()
