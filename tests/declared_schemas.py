@@ -47,7 +47,8 @@ def vectors(draw: st.DrawFn) -> Vector:
     return Vector(size, lower=lower, upper=upper, norm=norm if kind == "bounds and norm" else None, **options)
 
 
-columns = st.one_of(numerics, booleans, categoricals, vectors())
+KINDS = {Numeric: numerics, Boolean: booleans, Categorical: categoricals, Vector: vectors()}
+columns = st.one_of(*KINDS.values())
 schemas = st.builds(
     lambda found, intercept, max_row_norm: Schema(
         {f"c{i}": column for i, column in enumerate(found)}, intercept=intercept, max_row_norm=max_row_norm

@@ -20,6 +20,11 @@ from example_models import BOUNDS, FEATURE_BOUNDS, LINEAR, LOGISTIC, PRIVATE, li
 from gaussmix import baselines
 
 
+def test_every_estimator_and_baseline_is_held_to_it():
+    held = {type(model).__name__ for model in LINEAR + LOGISTIC}
+    assert held == {"LinearMixing", "LogisticMixing", *baselines.__all__}
+
+
 # No expected failures: each model passes every check. Private ones carry scikit-learn's tag "poor_score", because its
 # checks ask for accuracy on tables of 200 rows, where noise exceeds the signal.
 @parametrize_with_checks(LINEAR + LOGISTIC)

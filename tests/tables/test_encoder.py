@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +13,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from array_tables import BOUNDS, SCHEMAS, Y, arrays, targets
-from declared_schemas import corner_rows, schemas, vector_array
+from declared_schemas import KINDS, corner_rows, schemas, vector_array
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
-from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder, encode_arrays, shorten_vectors, squared_norms_of
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
 PROPERTY = settings(max_examples=80)
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
+
+
+def test_every_kind_of_column_is_drawn():
+    assert set(KINDS) == set(get_args(Column))
 
 
 def mapped_exactly(schema, x, y):
