@@ -1,6 +1,7 @@
 r"""Least squares from noisy sums: an emulation of the method that dp-statsmodels publishes, with its intervals.
 
-**An emulation, not the package** (MaxGhenis/dp-statsmodels, later called dp-econometrics; read at commit 5f22305).
+**An emulation, not the package** (MaxGhenis/dp-statsmodels, later called dp-econometrics; its regression read at commit
+5f223c0, its noise at 23fd90d, its sensitivities at e014eed: stored copies, which need not be the newest).
 For columns X with a constant, all within one pair of bounds, and a response within its own, it releases
 
     A = XᵀX + (N + Nᵀ)/2,  b = Xᵀy + e,  c = yᵀy + f,
