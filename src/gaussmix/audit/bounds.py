@@ -19,7 +19,7 @@ from scipy import special
 
 from gaussmix._types import Floats
 
-__all__ = ["epsilon_shown", "lower_bounds"]
+__all__ = ["epsilon_shown", "lower_bounds", "shared_confidence"]
 
 _THRESHOLDS = 400  # all together
 
@@ -58,6 +58,15 @@ def lower_bounds(
     failing = (1 - confidence) / (4 * len(deltas))  # two directions, two limits
     ways = (chosen_on, tested_on), (chosen_on[::-1], tested_on[::-1])
     return [max(_one_way(*way, delta, failing) for way in ways) for delta in deltas]
+
+
+def shared_confidence(confidence: float, audits: int) -> float:
+    """Of each of several audits, so that all of them hold together: they share what may fail (Bonferroni).
+
+    >>> round(shared_confidence(0.95, 5), 6)
+    0.99
+    """
+    return 1 - (1 - confidence) / audits
 
 
 def _one_way(chosen_on: tuple[Floats, ...], tested_on: tuple[Floats, ...], delta: float, failing: float) -> float:
