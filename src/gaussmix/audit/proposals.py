@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.thresholds import CountsAccount, counts_account
 from gaussmix.audit.releases import limit_epsilon
 from gaussmix.audit.subject import Neighbours, Subject, repeated
@@ -20,7 +21,8 @@ from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS
 
 __all__ = ["Bounds", "Levels", "Proposed"]
 
-_COMMON, _RARE = 1.0, 3.0
+_COMMON, _RARE = 1.0, 1000.0
+"""Far from each other: where the rare value counts, the fine grid is so wide that its first bin tells."""
 
 _SURE = 40.0
 """Noises by which a count is above whatever decides."""
@@ -29,9 +31,9 @@ _SURE = 40.0
 class Proposed(Subject):
     """A proposal for one column y of numbers or of codes.
 
-    Noisy counts are not published. One of them decides whether something shows, at a public count t: with noise σ no
-    test is better than that of "more than t" where t is εσ² + ½ above what the table has without the row. The tables
-    are made so that it is.
+    Noisy counts are not published. One of them decides whether something shows, at a public count t. Of its noise σ
+    alone no test shows more than "above t" where t is ε₁σ² + ½ above what the table has without the row, ε₁ what this
+    one release spends at δ: the tables are made so that it is.
     """
 
     kind: str
@@ -49,9 +51,9 @@ class Proposed(Subject):
     @cached_property
     def neighbours(self) -> Neighbours:  # type: ignore[override]
         """A common value, and a rare one at the count that decides."""
-        sigma = 1 / self.account.lattice.noise_mu[0]
-        rare = max(round(self.decides - self.epsilon * sigma**2 - 0.5), 1)
-        common = repeated(int(self.decides + _SURE * sigma), (0.0, _COMMON))
+        mu = self.account.lattice.noise_mu[0]
+        rare = max(round(self.decides - gaussian_epsilon(self.delta, mu=mu) / mu**2 - 0.5), 1)
+        common = repeated(int(self.decides + _SURE / mu), (0.0, _COMMON))
         words = "rows of a common value and of one about as rare as can show, and one more of this"
         return Neighbours(np.concatenate([common, repeated(rare, (0.0, _RARE))]), (0.0, _RARE), words)
 
@@ -119,7 +121,7 @@ class Bounds(Proposed):
         return float(counts[-1])
 
     def told(self, column: Column) -> list[float]:
-        """Whether the rare value is within the bounds, and the bounds, which may be 10³⁰⁰, brought together."""
+        """Whether the bin of the rare value counted, and the bounds, which may be 10³⁰⁰, brought together."""
         if not isinstance(column, Numeric):
             raise ArgumentError("Numbers are proposed with bounds.")
-        return [float(column.upper >= _RARE), *np.arcsinh([column.upper, column.lower])]
+        return [float(column.upper > 2 * _COMMON), *np.arcsinh([column.upper, column.lower])]
