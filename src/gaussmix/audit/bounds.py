@@ -78,15 +78,20 @@ def _one_way(chosen_on: tuple[Floats, ...], tested_on: tuple[Floats, ...], delta
             thresholds = _thresholds(guilty, innocent)
             hits, alarms = (_exceeding(scores, thresholds) for scores in (guilty, innocent))
             shown = epsilon_shown(hits, alarms, len(guilty), delta=delta, failing=failing)
-            i = int(np.argmax(shown))
-            best = max(best, (float(shown[i]), j, sign, float(thresholds[i])))
+            ties = np.flatnonzero(shown == shown.max())
+            i = int(ties[len(ties) // 2])  # as far from both as can be
+            if shown[i] > best[0]:  # else the score that was before, likelihood ratios first
+                best = (float(shown[i]), j, sign, float(thresholds[i]))
     _, j, sign, threshold = best
     hits, alarms = (np.array([np.count_nonzero(sign * scores[:, j] > threshold)]) for scores in tested_on)
     return float(epsilon_shown(hits, alarms, len(tested_on[0]), delta=delta, failing=failing)[0])
 
 
 def _thresholds(guilty: Floats, innocent: Floats) -> Floats:
-    """Quantiles of both, dense towards the guilty end."""
+    """Between any two scores; of many, quantiles of both, dense towards the ends."""
+    if len(guilty) + len(innocent) <= _THRESHOLDS:
+        scores = np.unique(np.concatenate([guilty, innocent]))
+        return np.concatenate([scores[:1], (scores[1:] + scores[:-1]) / 2])
     tail = np.geomspace(1 / len(guilty), 0.5, _THRESHOLDS // 4)
     levels = np.concatenate([tail, 1 - tail])
     return np.unique(np.concatenate([np.quantile(guilty, levels), np.quantile(innocent, levels)]))
