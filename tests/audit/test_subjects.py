@@ -18,7 +18,7 @@ from gaussmix.audit.picture import draw_audits
 from gaussmix.audit.running import attack
 from gaussmix.audit.subject import CORNER, Neighbours, Subject, repeated
 from gaussmix.estimators import LinearMixing
-from gaussmix.mechanism import adassp, lattice, mixing, objective_perturbation, passes, proposing, sheffet
+from gaussmix.mechanism import adassp, lattice, mixing, passes, proposing
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.tables import fused, gradients, person_tallies, tallies
 from gaussmix.tables import persons as person_rows
@@ -96,6 +96,7 @@ def test_claimed_curves_go_through_the_claim(name):
     assert 0 < subject.claimed(0.05) < subject.claimed(0.01) < 0.7
 
 
+@pytest.mark.filterwarnings("ignore::gaussmix.errors.BudgetWarning")
 def test_passes_over_yes_and_no_stay_in_the_declared_metric():
     subject, rng = releases.YesAndNo(*LEAST[:2]), np.random.default_rng(0)
     rows = subject.neighbours.rows(present=True)
@@ -206,8 +207,8 @@ def test_the_published_noise_of_the_eigenvalue_is_caught(monkeypatch):
         return lower - eta * tau + math.sqrt(eta) * rng.standard_normal()
 
     monkeypatch.setattr(mixing, "_private_eigenvalue", published)
-    found = audit.run(Eigenvalue, runs=40_000, epsilon=0.2, delta=0.01, processes=1, progress=False)
-    assert found.share > 1.2
+    found = audit.run(Eigenvalue, runs=30_000, epsilon=0.2, delta=0.01, processes=1, progress=False)
+    assert found.share > 1.3, str(found)
 
 
 def test_adassps_slip_is_caught(monkeypatch):
@@ -221,11 +222,10 @@ def test_adassps_slip_is_caught(monkeypatch):
     assert not audit.run("adassp", runs=2_400, **LOOSE | {"epsilon": 5.0}).holds
 
 
-@pytest.mark.parametrize("name", ["passes", "tails"])
-def test_rows_that_are_not_shortened_are_caught(name, monkeypatch):
+def test_rows_that_are_not_shortened_are_caught(monkeypatch):
     monkeypatch.setattr(fused, "serves", lambda columns: False)
     monkeypatch.setattr(tallies, "shorten", lambda *rows: None)
-    assert not audit.run(name, **claim(name)).holds
+    assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
 
 
 def test_declared_bounds_that_rows_exceed_are_caught(monkeypatch):
@@ -251,7 +251,10 @@ def test_persons_who_are_not_bounded_are_caught(name, monkeypatch):
 
 
 def test_persons_whose_rows_are_all_kept_are_caught(monkeypatch):
+    """Kept rows are short enough together: that they are shortened besides is not relied on."""
     monkeypatch.setattr(fused, "serves", lambda columns: False)
+    monkeypatch.setattr(person_tallies, "shorten_together", lambda *rows: None)
+    assert audit.run("persons-kept", **claim("persons-kept")).holds
     monkeypatch.setattr(person_rows, "kept", lambda block, unit, key: block)
     assert not audit.run("persons-kept", **claim("persons-kept")).holds
 
@@ -261,9 +264,10 @@ def test_half_the_noise_of_a_replaced_row_is_caught(monkeypatch):
     assert audit.run("replace-one", runs=600, **LOOSE | {"epsilon": 0.5}).share > 1.2
 
 
-def test_a_tenth_of_the_noise_of_a_classifier_is_caught(monkeypatch):
+@pytest.mark.parametrize("name", ["logistic", "tails"])
+def test_a_tenth_of_the_noise_of_passes_is_caught(name, monkeypatch):
     less_noise(monkeypatch, passes, 0.1)
-    assert not audit.run("logistic", **claim("logistic")).holds
+    assert not audit.run(name, **claim(name)).holds
 
 
 class FromTheRows(LinearMixing):
@@ -282,7 +286,7 @@ def test_coefficients_of_the_rows_are_caught(monkeypatch):
 
 def test_gradients_that_are_not_shortened_are_caught(monkeypatch):
     monkeypatch.setattr(gradients, "shorten", lambda *rows: None)
-    assert not audit.run("steps", **claim("steps")).holds
+    assert not audit.run("steps", runs=40, **LOOSE | {"epsilon": 0.5}).holds
 
 
 @pytest.mark.parametrize("name", ["proposed-levels", "proposed-bounds"])
@@ -296,31 +300,27 @@ def test_an_eigenvalue_without_noise_is_caught(monkeypatch):
     assert not audit.run("adassp-printed", **claim("adassp-printed")).holds
 
 
+class Quiet(np.random.Generator):
+    """A hundredth of the noise, of two laws."""
+
+    def laplace(self, scale):
+        return super().laplace(scale=scale) / 100
+
+    def standard_normal(self, size=None):
+        return super().standard_normal(size) / 100
+
+
 @pytest.mark.parametrize("name", ["sheffet", "sheffet-renyi"])
-def test_a_test_of_the_eigenvalue_without_noise_is_caught(name, monkeypatch):
-    honest = sheffet.PreparedSheffet.of
-
-    def quiet(*given, **options):
-        found = honest(*given, **options)
-        return dataclasses.replace(found, rng=Quiet(found.rng.bit_generator))
-
-    monkeypatch.setattr(sheffet.PreparedSheffet, "of", quiet)
+def test_a_test_of_the_eigenvalue_with_hardly_any_noise_is_caught(name, monkeypatch):
+    quiet = Quiet(np.random.PCG64(0))
+    monkeypatch.setattr(fitted, "secure_generator", lambda: quiet)
     assert not audit.run(name, **claim(name)).holds
 
 
-class Quiet(np.random.Generator):
-    """Without a Laplace law."""
-
-    def laplace(self, scale):
-        return 0.0
-
-
-def test_little_noise_in_the_objective_is_caught(monkeypatch):
-    """Its constants are large: a tenth of the noise is within the claim."""
-    honest = objective_perturbation.ObjectivePerturbationAccount
-    monkeypatch.setattr(
-        objective_perturbation, "ObjectivePerturbationAccount", lambda noise, *given: honest(noise / 100, *given)
-    )
+def test_an_objective_with_hardly_any_noise_is_caught(monkeypatch):
+    """Its constants are large: a tenth of the noise would be within the claim."""
+    quiet = Quiet(np.random.PCG64(0))
+    monkeypatch.setattr(fitted, "secure_generator", lambda: quiet)
     assert not audit.run("objective-perturbation", **claim("objective-perturbation")).holds
 
 

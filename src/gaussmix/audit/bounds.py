@@ -12,6 +12,7 @@ the other, so that the choice costs no confidence; two directions and several δ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,17 +72,18 @@ def shared_confidence(confidence: float, audits: int) -> float:
 
 def _one_way(chosen_on: tuple[Floats, ...], tested_on: tuple[Floats, ...], delta: float, failing: float) -> float:
     """Accuse where a score, or its negative, exceeds a threshold; the first of a pair are runs to be accused."""
-    best = (-1.0, 0, 0.0, 0.0)
+    best = (-math.inf, 0, 0.0, 0.0)
     for j in range(chosen_on[0].shape[1]):
         for sign in (1.0, -1.0):
             guilty, innocent = (np.sort(sign * scores[:, j]) for scores in chosen_on)
             thresholds = _thresholds(guilty, innocent)
             hits, alarms = (_exceeding(scores, thresholds) for scores in (guilty, innocent))
             shown = epsilon_shown(hits, alarms, len(guilty), delta=delta, failing=failing)
-            ties = np.flatnonzero(shown == shown.max())
+            worth = np.where(shown > 0, 1 + shown, (hits - alarms) / len(guilty))  # few runs may show nothing yet
+            ties = np.flatnonzero(worth == worth.max())
             i = int(ties[len(ties) // 2])  # as far from both as can be
-            if shown[i] > best[0]:  # else the score that was before, likelihood ratios first
-                best = (float(shown[i]), j, sign, float(thresholds[i]))
+            if worth[i] > best[0]:  # else the score that was before, likelihood ratios first
+                best = (float(worth[i]), j, sign, float(thresholds[i]))
     _, j, sign, threshold = best
     hits, alarms = (np.array([np.count_nonzero(sign * scores[:, j] > threshold)]) for scores in tested_on)
     return float(epsilon_shown(hits, alarms, len(tested_on[0]), delta=delta, failing=failing)[0])
