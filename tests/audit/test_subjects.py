@@ -361,6 +361,17 @@ def test_results_can_be_saved_and_drawn(tmp_path):
     assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_claimed_curve_is_there_to_be_drawn():
+    found = audit.run("sketch", runs=20, processes=1, progress=False)
+    deltas, claimed = np.array(found.curve).T
+    assert (deltas[0], deltas[-1]) == pytest.approx((1e-3, 0.1))
+    assert len(deltas) == 30
+    for point in found.points[1:]:
+        assert np.interp(math.log(point.delta), np.log(deltas), claimed) == pytest.approx(point.claimed, rel=1e-2)
+    assert "curve" not in found.as_plain()
+    assert audit.run("modified", runs=20, processes=1, progress=False).curve == ()
+
+
 def test_processes_change_nothing_but_the_time():
     found = audit.run("sketch", runs=600, **LOOSE | {"processes": 2})
     assert found.holds
