@@ -1,4 +1,4 @@
-"""Every mechanism is attacked, and known faults are caught: an audit that cannot find a fault proves nothing."""
+"""Every subject is attacked, and known faults are caught: an audit that cannot find a fault proves nothing."""
 
 from __future__ import annotations
 
