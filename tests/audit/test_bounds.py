@@ -61,6 +61,16 @@ def test_a_row_is_accused_of_being_absent_too():
     assert lower_bounds((zeros, flips), (zeros, flips), [1e-3], confidence=0.95)[0] > 3
 
 
+def test_few_runs_choose_the_first_score_and_a_threshold_in_the_middle():
+    """Two columns that tell all of twelve runs that are learnt from; the second tells nothing of those that follow."""
+    rng = np.random.default_rng(0)
+    learnt = np.full((12, 2), 1.0), np.full((12, 2), -1.0)
+    tested = [np.column_stack([column, rng.permutation(column)]) for column in np.array([[0.1], [-0.1]]) * np.ones(12)]
+    tested[0][:, 1] = tested[1][:, 1]
+    (shown,) = lower_bounds(learnt, tuple(tested), [0.2], confidence=0.95)
+    assert shown == pytest.approx(epsilon_shown(np.array([12]), np.array([0]), 12, delta=0.2, failing=0.0125)[0])
+
+
 def test_a_classifier_finds_what_no_column_shows():
     """Two coins that agree where the row is there."""
     rng = np.random.default_rng(0)

@@ -5,8 +5,9 @@
 'a finite sketch, k = 10'
 """
 
+from gaussmix.audit.bounds import shared_confidence
 from gaussmix.audit.catalogue import SUBJECTS
 from gaussmix.audit.results import Audit, Point
 from gaussmix.audit.running import run
 
-__all__ = ["SUBJECTS", "Audit", "Point", "run"]
+__all__ = ["SUBJECTS", "Audit", "Point", "run", "shared_confidence"]

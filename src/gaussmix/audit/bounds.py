@@ -12,6 +12,7 @@ the other, so that the choice costs no confidence; two directions and several δ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy import special
 
 from gaussmix._types import Floats
 
-__all__ = ["epsilon_shown", "lower_bounds"]
+__all__ = ["epsilon_shown", "lower_bounds", "shared_confidence"]
 
 _THRESHOLDS = 400  # all together
 
@@ -60,24 +61,39 @@ def lower_bounds(
     return [max(_one_way(*way, delta, failing) for way in ways) for delta in deltas]
 
 
+def shared_confidence(confidence: float, audits: int) -> float:
+    """Of each of several audits, so that all of them hold together: they share what may fail (Bonferroni).
+
+    >>> round(shared_confidence(0.95, 5), 6)
+    0.99
+    """
+    return 1 - (1 - confidence) / audits
+
+
 def _one_way(chosen_on: tuple[Floats, ...], tested_on: tuple[Floats, ...], delta: float, failing: float) -> float:
     """Accuse where a score, or its negative, exceeds a threshold; the first of a pair are runs to be accused."""
-    best = (-1.0, 0, 0.0, 0.0)
+    best = (-math.inf, 0, 0.0, 0.0)
     for j in range(chosen_on[0].shape[1]):
         for sign in (1.0, -1.0):
             guilty, innocent = (np.sort(sign * scores[:, j]) for scores in chosen_on)
             thresholds = _thresholds(guilty, innocent)
             hits, alarms = (_exceeding(scores, thresholds) for scores in (guilty, innocent))
             shown = epsilon_shown(hits, alarms, len(guilty), delta=delta, failing=failing)
-            i = int(np.argmax(shown))
-            best = max(best, (float(shown[i]), j, sign, float(thresholds[i])))
+            worth = np.where(shown > 0, 1 + shown, (hits - alarms) / len(guilty))  # few runs may show nothing yet
+            ties = np.flatnonzero(worth == worth.max())
+            i = int(ties[len(ties) // 2])  # as far from both as can be
+            if worth[i] > best[0]:  # else the score that was before, likelihood ratios first
+                best = (float(worth[i]), j, sign, float(thresholds[i]))
     _, j, sign, threshold = best
     hits, alarms = (np.array([np.count_nonzero(sign * scores[:, j] > threshold)]) for scores in tested_on)
     return float(epsilon_shown(hits, alarms, len(tested_on[0]), delta=delta, failing=failing)[0])
 
 
 def _thresholds(guilty: Floats, innocent: Floats) -> Floats:
-    """Quantiles of both, dense towards the guilty end."""
+    """Between any two scores; of many, quantiles of both, dense towards the ends."""
+    if len(guilty) + len(innocent) <= _THRESHOLDS:
+        scores = np.unique(np.concatenate([guilty, innocent]))
+        return np.concatenate([scores[:1], (scores[1:] + scores[:-1]) / 2])
     tail = np.geomspace(1 / len(guilty), 0.5, _THRESHOLDS // 4)
     levels = np.concatenate([tail, 1 - tail])
     return np.unique(np.concatenate([np.quantile(guilty, levels), np.quantile(innocent, levels)]))

@@ -11,19 +11,23 @@ import numpy as np
 from scipy import special
 
 from gaussmix._types import Floats
+from gaussmix.accounting.gaussian import gaussian_epsilon
+from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.audit.likelihoods import TranscriptRatio, gaussian_ratio, symmetric_ratio
-from gaussmix.audit.releases import CLOUD, sketch_ratio
+from gaussmix.audit.releases import CLOUD, limit_epsilon, sketch_ratio
 from gaussmix.audit.subject import CORNER, OPPOSITE, SCHEMA, Neighbours, Subject, repeated
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.linear import LinearMixing
 from gaussmix.estimators.logistic import LogisticMixing
+from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.mechanism.adassp import PreparedAdaSSP
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.mechanism.sheffet import PreparedSheffet
+from gaussmix.models.steps import Likelihood
 from gaussmix.models.transcript import Transcript
 
-__all__ = ["AdaSSP", "Classifier", "Perturbed", "PrintedAdaSSP", "Regressor", "Sheffet"]
+__all__ = ["AdaSSP", "Classifier", "Perturbed", "PrintedAdaSSP", "Regressor", "RenyiSheffet", "Sheffet", "Stepped"]
 
 
 class Regressor(Subject):
@@ -31,10 +35,30 @@ class Regressor(Subject):
 
     words = "LinearMixing, as fitted"
     neighbours = CLOUD
+    likelihood: Likelihood | None = None
 
     def model(self) -> LinearMixing | LogisticMixing:
         """Not fitted yet."""
-        return LinearMixing(epsilon=self.epsilon, delta=self.delta, bounds_X=(-1, 1), bounds_y=(-1, 1))
+        return LinearMixing(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            bounds_X=(-1, 1),
+            bounds_y=(-1, 1),
+            random_state=secure_generator(),
+        )
+
+    @cached_property
+    def account(self) -> LatticeAccount:
+        """Every μ, from declared quantities."""
+        model = self.model()
+        found = prepare_estimator(model, model.schema(1), likelihood=self.likelihood).account
+        if not isinstance(found, LatticeAccount):
+            raise ArgumentError("Only releases in the limit are attacked here.")
+        return found
+
+    def claimed(self, delta: float) -> float | None:
+        """By the exact curve."""
+        return limit_epsilon(self.account, delta)
 
     def observe(self, *, present: bool, runs: int) -> Floats:
         """The likelihood ratio of the release that it shows, what the release tells besides, and coefficients."""
@@ -63,7 +87,26 @@ class Classifier(Regressor):
 
     def model(self) -> LogisticMixing:
         """Not fitted yet."""
-        return LogisticMixing(epsilon=self.epsilon, delta=self.delta, bounds_X=(-1, 1), classes=(-1.0, 1.0))
+        return LogisticMixing(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            bounds_X=(-1, 1),
+            classes=(-1.0, 1.0),
+            random_state=secure_generator(),
+        )
+
+
+class Stepped(Classifier):
+    """`LogisticMixing` with private Newton steps, after one pass, in which the row counts in full too."""
+
+    words = "LogisticMixing, three steps"
+    likelihood = Likelihood("y", 3)
+
+    def model(self) -> LogisticMixing:
+        """Not fitted yet."""
+        model = super().model()
+        model.set_params(passes=1, steps=self.likelihood.steps)
+        return model
 
 
 class AdaSSP(Subject):
@@ -71,6 +114,10 @@ class AdaSSP(Subject):
 
     words = "AdaSSP, exact"
     analysis: Literal["exact", "printed"] = "exact"
+
+    def claimed(self, delta: float) -> float | None:
+        """By the exact curve of three Gaussian releases."""
+        return gaussian_epsilon(delta, mu=math.sqrt(3) / self.prepared.noise)
 
     @cached_property
     def prepared(self) -> PreparedAdaSSP:
@@ -112,11 +159,16 @@ class PrintedAdaSSP(AdaSSP):
     words = "AdaSSP, as printed"
     analysis = "printed"
 
+    def claimed(self, delta: float) -> float | None:
+        """One point, as printed."""
+        return None
+
 
 class Sheffet(Subject):
     """Sheffet's algorithm."""
 
     words = "SheffetMixing, k = 10"
+    analysis: Literal["sheffet", "renyi"] = "sheffet"
 
     @cached_property
     def prepared(self) -> PreparedSheffet:
@@ -126,7 +178,7 @@ class Sheffet(Subject):
             epsilon=self.epsilon,
             delta=self.delta,
             sketch_size=10,
-            analysis="sheffet",
+            analysis=self.analysis,
             n_rows=None,
             rng=secure_generator(),
         )
@@ -148,6 +200,13 @@ class Sheffet(Subject):
         return np.array(seen)
 
 
+class RenyiSheffet(Sheffet):
+    """Sheffet's algorithm with the sketch's noise by Lemma 1."""
+
+    words = "SheffetMixing, Rényi, k = 10"
+    analysis = "renyi"
+
+
 class Perturbed(Subject):
     r"""Objective perturbation.
 
@@ -163,7 +222,11 @@ class Perturbed(Subject):
         seen = []
         for _ in range(runs):
             model = ObjectivePerturbation(
-                epsilon=self.epsilon, delta=self.delta, bounds_X=(-1, 1), classes=(-1.0, 1.0)
+                epsilon=self.epsilon,
+                delta=self.delta,
+                bounds_X=(-1, 1),
+                classes=(-1.0, 1.0),
+                random_state=secure_generator(),
             ).fit(X, y)
             theta = np.array([*np.ravel(model.coef_), *np.ravel(model.intercept_)])
             logs = [self._log_density(theta, model, present=there) for there in (False, True)]

@@ -8,8 +8,9 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.audit.subject import Neighbours
+from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.schema import Schema
+from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 __all__ = ["TranscriptRatio", "gaussian_ratio", "symmetric_ratio", "wishart_ratio"]
 
@@ -38,14 +39,14 @@ def wishart_ratio(seen: Floats, absent: Floats, present: Floats, *, k: int) -> f
 
 
 class TranscriptRatio:
-    """Of a release in passes: given what was asked, each matrix is an exact sum with independent noise."""
+    """Of a release in passes and steps: given what was asked, each answer is an exact sum with independent noise."""
 
     def __init__(self, neighbours: Neighbours, schema: Schema) -> None:
         self.grams = neighbours.grams(schema)
         self.tables = [neighbours.rows(present=present, schema=schema) for present in (False, True)]
 
     def seen(self, transcript: Transcript) -> list[float]:
-        """The ratio of all matrices, and what each request tells of what was counted: rows, clip."""
+        """The ratio of all matrices and gradients, and what each request tells of what was counted: rows, clip."""
         first, *later = transcript.passes
         most = 1 if transcript.unit is None else transcript.unit.rows
         ratio, told = symmetric_ratio(first.matrix, *self.grams, mu=first.mu / most), list[float]()
@@ -56,4 +57,11 @@ class TranscriptRatio:
                 sums = [answer.high + answer.low / 2.0**40 for answer in answers]
                 ratio += symmetric_ratio(output.matrix, *sums, mu=output.mu)
                 told += [output.request.rows, clip]
+        for step in transcript.steps:
+            asked, label = step.request, label_of(transcript.schema, step.request.target)
+            found = [rows.gradient(asked.transform, label, asked.clip) for rows in self.tables]
+            gradients = [sums.gradient / 2.0**FRACTION_BITS for sums in found]
+            weights = [np.array([sums.weight / 2.0**FRACTION_BITS]) for sums in found]
+            ratio += gaussian_ratio(step.gradient, *gradients, sigma=1 / step.mu)
+            ratio += gaussian_ratio(np.array([step.weight]), *weights, sigma=1 / step.weight_mu)
         return [ratio, *told]

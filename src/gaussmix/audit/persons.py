@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 
@@ -13,9 +14,9 @@ from gaussmix.tables.persons import PersonRows, persons_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import Unit
 
-__all__ = ["UNIT", "PersonNeighbours", "PersonPasses", "Persons"]
+__all__ = ["KEPT", "UNIT", "KeptPersons", "PersonNeighbours", "PersonPasses", "Persons"]
 
-UNIT = Unit("who", rows=3)
+UNIT, KEPT = Unit("who", rows=3), Unit("who", rows=3, bound="keep")
 
 _ROWS_OF_ONE = 20
 """More than are counted."""
@@ -23,7 +24,15 @@ _ROWS_OF_ONE = 20
 
 @dataclass(frozen=True)
 class PersonNeighbours(Neighbours):
-    """Two tables of which one has a person with 20 equal rows besides. All others have one row each."""
+    """Two tables of which one has a person with 20 equal rows besides. All others have one row each.
+
+    Attributes
+    ----------
+    unit : Unit
+        How rows of a person are bounded.
+    """
+
+    unit: Unit = UNIT
 
     def rows(self, *, present: bool, schema: Schema | None = None) -> PersonRows:
         """One of the two tables."""
@@ -33,7 +42,7 @@ class PersonNeighbours(Neighbours):
             "X": np.append(self.common[:, :1], extra[:, :1], axis=0),
             "y": np.append(self.common[:, 1], extra[:, 1]),
         }
-        return persons_of(table, schema or self.schema, UNIT, key=os.urandom(32))
+        return persons_of(table, schema or self.schema, self.unit, key=os.urandom(32))
 
 
 class Persons(Limit):
@@ -44,6 +53,14 @@ class Persons(Limit):
     neighbours = PersonNeighbours(
         repeated(3, (0.0, 0.0)), CORNER, "three persons of zeros, and one more with 20 rows at a corner", intercept=True
     )
+
+
+class KeptPersons(Limit):
+    """The same where three rows of a person are read, chosen by a keyed hash, and no others."""
+
+    words = "the limit in one pass, three rows of a person kept"
+    unit = KEPT
+    neighbours = dataclasses.replace(Persons.neighbours, unit=KEPT)
 
 
 class PersonPasses(Limit):

@@ -18,7 +18,7 @@ _ACROSS = 4
 
 
 def draw_audits(path: str | Path, audits: Sequence[Audit], *, force: bool = False) -> None:
-    """One panel for every audit: ε against δ, claimed as a line or a point, shown as points below it."""
+    """One panel for every audit: ε against δ, claimed as a curve or a point, shown as points below it."""
     if not audits:
         raise ArgumentError("audits must have at least one entry.")
     across = min(len(audits), _ACROSS)
@@ -30,7 +30,8 @@ def draw_audits(path: str | Path, audits: Sequence[Audit], *, force: bool = Fals
         for panel, audit in zip(panels.flat, audits, strict=False):
             points = sorted(audit.points, key=lambda point: point.delta)
             deltas = np.array([point.delta for point in points])
-            panel.semilogx(deltas, [point.claimed for point in points], "o-", color="#0072B2", label="claimed")
+            panel.semilogx(*np.reshape(audit.curve, (-1, 2)).T, "-", color="#0072B2")
+            panel.semilogx(deltas, [point.claimed for point in points], "o", color="#0072B2", label="claimed")
             panel.semilogx(deltas, [point.shown for point in points], "^", color="#D55E00", label="shown")
             panel.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             panel.minorticks_off()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +24,18 @@ from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.models.sketch import Sketch
 from gaussmix.tables.unit import Unit
 
-__all__ = ["CLOUD", "Limit", "Modified", "OnePass", "Passes", "ReplaceOne", "Sketched", "limit_epsilon"]
+__all__ = [
+    "CLOUD",
+    "Limit",
+    "Modified",
+    "OnePass",
+    "Passes",
+    "ReplaceOne",
+    "Sketched",
+    "Tails",
+    "YesAndNo",
+    "limit_epsilon",
+]
 
 SKETCH_SIZE = 10
 
@@ -53,6 +65,7 @@ class Limit(Subject):
     passes: int = 1
     relation: Relation = "zero-out"
     unit: Unit | None = None
+    keep_tails: bool = False
 
     @cached_property
     def account(self) -> LatticeAccount:
@@ -77,7 +90,8 @@ class Limit(Subject):
         """The likelihood ratio of all matrices given what was asked, and what the release tells besides."""
         rows, rng = self.neighbours.rows(present=present), secure_generator()
         moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
-        return np.array([ratio.seen(draw_passes(rows, moments, self.account, rng)) for _ in range(runs)])
+        draws = (draw_passes(rows, moments, self.account, rng, keep_tails=self.keep_tails) for _ in range(runs))
+        return np.array([ratio.seen(transcript) for transcript in draws])
 
 
 class OnePass(Limit):
@@ -105,6 +119,25 @@ class Passes(Limit):
     words = "the limit in four passes"
     passes = 4
     neighbours = CLOUD
+
+
+class Tails(Passes):
+    """The last pass shortens as few rows as it can."""
+
+    words = "the limit in four passes, tails kept"
+    keep_tails = True
+
+
+class YesAndNo(Passes):
+    """Four passes that stay in the declared metric, in which no row is shortened."""
+
+    words = "the limit in four passes, yes and no"
+    neighbours = Neighbours(
+        repeated(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))),
+        CORNER,
+        "400 rows of yes and no, and one more",
+        intercept=True,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------

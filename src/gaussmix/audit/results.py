@@ -40,6 +40,8 @@ class Audit:
         With which all points hold together.
     points : tuple of Point
         The claimed δ first, then others along the curve where one is claimed.
+    curve : tuple of pairs
+        δ and the ε that is claimed there, on a fine grid, to be drawn; empty where the claim is one point.
     """
 
     subject: str
@@ -50,6 +52,7 @@ class Audit:
     runs: int
     confidence: float
     points: tuple[Point, ...]
+    curve: tuple[tuple[float, float], ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -62,8 +65,10 @@ class Audit:
         return self.points[0].shown / self.points[0].claimed
 
     def as_plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self) | {"holds": self.holds, "share": self.share}
+        """For JSON, without what is there to be drawn."""
+        plain = dataclasses.asdict(self) | {"holds": self.holds, "share": self.share}
+        del plain["curve"]
+        return plain
 
     def to_json(self) -> str:
         """One object."""
@@ -74,5 +79,5 @@ class Audit:
         verdict = "holds" if self.holds else "BROKEN"
         return (
             f"{self.subject}: {verdict}. ε ≥ {first.shown:.3f} of {first.claimed:.3f} claimed at δ = {first.delta:g} "
-            f"({self.runs:,} runs each, {self.confidence:.0%} confidence)"
+            f"({self.runs:,} runs each, {100 * self.confidence:.4g}% confidence)"
         )

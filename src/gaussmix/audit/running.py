@@ -31,6 +31,7 @@ CONFIDENCE = 0.95
 ALONG = (0.1, 0.03, 0.01)
 """Other δ at which the claimed curve is tested."""
 
+_GRID = 30  # δ at which a claimed curve is drawn
 _CHUNK = 250
 _TRAINING = 100_000  # runs that a classifier learns from at most: more teach it nothing
 
@@ -56,7 +57,7 @@ def run(
     epsilon, delta : float
         The budget that it is asked to keep.
     confidence : float
-        With which all bounds hold together.
+        With which all bounds of this audit hold together. Of several audits use `shared_confidence`.
     processes : int, optional
         Default: one for every core, or fewer for few runs; with 1 runs stay in this process.
     progress : bool
@@ -83,8 +84,16 @@ def run(
         others = [(at, made.claimed(at)) for at in ALONG if at > delta]
         claims = [(delta, epsilon), *((at, claimed) for at, claimed in others if claimed is not None)]
         shown = attack(present, absent, [at for at, _ in claims], confidence=confidence)
+        curve = _curve(made, delta)
     points = tuple(Point(at, claimed, found) for (at, claimed), found in zip(claims, shown, strict=True))
-    return Audit(name, kind.words, made.neighbours.words, epsilon, delta, runs, confidence, points)
+    return Audit(name, kind.words, made.neighbours.words, epsilon, delta, runs, confidence, points, curve)
+
+
+def _curve(subject: Subject, delta: float) -> tuple[tuple[float, float], ...]:
+    """The claim from one end of the tested δ to the other."""
+    grid = np.geomspace(delta, max(ALONG), _GRID) if delta < max(ALONG) else ()
+    claims = [(float(at), subject.claimed(float(at))) for at in grid]
+    return tuple((at, claimed) for at, claimed in claims if claimed is not None)
 
 
 def attack(present: Floats, absent: Floats, deltas: Sequence[float], *, confidence: float) -> list[float]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from gaussmix import _validation as check
+from gaussmix.audit.bounds import shared_confidence
 from gaussmix.audit.catalogue import SUBJECTS
 from gaussmix.audit.picture import draw_audits
 from gaussmix.audit.running import CONFIDENCE, run
@@ -21,7 +23,9 @@ __all__ = ["audit"]
 @click.option("--runs", "-n", type=int, default=2_000, show_default=True, help="With the row, and as many without it.")
 @click.option("--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε of the claim.")
 @click.option("--delta", "-d", type=float, default=1e-3, show_default=True, help="δ of the claim.")
-@click.option("--confidence", type=float, default=CONFIDENCE, show_default=True, help="Of all bounds together.")
+@click.option(
+    "--confidence", type=float, default=CONFIDENCE, show_default=True, help="Of all bounds of all subjects together."
+)
 @click.option("--processes", type=int, help="Default: one for every core.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw claims and bounds to a file.")
 @FORCE
@@ -42,20 +46,23 @@ def audit(
     Names of SUBJECTS are those of the list; all of them by default. The exit code is 5 if a claim is broken.
     """
     refuse_lone_force(force, plot)
-    found = []
-    for subject in subjects or SUBJECTS:
+    names, found = subjects or tuple(SUBJECTS), []
+    each = shared_confidence(check.in_interval(0, 1, confidence=confidence), len(names))
+    for subject in names:
         found.append(
             run(
                 subject,
                 runs=runs,
                 epsilon=epsilon,
                 delta=delta,
-                confidence=confidence,
+                confidence=each,
                 processes=processes,
             )
         )
         if not as_json:
             click.echo(str(found[-1]))
+    if len(found) > 1 and not as_json:
+        click.echo(f"All {len(found)} together: {100 * confidence:.4g}% confidence.")
     if as_json:
         click.echo(json.dumps([one.as_plain() for one in found], indent=2, ensure_ascii=False))
     if plot is not None:
