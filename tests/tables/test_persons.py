@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -271,6 +273,22 @@ def test_temporary_files_are_nobodys_and_gone(monkeypatch):
     with pytest.raises(gm.DataError):
         persons_of([table(), {**table(), "b": np.array(["z"] * 300)}], SCHEMA, SHORTEN, key=KEY).moments()
     assert all(file.closed for file in made)
+
+
+def test_threads_that_share_a_table_read_it_in_turn(monkeypatch):
+    """Names, starts and rows of a block lie in one file: two readers would have those of two blocks."""
+    monkeypatch.setattr(partitions, "MEMORY", 2**12)
+    rows = persons_of(table(3_000, 400), SCHEMA, SHORTEN, key=KEY)
+    alone = rows.moments().sums().low.tolist()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: rows.moments().sums().low.tolist(), range(24)))
+    finally:
+        sys.setswitchinterval(interval)
+        rows.close()
+    assert all(one == alone for one in found)
 
 
 def test_a_full_disk_costs_nothing_and_quotes_nothing(monkeypatch):

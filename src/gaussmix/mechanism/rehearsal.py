@@ -88,7 +88,7 @@ def _in_learned_metrics(release: Release, rng: np.random.Generator) -> Release:
             passes.append(output)
             continue
         learned = Transform.nearest(np.triu(rng.standard_normal((m, m))) + 4 * np.eye(m))
-        metric = replace(output.request.metric, transform=learned)
+        metric = replace(output.request.metric, power=1.0, transform=learned)
         passes.append(replace(output, request=replace(output.request, metric=metric)))
     return replace(release, statistic=replace(statistic, passes=tuple(passes)))
 

@@ -272,6 +272,8 @@ class PassRequest:
         if self.metric.transform.integers.shape != (m, m) or self.mu != mu:
             raise ArgumentError("A pass was not planned for these columns, or not for its noise.")
         check.positive(finite=True, clip=self.clip)
+        if self.metric.declared and not (self.clip >= 1 and self.metric.transform == Transform.nearest(np.eye(m))):
+            raise ArgumentError("A pass in the declared metric maps no row and shortens none.")
         check.positive(finite=True, rows=self.rows)
         check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
         check.in_interval(0, 1, closed=True, lost=self.lost)

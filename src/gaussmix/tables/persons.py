@@ -15,6 +15,7 @@ person who reappears is an error. Any other table is read once, and its encoded 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -80,6 +81,7 @@ class PersonRows(RowSource):
     def __init__(self, schema: Schema, unit: Unit, feed: _Feed) -> None:
         self.schema, self.unit, self._feed = schema, unit, feed
         self._people: tuple[int, int] | None = None
+        self._turn = threading.Lock()  # one file is behind it, and names, starts and rows are read one after the other
 
     # -- what a release asks ---------------------------------------------------------------------------------------
     def moments(
@@ -139,8 +141,9 @@ class PersonRows(RowSource):
             for rows, starts in chosen.pieces(BLOCK_ROWS):
                 tally.add(rows, starts)
 
-        self._feed.each(visit, describe)
-        self._people = int(counted[0]), int(counted[1])
+        with self._turn:
+            self._feed.each(visit, describe)
+            self._people = int(counted[0]), int(counted[1])
         return tally.answer()
 
 
