@@ -68,7 +68,7 @@ def check(name: str, draws: int) -> list[dict[str, object]]:
     r2 = float(np.clip(np.mean(plain), 0.01, 0.99))
     found: list[dict[str, object]] = []
     for epsilon in EPSILONS:
-        plan = expect(schema, rows=n, epsilon=epsilon, delta=DELTA, target=target, r2=r2)
+        plan = expect(schema, n_rows=n, epsilon=epsilon, delta=DELTA, target=target, r2=r2)
         planned = {expected.name: expected.lost_r2 for expected in plan.tables}
         found.append({"table": name, "rows": n, "columns": plan.columns, "R²": r2, "ε": epsilon} | planned)
         found[-1]["lost"] = float(np.mean(lost[epsilon]))

@@ -142,9 +142,9 @@ def test_table_to_release_to_models(files):
     low, high = model["coefficients"]["smoker"]["interval"]
     assert low < model["coefficients"]["smoker"]["coef"] < high
     assert "privacy noise" in run("regress", out, "cost")
-    assert "is for finite sketches" in run("regress", out, "cost", "--intervals", "ridge", code=2)
-    assert "population" in run("regress", out, "cost", "--intervals", "population", "--rows", "2000")
-    assert "as the release shows them" in run("regress", out, "cost", "--intervals", "population")
+    assert "is for finite sketches" in run("regress", out, "cost", "--estimand", "ridge", code=2)
+    assert "population" in run("regress", out, "cost", "--estimand", "population", "--rows", "2000")
+    assert "as the release shows them" in run("regress", out, "cost", "--estimand", "population")
     assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
     assert "discriminant coefficients" in run("classify", out, "smoker", "--on", "cost", "--largest", "2")
     odds = json.loads(run("classify", out, "smoker", "--on", "cost", "--odds", "--json"))["odds_ratios"]
@@ -215,8 +215,8 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --intervals population"),
-        (("classify", "RELEASE", "smoker", "--rows", "20", "--intervals", "ridge"), "--rows goes with --intervals pop"),
+        (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --estimand population"),
+        (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "ridge"), "--rows goes with --estimand pop"),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
@@ -347,7 +347,7 @@ def test_plan_from_public_quantities(tmp_path):
     for words in ("explaining cost", "even", "usual", "hard", "R² lost to privacy, of 0.4", "No data was read", about):
         assert words in said
     plan = json.loads(run(*arguments, "--target", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
-    assert (plan["target"], plan["passes"], plan["r2"], plan["rows"]) == ("bmi", 2, 0.2, 5000)
+    assert (plan["target"], plan["passes"], plan["r2"], plan["n_rows"]) == ("bmi", 2, 0.2, 5000)
     assert plan["tables"]["usual"]["useful"] is (plan["rows_needed"] <= 5000)
     assert plan["least_useful_epsilon"] > 0
     run("plan", "-p", "2", "-n", "500", *budget, "--plot", str(tmp_path / "plan.png"))

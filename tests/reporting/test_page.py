@@ -101,7 +101,7 @@ def test_command_writes_the_page(private, tmp_path):
     result = CliRunner().invoke(main, [*arguments, *said])
     assert result.exit_code == 0, result.output
     digest = hashlib.sha256((tmp_path / "r.parquet").read_bytes()).hexdigest()
-    more = {"title": "<Costs>", "description": "Of patients & others", "rows": 20_000}
+    more = {"title": "<Costs>", "description": "Of patients & others", "n_rows": 20_000}
     page = report.render(private, alpha=0.1, target="age", file_sha256=digest, **more)
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == page
     shown = words(page)

@@ -28,9 +28,9 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 def test_a_plan_is_the_same_every_time():
     imagine.cache_clear()
-    first = expect(SCHEMA, rows=3000, **BUDGET)
+    first = expect(SCHEMA, n_rows=3000, **BUDGET)
     imagine.cache_clear()
-    assert expect(Schema.of(SCHEMA), rows=3000, **BUDGET) == first
+    assert expect(Schema.of(SCHEMA), n_rows=3000, **BUDGET) == first
     assert [table.name for table in first.tables] == ["even", "usual", "hard"]
     assert first["usual"].useful == first.useful
     assert (first.target, first.columns, first.passes) == ("cost", 12, 4)
@@ -40,9 +40,9 @@ def test_a_plan_is_the_same_every_time():
 
 
 def test_more_of_everything_helps():
-    base = {"schema": numbers_only(8), "rows": 2000, **BUDGET}
+    base = {"schema": numbers_only(8), "n_rows": 2000, **BUDGET}
     lost = expect(**base)["usual"]
-    for better in ({"rows": 16_000}, {"epsilon": 8.0}, {"delta": 1e-3, "epsilon": 6.0}, {"rows": 2_000_000}):
+    for better in ({"n_rows": 16_000}, {"epsilon": 8.0}, {"delta": 1e-3, "epsilon": 6.0}, {"n_rows": 2_000_000}):
         found = expect(**{**base, **better})["usual"]
         assert found.lost_r2 < lost.lost_r2
         assert found.interval < lost.interval  # not so the ratio: with less noise a table is clipped less
@@ -52,7 +52,7 @@ def test_more_of_everything_helps():
 
 def test_kind_tables_do_not_lose_more_than_hard_ones():
     for schema, rows in ((numbers_only(12), 10_000), (SCHEMA, 10_000)):
-        even, usual, hard = (table.lost_r2 for table in expect(schema, rows=rows, epsilon=0.5, delta=1e-6).tables)
+        even, usual, hard = (table.lost_r2 for table in expect(schema, n_rows=rows, epsilon=0.5, delta=1e-6).tables)
         assert even < 1.5 * usual  # three draws
         assert usual < 1.5 * hard
 
@@ -60,13 +60,13 @@ def test_kind_tables_do_not_lose_more_than_hard_ones():
 def test_rows_needed_and_least_epsilon_are_where_usefulness_begins():
     schema = numbers_only(5)
     rows = rows_needed(schema, **BUDGET)
-    assert expect(schema, rows=rows, **BUDGET).useful
-    assert not expect(schema, rows=rows // 2, **BUDGET).useful
+    assert expect(schema, n_rows=rows, **BUDGET).useful
+    assert not expect(schema, n_rows=rows // 2, **BUDGET).useful
     assert rows_needed(schema, epsilon=0.2, delta=1e-6) > 2 * rows
-    epsilon = least_useful_epsilon(schema, rows=rows, delta=1e-6)
+    epsilon = least_useful_epsilon(schema, n_rows=rows, delta=1e-6)
     assert 0.5 < epsilon <= 1.2  # both searches are to 10 %
-    assert expect(schema, rows=rows, epsilon=epsilon, delta=1e-6).useful
-    assert least_useful_epsilon(schema, rows=3, delta=1e-12) is None
+    assert expect(schema, n_rows=rows, epsilon=epsilon, delta=1e-6).useful
+    assert least_useful_epsilon(schema, n_rows=3, delta=1e-12) is None
 
 
 @pytest.mark.parametrize("passes", ["auto", 1])
@@ -93,7 +93,7 @@ def test_planned_loss_is_that_of_a_release(passes):
     for seed in range(6):
         model = gm.release(train, schema=schema, **budget, passes=passes, random_state=seed).regress("y")
         lost.append((np.mean((test["y"] - model.predict(test)) ** 2) - without) / np.var(test["y"]))
-    planned = expect(schema, rows=n, **budget, r2=r2, passes=passes)["usual"].lost_r2
+    planned = expect(schema, n_rows=n, **budget, r2=r2, passes=passes)["usual"].lost_r2
     assert planned / 3 < np.mean(lost) < 3 * planned
 
 
@@ -159,19 +159,19 @@ def test_imagined_tables_are_as_described(kind):
 def test_targets():
     assert target_of(Schema.of(SCHEMA)) == "cost"
     assert target_of(Schema.of({"a": ["x", "y"], "b": "boolean"})) == "b"
-    plan = expect({"a": ["x", "y"], "n": [0, 1], "b": "boolean"}, rows=50_000, **BUDGET, target="b", r2=0.2)
+    plan = expect({"a": ["x", "y"], "n": [0, 1], "b": "boolean"}, n_rows=50_000, **BUDGET, target="b", r2=0.2)
     assert plan.target == "b"
     assert plan["even"].r2 == pytest.approx(0.2, abs=0.03)
-    assert expect({"a": [0, 1], "b": [0, 1]}, rows=10**15, **BUDGET).useful
-    assert expect({"columns": {"a": [0, 1], "b": [0, 1]}, "intercept": 0}, rows=50_000, **BUDGET).useful
+    assert expect({"a": [0, 1], "b": [0, 1]}, n_rows=10**15, **BUDGET).useful
+    assert expect({"columns": {"a": [0, 1], "b": [0, 1]}, "intercept": 0}, n_rows=50_000, **BUDGET).useful
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"r2": 1.0}, r"r2 must lie in \(0, 1\)"),
-        ({"rows": 0}, "rows must be an integer ≥ 1"),
-        ({"rows": 2.5}, "rows must be an integer ≥ 1"),
+        ({"n_rows": 0}, "n_rows must be an integer ≥ 1"),
+        ({"n_rows": 2.5}, "n_rows must be an integer ≥ 1"),
         ({"epsilon": -1.0}, "epsilon must be a finite number > 0"),
         ({"epsilon": math.inf}, "epsilon must be a finite number > 0"),
         ({"delta": 0.0}, "delta must lie in"),
@@ -186,11 +186,11 @@ def test_targets():
 )
 def test_wrong_input_says_what_to_do(changes, words):
     with pytest.raises((gm.ArgumentError, gm.ArgumentTypeError), match=words):
-        expect(**{"schema": SCHEMA, "rows": 100, **BUDGET, **changes})
+        expect(**{"schema": SCHEMA, "n_rows": 100, **BUDGET, **changes})
 
 
 def test_weak_budgets_are_told():
     with pytest.warns(gm.BudgetWarning, match="protects nobody"):
-        expect(numbers_only(2), rows=100, epsilon=25.0, delta=1e-6)
+        expect(numbers_only(2), n_rows=100, epsilon=25.0, delta=1e-6)
     with pytest.raises(gm.ArgumentError, match="at most 500"):
         numbers_only(10**9)

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="the extra gaussmix[plots] is not insta
 
 STARTS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
 ANALYSES = {"sketch_size": 150, "delta": 1e-8}
-PLAN = {"schema": numbers_only(3), "rows": 500, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
+PLAN = {"schema": numbers_only(3), "n_rows": 500, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
 
 
 @pytest.mark.parametrize("ending", STARTS)
@@ -53,7 +53,7 @@ def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
         "even table", "usual table", "hard table", "a tenth of R²", "ε = 1",
     ]  # fmt: skip
     assert lines[1].get_xdata()[3] == pytest.approx(1.0)
-    expected = expect(PLAN["schema"], rows=500, epsilon=float(lines[1].get_xdata()[3]), delta=1e-6)
+    expected = expect(PLAN["schema"], n_rows=500, epsilon=float(lines[1].get_xdata()[3]), delta=1e-6)
     assert lines[1].get_ydata()[3] == max(expected["usual"].lost_r2, 1e-5)
     for line in lines[:3]:
         assert line.get_ydata()[0] > line.get_ydata()[-1]  # ε buys R²
@@ -67,7 +67,7 @@ def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
     [
         (compare_analyses, {**ANALYSES, "sketch_size": 0}, "sketch_size must be"),
         (compare_analyses, {**ANALYSES, "delta": 2.0}, "delta must"),
-        (lost_r2, {**PLAN, "rows": 0}, "rows must be an integer ≥ 1"),
+        (lost_r2, {**PLAN, "n_rows": 0}, "rows must be an integer ≥ 1"),
         (lost_r2, {**PLAN, "target": "z"}, "'z' is not in the schema"),
         (lost_r2, {**PLAN, "chosen": 0.0}, "epsilon must be a finite number > 0"),
         (lost_r2, {**PLAN, "r2": 1.5}, "r2 must lie in"),

@@ -72,7 +72,7 @@ def _page(private: Release) -> str:
         private,
         title="100,000 synthetic patients",
         description="A made-up hospital table whose coefficients are known.",
-        rows=hospital.ROWS,
+        n_rows=hospital.ROWS,
     )
 
 

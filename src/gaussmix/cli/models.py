@@ -132,7 +132,7 @@ def _summary_options(
 ) -> dict[str, Any]:
     """What was asked of the summary, as the library has it."""
     if rows is not None and estimand != "population":
-        raise click.UsageError("--rows goes with --intervals population: other intervals do not depend on it.")
+        raise click.UsageError("--rows goes with --estimand population: other intervals do not depend on it.")
     return {"estimand": estimand, "n_rows": rows, **_coding_options(merge, reference, largest)}
 
 

@@ -48,15 +48,14 @@ FORMULA = click.option(
 )
 WEIGHT = click.option("--weight", help="A numeric column, declared from 0, that weighs the rows.")
 ESTIMAND = click.option(
-    "--intervals",
-    "estimand",
+    "--estimand",
     type=click.Choice(["table", "ridge", "population"]),
     default="table",
     show_default=True,
     help="Which coefficients the intervals are for.",
 )
 EXPECT_ROWS = click.option("--expect-rows", type=int, help="Refuse a table with another number of rows.")
-ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --intervals population.")
+ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --estimand population.")
 MERGE = click.option(
     "--merge",
     multiple=True,

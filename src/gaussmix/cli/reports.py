@@ -100,7 +100,7 @@ def report(
                 target=target,
                 title=title,
                 description=description,
-                rows=rows,
+                n_rows=rows,
                 file_sha256=file_digest(file),
             )
         written, valid = output.commit(page.encode()), is_valid(release)
@@ -229,16 +229,16 @@ def plan(
     found, least = None, None
     with Console(stderr=True).status("imagining tables") as status:
         if rows is not None:
-            found = expect(schema, rows=rows, epsilon=epsilon, **question)
+            found = expect(schema, n_rows=rows, epsilon=epsilon, **question)
             status.update("looking for the least useful ε")
-            least = least_useful_epsilon(schema, rows=rows, **question)
+            least = least_useful_epsilon(schema, n_rows=rows, **question)
         status.update("looking for the least number of rows")
         needed = rows_needed(schema, epsilon=epsilon, **question)
         if plot is not None:
             status.update("drawing")
             from gaussmix.reporting.plots import lost_r2  # an optional extra
 
-            lost_r2(plot, schema, rows=rows or 0, chosen=epsilon, force=force, **question)
+            lost_r2(plot, schema, n_rows=rows or 0, chosen=epsilon, force=force, **question)
     if as_json:
         answers = {} if found is None else {**found.to_dict(), "least_useful_epsilon": least}
         answers |= {"rows_needed": needed, "unit": ONE_ROW if whose is None else str(whose)}
@@ -256,7 +256,7 @@ def plan(
 def _expectations(found: Plan) -> Table:
     """One column for each imagined table."""
     title = (
-        f"{found.rows:,} rows, {found.columns} encoded columns, explaining {found.target}: "
+        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {found.target}: "
         f"ε = {found.epsilon:g}, δ = {found.delta:g}, {found.passes} pass{'es' if found.passes > 1 else ''}"
     )
     table = Table(title=title, title_justify="left")
@@ -288,9 +288,9 @@ def _sentences(found: Plan | None, least: float | None, needed: int | None, epsi
     if found is None:
         return [*words, "Give --rows to see what to expect of a table."]
     if least is None:
-        words.append(f"With {found.rows:,} rows no ε up to {MOST_EPSILON:g} makes it useful.")
+        words.append(f"With {found.n_rows:,} rows no ε up to {MOST_EPSILON:g} makes it useful.")
     else:
-        words.append(f"With {found.rows:,} rows it needs ε of about {least:.2g}.")
+        words.append(f"With {found.n_rows:,} rows it needs ε of about {least:.2g}.")
     if not found.useful:
         words.append("Use more rows, fewer columns or levels, or a larger ε.")
     words.append(

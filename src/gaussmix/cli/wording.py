@@ -19,7 +19,7 @@ _OPTIONS = {
     "bound_rows": "--bound-rows",
     "delta": "--delta",
     "epsilon": "--epsilon",
-    "estimand": "--intervals",
+    "estimand": "--estimand",
     "expect_rows": "--expect-rows",
     "gamma": "--gamma",
     "keep_tails": "--keep-tails",

@@ -53,19 +53,19 @@ class Described:
         """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
         return anova(_release(self), target, by)
 
-    def synthetic(self, n: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
+    def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
         """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
 
         Parameters
         ----------
-        n : int
+        n_rows : int
             How many.
         seed : int or Generator, optional
         frame : {"arrow", "pandas", "polars"}
             Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
             frames of polars have room for none.
         """
-        table = synthetic_rows(_release(self), n, seed)
+        table = synthetic_rows(_release(self), n_rows, seed)
         found = as_frame(table, frame)
         if frame == "pandas":
             found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()

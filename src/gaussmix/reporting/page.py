@@ -66,7 +66,7 @@ def render(
     target: str | None = None,
     title: str = "",
     description: str = "",
-    rows: int | None = None,
+    n_rows: int | None = None,
     file_sha256: str = "",
 ) -> str:
     """The page as HTML.
@@ -81,13 +81,13 @@ def render(
         (:mod:`gaussmix.reporting.starting`).
     title, description : str
         What the page is about, in the publisher's words.
-    rows : int, optional
+    n_rows : int, optional
         Number of rows, declared public: shown, and used for intervals of the population behind the rows.
     file_sha256 : str
         SHA-256 of the release's file, to be shown.
     """
     alpha = check.in_interval(0, 1, alpha=alpha)
-    rows = None if rows is None else check.positive_integer(rows=rows)
+    n_rows = None if n_rows is None else check.positive_integer(n_rows=n_rows)
     environment = _environment()
     certificate = release.certificate
     invalid = banner(release)
@@ -101,7 +101,7 @@ def render(
         "release": own,
         "start": None if start is None else start.as_plain(),
         "alpha": alpha,
-        "rows": rows,
+        "rows": n_rows,
         "signals": signals,
         "not_identified": NOT_IDENTIFIED,
     }
@@ -110,7 +110,7 @@ def render(
         title=title or subject(release),
         about=subject(release),
         description=description,
-        rows=None if rows is None else f"{rows:,}",
+        rows=None if n_rows is None else f"{n_rows:,}",
         banner=invalid,
         label=_trusted(as_svg(release)),
         plain=NOTHING if invalid else in_plain_words(certificate),

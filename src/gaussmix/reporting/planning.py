@@ -8,7 +8,7 @@ budget; seeds are fixed, so that the same question has the same answer.
 At most 20,000 rows are imagined; more are stood for by them (:mod:`gaussmix.reporting.trial`).
 
 >>> schema = {"age": [0, 100], "income": [0, 500], "smoker": "boolean", "cost": [0, 30]}
->>> plan = expect(schema, rows=20_000, epsilon=1.0, delta=1e-6)
+>>> plan = expect(schema, n_rows=20_000, epsilon=1.0, delta=1e-6)
 >>> plan.target, plan.useful, [table.name for table in plan.tables]
 ('cost', True, ['even', 'usual', 'hard'])
 """
@@ -91,7 +91,7 @@ class Expectation:
 class Plan:
     """What to expect of a release: one `Expectation` for each imagined table, from kind to hard."""
 
-    rows: int
+    n_rows: int
     columns: int
     target: str
     epsilon: float
@@ -124,7 +124,7 @@ class Plan:
 def expect(
     schema: SchemaLike,
     *,
-    rows: int,
+    n_rows: int,
     epsilon: float,
     delta: float,
     target: str | None = None,
@@ -139,7 +139,7 @@ def expect(
     ----------
     schema : Schema, mapping or path
         As in :func:`gaussmix.release`.
-    rows : int
+    n_rows : int
         Of the table, declared.
     epsilon, delta, passes, relation
         As in :func:`gaussmix.release`.
@@ -152,11 +152,11 @@ def expect(
         of n rows is then worth one of n/j.
     """
     task = _Task.of(schema, target, r2, rows_per_unit)
-    n, account = check.positive_integer(rows=rows), task.account(epsilon, delta, passes, relation)
+    n, account = check.positive_integer(n_rows=n_rows), task.account(epsilon, delta, passes, relation)
     warn_if_weak(account.epsilon, account.delta)
     tables = tuple(task.expectation(kind, n, account) for kind in range(len(KINDS)))
     return Plan(
-        rows=n,
+        n_rows=n,
         columns=task.schema.n_columns,
         target=task.target,
         epsilon=account.epsilon,
@@ -195,7 +195,7 @@ def rows_needed(
 def least_useful_epsilon(
     schema: SchemaLike,
     *,
-    rows: int,
+    n_rows: int,
     delta: float,
     target: str | None = None,
     r2: float = 0.4,
@@ -207,7 +207,7 @@ def least_useful_epsilon(
 
     Parameters are those of :func:`expect`.
     """
-    task, n = _Task.of(schema, target, r2, rows_per_unit), check.positive_integer(rows=rows)
+    task, n = _Task.of(schema, target, r2, rows_per_unit), check.positive_integer(n_rows=n_rows)
     task.account(1.0, delta, passes, relation)  # refuses what is wrong before the search
 
     def useful(epsilon: float) -> bool:

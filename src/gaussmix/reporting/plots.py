@@ -69,7 +69,7 @@ def lost_r2(
     path: str | Path,
     schema: SchemaLike,
     *,
-    rows: int,
+    n_rows: int,
     delta: float,
     chosen: float,
     target: str | None = None,
@@ -88,7 +88,9 @@ def lost_r2(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # of budgets that nobody asked for
         plans = [
-            expect(schema, rows=rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation)
+            expect(
+                schema, n_rows=n_rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation
+            )
             for e in epsilons
         ]
     with drawn(path, 6, 4, force=force) as figure:
@@ -102,7 +104,9 @@ def _draw_lost_r2(axes: Any, plans: list[Plan], epsilons: list[float], chosen: f
         axes.loglog(epsilons, lost, line, color=colour, label=f"{table.name} table")
     axes.axhline(USEFUL * first.r2, color="grey", linestyle=":", label="a tenth of R²")
     axes.axvline(chosen, color="grey", linestyle="-", linewidth=0.8, label=f"ε = {chosen:g}")
-    axes.set(xlabel="ε", ylabel="R² lost to privacy", title=f"{first.rows:,} rows, {first.target}, δ = {first.delta:g}")
+    axes.set(
+        xlabel="ε", ylabel="R² lost to privacy", title=f"{first.n_rows:,} rows, {first.target}, δ = {first.delta:g}"
+    )
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
 
