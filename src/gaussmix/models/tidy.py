@@ -76,7 +76,7 @@ class TidiedByClass(SummarisedByClass):
     certificate: Certificate | None
 
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Any) -> Any:
-        """One row a class and coefficient: y.level, then the columns of :meth:`Tidied.tidy`."""
+        """One row a class and coefficient: y.level, then the columns of ``tidy`` of other models."""
         return tidy_by_class(self.target, self.summary(**summary), alpha).to_frame(frame)
 
     def glance(self, frame: Frame | None = None, **summary: Any) -> Any:
