@@ -129,7 +129,9 @@ def test_files_hold_all_digits(tab, private):
     np.testing.assert_allclose(np.array([row[1:] for row in rows], float), tidy.iloc[:, 1:].to_numpy(float), rtol=1e-9)
     head, *rows = saved(tab, "#save-description")
     assert head == list(private.describe().columns)
-    np.testing.assert_allclose([float(row[2]) for row in rows], private.describe().columns["estimate"], rtol=1e-9)
+    # Shares are generalised least squares with a covariance of condition 10¹², of a release that is drawn anew in every
+    # run: now and then two orders of summation differ by a little more than 10⁻⁹ of one.
+    np.testing.assert_allclose([float(row[2]) for row in rows], private.describe().columns["estimate"], rtol=1e-8)
     head, *rows = saved(tab, "#save-correlations")
     expected = private.corr().pairs().columns
     assert [row[:2] for row in rows] == [list(pair) for pair in zip(expected["term"], expected["with"], strict=True)]
