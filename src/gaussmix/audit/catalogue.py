@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaussmix.audit import fitted, persons, proposals, releases
+from gaussmix.audit import fitted, ledgers, persons, proposals, releases
 from gaussmix.audit.subject import Subject
 
 __all__ = ["SUBJECTS"]
@@ -10,15 +10,21 @@ __all__ = ["SUBJECTS"]
 SUBJECTS: dict[str, type[Subject]] = {
     "release": releases.OnePass,
     "replace-one": releases.ReplaceOne,
+    "weights": releases.Weighted,
     "passes": releases.Passes,
+    "replace-in-passes": releases.ReplaceInPasses,
     "tails": releases.Tails,
     "yes-and-no": releases.YesAndNo,
     "persons": persons.Persons,
     "persons-kept": persons.KeptPersons,
     "person-passes": persons.PersonPasses,
+    "ledger": ledgers.Shares,
+    "ledger-sketches": ledgers.SketchesToo,
     "sketch": releases.Sketched,
+    "replace-in-sketch": releases.ReplaceInSketch,
     "modified": releases.Modified,
     "linear": fitted.Regressor,
+    "linear-persons": fitted.Grouped,
     "logistic": fitted.Classifier,
     "steps": fitted.Stepped,
     "proposed-levels": proposals.Levels,

@@ -14,6 +14,7 @@ from gaussmix._types import Floats
 from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.audit.likelihoods import TranscriptRatio, gaussian_ratio, symmetric_ratio
+from gaussmix.audit.persons import PersonPasses
 from gaussmix.audit.releases import CLOUD, limit_epsilon, sketch_ratio
 from gaussmix.audit.subject import CORNER, OPPOSITE, SCHEMA, Neighbours, Subject, repeated
 from gaussmix.baselines import ObjectivePerturbation
@@ -27,7 +28,17 @@ from gaussmix.mechanism.sheffet import PreparedSheffet
 from gaussmix.models.steps import Likelihood
 from gaussmix.models.transcript import Transcript
 
-__all__ = ["AdaSSP", "Classifier", "Perturbed", "PrintedAdaSSP", "Regressor", "RenyiSheffet", "Sheffet", "Stepped"]
+__all__ = [
+    "AdaSSP",
+    "Classifier",
+    "Grouped",
+    "Perturbed",
+    "PrintedAdaSSP",
+    "Regressor",
+    "RenyiSheffet",
+    "Sheffet",
+    "Stepped",
+]
 
 
 class Regressor(Subject):
@@ -47,6 +58,10 @@ class Regressor(Subject):
             random_state=secure_generator(),
         )
 
+    def fitted(self, *, present: bool) -> LinearMixing | LogisticMixing:
+        """A model of one of the two tables."""
+        return self.model().fit(*self.neighbours.arrays(present=present))
+
     @cached_property
     def account(self) -> LatticeAccount:
         """Every μ, from declared quantities."""
@@ -58,20 +73,37 @@ class Regressor(Subject):
 
     def claimed(self, delta: float) -> float | None:
         """By the exact curve."""
-        return limit_epsilon(self.account, delta)
+        return limit_epsilon(delta, self.account)
 
     def observe(self, *, present: bool, runs: int) -> Floats:
         """The likelihood ratio of the release that it shows, what the release tells besides, and coefficients."""
-        X, y = self.neighbours.arrays(present=present)
         ratio = TranscriptRatio(self.neighbours, self.model().schema(1))
         seen = []
         for _ in range(runs):
-            model = self.model().fit(X, y)
+            model = self.fitted(present=present)
             transcript = model.release_.statistic
             if not isinstance(transcript, Transcript):
                 raise ArgumentError("Only releases in the limit are attacked here.")
             seen.append([*ratio.seen(transcript), *np.ravel(model.coef_), *np.ravel(model.intercept_)])
         return np.array(seen)
+
+
+class Grouped(Regressor):
+    """`LinearMixing` that protects persons, told whose each row is."""
+
+    words = "LinearMixing, as fitted to persons"
+    neighbours = PersonPasses.neighbours
+
+    def model(self) -> LinearMixing:
+        """Not fitted yet."""
+        model = super().model()
+        model.set_params(rows_per_group=self.neighbours.unit.rows)
+        return model
+
+    def fitted(self, *, present: bool) -> LinearMixing:
+        """A model of one of the two tables."""
+        X, y = self.neighbours.arrays(present=present)
+        return self.model().fit(X, y, groups=self.neighbours.who(present=present))
 
 
 class Classifier(Regressor):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gaussmix._types import Floats, Integers
 from gaussmix.audit.releases import CLOUD, Limit
 from gaussmix.audit.subject import CORNER, OPPOSITE, Neighbours, repeated
 from gaussmix.tables.persons import PersonRows, persons_of
@@ -34,14 +35,20 @@ class PersonNeighbours(Neighbours):
 
     unit: Unit = UNIT
 
+    def arrays(self, *, present: bool) -> tuple[Floats, Floats]:
+        """X and y of one of the two tables."""
+        rows = np.concatenate([self.common, repeated(_ROWS_OF_ONE if present else 0, self.row)])
+        return rows[:, :1], rows[:, 1]
+
+    def who(self, *, present: bool) -> Integers:
+        """Whose each row is."""
+        others = len(self.common)
+        return np.minimum(np.arange(others + present * _ROWS_OF_ONE), others)
+
     def rows(self, *, present: bool, schema: Schema | None = None) -> PersonRows:
         """One of the two tables."""
-        extra = repeated(_ROWS_OF_ONE if present else 0, self.row)
-        table = {
-            "who": np.append(np.arange(len(self.common)), np.full(len(extra), len(self.common))),
-            "X": np.append(self.common[:, :1], extra[:, :1], axis=0),
-            "y": np.append(self.common[:, 1], extra[:, 1]),
-        }
+        X, y = self.arrays(present=present)
+        table = {self.unit.column: self.who(present=present), "X": X, "y": y}
         return persons_of(table, schema or self.schema, self.unit, key=os.urandom(32))
 
 

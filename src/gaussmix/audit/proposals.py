@@ -60,7 +60,7 @@ class Proposed(Subject):
     def claimed(self, delta: float) -> float | None:
         """By the exact curve, with what the threshold has of δ."""
         left = delta - self.account.threshold_delta
-        return limit_epsilon(self.account.lattice, left) if left > 0 else None
+        return limit_epsilon(left, self.account.lattice) if left > 0 else None
 
     def observe(self, *, present: bool, runs: int) -> Floats:
         """What the proposed column tells."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +24,9 @@ from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.models.sketch import Sketch
+from gaussmix.tables.columns import Numeric
+from gaussmix.tables.rows import RowSource, rows_of
+from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import Unit
 
 __all__ = [
@@ -30,9 +35,13 @@ __all__ = [
     "Modified",
     "OnePass",
     "Passes",
+    "ReplaceInPasses",
+    "ReplaceInSketch",
     "ReplaceOne",
     "Sketched",
     "Tails",
+    "Weighted",
+    "WeightedNeighbours",
     "YesAndNo",
     "limit_epsilon",
 ]
@@ -50,11 +59,10 @@ def _cloud(n: int) -> Floats:
 CLOUD = Neighbours(_cloud(200), OPPOSITE, "200 rows near a line, and one more at a far corner", intercept=True)
 
 
-def limit_epsilon(account: LatticeAccount, delta: float) -> float:
-    """Smallest ε of an account at δ: the Gaussian curve and the lattice's slack."""
-    return smallest_or_infinity(
-        lambda epsilon: log_excess(lattice_delta(epsilon, mu=account.mu, total_slack=account.slack), delta)
-    )
+def limit_epsilon(delta: float, *accounts: LatticeAccount) -> float:
+    """Smallest ε at δ of all accounts together: the Gaussian curve and the lattices' slack."""
+    mu, slack = math.hypot(*(account.mu for account in accounts)), sum(account.slack for account in accounts)
+    return smallest_or_infinity(lambda epsilon: log_excess(lattice_delta(epsilon, mu=mu, total_slack=slack), delta))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -84,7 +92,7 @@ class Limit(Subject):
 
     def claimed(self, delta: float) -> float | None:
         """By the exact curve."""
-        return limit_epsilon(self.account, delta)
+        return limit_epsilon(delta, self.account)
 
     def observe(self, *, present: bool, runs: int) -> Floats:
         """The likelihood ratio of all matrices given what was asked, and what the release tells besides."""
@@ -121,6 +129,16 @@ class Passes(Limit):
     neighbours = CLOUD
 
 
+class ReplaceInPasses(Passes):
+    """Four passes where one row is replaced."""
+
+    words = "the limit in four passes, one row replaced"
+    relation = "replace-one"
+    neighbours = replace(
+        CLOUD, instead=CORNER, words="200 rows near a line and one at a far corner, or at another corner"
+    )
+
+
 class Tails(Passes):
     """The last pass shortens as few rows as it can."""
 
@@ -141,6 +159,37 @@ class YesAndNo(Passes):
 
 
 # ---------------------------------------------------------------------------------------------------------------
+# Weights
+@dataclass(frozen=True)
+class WeightedNeighbours(Neighbours):
+    """Two tables of which one has a row of the largest weight, 4, besides. All others have weight 1."""
+
+    @property
+    def schema(self) -> Schema:
+        """Of both, with weights."""
+        plain = super().schema
+        return Schema({**plain.columns, "w": Numeric(0, 4)}, intercept=plain.intercept, weight="w")
+
+    def rows(self, *, present: bool, schema: Schema | None = None) -> RowSource:
+        """One of the two tables."""
+        X, y = self.arrays(present=present)
+        w = np.append(np.ones(len(self.common)), np.full(len(y) - len(self.common), 4.0))
+        return rows_of({"X": X, "y": y, "w": w}, schema or self.schema)
+
+
+class Weighted(Limit):
+    """A Gram matrix of rows with weights."""
+
+    words = "the limit in one pass, rows with weights"
+    neighbours = WeightedNeighbours(
+        repeated(3, (0.0, 0.0)),
+        CORNER,
+        "three rows of zeros, and one more at a corner with four times their weight",
+        intercept=True,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------
 # Sketches
 class Sketched(Subject):
     """The paper's mechanism with a finite sketch."""
@@ -148,14 +197,17 @@ class Sketched(Subject):
     words = f"a finite sketch, k = {SKETCH_SIZE}"
     neighbours = Neighbours(repeated(3, (0.0, 0.0)), CORNER, "three rows of zeros, and one more at a corner")
 
+    relation: Relation = "zero-out"
+
     @cached_property
     def calibration(self) -> Calibration:
         """The noise, from declared quantities."""
-        return calibrate(self.epsilon, self.delta, sketch_size=SKETCH_SIZE)
+        return calibrate(self.epsilon, self.delta, sketch_size=SKETCH_SIZE, relation=self.relation)
 
     def claimed(self, delta: float) -> float | None:
         """By the exact curve."""
-        return float(accounting.epsilon(delta, sketch_size=SKETCH_SIZE, gamma=self.calibration.gamma))
+        gamma = self.calibration.gamma
+        return float(accounting.epsilon(delta, sketch_size=SKETCH_SIZE, gamma=gamma, relation=self.relation))
 
     def observe(self, *, present: bool, runs: int) -> Floats:
         """Likelihood ratio of two Wishart laws."""
@@ -164,6 +216,14 @@ class Sketched(Subject):
         return np.array(
             [[sketch_ratio(draw_release(moments, self.calibration, rng).sketch, grams)] for _ in range(runs)]
         )
+
+
+class ReplaceInSketch(Sketched):
+    """The same where one row is replaced."""
+
+    words = f"a finite sketch, k = {SKETCH_SIZE}, one row replaced"
+    relation = "replace-one"
+    neighbours = ReplaceOne.neighbours
 
 
 class Modified(Sketched):
