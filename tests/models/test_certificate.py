@@ -121,10 +121,20 @@ def test_the_text_says_everything():
         "finds at most 7.95 % of those present",
         "zero-out",
         "one row set to zero",
-        "chacha20-os",
+        "noise: OpenDP's exact sampler",
         "exact",
     ):
         assert text in words
+
+
+def test_what_drew_the_noise_is_said():
+    """In the limit it is not the generator that finite sketches and baselines draw from."""
+    assert fitted("LinearMixing").generator_words == "OpenDP's exact sampler, from the operating system's entropy"
+    assert fitted("AdaSSP").generator_words == "ChaCha20, keyed by the operating system"
+    seeded = gm.LinearMixing(**BUDGET | {"random_state": 0}, bounds_y=(-1, 1)).fit(X, y).privacy_
+    assert seeded.generator_words.endswith(", not the secure generator")
+    unprotected = gm.LinearMixing(**{**BUDGET, "epsilon": np.inf}, bounds_y=(-1, 1)).fit(X, y).privacy_
+    assert unprotected.generator_words == "none"
 
 
 @pytest.mark.parametrize("name", [*NAMES, "LogisticMixing"])

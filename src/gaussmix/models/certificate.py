@@ -42,7 +42,10 @@ __all__ = [
 ]
 
 SECURE = "chacha20-os"
-"""What a certificate says of the secure generator: ChaCha20 with a 256-bit key from the operating system."""
+"""What a certificate says of the secure generator, ChaCha20 with a 256-bit key from the operating system.
+
+In the limit it stands for OpenDP's sampler too, which draws the noise there; ChaCha20 chooses samples of rows.
+"""
 
 _RELATION_WORDS: dict[Relation, str] = {
     "zero-out": "set to zero, added or removed",
@@ -193,6 +196,17 @@ class Certificate:
         return f"{ONE_ROW if self.unit is None else 'one person'} {_RELATION_WORDS[self.relation]}"
 
     @property
+    def generator_words(self) -> str:
+        """What drew the noise."""
+        if isinstance(self.account, Unprotected):
+            return "none"
+        if self.generator != SECURE:
+            return f"{self.generator}, not the secure generator"
+        if isinstance(self.account, LatticeAccount):
+            return "OpenDP's exact sampler, from the operating system's entropy"
+        return "ChaCha20, keyed by the operating system"
+
+    @property
     def covers_ledger(self) -> bool:
         """Whether (ε, δ) are those of all releases of a ledger together."""
         return LEDGER_BUDGET in self.conditions
@@ -231,7 +245,8 @@ class Certificate:
             f"  unit of privacy: {self.unit_words}",
             f"  neighbours: {self.relation} ({self.relation_words})",
             *self._gaussian(),
-            f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}; generator: {self.generator}",
+            f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}",
+            f"  noise: {self.generator_words}",
         ]
         if self.ledger:
             lines.append(f"  ledger: {self.ledger}, entry {self.entry}")

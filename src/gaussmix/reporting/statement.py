@@ -9,7 +9,7 @@ from typing import Any
 from gaussmix.accounting.curve import PrivacyCurve
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import NotPrivateError
-from gaussmix.models.certificate import SECURE, Certificate, Condition
+from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Sketch
 from gaussmix.models.transcript import Transcript
@@ -148,7 +148,6 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
     together = certificate.covers_ledger
     whole = "for all releases through one ledger together, this one among them: do not add them up" if together else ""
     anew = "" if curve is None else f"computed anew for this page: δ = {up(curve.certified_delta)} at this ε"
-    secure = certificate.generator == SECURE
     return [
         Field("Unit of privacy", certificate.unit_words),
         Field("Neighbouring relation", certificate.relation, certificate.relation_words),
@@ -158,11 +157,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         Field("Noise", *_noise(release)),
         *_size(release),
         Field("Analysis", certificate.account.analysis, "what ε and δ were computed with"),
-        Field(
-            "Generator",
-            certificate.generator,
-            "ChaCha20, keyed by the operating system" if secure else "not the secure generator",
-        ),
+        Field("Generator", certificate.generator_words, f"recorded as {certificate.generator}"),
         Field("Trust model", "central: one trusted curator holds the rows"),
         Field("Library version", f"gaussmix {certificate.version}" if certificate.version else "not recorded"),
         Field("Time", certificate.time or "not recorded", "when the release was made, UTC"),
