@@ -48,6 +48,8 @@ bench-compare: .venv/test
 
 # Figures 1 to 5 of the paper from the data in GAUSSMIX_DATA: two hours on two cores, most of them for the networks.
 figures: .venv/test networks
+	$(BIN)/python -m experiments.linear_in_passes
+	$(BIN)/python -m experiments.logistic_in_passes
 	$(BIN)/python -m experiments.reproduce
 
 # Accuracy and intervals beside other libraries, one of which has an environment of its own: a quarter of an hour.

@@ -371,6 +371,18 @@ def test_trials_in_passes_on_the_splits_of_figures_2_and_4(tmp_path, monkeypatch
         linear_in_passes.main(["--sets", "wine", "--trials", "2", "--processes", "1", "--fresh", *folders])
 
 
+@needs_data
+def test_wide_sets_have_all_methods_on_the_same_few_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr(linear_in_passes, "SYNTHETIC", ("wine",))
+    folders = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path)]
+    linear_in_passes.main(["--sets", "wine", "--wide-trials", "1", "--processes", "1", *folders])
+    assert set(pd.read_csv(tmp_path / linear_in_passes.FILE)["trials"]) == {1}
+    table = pd.read_csv(tmp_path / linear_in_passes.WIDE_FILE)
+    found = pd.DataFrame(linear.trials("wine", 0, 1))
+    assert table["mse"].to_numpy() == pytest.approx(found["mse"].to_numpy(), rel=1e-5)
+    assert (table["method"] == found["method"]).all()
+
+
 def make_features(folder, name, epsilon, n=400, signal=4.0, rate=0.5):
     """A file like those of dp_sgd.py: one unit tells the labels apart."""
     rng = np.random.default_rng(7)
