@@ -16,7 +16,9 @@ import pytest
 import gaussmix as gm
 from gaussmix.ledger import records
 from gaussmix.models import release_file
+from gaussmix.reporting.signatures import SUFFIX, check_signature
 from gaussmix.tables import moments
+from gaussmix.tables.interchange import read_schema
 from gaussmix.tables.unit import Unit
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -68,6 +70,15 @@ SCHEMA = {
     "sex": {"levels": ["f", "m"], "unknown": "other"},
     "smoker": "boolean",
     "cost": {"lower": 0, "upper": 20, "missing": "lower"},
+}
+# What others have no words for, and is an error by default.
+PLAIN = {"sex": ["f", "m"], "cost": [0, 20]}
+SCHEMAS = {
+    "schema.json": {},
+    "schema.toml": {},
+    "csvw_eo.json": {"cost": [0, 20]},
+    "frictionless.json": PLAIN,
+    "smartnoise.yaml": PLAIN,
 }
 
 
@@ -139,11 +150,34 @@ def test_moments_are_read(name):
         assert np.array_equal(found.gram(), gm.Moments.of(rows(), SCHEMA, **persons).gram())
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_read(name):
+    if name.endswith(".yaml"):
+        pytest.importorskip("yaml")
+    found = read_schema(GOLDEN / "schemas" / name)
+    assert found.losses == ()
+    columns = {**SCHEMA, **SCHEMAS[name]}
+    assert gm.Schema.of(found.columns).fingerprint == gm.Schema.of(columns).fingerprint
+
+
+def test_a_signature_is_checked(tmp_path):
+    pytest.importorskip("cryptography")
+    name = "release_format_3.parquet"
+    check_signature(GOLDEN / name, GOLDEN / "signer.pem")
+    for file in (name, f"{name}{SUFFIX}"):
+        shutil.copyfile(GOLDEN / file, tmp_path / file)
+    (tmp_path / name).write_bytes((GOLDEN / name).read_bytes() + b" ")
+    with pytest.raises(gm.DamagedError, match="is not what was signed"):
+        check_signature(tmp_path / name, GOLDEN / "signer.pem")
+
+
 def test_every_format_has_a_file_and_a_place_on_the_page():
     """A new format without a golden file, or a golden file that nothing reads, fails here."""
     assert {version for version, *_ in RELEASES.values()} == set(range(1, release_file.FORMAT_OF_PERSONS + 1))
     assert {version for version, *_ in LEDGERS.values()} == set(range(1, records.FORMAT + 1))
     assert set(MOMENTS.values()) == set(range(1, moments._WITH_UNIT + 1))
-    read = {*RELEASES, *LEDGERS, *MOMENTS}
-    assert read == {path.name for path in GOLDEN.iterdir() if path.suffix != ".json"}
+    signed = {"signer.pem", "release_format_3.parquet.sig"}
+    read = {*RELEASES, *LEDGERS, *MOMENTS, *SCHEMAS, *signed}
+    kept = [path for path in GOLDEN.rglob("*") if path.is_file()]
+    assert read == {path.name for path in kept if path.parent != GOLDEN or path.suffix != ".json"}
     assert read <= set(re.findall(r"`([\w.]+)`", PAGE.read_text(encoding="utf-8")))
