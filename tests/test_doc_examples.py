@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +23,7 @@ from gaussmix.reporting.demo import SCHEMA, make_patients
 
 ROOT = Path(gm.__file__).parents[2]
 PAGES = [f"docs/{name}.md" for name in ("index", "audit", "bounds", "inference", "ledger", "passes")]
-PAGES += [f"docs/{name}.md" for name in ("planning", "results", "tables", "terms")]
+PAGES += [f"docs/{name}.md" for name in ("persons", "planning", "results", "tables", "terms")]
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
 
 
@@ -113,6 +115,9 @@ def granted(page: str, patients: gm.Release, monkeypatch: pytest.MonkeyPatch) ->
         gm.Ledger("patients.ledger", epsilon=3.0, delta=1e-6)
     if page.endswith("tables.md"):
         names["new_patients"] = pq.read_table("patients/1.parquet").slice(0, 5)
+        pa.csv.write_csv(make_patients(5_000), "patients.csv")
+    if page.endswith("persons.md"):
+        names |= {"visits": visits().assign(patient_id=np.arange(5_000) // 5), "schema": VISITS}
     if page.endswith("audit.md"):  # a hundred thousand runs are for whoever reads the page
         whole = audit.run
         monkeypatch.setattr(audit, "run", lambda subject, runs: whole(subject, runs=min(runs, 60), processes=1))
@@ -137,6 +142,18 @@ def test_python_of_a_page_runs(page, folder, patients, monkeypatch):
         if page.endswith("inference.md"):
             names["private"] = insured() if "whi" in block else patients
         exec(compile(block, f"{page}, block {number + 1}", "exec"), names)
+
+
+def test_schemas_of_pages_are_read():
+    found = [
+        block
+        for path in sorted((ROOT / "docs").glob("*.md"))
+        for block in re.findall(r"^```json\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    ]
+    assert len(found) == 2
+    for block in found:
+        columns = json.loads(block)["columns"]
+        assert set(gm.Schema.of(json.loads(block)).columns) == set(columns)
 
 
 def test_no_page_with_python_is_left_out():

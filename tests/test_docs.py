@@ -45,6 +45,7 @@ ENDS = {
     "readers/reviewer.md": ("record.yaml", b"url_slug"),
     "readers/researcher.md": ("analyses.png", b"\x89PNG"),
 }
+PATIENTS = {"age": [0, 110], "sex": ["f", "m"], "smoker": "boolean", "cost": [0, 50]}
 # Commands that print the same each time, a release because its numbers go into a file.
 CERTAIN = ("gaussmix plan ", "gaussmix release ", "gaussmix verify ")
 
@@ -67,19 +68,26 @@ def commands(block: str) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Patients in every format, and their schema."""
+    """Patients in every format, in parts, with several rows each, and wages."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     n = 20_000
     age = rng.uniform(18, 90, n)
     cost = 5 + 0.2 * age + rng.normal(0, 2, n)
-    table = pa.table({"age": age, "sex": rng.choice(["f", "m"], n), "cost": cost})
+    table = pa.table({"age": age, "sex": rng.choice(["f", "m"], n), "smoker": age % 3 < 1, "cost": cost})
     pq.write_table(table, "patients.parquet")
     pa.csv.write_csv(table, "patients.csv")
     with pa.ipc.new_file("patients.arrow", table.schema) as writer:
         writer.write_table(table)
     with duckdb.connect("hospital.duckdb") as connection:
         connection.execute("CREATE TABLE patients AS FROM 'patients.parquet'")
+    for start, part in enumerate(("north-1", "north-2", "south")):
+        pq.write_table(table.slice(6_000 * start, 6_000), f"{part}.parquet")
+    pq.write_table(table.append_column("patient_id", [np.arange(n) // 4]), "visits.parquet")
+    Path("visits.json").write_text(json.dumps(PATIENTS), encoding="utf-8")
+    wages = pa.table({"wage": np.exp(6 + age / 90), "experience": age - 20, "education": age // 5})
+    pa.csv.write_csv(wages, "cps1988.csv")
+    Path("cps.json").write_text('{"wage": [50, 20000], "experience": [-4, 63], "education": [0, 18]}')
     return tmp_path
 
 
@@ -87,8 +95,7 @@ def folder(tmp_path, monkeypatch):
 def test_every_command_of_a_page_ends_as_it_says(page, folder):
     found = [command for kind, block in blocks(page) if kind == "console" for command in commands(block)]
     if not any("propose" in command for command, _ in found):
-        schema = {"age": [0, 110], "sex": ["f", "m"], "cost": [0, 50]}
-        (folder / "patients.json").write_text(json.dumps(schema), encoding="utf-8")
+        (folder / "patients.json").write_text(json.dumps(PATIENTS), encoding="utf-8")
     for command, code in found:
         assert run(command)[0] == code, command
 
