@@ -78,7 +78,7 @@ def mixing_delta(epsilon: float, k: int, gamma: float, relation: Relation, mu: f
 
 @functools.lru_cache(maxsize=4096)
 def scale_delta(epsilon: float, k: int, gamma: float, eta: float, tau: float, sensitivity: float) -> float:
-    """:func:`gaussmix.private_scale_delta` of one point, remembered."""
+    """:func:`gaussmix.accounting.private_scale_delta` of one point, remembered."""
     return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau, sensitivity=sensitivity)
 
 

@@ -2,10 +2,10 @@ r"""Exact discrete Gaussian noise on the integers, and its addition to exact sum
 
 **Part of the line** between sensitive and private: whoever has the noise can take it away.
 
-Exact sums are integers (:mod:`gaussmix.moments`: units of 2⁻⁴⁰). To each is added an independent discrete Gaussian,
-P(z) ∝ exp(-z²/2σ²), drawn by OpenDP without floating point (Canonne, Kamath and Steinke, arXiv:2004.00010) from the
-operating system's entropy. The sum is an integer; it becomes a float afterwards, which is post-processing. No rounded
-number stands between the rows and the release, so the guarantee of docs/lattice.md holds on the computer.
+Exact sums are integers (:mod:`gaussmix.tables.moments`: units of 2⁻⁴⁰). To each is added an independent discrete
+Gaussian, P(z) ∝ exp(-z²/2σ²), drawn by OpenDP without floating point (Canonne, Kamath and Steinke, arXiv:2004.00010)
+from the operating system's entropy. The sum is an integer; it becomes a float afterwards, which is post-processing. No
+rounded number stands between the rows and the release, so the guarantee of docs/lattice.md holds on the computer.
 
 >>> noise = symmetric_noise(3, diagonal=100.0, off_diagonal=71.0, rng=None)
 >>> noise.shape, noise.dtype, bool((noise == noise.T).all())
@@ -62,9 +62,9 @@ def discrete_gaussian(
     sigma : float
         Parameter of exp(-z²/2σ²), from 0.74 up to 2⁵⁷; from about 1 on it is also the standard deviation.
     rng : Generator or None
-        None, or a generator that :func:`gaussmix.sampling.secure_generator` made: exact draws from the operating
-        system's entropy, 15 to 20 µs each at every σ. Any other generator: normals rounded to integers, which are
-        repeatable, have the right law up to 0.021/σ² and float64's 53 bits, and **void the guarantee**, as any seed
+        None, or a generator that :func:`~gaussmix.mechanism.sampling.secure_generator` made: exact draws from the
+        operating system's entropy, 15 to 20 µs each at every σ. Any other generator: normals rounded to integers, which
+        are repeatable, have the right law up to 0.021/σ² and float64's 53 bits, and **void the guarantee**, as any seed
         does: whoever knows the generator's state can take the noise away.
     progress : callable, optional
         Called with (drawn so far, count).

@@ -185,7 +185,7 @@ def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.
     .. math:: \xi_i = h_i - 2 s^2 \sum_j \frac{h_i - h_j}{(h_i - h_j)^2 + s^2}
 
     made monotone and not negative: the rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud
-    and Potters, arXiv:1502.06736), kernel of width s, as in :func:`gaussmix.solvers.cleaned_ridge`.
+    and Potters, arXiv:1502.06736), kernel of width s, as in :func:`gaussmix.models.solvers.cleaned_ridge`.
 
     Parameters
     ----------

@@ -7,8 +7,8 @@ With G̃ the cleaned second moment and N the shape of its noise,
 .. math:: \theta = \bigl(\tilde G_{xx} + \rho\,\lambda_0\,P + \operatorname{diag}(u)\bigr)^{-1} \tilde G_{xy}
 
 P is N_xx for ρ ≤ 1; above 1 what exceeds 1 leaves the intercept free, so that ρ = ∞ is the mean of the target. λ₀ is
-the penalty of :func:`gaussmix.solvers.cleaned_ridge`, s(√d + ½) or less where every direction stands out. u_j is the
-energy of one row in column j: directions in which the whole table has less than that blow up on outliers, as plain
+the penalty of :func:`gaussmix.models.solvers.cleaned_ridge`, s(√d + ½) or less where every direction stands out. u_j is
+the energy of one row in column j: directions in which the whole table has less than that blow up on outliers, as plain
 least squares does.
 
 ρ is chosen by cross-validation. If M has noise E₀ and E is an independent draw of the same law, then M + aE and M - E/a

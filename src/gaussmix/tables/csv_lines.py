@@ -35,7 +35,7 @@ class CheckedLines(io.RawIOBase):
     delimiter : bytes
         One byte.
     quoting, quoted_newlines, skip_initial_space : bool
-        As in :class:`gaussmix.csv_options.CsvOptions`.
+        As in :class:`gaussmix.tables.csv_options.CsvOptions`.
 
     Examples
     --------
