@@ -16,6 +16,7 @@ RUNS = Path(__file__).parent / "runs"
 WHOLE: dict[str, list[str]] = {
     "accounting": [],
     "speed": [],
+    "readings": [],
     "tables": [],
     "passes": [],
     "summaries": [],
@@ -23,6 +24,7 @@ WHOLE: dict[str, list[str]] = {
 }
 SMALL = {
     "speed": ["--part", "100", "--threads", "1"],
+    "readings": ["--part", "100"],
     "tables": ["--rows", "20000"],
     "passes": ["--part", "100"],
     "summaries": ["--part", "10"],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks import compare, passes, peers, plots, record, run, summaries
+from benchmarks import compare, passes, peers, plots, readings, record, run, summaries
 
 
 def recorded(path: Path, **ratios: float) -> Path:
@@ -71,15 +71,16 @@ def test_benchmarks_of_passes_and_summaries_measure_ratios(tmp_path, monkeypatch
     monkeypatch.setattr(passes, "SIZES", ((2_000, 3),))
     monkeypatch.setattr(summaries, "COLUMNS", (4,))
     monkeypatch.setattr(peers, "SIZES", ((2_000, 3),))
+    monkeypatch.setattr(readings, "SIZES", ((2_000, 3),))
     monkeypatch.setattr(peers, "by_diffprivlib", lambda X, y: 7.0)
     monkeypatch.setattr(peers, "PYTHON", tmp_path)
-    for module in (passes, summaries, peers):
+    for module in (passes, readings, summaries, peers):
         monkeypatch.setattr(module, "REPEATS", 1)
         monkeypatch.setattr(sys, "argv", ["benchmark", "--csv", str(out)])
         module.main()
     found = compare.ratios(out)
-    assert {benchmark for benchmark, *_ in found} == {"passes", "summaries", "peers"}
-    assert len(found) == 4 + 7 + 5
+    assert {benchmark for benchmark, *_ in found} == {"passes", "readings", "summaries", "peers"}
+    assert len(found) == 4 + 8 + 7 + 5
     assert all(value > 0 for value in found.values())
 
 
