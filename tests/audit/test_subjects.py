@@ -252,6 +252,16 @@ def test_the_published_noise_of_the_eigenvalue_is_caught(monkeypatch):
     assert found.share > 1.3, str(found)
 
 
+def test_a_bound_of_the_eigenvalue_without_noise_is_caught(monkeypatch):
+    """ModifiedGaussMix publishes it."""
+
+    def exact(moments, calibration, eta, tau, rng, n_max):
+        return mixing.smallest_eigenvalue(moments.gram()) - eta * tau
+
+    monkeypatch.setattr(mixing, "_private_eigenvalue", exact)
+    assert not audit.run("modified", **claim("modified")).holds
+
+
 def test_adassps_slip_is_caught(monkeypatch):
     """λ_min with noise 9/(ε²√L), an operator too far to the left."""
 
