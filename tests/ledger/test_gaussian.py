@@ -72,6 +72,8 @@ def test_reopening(path):
     with pytest.raises(ArgumentError, match="releases is 4, not 1"):
         Ledger(path, **BUDGET)
     with pytest.raises(ArgumentError, match=r"sketch_rows is 0, not 100; mu is 0\.23.*, not 0\.0"):
+        Ledger(path, **BUDGET, sketch_rows=100)
+    with pytest.raises(ArgumentError, match="releases are parts of the Gaussian budget"):
         Ledger(path, **BUDGET, sketch_rows=100, releases=4)
     with pytest.raises(ArgumentError, match=r"mu is 0\.23.*, not 0\.1"):
         Ledger(path, **BUDGET, mu=0.1, releases=4)

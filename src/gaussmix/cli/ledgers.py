@@ -60,11 +60,6 @@ def create(
     """  # noqa: D301 - click wants the character
     if file.exists():
         raise OutputExistsError(f"{file} is there already, and a ledger is never replaced: see gaussmix ledger show.")
-    if releases != 1 and sketch_rows is not None and not mu:
-        raise click.UsageError(
-            "--releases are parts of the Gaussian budget, and beside --sketch-rows there is none: give --mu as well, "
-            "or leave it out."
-        )
     made = Ledger(
         file,
         epsilon=epsilon,

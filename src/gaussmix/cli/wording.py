@@ -29,14 +29,17 @@ _OPTIONS = {
     "quoted_newlines": "--quoted-newlines",
     "relation": "--relation",
     "rows_per_unit": "--rows-per-unit",
+    "sketch_rows": "--sketch-rows",
     "sketch_size": "--sketch-size",
     "skip_initial_space": "--skip-initial-space",
     "unit_sorted": "--unit-sorted",
 }
 _FLAGS = {
     "force=True (--force)": "--force",
+    "give mu as well": "give --mu as well",
     "keep_tails=True": "--keep-tails",
     "leave passes out": "leave --passes out",
+    "leave releases out": "leave --releases out",
     "or passes=1": "or --passes 1",
     "quoted_newlines=True": "--quoted-newlines",
     "quoting=False": "--no-quoting",
@@ -48,7 +51,7 @@ _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _VALUE = r"""(?:=(?P<value>"[^"]*"|'[^']*'|(?:[^\s,;:)]*[^\s,;:).])?))?"""
 _NAMES = re.compile(rf"{_QUOTED}|(?<![\w/.-])(?P<name>{'|'.join(_OPTIONS)})(?![\w/]|\.\w){_VALUE}")
 _FIRST = re.compile(
-    "(alpha|features|note|passes|r2|rows|share|tail|unit) (must|is)"
+    "(alpha|features|note|passes|r2|releases|rows|share|tail|unit) (must|is|are parts)"
 )  # words that mean something else further on
 
 

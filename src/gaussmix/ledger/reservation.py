@@ -102,6 +102,11 @@ def checked_budget(
         raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure!r}.")
     if check.text(unit=unit) and rows:
         raise ArgumentError("sketch_rows are for rows: a ledger whose unit is a person has none.")
+    if rows and not mu and releases != 1:
+        raise ArgumentError(
+            "releases are parts of the Gaussian budget, and beside sketch_rows there is none: give mu as well, or "
+            "leave releases out."
+        )
     if mu is None:
         mu = 0.0 if rows else gaussian_mu(epsilon, _within(delta, failure))
     return {
