@@ -195,3 +195,24 @@ def test_words_that_remain_help():
         REGRESSORS[0].fit(np.zeros(40), good_y())
     with pytest.raises(DataError, match="labels that are not in the declared classes"):
         CLASSIFIERS[1].fit(good_x(), np.array([SECRET, "bob"] * 20))
+
+
+@pytest.mark.parametrize("model", [gm.LogisticMixing, gm.baselines.ObjectivePerturbation])
+def test_no_label_changes_how_others_are_read(model):
+    """NumPy would read all of a list as text where one of it is."""
+    X = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+    estimator = model(classes=("0", "1"), bounds_X=(-1, 1), epsilon=1.0, delta=1e-6)
+    for last in (1, "1", b"1"):
+        with pytest.raises(DataError, match="labels that are not in the declared classes"):
+            estimator.fit(X, [0, 1] * 19 + [0, last])
+    assert estimator.fit(X, ["0", "1"] * 20).classes_.tolist() == ["0", "1"]
+
+
+def test_no_warning_tells_how_many_labels_there_are():
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    for classes in (("c0", "c1"), None):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            with pytest.raises(DataError):
+                gm.LogisticMixing(classes=classes, bounds_X=(-1, 1)).fit(X, np.array([f"c{i % 40}" for i in range(60)]))
+        assert not warned

@@ -532,6 +532,40 @@ def test_duckdb(tmp_path):
     assert path.read_bytes() == before
 
 
+def test_names_that_a_pivot_makes_of_rows_are_not_quoted(tmp_path):
+    path = tmp_path / "rows.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"create table t as from (values ('{SECRET}', 1.0), ('bob', 2.0)) v(name, x)")
+    near = SECRET[: len(SECRET) // 2 + 1]
+    query = DuckDBQuery(path, f'from (pivot t on name using sum(x)) select sum("{near}") as a')
+    fails(ValueError, "a column or a function in it is not known", query)
+
+
+def test_batches_of_duckdb_are_checked():
+    """Text that is none is refused here, not where it is read."""
+    offsets, content = np.array([0, 3, 6, 7], np.int32), b"a\xff\xfeSECb"
+    bad = pa.StringArray.from_buffers(3, pa.py_buffer(offsets), pa.py_buffer(content))
+    fails(
+        ValueError, "cannot be read|failed while it ran", duckdb.arrow(pa.table({"a": bad})), types={"a": pa.string()}
+    )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
+def test_times_with_a_zone_are_typed(zone):
+    """pandas' own objects have no room for all of them, and its errors quote them."""
+    last = pd.Timestamp.max.tz_localize("UTC")
+    times = pd.Series([pd.Timestamp("2020-01-05 23:30", tz="UTC"), last]).astype("datetime64[ns, UTC]")
+    table = pd.DataFrame({"a": times.dt.tz_convert(zone)})
+    found = pa.Table.from_batches(batches(table, ["a"]))["a"]
+    assert found.cast(pa.int64()).to_pylist() == [1578267000000000000, last.value]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_views_become_text_that_can_be_filtered(kind):
+    (batch,) = batches(pa.table({"a": pa.array(["x", None, "y"]).cast(kind)}), ["a"])
+    assert batch.filter(batch.column(0).is_valid()).num_rows == 2
+
+
 @pytest.mark.parametrize("wrap", [lambda relation: relation, nw.from_native])
 def test_duckdb_does_not_tell_names_apart_by_case(wrap):
     """It read the first of them, whichever was asked for."""

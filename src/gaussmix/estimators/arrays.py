@@ -13,7 +13,7 @@ gaussmix.errors.DataError: A cell of X or y is no number: ...
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from sklearn.utils.validation import validate_data
 
 from gaussmix.errors import DataError, DataTypeError, GaussmixError
 
-__all__ = ["checked", "without_values"]
+__all__ = ["checked", "one_by_one", "without_values"]
 
 T = TypeVar("T")
 
@@ -85,6 +85,20 @@ def _validated(estimator: Any, X: Any, *others: Any, **options: Any) -> Any:
     if is_polars_dataframe(X) and not hasattr(X, "__dataframe__") and sklearn_version < (1, 9):
         X = _Named(X)
     return validate_data(estimator, X, *others, **options)
+
+
+def one_by_one(labels: Any) -> Any:
+    """Labels of a list as they are: NumPy would find one type for all of them, and one row would change the others.
+
+    >>> one_by_one([0, "1"]).tolist()
+    [0, '1']
+    """
+    if not isinstance(labels, Sequence) or isinstance(labels, str | bytes):
+        return labels
+    found = np.empty(len(labels), dtype=object)
+    for place, label in enumerate(labels):
+        found[place] = label
+    return found
 
 
 class _Named:

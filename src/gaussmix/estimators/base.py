@@ -6,6 +6,7 @@ Until all is prepared no value is looked at. Only what is derived from the draw 
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
-from gaussmix.estimators.arrays import checked, without_values
+from gaussmix.estimators.arrays import checked, one_by_one, without_values
 from gaussmix.estimators.declared import (
     FEATURES,
     Bounds,
@@ -308,8 +309,9 @@ def forget_names(estimator: Any, n_features: int) -> None:
 
 def read_classes(estimator: Any, X: ArrayLike, y: ArrayLike, declared: ArrayLike | None) -> tuple[Rows, Rows, Rows]:
     """Checked features, which rows are of the second class, and the two classes."""
+    read = y if declared is None else one_by_one(y)
     rows, labels = checked(
-        estimator, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
+        estimator, X, read, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
     )
     second, classes = without_values(_second_class, labels, declared)
     return rows, second, classes
@@ -323,7 +325,9 @@ def _check_classes(declared: ArrayLike | None) -> None:
 
 
 def _second_class(labels: Rows, declared: ArrayLike | None) -> tuple[Rows, Rows]:
-    check_classification_targets(labels)
+    if declared is None:
+        with warnings.catch_warnings(action="ignore"):  # it would tell how many labels there are
+            check_classification_targets(labels)
     classes = np.unique(labels) if declared is None else np.asarray(declared)
     if len(classes) > 2:
         raise DataError(f"Only binary classification is supported. The type of the target is {type_of_target(labels)}.")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from gaussmix.errors import DataError
 from gaussmix.tables.columns import Column
 
-__all__ = ["check_indices", "kept", "listed", "one_column", "present"]
+__all__ = ["check_indices", "kept", "listed", "one_column", "present", "without_views"]
 
 
 def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
@@ -30,10 +30,21 @@ def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
     return _without_views(array)
 
 
+def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with text and bytes in the form that Arrow's functions know; the same batch where it has no views."""
+    columns = batch.columns
+    arrays = [_without_views(array) for array in columns]
+    if all(array is before for array, before in zip(arrays, columns, strict=True)):
+        return batch
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
 def _without_views(array: pa.Array) -> pa.Array:
     """Text in the form that Arrow's functions know: few of them know views."""
     if pa.types.is_string_view(array.type):
         return array.cast(pa.large_string())
+    if pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_binary())
     if pa.types.is_dictionary(array.type) and pa.types.is_string_view(array.type.value_type):
         return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
     return array

@@ -12,7 +12,7 @@ from typing import Any
 
 from gaussmix.errors import DataError, MissingFileError, MissingPackageError
 from gaussmix.tables.paths import is_path, suffix_of
-from gaussmix.tables.reading import Part, Request, check_columns, late, running, sliced
+from gaussmix.tables.reading import Part, Request, check_columns, late, running, sliced, valid
 
 __all__ = ["DATABASES", "DuckDBQuery", "connect", "query_of", "query_parts", "relation_of", "relation_parts"]
 
@@ -60,8 +60,13 @@ def connect(query: DuckDBQuery) -> Iterator[Any]:
         raise DataError(f"{query.path} cannot be opened as a DuckDB file: it is corrupt or in use.") from None
     try:
         yield connection
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+    except (duckdb.ParserException, duckdb.CatalogException) as error:
         raise DataError(f"The query on {query.path} is not valid: {error}") from None
+    except duckdb.BinderException:  # proposes names of columns, which a pivot makes of rows
+        raise DataError(
+            f"The query on {query.path} is not valid: a column or a function in it is not known, or does not fit. "
+            "Run it in DuckDB for the details."
+        ) from None
     except duckdb.Error:
         raise DataError(f"The query on {query.path} failed while it ran. Run it in DuckDB for the details.") from None
     finally:
@@ -88,4 +93,5 @@ def relation_parts(relation: Any, request: Request, *, where: str) -> Iterator[P
             )
     wanted = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
     for batch in running(late(lambda: wanted.to_arrow_reader(request.rows)), where):
-        yield from ((where, piece) for piece in sliced(batch.rename_columns(request.columns), request.rows))
+        whole = valid(batch.rename_columns(request.columns), where)
+        yield from ((where, piece) for piece in sliced(whole, request.rows))

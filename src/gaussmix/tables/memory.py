@@ -121,7 +121,7 @@ def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.
     if isinstance(values, nw.Series):
         if not _holds_objects(values):
             return _column(_series_to_arrow(values, name, where), kind, name, where)
-        values = values.to_list()
+        values = _listed(values, name, where)
     elif isinstance(values, np.ndarray):
         if values.dtype.kind != "O":
             return _typed(values, name, where)
@@ -157,7 +157,16 @@ def _holds_objects(series: Any) -> bool:
     values = native if categories is None else categories
     if isinstance(values.dtype, np.dtype):
         return values.dtype.kind == "O" or (values.dtype.kind == "f" and values.dtype.itemsize > 8)
-    return not hasattr(values.array, "__arrow_array__")
+    zoned = getattr(values.dtype, "tz", None) is not None  # times with a zone, which Arrow has too
+    return not (zoned or hasattr(values.array, "__arrow_array__"))
+
+
+def _listed(series: Any, name: str, where: str) -> list[Any]:
+    """Values one by one; errors of others quote them."""
+    try:
+        return list(series.to_list())
+    except Exception:
+        raise _no_column(name, where) from None
 
 
 def frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
@@ -181,7 +190,7 @@ def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
     if isinstance(values, nw.Series) and not _holds_objects(values):
         return _series_to_arrow(values, name, where).type
     if isinstance(values, nw.Series):
-        values = values.to_list()
+        values = _listed(values, name, where)
     if not isinstance(values, list) and not (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
         return _column(values, None, name, where).type
     try:

@@ -25,6 +25,7 @@ import pyarrow.parquet
 
 from gaussmix._validation import positive_integer
 from gaussmix.errors import DataError, DataTypeError
+from gaussmix.tables.arrays import without_views
 from gaussmix.tables.arrow_files import arrow_batches, arrow_schema
 from gaussmix.tables.csv_files import csv_batches, csv_schema
 from gaussmix.tables.csv_options import CsvOptions
@@ -287,7 +288,7 @@ def _checked(parts: Iterator[Part], expect_rows: int | None) -> Generator[pa.Rec
                         "Give it one type in all parts of the table."
                     )
         rows += batch.num_rows
-        yield batch
+        yield without_views(batch)
     if expect_rows is not None and rows != expect_rows:
         raise DataError(another_number(expect_rows))
     if not rows:
