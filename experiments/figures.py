@@ -105,7 +105,8 @@ def _pairs(
         rows = table[table["set"] == name]
         for axes, shown, heading in zip(row, styles, ("correct noise", "published code, emulated"), strict=True):
             _curves(axes, rows, shown, value)
-            axes.set(xscale="log", yscale="log", title=f"{TITLES[name]}: {heading}", xlabel="ε")
+            axes.set(xscale="log", yscale="log", xlabel="ε")
+            axes.set_title(f"{TITLES[name]}: {heading}", fontsize=11)
             axes.grid(visible=True, alpha=0.3, which="both")
         row[0].set_ylabel(label)
     figure.suptitle(note, fontsize=9)
