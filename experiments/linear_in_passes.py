@@ -4,7 +4,7 @@
 
 The same protocol and the same splits as :mod:`experiments.linear`, whose methods read the rows once; this one reads
 them four times and learns their shape. 250 trials, on the three sets of 512 columns, where a fit takes seconds, the
-first twenty; there all methods of :mod:`experiments.linear` are fitted to the same twenty tables, in a second file.
+first ten; there all methods of :mod:`experiments.linear` are fitted to the same ten tables, in a second file.
 ``experiments.reproduce --draw figure2 figure4`` draws it beside the others.
 """
 
@@ -24,7 +24,7 @@ from experiments.parallel import Rows, forget, run_all
 from gaussmix import BudgetWarning, LinearMixing
 
 METHOD = "LinearMixing, passes"
-WIDE_TRIALS = 20
+WIDE_TRIALS = 10
 FILE, FOLDER = "figures_2_and_4_passes.csv", "linear_in_passes"
 WIDE_FILE, WIDE_FOLDER = "figures_2_and_4_wide.csv", "linear_wide"
 
