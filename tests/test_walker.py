@@ -38,6 +38,11 @@ def in_a_class(secret, **members):
     return type("Leaky", (Leaky,), {"__module__": "gaussmix.leaky", **members})()
 
 
+def in_a_class_above(secret):
+    above = type("Above", (), {"__module__": "gaussmix.leaky", "_rows": secret})
+    return type("Leaky", (above,), {"__module__": "gaussmix.leaky"})()
+
+
 def said_aloud(secret, say):
     say(f"{secret} rows")
 
@@ -53,6 +58,9 @@ LEAKS: dict[str, Callable[[int], Any]] = {
     ),
     "a text": lambda secret: in_a_class(secret, __str__=lambda self: f"{secret} rows"),
     "a notebook": lambda secret: in_a_class(secret, _repr_html_=lambda self: f"<b>{secret}</b>"),
+    "an error of a picture": lambda secret: in_a_class(secret, _repr_html_=lambda self: {}[secret]),
+    "a class": lambda secret: in_a_class(secret, _rows=secret),
+    "a class above": in_a_class_above,
     "a closure": lambda secret: lambda: secret,
     "a default": lambda secret: lambda rows=secret: rows,
     "a path": lambda secret: Path(f"{secret}.csv"),
@@ -60,6 +68,8 @@ LEAKS: dict[str, Callable[[int], Any]] = {
     "a generator": lambda secret: np.random.default_rng(secret),
     "a deep place": lambda secret: {"x": [(in_an_attribute([secret]),)]},
     "a debug record": lambda secret: said_aloud(secret, logging.getLogger("gaussmix.x").debug),
+    "a record's extra": lambda secret: logging.getLogger("gaussmix.x").debug("rows", extra={"rows": secret}),
+    "an error in a record": lambda secret: logging.getLogger("gaussmix.x").debug("rows", exc_info=KeyError(secret)),
     "a warning": lambda secret: said_aloud(secret, warnings.warn),
     "a print": lambda secret: said_aloud(secret, print),
 }

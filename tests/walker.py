@@ -20,9 +20,9 @@ import numpy as np
 
 def watched(subject: Callable[[Any], Any], table: Any) -> Any:
     """Everything that can be seen of a run."""
-    records: list[str] = []
+    records: list[Any] = []
     handler = logging.Handler(level=0)
-    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: records.append(_recorded(record))  # type: ignore[method-assign]
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
@@ -35,6 +35,15 @@ def watched(subject: Callable[[Any], Any], table: Any) -> Any:
         root.setLevel(level)
         root.removeHandler(handler)
     return {"seen": found, "warned": [str(one.message) for one in warned], "logged": records, "printed": printed}
+
+
+_RECORD = frozenset(vars(logging.makeLogRecord({})))
+
+
+def _recorded(record: logging.LogRecord) -> Any:
+    """What a log record says, and what it carries besides: an error, and whatever was given as ``extra``."""
+    extra = {name: value for name, value in vars(record).items() if name not in _RECORD}
+    return everything([record.name, record.getMessage(), record.exc_info and repr(record.exc_info[1]), extra])
 
 
 @contextmanager
@@ -92,6 +101,7 @@ def _attributes(thing: Any, known: dict[int, Any]) -> dict[str, Any]:
             return found or {"pickle": pickle.dumps(thing)}
         except (TypeError, pickle.PicklingError):  # locks
             return {}
+    found["(class)"] = _of_class(kind, known)
     slots = {name for above in kind.__mro__ for name in getattr(above, "__slots__", ())}
     for name in dir(kind):
         if name in slots or isinstance(getattr(kind, name, None), property | cached_property):
@@ -102,10 +112,35 @@ def _attributes(thing: Any, known: dict[int, Any]) -> dict[str, Any]:
     return found
 
 
+def _of_class(kind: type, known: dict[int, Any]) -> Any:
+    """What classes of ours keep for all of their kind."""
+    if id(kind) not in known:
+        known[id(kind)] = kind, "above"
+        kept = {
+            f"{above.__name__}.{name}": everything(value, known)
+            for above in kind.__mro__
+            if above.__module__.startswith("gaussmix")
+            for name, value in vars(above).items()
+            if not name.startswith("__") and not hasattr(value, "__get__")
+        }
+        known[id(kind)] = kind, sorted(kept.items())
+    return known[id(kind)][1]
+
+
 def _shown(thing: Any) -> list[str]:
-    """What it looks like, to programs, readers and notebooks."""
-    texts = [repr(thing), str(thing), thing._repr_html_() if hasattr(thing, "_repr_html_") else ""]
-    return [_CHANCE.sub("", text) for text in texts]
+    """What it looks like, to programs, readers and notebooks; or what the error says that keeps it from being shown."""
+    return [_CHANCE.sub("", _text(way, thing)) for way in (repr, str, _html)]
+
+
+def _html(thing: Any) -> str:
+    return thing._repr_html_() if hasattr(thing, "_repr_html_") else ""
+
+
+def _text(way: Callable[[Any], str], thing: Any) -> str:
+    try:
+        return way(thing)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def assert_alike(one: Any, other: Any, where: str = "", met: set[tuple[int, int]] | None = None) -> None:
