@@ -7,30 +7,31 @@ ledgers, pages, labels and records, output of commands, warnings, log records of
 errors say, and what progress bars say.
 
 `Moments` and other sums over rows are sensitive by declaration, as the table itself is: they are not looked at here.
+So is what ``gaussmix check`` shows, which is for the curator alone.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import pickle
-import re
+import shlex
 import shutil
 import uuid
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from datetime import datetime
-from functools import cached_property
+from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization as pem
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.progress import Progress
 from sklearn.base import clone
 
@@ -41,12 +42,14 @@ from gaussmix.ledger import Ledger
 from gaussmix.ledger import ledger as ledgers
 from gaussmix.mechanism import adassp, mixing, objective_perturbation, passes, proposing, sheffet
 from gaussmix.mechanism.preparation import prepare
+from gaussmix.models import schedules
 from gaussmix.models.steps import Likelihood
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.registry import record_of
 from gaussmix.tables import kept
 from gaussmix.tables.rows import rows_of
+from walker import assert_alike, watched
 
 BOUNDARY: list[tuple[Any, str]] = [
     (passes._Draw, "matrix"),
@@ -76,8 +79,8 @@ class Clock(datetime):
 
 
 @pytest.fixture
-def runs(monkeypatch):
-    """The first run of a subject records what is drawn, the second gives it out again."""
+def compared(monkeypatch):
+    """The first run of a subject records what is drawn, the second gives it out again; all else must be equal."""
     drawn: list[Any] = []
     state = {"replayed": None}
 
@@ -102,124 +105,15 @@ def runs(monkeypatch):
     for module in (mixing, ledgers):
         monkeypatch.setattr(module, "datetime", Clock)
 
-    def twice(subject: Callable[[Any], Any], tables: tuple[Any, Any]) -> list[Any]:
-        found = [_watched(subject, tables[0])]
+    def twice(subject: Callable[[Any], Any], tables: tuple[Any, Any]) -> None:
+        one = watched(subject, tables[0])
         state["replayed"] = 0
-        found.append(_watched(subject, tables[1]))
+        other = watched(subject, tables[1])
         assert drawn, "nothing was drawn: the test watches the wrong places"
         assert state["replayed"] == len(drawn)
-        return found
+        assert_alike(one, other)
 
     return twice
-
-
-def _watched(subject: Callable[[Any], Any], table: Any) -> Any:
-    """Everything that can be seen of a run."""
-    records: list[str] = []
-    handler = logging.Handler(level=0)
-    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(0)
-    try:
-        with warnings.catch_warnings(record=True) as warned, _printed() as printed:
-            warnings.simplefilter("always")
-            found = everything(subject(table))
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
-    return {"seen": found, "warned": [str(one.message) for one in warned], "logged": records, "printed": printed}
-
-
-@contextmanager
-def _printed() -> Iterator[list[str]]:
-    out, texts = io.StringIO(), list[str]()
-    with redirect_stdout(out), redirect_stderr(out):
-        yield texts
-    texts.append(out.getvalue())
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# All that can be reached
-_CHANCE = re.compile(r" at 0x[0-9a-f]+|sk-container-id-\d+|sk-estimator-id-\d+")
-"""Addresses in memory, and scikit-learn's numbers of what it has shown."""
-
-
-def everything(thing: Any, known: dict[int, Any] | None = None) -> Any:
-    """A value that is equal for equal things: attributes, properties, representations and pickles, all the way down.
-
-    ``known`` has what was met before, kept alive, and what was found: a thing is walked once.
-    """
-    known = {} if known is None else known
-    if thing is None or isinstance(thing, str | bytes | bool | int | float | complex | np.generic | type):
-        return repr(thing)
-    if id(thing) not in known:
-        known[id(thing)] = thing, "above"
-        known[id(thing)] = thing, _inside(thing, known)
-    return known[id(thing)][1]
-
-
-def _inside(thing: Any, known: dict[int, Any]) -> Any:
-    if isinstance(thing, np.ndarray):
-        content = thing.tobytes() if thing.dtype != object else [everything(value, known) for value in thing.flat]
-        return (thing.dtype.str, thing.shape, content)
-    if isinstance(thing, Mapping):
-        return [(everything(key, known), everything(value, known)) for key, value in thing.items()]
-    if isinstance(thing, list | tuple | set | frozenset):
-        ordered = sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing
-        return [everything(value, known) for value in ordered]
-    if isinstance(thing, np.random.Generator):
-        return everything(thing.bit_generator.state, known)
-    if callable(thing) and not type(thing).__module__.startswith("gaussmix"):
-        parts = ("__module__", "__qualname__", "__self__", "__defaults__", "__kwdefaults__", "func", "args", "keywords")
-        cells = [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
-        return [everything(getattr(thing, part, None), known) for part in parts] + [everything(cells, known)]
-    return (type(thing).__name__, sorted(_attributes(thing, known).items()), _shown(thing))
-
-
-def _attributes(thing: Any, known: dict[int, Any]) -> dict[str, Any]:
-    """Of a thing of ours, properties too; of others what they keep, or the pickle of those that keep it elsewhere."""
-    kind = type(thing)
-    found = {name: everything(value, known) for name, value in getattr(thing, "__dict__", {}).items()}
-    if not kind.__module__.startswith("gaussmix"):
-        try:
-            return found or {"pickle": pickle.dumps(thing)}
-        except (TypeError, pickle.PicklingError):  # locks
-            return {}
-    slots = {name for above in kind.__mro__ for name in getattr(above, "__slots__", ())}
-    for name in dir(kind):
-        if name in slots or isinstance(getattr(kind, name, None), property | cached_property):
-            try:
-                found[name] = everything(getattr(thing, name), known)
-            except Exception as error:
-                found[name] = (type(error).__name__, str(error))
-    return found
-
-
-def _shown(thing: Any) -> list[str]:
-    """What it looks like, to programs, readers and notebooks."""
-    texts = [repr(thing), str(thing), thing._repr_html_() if hasattr(thing, "_repr_html_") else ""]
-    return [_CHANCE.sub("", text) for text in texts]
-
-
-def assert_alike(one: Any, other: Any, where: str = "", met: set[tuple[int, int]] | None = None) -> None:
-    """Equal, or an error that says where they are not."""
-    met = set() if met is None else met
-    if (id(one), id(other)) in met:
-        return
-    met.add((id(one), id(other)))
-    if isinstance(one, dict) and isinstance(other, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            assert_alike(one[key], other[key], f"{where}.{key}", met)
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        assert len(one) == len(other), f"{where} depends on the rows"
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            name = a[0] if isinstance(a, tuple) and a and isinstance(a[0], str) else i
-            assert_alike(a, b, f"{where}.{name}", met)
-    else:
-        assert one == other, f"{where} depends on the rows"
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -245,11 +139,13 @@ def table_of(n: int, seed: int) -> dict[str, Any]:
         "region": np.array(["north", "south", "west"])[rng.integers(0, 4 - seed, n)],
         "who": rng.integers(0, n // 2 * seed, n),
         "design": rng.uniform(0.5, 1 + seed, n),
+        "code": rng.integers(0, 2 * seed, n),
     }
 
 
 TABLES = table_of(400, 1), table_of(733, 2)
 BUDGET = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}
+PERSONS = {"unit": "who", "rows_per_unit": 2}
 
 
 def results_of(release: gm.Release) -> list[Any]:
@@ -257,35 +153,176 @@ def results_of(release: gm.Release) -> list[Any]:
     linear = release.regress("age", on=["cost", "smoker", "region"])
     odds, several = release.classify("smoker", on=["age"]), release.classify("region", on=["age", "smoker"])
     found = [release, release.certificate, linear, linear.summary(), odds, release.second_moment, release.pca()]
-    found += [several, several.summary(), rates_of(release), as_svg(release)]
+    found += [several, several.summary(), as_svg(release)]
+    found += [unless_refused(lambda: release.rates("age", on=["smoker"]))]
+    found += [unless_refused(lambda: release.rates("age", on=["smoker"]).rate_ratios())]
     found += [release.corr(), pickle.loads(pickle.dumps(release)), release.to_bytes()]
     if release.certificate.unit is None:
         found += [release.describe(), release.crosstab("smoker", "region")]
     return found
 
 
-def rates_of(release: gm.Release) -> Any:
-    """Or the refusal: a sketch of few rows hides the mean that they divide by."""
+def unless_refused(ask: Callable[[], Any]) -> Any:
+    """An answer, or why there is none: a sketch of few rows may hide what it needs, a unit may forbid it."""
     try:
-        found = release.rates("age", on=["smoker"])
+        return ask()
     except gm.GaussmixError as error:
-        return str(error)
-    return [found, found.rate_ratios()]
+        return f"refused: {error}"
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"passes": 4}, {"passes": 1}, {"sketch_size": 40}, {"passes": 4, "unit": "who", "rows_per_unit": 2}],
+    [{"passes": 4}, {"passes": 1}, {"sketch_size": 40}, {"passes": 4, **PERSONS}],
     ids=str,
 )
-def test_releases(options, runs):
-    one, other = runs(
-        lambda table: results_of(gm.release(table, schema=SCHEMA, progress=True, **options, **BUDGET)), TABLES
-    )
-    assert_alike(one, other)
+def test_releases(options, compared):
+    compared(lambda table: results_of(gm.release(table, schema=SCHEMA, progress=True, **options, **BUDGET)), TABLES)
 
 
-def test_weights_terms_and_kept_tails(runs):
+EVERY_KIND = gm.Schema.of(
+    {
+        "age": [0, 100],
+        "scan": gm.Vector(3, norm=2.0, missing="drop-row"),
+        "day": gm.Date("2020-01-01", "2021-01-01", missing="lower"),
+        "smoker": gm.Boolean(missing="lower"),
+        "region": gm.Categorical(["north", "south"], unknown="other"),
+        "county": gm.Categorical(["kent", "essex"], unknown="zero", missing="level"),
+    },
+    max_row_norm=2.0,
+)
+
+
+def table_of_every_kind(n: int, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    scan, day = rng.normal(0, seed, (n, 3)), np.datetime64("2020-01-01") + rng.integers(-100, 300 * seed, n)
+    scan[rng.random(n) < 0.1 * seed, 1], day[rng.random(n) < 0.1 * seed] = np.nan, "NaT"
+    smoker = np.array([True, False, None])[rng.integers(0, 1 + seed, n)]
+    county = np.array(["kent", None, "essex", "fife"])[rng.integers(0, 2 * seed, n)]
+    return table_of(n, seed) | {"scan": scan, "day": day, "smoker": smoker, "county": county}
+
+
+def described(release: gm.Release) -> list[Any]:
+    """What else readers make of a release."""
+    new = {"scan": np.zeros((2, 3)), "day": np.array(["2020-02-01", "NaT"], "M8[D]"), "county": ["kent", None]}
+    asked: list[Callable[[], Any]] = [
+        lambda: release.synthetic(50, seed=1),
+        lambda: release.synthetic(5, seed=1, frame="pandas").to_dict(),
+        lambda: release.propose_merges(),
+        lambda: release.means("age", by="region"),
+        lambda: release.anova("age", by="region"),
+        lambda: release.corr(given=["smoker", "county"]),
+        lambda: release.describe(["day", "county"]),
+        lambda: release.regress(["age", "day"]),
+        lambda: release.regress("age", on=["smoker"], instruments=["day", "county"]),
+        lambda: release.regress("age", on=["scan", "county"]).summary(estimand="population"),
+        lambda: release.regress("age", on=["scan", "day", "county"]).get_prediction(new),
+        lambda: release.classify("smoker", on=["age"]).odds_ratios(),
+    ]
+    return [release, release.to_bytes(), *map(unless_refused, asked)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"passes": 2, "relation": "replace-one"},
+        {"passes": 3, "keep_tails": True},
+        {"passes": 1, "relation": "replace-one", **PERSONS},
+        {"bound_rows": "keep", **PERSONS},
+        {"sketch_size": 60, "relation": "replace-one"},
+    ],
+    ids=str,
+)
+def test_columns_of_every_kind(options, compared):
+    def subject(table):
+        """Keys and coins, which a seed of its own gives either run, are not to be seen either."""
+        seeded = BUDGET | {"random_state": len(table["age"])}
+        found = described(gm.release(table, schema=EVERY_KIND, progress=True, **options, **seeded))
+        assert any(isinstance(result, str) for result in found) == ("unit" in options)  # else all answers are words
+        return found
+
+    compared(subject, (table_of_every_kind(500, 1), table_of_every_kind(811, 2)))
+
+
+def pieces(table: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{name: values[i : i + 150] for name, values in table.items()} for i in range(0, len(table["age"]), 150)]
+
+
+def written(table: dict[str, Any], path: Path) -> Path:
+    rows = pa.table(table)
+    if path.suffix == ".csv":
+        pyarrow.csv.write_csv(rows, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(str(path), rows.schema) as file:
+            file.write_table(rows)
+    elif path.suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=150)
+    else:
+        with duckdb.connect(str(path)) as connection:
+            connection.from_arrow(rows).create("rows")
+    return path
+
+
+def by_person(table: dict[str, Any]) -> dict[str, Any]:
+    order = np.argsort(table["who"], kind="stable")
+    return {name: values[order] for name, values in table.items()}
+
+
+SOURCES: dict[str, Callable[[dict[str, Any], Path], Any]] = {
+    "an iterator": lambda table, _: iter(pieces(table)),
+    "a list": lambda table, _: pieces(table),
+    "moments": lambda table, _: gm.Moments.of(table, SCHEMA),
+    "moments of persons": lambda table, _: gm.Moments.of(table, SCHEMA, **PERSONS),
+    "CSV": lambda table, place: written(table, place / "rows.csv"),
+    "Arrow": lambda table, place: written(table, place / "rows.arrow"),
+    "Parquet": lambda table, place: written(table, place / "rows.parquet"),
+    "DuckDB": lambda table, place: (written(table, place / "rows.duckdb"), "SELECT * FROM rows WHERE age > 10"),
+    "polars": lambda table, _: pl.LazyFrame(table).filter(pl.col("age") > 10),
+}
+READ_AS = {"CSV": {"csv": gm.CsvOptions(na_values=("nan",))}}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_sources(source, compared, tmp_path):
+    def subject(table):
+        data = SOURCES[source](table, anew(tmp_path / "place"))
+        private = gm.release(data, schema=SCHEMA, progress=True, **READ_AS.get(source, {}), **BUDGET)
+        return [private, private.to_bytes()]
+
+    compared(subject, TABLES)
+
+
+DECLARED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "a formula": lambda table: {"data": table, "formula": "age ~ poly(cost, 2)*smoker + region"},
+    "no intercept": lambda table: {"data": table, "schema": gm.Schema(SCHEMA.columns, intercept=0)},
+    "a number of rows": lambda table: {"data": table, "expect_rows": len(table["age"])},
+    "sorted": lambda table: {"data": by_person(table), "unit_sorted": True, **PERSONS},
+}
+
+
+@pytest.mark.parametrize("declared", DECLARED)
+def test_declarations(declared, compared):
+    def subject(table):
+        private = gm.release(**{"schema": SCHEMA} | DECLARED[declared](table), **BUDGET)
+        return [private, private.regress("age").summary(), private.to_bytes()]
+
+    compared(subject, TABLES)
+
+
+@pytest.mark.parametrize("unit", [{}, PERSONS], ids=["rows", "persons"])
+def test_samples(unit, compared, monkeypatch):
+    """Of few rows of small tables; coins of either run are its own, and not to be seen."""
+    for name, rows in (("SAMPLE_ROWS", 1), ("HISTOGRAM_ROWS", 20), ("LEAST_ROWS", 1)):
+        monkeypatch.setattr(schedules, name, rows)
+
+    def subject(table):
+        private = gm.release(table, schema=SCHEMA, **unit, **BUDGET | {"random_state": len(table["age"])})
+        assert 0 < private.statistic.passes[1].rate < 0.5
+        return [private, private.regress("age").summary(), private.to_bytes()]
+
+    compared(subject, TABLES)
+
+
+def test_weights_terms_and_kept_tails(compared):
     schema = gm.Schema.of(
         {"age": [0, 100], "cost": gm.Numeric(0, 5_000, missing="drop-row"), "smoker": gm.Boolean(), "design": [0, 3]},
         terms=["poly(age, 2)", "age:smoker"],
@@ -295,8 +332,7 @@ def test_weights_terms_and_kept_tails(runs):
         private = gm.release(table, schema=schema, weight="design", keep_tails=True, **BUDGET)
         return [private, private.regress("cost").summary(), private.to_bytes()]
 
-    one, other = runs(subject, TABLES)
-    assert_alike(one, other)
+    compared(subject, TABLES)
 
 
 def anew(place: Path) -> Path:
@@ -312,45 +348,90 @@ def files_in(place: Path) -> list[Any]:
     return [(path.name, path.stat().st_mode, path.read_bytes()) for path in sorted(place.iterdir())]
 
 
-def test_files_and_ledgers(runs, tmp_path):
+def test_files_and_ledgers(compared, tmp_path):
     def subject(table):
         place = anew(tmp_path / "place")
         ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5)
         release = gm.release(table, schema=SCHEMA, ledger=ledger, share=0.5, out=place / "a.parquet", random_state=0)
         return [release, ledger.entries(), str(ledger), files_in(place), render(release)]
 
-    one, other = runs(subject, TABLES)
-    assert_alike(one, other)
+    compared(subject, TABLES)
 
 
-def test_commands(runs, tmp_path):
+COMMANDS = """
+schema rows.parquet
+schema rows.csv -o template.json
+ledger create rows.ledger -e 6 -d 1e-5 --releases 3
+ledger create persons.ledger -e 3 -d 1e-5 --unit who --json
+propose rows.parquet -s open.json --ledger rows.ledger --note bounds -o proposed.json --json
+propose rows.csv -s open.json -e 2 -d 1e-5 --relation replace-one --most-levels 2 -o once.json
+moments rows.parquet -s schema.json -o rows.moments --json
+release rows.moments -e 2 -d 1e-5 -o sums.parquet
+release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --keep-tails -o few.parquet
+release rows.parquet -s schema.json --epsilon 2 --delta 1e-5 -o a.parquet
+release rows.csv -s schema.json --na-value nan --ledger rows.ledger --note costs -o charged.parquet --json
+release rows.parquet -s schema.json --ledger persons.ledger --unit who --rows-per-unit 2 -o persons.parquet
+release rows.parquet -s schema.json -e 2 -d 1e-5 -k 40 --relation replace-one -o sketch.parquet
+release rows.duckdb --query "FROM rows" -s schema.json -e 2 -d 1e-5 --formula "age ~ cost*smoker" -o terms.parquet
+ledger show rows.ledger
+ledger show persons.ledger --json
+ledger verify rows.ledger
+ledger export rows.ledger
+regress a.parquet age --json
+regress a.parquet age --on smoker
+classify a.parquet smoker --on age --odds
+rates a.parquet age --on smoker
+describe a.parquet
+describe persons.parquet --json
+corr charged.parquet
+corr a.parquet --given smoker --csv
+crosstab a.parquet smoker region
+synthetic few.parquet 30 --seed 1 -o made.csv
+synthetic few.parquet 30 --seed 1 -o made.parquet
+export a.parquet matrices.csv
+sign a.parquet --key private.pem
+verify a.parquet --key public.pem
+verify sketch.parquet --json
+report a.parquet -o page.html --label label.svg
+report persons.parquet -o persons.html --registry record.yaml --title Costs --target age --alpha 0.1 --json
+"""
+OPEN = {"age": "number", "cost": {"lower": 0, "upper": None}, "region": "category", "code": "codes"}
+
+
+def test_commands(compared, tmp_path, monkeypatch):
     """Exit codes, standard output, standard error, and files."""
+    monkeypatch.setattr("os.urandom", bytes)  # names of moments, which their command prints
 
     def subject(table):
+        monkeypatch.chdir(tmp_path)
         place = anew(tmp_path / "place")
-        pq.write_table(pa.table(table), place / "rows.parquet")
-        source, schema, release = (str(place / name) for name in ("rows.parquet", "schema.json", "a.release.parquet"))
-        Path(schema).write_text(json.dumps(SCHEMA.to_dict()))
-        whole = ["release", source, "-s", schema, "--epsilon", "2", "--delta", "1e-5", "-o", release]
-        later = [
-            ["regress", release, "age", "--json"],
-            ["regress", release, "age", "--on", "smoker"],
-            ["classify", release, "smoker", "--on", "age", "--odds"],
-            ["rates", release, "age", "--on", "smoker"],
-            ["describe", release],
-            ["verify", release],
-            ["report", release, "-o", str(place / "page.html"), "--label", str(place / "label.svg")],
-        ]
-        found = []
-        for words in [whole, *later]:
-            done = CliRunner().invoke(main, words)
-            assert done.exit_code == 0, done.output
-            found.append((done.stdout, done.stderr))
-        (place / "rows.parquet").unlink()
-        return [found, files_in(place), record_of(gm.load(release))]
+        monkeypatch.chdir(place)
+        sources = [written(table, place / f"rows.{kind}") for kind in ("parquet", "arrow", "csv", "duckdb")]
+        few = {"age": [0, 100], "smoker": "boolean", "code": {"levels": [0, 1], "unknown": "other"}}
+        for name, content in (("schema", SCHEMA.to_dict()), ("few", few), ("open", OPEN)):
+            (place / f"{name}.json").write_text(json.dumps(content))
+        write_keys(place)
+        found = [(words, *invoked(words)) for words in COMMANDS.strip().splitlines()]
+        for sensitive in [*sources, place / "rows.moments"]:
+            sensitive.unlink()
+        return [found, files_in(place), record_of(gm.load(place / "a.parquet"))]
 
-    one, other = runs(subject, TABLES)
-    assert_alike(one, other)
+    compared(subject, TABLES)
+
+
+def invoked(words: str) -> tuple[str, str]:
+    done = CliRunner().invoke(main, shlex.split(words))
+    assert done.exit_code == 0, f"{words}: {done.output}"
+    return done.stdout, done.stderr
+
+
+def write_keys(place: Path) -> None:
+    """The same pair every time."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    private = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
+    (place / "private.pem").write_bytes(private)
+    public = key.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
+    (place / "public.pem").write_bytes(public)
 
 
 def arrays_of(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -362,46 +443,89 @@ def arrays_of(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 BOUNDS = {"bounds_X": (-1, 1), "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        gm.LinearMixing(bounds_y=(-1, 1), **BOUNDS),
-        gm.LinearMixing(bounds_y=(-1, 1), variant="paper", **BOUNDS),
-        gm.LogisticMixing(classes=(False, True), **BOUNDS),
-        gm.LogisticMixing(classes=(False, True), steps=3, **BOUNDS),
-        gm.LinearMixing(bounds_y=(-1, 1), rows_per_group=2, **BOUNDS),
-        baselines.AdaSSP(bounds_y=(-1, 1), **BOUNDS),
-        baselines.SheffetMixing(bounds_y=(-1, 1), **BOUNDS),
-        baselines.ObjectivePerturbation(classes=(False, True), **BOUNDS),
-    ],
-    ids=lambda model: (
-        f"{type(model).__name__}-{getattr(model, 'variant', '')}-{getattr(model, 'steps', '')}"
-        f"{'-groups' * bool(getattr(model, 'rows_per_group', None))}"
-    ),
-)
-def test_estimators(model, runs):
+BOUNDED, CLASSES = BOUNDS | {"bounds_y": (-1, 1)}, BOUNDS | {"classes": (False, True)}
+MODELS = {
+    "linear": gm.LinearMixing(**BOUNDED),
+    "linear, the paper's": gm.LinearMixing(variant="paper", **BOUNDED),
+    "linear, a norm": gm.LinearMixing(**BOUNDED | {"bounds_X": None, "data_norm": 1.0}),
+    "linear, a sketch": gm.LinearMixing(sketch_size=20, fit_intercept=False, **BOUNDED),
+    "linear, persons": gm.LinearMixing(rows_per_group=2, **BOUNDED),
+    "logistic": gm.LogisticMixing(**CLASSES),
+    "logistic, the paper's": gm.LogisticMixing(variant="paper", **CLASSES),
+    "logistic, steps": gm.LogisticMixing(steps=3, **CLASSES),
+    "logistic, persons": gm.LogisticMixing(rows_per_group=2, **CLASSES),
+    "AdaSSP": baselines.AdaSSP(**BOUNDED),
+    "AdaSSP, printed": baselines.AdaSSP(analysis="printed", **BOUNDED),
+    "Sheffet": baselines.SheffetMixing(**BOUNDED),
+    "Sheffet, Renyi": baselines.SheffetMixing(analysis="renyi", **BOUNDED),
+    "objective perturbation": baselines.ObjectivePerturbation(**CLASSES),
+}
+ARRAYS = arrays_of(1), arrays_of(2, 611)
+
+
+def shown_by(fitted: Any, **asked: Any) -> list[Any]:
+    """A model, what its pickle holds, and what readers ask of it."""
+    found = [fitted, vars(pickle.loads(pickle.dumps(fitted))), fitted.predict(arrays_of(5, 20)[0])]
+    found += [fitted.summary(**asked)] if hasattr(fitted, "summary") else []
+    return [*found, unless_refused(fitted.odds_ratios)] if hasattr(fitted, "odds_ratios") else found
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_estimators(model, compared):
     def subject(table):
         X, y = table
         grouped = {"groups": np.arange(len(X)) // 3} if getattr(model, "rows_per_group", None) else {}
-        fitted = clone(model).fit(X, y > 0 if hasattr(model, "classes") else y, **grouped)
-        results = [fitted, fitted.predict(arrays_of(5, 20)[0]), pickle.loads(pickle.dumps(fitted))]
-        return [*results, fitted.summary()] if hasattr(fitted, "summary") else results
+        return shown_by(clone(model).fit(X, y > 0 if hasattr(model, "classes") else y, **grouped))
 
-    one, other = runs(subject, (arrays_of(1), arrays_of(2, 611)))
-    assert_alike(one, other)
+    compared(subject, ARRAYS)
 
 
-def test_proposals(runs, tmp_path):
-    kinds = {"age": "number", "cost": "number", "region": "category"}
+@pytest.mark.parametrize("name", ["linear", "linear, a sketch", "AdaSSP", "Sheffet"])
+def test_several_targets(name, compared):
+    def subject(table):
+        X, y = table
+        return shown_by(clone(MODELS[name]).fit(X, np.column_stack([y, -y / 2])), output=1)
+
+    compared(subject, ARRAYS)
+
+
+@pytest.mark.parametrize("name", ["linear", "logistic", "AdaSSP", "Sheffet"])
+def test_fits_of_moments(name, compared):
+    def subject(table):
+        (X, y), model = table, clone(MODELS[name])
+        targets = (y > 0).astype(float) if hasattr(model, "classes") else y
+        return vars(model.fit_moments(gm.Moments.of_arrays([(X, targets)], model.schema(2))))
+
+    compared(subject, ARRAYS)
+
+
+def test_estimators_with_a_ledger(compared, tmp_path):
+    def subject(table):
+        (X, y), place = table, anew(tmp_path / "place")
+        ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5, releases=2)
+        given = {"bounds_X": (-1, 1), "ledger": ledger, "random_state": 0}
+        linear = gm.LinearMixing(bounds_y=(-1, 1), **given).fit(X, y)
+        steps = gm.LogisticMixing(classes=(False, True), steps=3, **given).fit(X, y > 0)
+        return [linear, vars(steps), ledger, ledger.entries(), ledger.remaining(), files_in(place)]
+
+    compared(subject, ARRAYS)
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_proposals(relation, compared, tmp_path):
+    """Of tables, of what can be read only once, and of files; with a ledger and without."""
 
     def subject(table):
         place = anew(tmp_path / "place")
-        ledger = Ledger(place / "budget.ledger", epsilon=4.0, delta=1e-5)
-        charged = gm.propose(table, kinds, ledger=ledger, share=0.5, out=place / "schema.json", random_state=0)
-        return [gm.propose(table, kinds, epsilon=2.0, delta=1e-5, random_state=0), charged, files_in(place)]
+        ledger = Ledger(place / "budget.ledger", epsilon=4.0, delta=1e-5, relation=relation)
+        charged = gm.propose(table, OPEN, ledger=ledger, share=0.5, out=place / "schema.json", random_state=0)
+        files, csv = files_in(place), written(table, place / "rows.csv")
+        budget = {"epsilon": 4.0, "delta": 1e-5, "relation": relation, "random_state": 0}
+        once = gm.propose(iter(pieces(table)), OPEN, most_levels=2, tail=0.1, **budget)
+        read = gm.propose(csv, OPEN, csv=gm.CsvOptions(na_values=("nan",)), **budget)
+        return [charged, files, gm.propose(table, OPEN, **budget), once, read, read.to_bytes()]
 
-    one, other = runs(subject, TABLES)
-    assert_alike(one, other)
+    compared(subject, TABLES)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -455,6 +579,58 @@ def test_errors_of_releases_say_the_same(name, value, passes):
     )
     assert one == other
     assert name in one[0]
+
+
+LINES = {
+    "text for a number": lambda place: f"about {place},1,true,north,{place},1,0",
+    "an empty field": lambda place: f",{place},true,north,{place},1,0",
+    "too many fields": lambda place: f"{place},1,true,north,{place},1,0,{place}",
+    "too few fields": lambda place: f"{place},1",
+    "an open quote": lambda place: f'{place},1,true,"north{place},{place},1,0',
+    "not UTF-8": lambda place: f"{place},1,true,m\xfcrren{place},{place},1,0",
+    "an unknown level": lambda place: f"{place},1,true,village {place},{place},1,0",
+    "nobody's": lambda place: f"{place},1,true,north,,1,0",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_errors_of_files_say_the_same(line, tmp_path):
+    """Each table is written with one bad line, by row and by person."""
+    options = {"schema": SCHEMA, "csv": READ_AS["CSV"]["csv"], **BUDGET}
+    units = [{}, PERSONS] if line != "nobody's" else [PERSONS]
+    found = []
+    for table, place in zip(TABLES, (7, 500), strict=True):
+        lines = written(table, tmp_path / "rows.csv").read_bytes().splitlines()
+        lines[place] = LINES[line](place).encode("latin-1")
+        (tmp_path / "rows.csv").write_bytes(b"\n".join(lines))
+        found.append(
+            [message_of(lambda unit=unit: gm.release(tmp_path / "rows.csv", **options, **unit)) for unit in units]
+        )
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("day", None), ("scan", [np.inf, 0.0, 0.0]), ("scan", [1.0, 1.0]), ("who", None)],
+    ids=["no date", "infinite entry", "short vector", "nobody's"],
+)
+def test_errors_of_other_kinds_say_the_same(name, value):
+    schema, found = {"scan": gm.Vector(3, norm=2.0), "day": gm.Date("2020-01-01", "2021-01-01")}, []
+    for n, place in ((500, 7), (811, 600)):
+        table = {"scan": [[place, 0.0, 0.0]] * n, "day": [date(2020, 7, 1)] * n, "who": list(range(n))}
+        table[name] = [*table[name][:place], value, *table[name][place + 1 :]]
+        rows = pa.table(table)
+        found.append(message_of(lambda rows=rows: gm.release(rows, schema=schema, **PERSONS, **BUDGET)))
+    assert found[0] == found[1]
+    assert name in found[0][0]
+
+
+def test_errors_of_tables_that_are_not_sorted_say_the_same():
+    one, other = (
+        message_of(lambda table=table: gm.release(table, schema=SCHEMA, unit_sorted=True, **PERSONS, **BUDGET))
+        for table in TABLES
+    )
+    assert one == other
 
 
 def test_errors_of_estimators_and_counts_say_the_same():
@@ -518,62 +694,3 @@ def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_pat
     assert texts.count("Drawing noise") == 4
     assert sum(name == "update" for name, _, _ in said[0]) >= 4
     assert sum(given[1] for name, given, _ in said[0] if name == "advance") == 400 * (1 + len(later) + len(steps))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The walk itself
-class Leaky:
-    """One secret, in one place."""
-
-    __module__ = "gaussmix.leaky"
-
-
-def in_an_attribute(secret):
-    found = Leaky()
-    found._rows = secret
-    return found
-
-
-def in_a_slot(secret):
-    found = type("Slotted", (type("Above", (), {"__slots__": ("_rows",)}),), {"__module__": "gaussmix.leaky"})()
-    found._rows = secret
-    return found
-
-
-def in_a_class(secret, **members):
-    return type("Leaky", (Leaky,), {"__module__": "gaussmix.leaky", **members})()
-
-
-def said_aloud(secret, say):
-    say(f"{secret} rows")
-
-
-LEAKS: dict[str, Callable[[int], Any]] = {
-    "_rows": in_an_attribute,
-    "_rows in a slot": in_a_slot,
-    "a property": lambda secret: in_a_class(secret, rows=property(lambda self: secret)),
-    "a cached property": lambda secret: in_a_class(secret, rows=cached_property(lambda self: secret)),
-    "an error of a property": lambda secret: in_a_class(secret, rows=property(lambda self: {}[secret])),
-    "a representation": lambda secret: in_a_class(
-        secret, __repr__=lambda self: f"Leaky({secret})", __str__=lambda self: ""
-    ),
-    "a text": lambda secret: in_a_class(secret, __str__=lambda self: f"{secret} rows"),
-    "a notebook": lambda secret: in_a_class(secret, _repr_html_=lambda self: f"<b>{secret}</b>"),
-    "a closure": lambda secret: lambda: secret,
-    "a default": lambda secret: lambda rows=secret: rows,
-    "a path": lambda secret: Path(f"{secret}.csv"),
-    "a foreign object": lambda secret: pa.table({"x": [0] * 50 + [secret] + [0] * 50}),
-    "a generator": lambda secret: np.random.default_rng(secret),
-    "a deep place": lambda secret: {"x": [(in_an_attribute([secret]),)]},
-    "a debug record": lambda secret: said_aloud(secret, logging.getLogger("gaussmix.x").debug),
-    "a warning": lambda secret: said_aloud(secret, warnings.warn),
-    "a print": lambda secret: said_aloud(secret, print),
-}
-
-
-@pytest.mark.parametrize("leak", LEAKS.values(), ids=LEAKS)
-def test_the_walk_has_eyes(leak):
-    """It sees what hides in a private attribute, a property, a representation, a record that nobody prints."""
-    assert_alike(_watched(leak, 1), _watched(leak, 1))
-    with pytest.raises(AssertionError, match="depends on the rows"):
-        assert_alike(_watched(leak, 1), _watched(leak, 2))

@@ -103,6 +103,9 @@ def test_an_estimator_that_is_fitted_again_has_other_numbers():
     assert model.fit(X, -X[:, 0] / 2).params["x0"] == pytest.approx(-first, abs=0.2)
     with pytest.raises(gm.ArgumentError, match="several targets"):
         _ = model.fit(X, np.hstack([X, X]) / 2).params
+    assert not any(hasattr(model, name) for name in ("params", "bse", "pvalues", "rsquared", "nobs"))
+    assert dir(model)  # scikit-learn asks for all of them, here and below
+    assert model._repr_html_()
 
 
 def test_two_stage_least_squares_without_endogenous_columns_is_least_squares():

@@ -37,6 +37,10 @@ from gaussmix.tables.schema import Schema
 __all__ = ["LinearMixing"]
 
 
+class SeveralTargetsError(ArgumentError, AttributeError):
+    """What one target has, asked of a model of several: to ``hasattr``, ``dir`` and notebooks it is not there."""
+
+
 class LinearMixing(Named, LinearRegressor[Release]):
     """Private linear regression from noisy second moments of the table.
 
@@ -182,5 +186,5 @@ class LinearMixing(Named, LinearRegressor[Release]):
         """Computed anew whenever it is asked for: an estimator may be fitted again."""
         check_is_fitted(self)
         if len(self.release_.schema.columns) > 2:
-            raise ArgumentError("This model has several targets: name one, as in summary(output=1).params.")
+            raise SeveralTargetsError("This model has several targets: name one, as in summary(output=1).params.")
         return self.summary()
