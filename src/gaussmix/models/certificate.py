@@ -28,6 +28,7 @@ from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
+from gaussmix.models.certificate_format_1 import from_format_1
 from gaussmix.tables.schema import Schema, stored_schema
 from gaussmix.tables.unit import ONE_ROW, Unit
 
@@ -63,7 +64,6 @@ _MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files
     ObjectivePerturbationAccount: ("objective perturbation", "Objective perturbation"),
     CountsAccount: ("noisy counts by column", "Noisy counts by column"),
 }
-_NEVER_IN_FORMAT_1 = ("AdaSSP", "SheffetMixing", "ObjectivePerturbation")
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Certificate:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
         """Read what :meth:`to_dict` wrote, in this version of the library or an earlier one."""
-        plain = dict(stored if "account" in stored else _from_format_1(stored))
+        plain = dict(stored if "account" in stored else from_format_1(stored))
         known = {field.name for field in fields(cls)}
         plain = {key: value for key, value in plain.items() if key in known}  # what a later version added is left out
         plain["schema"] = stored_schema(plain["schema"])
@@ -325,36 +325,3 @@ def _account(stored: Mapping[str, Any]) -> Account:
     if "delta_split" in values:
         values["delta_split"] = tuple((name, part) for name, part in values["delta_split"])
     return kind(**values)
-
-
-def _from_format_1(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A certificate of format 1, whose conditions were texts and whose parameters had no type."""
-    parameters = dict(stored["parameters"])
-    if stored["row_norm"] != stored_schema(stored["bounds"]).row_norm:
-        raise ArgumentError("the bound on a row is not that of the declared columns")
-    if stored["analysis"] != parameters.get("analysis", "none"):
-        raise NotPrivateError("The certificate names another analysis than its parameters were computed with.")
-    if stored["mechanism"] in _NEVER_IN_FORMAT_1:
-        raise ArgumentError("format 1 has no releases of this mechanism")
-    eigenvalue_bound = parameters.pop("eigenvalue_bound", None)
-    if stored["mechanism"] == "none":
-        account: dict[str, Any] = {"mechanism": "none"}
-    else:
-        budget = {key: stored[key] for key in ("epsilon", "delta", "relation")}
-        split = list(dict(parameters.pop("delta_split")).items())
-        account = {"mechanism": "Gaussian mixing", **budget, **parameters, "delta_split": split}
-    conditions = [_condition(text) for text in stored["conditions"]]
-    return {
-        **{key: stored[key] for key in ("epsilon", "delta", "relation", "generator", "version", "time")},
-        "release": stored.get("release", ""),
-        "made_by": stored["mechanism"],
-        "account": account,
-        "schema": stored["bounds"],
-        "conditions": conditions,
-        "eigenvalue_bound": eigenvalue_bound,
-    }
-
-
-def _condition(text: str) -> dict[str, Any]:
-    kind, _, words = text.partition(":")
-    return {"void": kind == "void", "text": words.strip() if kind in ("void", "condition") else text}
