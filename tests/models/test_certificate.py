@@ -131,6 +131,8 @@ def test_what_drew_the_noise_is_said():
     """In the limit it is not the generator that finite sketches and baselines draw from."""
     assert fitted("LinearMixing").generator_words == "OpenDP's exact sampler, from the operating system's entropy"
     assert fitted("AdaSSP").generator_words == "ChaCha20, keyed by the operating system"
+    proposed = gm.propose({"s": ["a", "b"] * 500}, {"s": "category"}, epsilon=1.0, delta=1e-6).certificate
+    assert proposed.generator_words.startswith("OpenDP's exact sampler")
     seeded = gm.LinearMixing(**BUDGET | {"random_state": 0}, bounds_y=(-1, 1)).fit(X, y).privacy_
     assert seeded.generator_words.endswith(", not the secure generator")
     unprotected = gm.LinearMixing(**{**BUDGET, "epsilon": np.inf}, bounds_y=(-1, 1)).fit(X, y).privacy_

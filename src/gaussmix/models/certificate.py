@@ -202,7 +202,7 @@ class Certificate:
             return "none"
         if self.generator != SECURE:
             return f"{self.generator}, not the secure generator"
-        if isinstance(self.account, LatticeAccount):
+        if isinstance(self.account, LatticeAccount | CountsAccount):
             return "OpenDP's exact sampler, from the operating system's entropy"
         return "ChaCha20, keyed by the operating system"
 
