@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from gaussmix.tables.moments import Moments
@@ -16,6 +18,9 @@ SCHEMA = {"a": [0, 1], "b": [0, 1]}
 ARRAY = np.full((3, 2), 0.5)
 BATCH = pa.record_batch({"a": [0.5], "b": [0.5]})
 LIST = [0.5, 0.5]
+TABLE = pa.table({"a": np.linspace(0, 1, 9), "b": np.linspace(0, 1, 9)})
+FRAME = pd.DataFrame({"a": np.linspace(0, 1, 9), "b": np.linspace(0, 1, 9)})
+POLARS = pl.DataFrame({"a": np.linspace(0, 1, 9), "b": np.linspace(0, 1, 9)})
 
 
 def again(item, times=2):
@@ -46,11 +51,33 @@ def fresh(times=2):
         lambda: again((ARRAY, ["a", "b"])),
         lambda: iter([BATCH, BATCH.slice(0), BATCH]),
         fresh,
+        lambda: [TABLE, TABLE.slice(0)],
+        lambda: [TABLE, TABLE.select(["b", "a"])],
+        lambda: [TABLE.to_batches()[0], TABLE],
+        lambda: [{"a": TABLE["a"], "b": TABLE["b"]}, {"a": TABLE["a"], "b": TABLE["b"]}],
+        lambda: [FRAME, FRAME[:]],
+        lambda: [{"a": FRAME["a"], "b": FRAME["b"]}, {"a": FRAME["a"], "b": FRAME["b"]}],
+        lambda: [POLARS, POLARS.clone()],
     ],
 )
 def test_the_same_rows_twice(make):
     with pytest.raises(ValueError, match="A table comes twice: its rows would be counted twice"):
         Moments.of(make(), SCHEMA)
+
+
+@pytest.mark.parametrize("table", [TABLE, FRAME, POLARS], ids=["arrow", "pandas", "polars"])
+def test_parts_of_a_table_are_other_rows(table):
+    parts = [table[:4], table[4:]]
+    assert np.array_equal(Moments.of(parts, SCHEMA).gram(), Moments.of(table, SCHEMA).gram())
+    Moments.of([table, table[:0], table[9:]], SCHEMA)  # no rows come as often as one likes
+
+
+def test_a_file_and_a_dataset_of_it(tmp_path):
+    pq.write_table(TABLE, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"is the same file as .* would be counted twice"):
+        Moments.of([tmp_path / "t.parquet", ds.dataset(tmp_path)], SCHEMA)
+    halves = [ds.dataset(tmp_path).filter(half) for half in (ds.field("a") < 0.5, ds.field("a") >= 0.5)]
+    assert np.array_equal(Moments.of(halves, SCHEMA).gram(), Moments.of(TABLE, SCHEMA).gram())
 
 
 def test_the_same_query_twice(tmp_path):

@@ -1,8 +1,9 @@
 """Every row is counted once: a file that is named twice, or a table that comes twice, is refused.
 
 A row that is counted twice is protected half as well. Files are known by device and inode, whatever they are called;
-tables in memory by identity, as long as someone still holds them. A generator may fill the same arrays anew for every
-batch, if it puts them into a new dictionary or pair.
+tables in memory by identity, as long as someone still holds them, and those that are named one by one also by where
+their columns lie, if these are Arrow's or numbers. Tables that overlap in part are not recognised. A generator may fill
+the same arrays anew for every batch, if it puts them into a new dictionary or pair.
 
 >>> import numpy as np
 >>> seen, rows = Seen(), np.zeros((3, 1))
@@ -22,7 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
 from gaussmix.errors import DataError
 
@@ -63,7 +66,9 @@ class Seen:
         owners = list(_columns(data, columns))
         if streamed and any(_refillable(owner) for owner in owners):
             owners = [data]
-        key = tuple(_place(owner) for owner in owners)
+        key: Hashable = tuple(_place(owner) for owner in owners)
+        if not streamed and (places := _places(data, columns)):
+            key, owners = places, [data]
         known = self._tables.get(key)
         if key in self._held or (known is not None and all(reference() is not None for reference in known)):
             raise DataError("A table comes twice: its rows would be counted twice. Name every table once.")
@@ -119,4 +124,46 @@ def _place(data: Any) -> Hashable:
     """Two arrays at the same place in memory are the same rows, whatever objects they are."""
     if isinstance(data, np.ndarray):
         return (id(_owner(data)), data.__array_interface__["data"][0], data.shape, data.strides)
-    return id(data)
+    return _address(data) or id(data)
+
+
+def _places(table: Any, columns: Sequence[str]) -> tuple[Hashable, ...]:
+    """Where the columns of an Arrow table or a data frame lie, if all of them tell."""
+    found = nw.to_native(table, pass_through=True)
+    if isinstance(found, pa.Table | pa.RecordBatch):
+        names = found.schema.names
+    elif type(found).__name__ == "DataFrame" and _library(found) in ("pandas", "polars"):
+        names = list(found.columns)
+    else:
+        return ()
+    if any(names.count(name) != 1 for name in columns):
+        return ()
+    places = tuple(_address(found[name]) for name in columns)
+    return places if all(places) else ()
+
+
+def _address(column: Any) -> tuple[Hashable, ...]:
+    """Where a column of Arrow's, or one of numbers of pandas or polars, lies; nothing where that cannot be told."""
+    found = nw.to_native(column, pass_through=True)
+    if not hasattr(found, "__len__") or not len(found):  # nothing lies nowhere, or where all nothing does
+        return ()
+    if type(found).__name__ == "Series" and _library(found) == "pandas":
+        if not isinstance(found.dtype, np.dtype) or found.dtype.kind not in "biuf":
+            return ()
+        values = found.to_numpy()  # no copy
+        return (values.__array_interface__["data"][0], values.shape, values.strides)
+    if type(found).__name__ == "Series" and _library(found) == "polars":
+        if not found.dtype.is_numeric() or found.n_chunks() > 1:
+            return ()
+        found = found.to_arrow()  # no copy
+    if not isinstance(found, pa.Array | pa.ChunkedArray):
+        return ()
+    chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
+    return tuple(
+        (tuple(buffer.address for buffer in chunk.buffers() if buffer is not None), chunk.offset, len(chunk))
+        for chunk in chunks
+    )
+
+
+def _library(thing: Any) -> str:
+    return type(thing).__module__.partition(".")[0]

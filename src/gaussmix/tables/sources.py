@@ -198,6 +198,8 @@ def _memory_batches(data: Any, request: Request, *, streamed: bool) -> Iterator[
         return (valid(batch, where) for batch in table.select(columns).to_batches(max_chunksize=rows))
     if is_dataset(data):
         check_columns(data.schema.names, columns, where)
+        for file in _whole_files(data):
+            request.seen.file(file)
         scanner = data.scanner(columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)
         return (valid(batch, where) for batch in guarded(scanner.to_batches(), where))
     if isinstance(data, pa.RecordBatchReader):
@@ -257,6 +259,13 @@ def _file_schema(file: Path, csv: CsvOptions) -> pa.Schema:
     if kind == "csv":
         return csv_schema(file, csv)
     return parquet_schema(file) if kind == "parquet" else arrow_schema(file)
+
+
+def _whole_files(dataset: Any) -> list[Path]:
+    """Local files of which a dataset has all rows: none where it is filtered, for another filter has other rows."""
+    if getattr(dataset, "_scan_options", None):
+        return []
+    return [Path(name) for name in getattr(dataset, "files", ()) if Path(name).exists()]
 
 
 def _file_parts(file: Path, request: Request) -> Iterator[Part]:
