@@ -145,10 +145,8 @@ def _places(table: Any, columns: Sequence[str]) -> tuple[Hashable, ...]:
 def _address(column: Any) -> tuple[Hashable, ...]:
     """Where a column of Arrow's, or one of numbers of pandas or polars, lies; nothing where that cannot be told."""
     found = nw.to_native(column, pass_through=True)
-    if not hasattr(found, "__len__") or not len(found):  # nothing lies nowhere, or where all nothing does
-        return ()
     if type(found).__name__ == "Series" and _library(found) == "pandas":
-        if not isinstance(found.dtype, np.dtype) or found.dtype.kind not in "biuf":
+        if not isinstance(found.dtype, np.dtype) or found.dtype.kind not in "biuf" or not len(found):
             return ()
         values = found.to_numpy()  # no copy
         return (values.__array_interface__["data"][0], values.shape, values.strides)
@@ -156,7 +154,7 @@ def _address(column: Any) -> tuple[Hashable, ...]:
         if not found.dtype.is_numeric() or found.n_chunks() > 1:
             return ()
         found = found.to_arrow()  # no copy
-    if not isinstance(found, pa.Array | pa.ChunkedArray):
+    if not isinstance(found, pa.Array | pa.ChunkedArray) or not len(found):  # no rows may lie anywhere
         return ()
     chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
     return tuple(
