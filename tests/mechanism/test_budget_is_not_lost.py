@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import gaussmix as gm
@@ -172,4 +173,19 @@ def test_the_room_fits_the_file(tmp_path):
             private = prepared.draw(rows_of({name: [0.1, 0.7] for name in schema}, schema))
         written = (tmp_path / str(columns)).stat().st_size
         plain = sum(output.request.metric.declared for output in private.statistic.passes[1:])
-        assert written <= room <= written + 2**17 + plain * 8 * (columns + 1) ** 2
+        assert written <= room <= written + room // 16 + 2**17 + plain * 8 * (columns + 1) ** 2
+
+
+def test_the_room_fits_a_file_whose_every_metric_is_learned(tmp_path):
+    """Numbers of learned metrics are packed less well than those of the rehearsal."""
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(200)]
+    schema = gm.Schema.of({name: [0, 1] for name in names})
+    prepared = preparation.prepare(schema, epsilon=3.0, delta=1e-6, passes=4, out=tmp_path / "x", random_state=0)
+    with prepared:
+        (temporary,) = tmp_path.glob(".gaussmix*")
+        room = temporary.stat().st_size
+        table = rng.uniform(0.4, 0.6, (3000, 1)) + 0.05 * rng.standard_normal((3000, 200))
+        private = prepared.draw(rows_of(dict(zip(names, table.T, strict=True)), schema))
+    assert not any(output.request.metric.declared for output in private.statistic.passes[1:])
+    assert (tmp_path / "x").stat().st_size <= room

@@ -54,7 +54,7 @@ from gaussmix.tables.unit import Unit
 __all__ = ["Prepared", "prepare"]
 
 
-_SPARE_BYTES = 2**16  # words in a certificate differ in length
+_SPARE_BYTES, _SPARE_PART = 2**16, 16  # words in a certificate differ in length, numbers in how well they are packed
 
 
 @dataclass(frozen=True)
@@ -334,6 +334,6 @@ def _reserved(
         size += 8 * schema.n_columns**2
     try:
         check_name(out)
-        return reserve(out, size + _SPARE_BYTES, force=force)
+        return reserve(out, size + size // _SPARE_PART + _SPARE_BYTES, force=force)
     except OutputError as error:
         raise type(error)(f"{error} Nothing was spent.") from None
