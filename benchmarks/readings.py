@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -21,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import record
 from gaussmix import LinearMixing
+from gaussmix._types import Floats
 from gaussmix.mechanism.lattice import symmetric_noise
 from gaussmix.models.tails import bin_edges
 from gaussmix.tables import fused
@@ -34,11 +34,13 @@ BY_BLAS, REST = ", by BLAS", "rest of the fit"
 REPEATS = 5
 
 
-@contextmanager
-def by_blas() -> Iterator[None]:
-    """Without fused functions."""
-    with patch.object(fused, "serves", lambda columns: False):
-        yield
+def learned(rows: ArrayRows, n: int) -> tuple[list[Transform], list[Floats], Transform, float]:
+    """What later passes ask for: two metrics and their bins for a histogram, one transform and its clip."""
+    values, vectors = np.linalg.eigh(rows.moments().gram() / n)
+    rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
+    metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
+    edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
+    return metrics, edges, metrics[1].triangular(), float(edges[1][8])
 
 
 def parts(n: int, d: int) -> dict[str, float]:
@@ -47,24 +49,13 @@ def parts(n: int, d: int) -> dict[str, float]:
     A = rng.uniform(-1, 1, (n, d))
     y = A @ rng.standard_normal(d) / d
     rows = ArrayRows(A, y, Schema.of({"X": {"size": d, "lower": -1, "upper": 1}, "y": [-1, 1]}), threads=1)
-    values, vectors = np.linalg.eigh(rows.moments().gram() / n)
-    rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
-    metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
-    edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
-    triangle, clip = metrics[1].triangular(), float(edges[1][8])
+    metrics, edges, triangle, clip = learned(rows, n)
     read: dict[str, Callable[[], object]] = {
         "first pass": rows.moments,
         "later pass": lambda: rows.mapped(triangle, clip),
         "histogram": lambda: rows.counts(metrics, edges),
     }
-
-    def slowly(call: Callable[[], object]) -> Callable[[], object]:
-        def called() -> None:
-            with by_blas():
-                call()
-
-        return called
-
+    slowly = patch.object(fused, "serves", lambda columns: False)
     model = LinearMixing(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1)
     contenders: dict[str, Callable[[], object]] = {
         "AᵀA": lambda: A.T @ A,

@@ -24,13 +24,12 @@ from scipy.linalg.blas import dsyrk
 from sklearn.linear_model import LinearRegression
 
 from benchmarks import record
+from benchmarks.readings import learned
 from gaussmix import LinearMixing
 from gaussmix.mechanism.sampling import explicit_sketch, secure_generator
-from gaussmix.models.tails import bin_edges
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
 
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 CHILD, CPU = "GAUSSMIX_SPEED_CHILD", "GAUSSMIX_SPEED_CPU"
@@ -97,12 +96,7 @@ def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sa
 
     Passes between the first and the last read the sample ``early``, histograms theirs; None is every row.
     """
-    gram = make().moments().gram()
-    values, vectors = np.linalg.eigh(gram / (make().count() or 1))
-    rotation, values = Transform.nearest(vectors.T), np.maximum(values, 1e-6)
-    metrics = [rotation.times(values ** (-power / 2)) for power in (0.75, 1.0)]
-    edges = [bin_edges(float(np.sum(values ** (1 - power)))) for power in (0.75, 1.0)]
-    triangle, clip = metrics[1].triangular(), float(edges[1][8])
+    metrics, edges, triangle, clip = learned(make(), make().count() or 1)
 
     def read() -> None:
         rows = make()  # it keeps coins

@@ -72,6 +72,11 @@ def test_parts_of_a_table_are_other_rows(table):
     Moments.of([table, table[:0], table[9:]], SCHEMA)  # no rows come as often as one likes
 
 
+def test_nulls_lie_nowhere():
+    parts = [pa.table({"a": pa.nulls(3)}) for _ in range(2)]
+    assert Moments.of(parts, {"a": {"lower": 0, "upper": 1, "missing": "lower"}}).rows_between(6, 6)
+
+
 def test_a_file_and_a_dataset_of_it(tmp_path):
     pq.write_table(TABLE, tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"is the same file as .* would be counted twice"):

@@ -37,7 +37,7 @@ from gaussmix.tables.schema import Schema
 __all__ = ["LinearMixing"]
 
 
-class SeveralTargetsError(ArgumentError, AttributeError):
+class _SeveralTargetsError(ArgumentError, AttributeError):
     """What one target has, asked of a model of several: to ``hasattr``, ``dir`` and notebooks it is not there."""
 
 
@@ -186,5 +186,5 @@ class LinearMixing(Named, LinearRegressor[Release]):
         """Computed anew whenever it is asked for: an estimator may be fitted again."""
         check_is_fitted(self)
         if len(self.release_.schema.columns) > 2:
-            raise SeveralTargetsError("This model has several targets: name one, as in summary(output=1).params.")
+            raise _SeveralTargetsError("This model has several targets: name one, as in summary(output=1).params.")
         return self.summary()

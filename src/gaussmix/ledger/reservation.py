@@ -102,7 +102,7 @@ def checked_budget(
         raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure!r}.")
     if check.text(unit=unit) and rows:
         raise ArgumentError("sketch_rows are for rows: a ledger whose unit is a person has none.")
-    check.positive_integer(releases=releases)
+    releases = check.positive_integer(releases=releases)
     if rows and not mu and releases != 1:
         raise ArgumentError(
             "releases are parts of the Gaussian budget, and beside sketch_rows there is none: give mu as well, or "
@@ -117,7 +117,7 @@ def checked_budget(
         "mu": check.nonnegative(mu=mu) if rows else check.positive(finite=True, mu=mu),
         "failure_delta": failure,
         "relation": relation,
-        "releases": int(releases),
+        "releases": releases,
         "unit": unit,
     }
 

@@ -2,7 +2,7 @@
 
 A row that is counted twice is protected half as well. Files are known by device and inode, whatever they are called;
 tables in memory by identity, as long as someone still holds them, and those that are named one by one also by where
-their columns lie, if these are Arrow's or numbers. Tables that overlap in part are not recognised. A generator may fill
+their columns lie, if all are Arrow's or numbers. Tables that overlap in part are not recognised. A generator may fill
 the same arrays anew for every batch, if it puts them into a new dictionary or pair.
 
 >>> import numpy as np
@@ -157,10 +157,10 @@ def _address(column: Any) -> tuple[Hashable, ...]:
     if not isinstance(found, pa.Array | pa.ChunkedArray) or not len(found):  # no rows may lie anywhere
         return ()
     chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
-    return tuple(
-        (tuple(buffer.address for buffer in chunk.buffers() if buffer is not None), chunk.offset, len(chunk))
-        for chunk in chunks
-    )
+    places = [tuple(buffer.address for buffer in chunk.buffers() if buffer is not None) for chunk in chunks]
+    if not all(places):  # of nulls alone, which need no memory
+        return ()
+    return tuple((place, chunk.offset, len(chunk)) for place, chunk in zip(places, chunks, strict=True))
 
 
 def _library(thing: Any) -> str:
