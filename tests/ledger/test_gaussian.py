@@ -14,6 +14,7 @@ from scipy import integrate, interpolate, stats
 
 from gaussmix import BudgetExceededError, Ledger, accounting
 from gaussmix.accounting.divergence import gaussian_hockey_stick
+from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.accounting.lattice import diagonal_sigma, gaussian_slack, lattice_account, lattice_delta
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 from gaussmix.ledger.reservation import checked_budget, part_of, reserve, room_left
@@ -36,7 +37,7 @@ def test_mu_is_the_largest_that_meets_the_budget(path, epsilon, delta, relation)
     reserved = Ledger(path, epsilon=epsilon, delta=delta, relation=relation).reservation
     assert (reserved.sketch_rows, reserved.gamma, reserved.releases) == (0, None, 1)
     assert reserved.failure_delta == pytest.approx(delta / 1000, rel=1e-15)
-    spent = Fraction(accounting.gaussian_delta(epsilon, mu=reserved.mu)) + Fraction(reserved.failure_delta)
+    spent = Fraction(gaussian_delta_up(epsilon, reserved.mu)) + Fraction(reserved.failure_delta)
     assert spent <= Fraction(reserved.delta_reserved) <= Fraction(delta)
     assert accounting.gaussian_delta(epsilon, mu=reserved.mu * (1 + 1e-9)) > delta - reserved.failure_delta
 

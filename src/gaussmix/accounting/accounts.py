@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration
-from gaussmix.accounting.gaussian import gaussian_delta
+from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.mixing import delta as mixing_delta
+from gaussmix.accounting.rounding import root_up
 from gaussmix.accounting.thresholds import CountsAccount
 
 __all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
@@ -63,8 +65,8 @@ class AdaSSPAccount:
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
         """Whether the claim is true."""
         s = check.positive(finite=True, noise=self.noise)
-        spent = gaussian_delta(epsilon, mu=math.sqrt(3) / s)
-        return bool(relation == "zero-out" and spent <= delta * _LAST_DIGITS)
+        mu = root_up(3 / Fraction(s) ** 2)
+        return relation == "zero-out" and gaussian_delta_up(epsilon, mu) <= delta
 
 
 @dataclass(frozen=True)

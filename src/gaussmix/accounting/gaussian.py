@@ -1,9 +1,19 @@
-"""The Gaussian mechanism, exactly: the limit of large sketches, and what eigenvalues are released by."""
+r"""The analytic Gaussian mechanism (Balle and Wang, arXiv:1805.06530v2) and its directed, processor-independent values.
+
+Pure functions of public parameters: nothing in this module sees data.
+
+.. math:: \delta(\varepsilon; \mu) = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon \Phi(-\mu/2 - \varepsilon/\mu)
+
+:func:`gaussian_delta` and :func:`gaussian_epsilon` evaluate the curve in double precision, rounded up by more than
+their error. Noise scales, ledgers and certificates need values that are the same on every processor, down to the last
+bit: :func:`gaussian_mu` and :func:`gaussian_delta_up` evaluate it with `mpmath`, which computes with integers.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import overload
+from fractions import Fraction
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +22,13 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.arguments import EPSILON_MAX, GAMMA_MAX, ROUNDING, shaped
 from gaussmix.accounting.divergence import gaussian_hockey_stick
+from gaussmix.accounting.rounding import above, precise, round_up
 from gaussmix.accounting.search import log_excess, smallest_or_infinity, smallest_safe
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu"]
+__all__ = ["gaussian_delta", "gaussian_delta_up", "gaussian_epsilon", "gaussian_mu"]
+
+_MU_BITS = 48  # significant bits of a calibrated μ: the loss is below 4e-15
 
 
 @overload
@@ -27,7 +40,7 @@ def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats: ...
 
 
 def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats:
-    """Exact δ of Gaussian releases with √Σ(sensitivity/noise)² = mu, rounded up (Balle and Wang 2018)."""
+    """Return δ(ε) of Gaussian releases with √Σ(sensitivity/noise)² = mu, rounded up; broadcasts."""
     eps, mus = check.broadcastable(epsilon=check.numbers(epsilon=epsilon), mu=check.numbers(mu=mu))
     if np.any(mus < 0) or np.any(np.isinf(mus)):
         raise ArgumentError("mu must be a finite number ≥ 0.")
@@ -36,7 +49,7 @@ def gaussian_delta(epsilon: ArrayLike, *, mu: ArrayLike) -> float | Floats:
 
 
 def gaussian_epsilon(delta: float, *, mu: float) -> float:
-    """Smallest ε ≥ 0 of Gaussian releases at δ, rounded up.
+    """Return the smallest ε ≥ 0 of Gaussian releases at δ, rounded up.
 
     >>> round(gaussian_epsilon(1e-6, mu=0.3), 4)
     1.2917
@@ -49,8 +62,21 @@ def gaussian_epsilon(delta: float, *, mu: float) -> float:
     return smallest_or_infinity(lambda e: log_excess(gaussian_delta(e, mu=mu), delta))
 
 
+@functools.lru_cache(maxsize=1024)
+def gaussian_delta_up(epsilon: float, mu: float) -> float:
+    """Return the smallest double that is at least δ(ε; μ), the same on every processor.
+
+    >>> gaussian_delta_up(1.0, 0.25) <= gaussian_delta(1.0, mu=0.25)
+    True
+    """
+    with precise() as mp:
+        return round_up(above(_delta(mp, mp.mpf(epsilon), mp.mpf(mu))))
+
+
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest μ = sensitivity / noise that is (ε, δ)-differentially private, rounded down.
+    """Return the largest μ = sensitivity / noise of 48 bits that is (ε, δ)-differentially private.
+
+    It is a mathematical function of ε and δ, so the noise of a release is the same on every processor.
 
     >>> round(gaussian_mu(1.0, 1e-6), 4)
     0.2367
@@ -60,8 +86,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _largest_mu(epsilon: float, delta: float) -> float:
-    """Remembered: one budget is asked for by many fits."""
-    try:
+    try:  # a start for Newton's method, in double precision
         noise = smallest_safe(
             lambda s: log_excess(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
         )
@@ -70,4 +95,25 @@ def _largest_mu(epsilon: float, delta: float) -> float:
             f"No noise up to {GAMMA_MAX:g} times the sensitivity meets epsilon={epsilon!r}, delta={delta!r}; "
             "ask for a larger epsilon or delta."
         ) from None
-    return 1 / noise
+    with precise() as mp:
+        eps, allowed, mu = mp.mpf(epsilon), mp.mpf(delta), 1 / mp.mpf(noise)
+        for _ in range(3):  # on log δ, whose derivative is φ(ε/μ - μ/2)/δ; the start is right to eleven digits
+            spent = _delta(mp, eps, mu)
+            mu -= mp.log(spent / allowed) * spent / mp.npdf(eps / mu - mu / 2)
+        exponent = mp.frexp(mu)[1] - _MU_BITS
+        steps = int(mp.floor(mp.ldexp(mu, -exponent)))
+
+        def private(steps: int) -> bool:
+            return above(_delta(mp, eps, mp.ldexp(steps, exponent))) <= Fraction(delta)
+
+        # Whatever Newton's method found, the result is the largest private multiple of 2^exponent.
+        while not private(steps):
+            steps -= 1
+        while private(steps + 1):
+            steps += 1
+        return float(mp.ldexp(steps, exponent))
+
+
+def _delta(mp: Any, epsilon: Any, mu: Any) -> Any:
+    """Evaluate the curve with `mpmath`. The difference loses a factor of about ε/μ² < 10²⁵ of the precision."""
+    return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)

@@ -9,14 +9,13 @@ Pure functions of public parameters: nothing in this module sees data. docs/latt
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Rational
 
 from gaussmix import _validation as check
-from gaussmix.accounting.gaussian import gaussian_delta
-from gaussmix.accounting.rounding import root_down, root_up, round_up
+from gaussmix.accounting.gaussian import gaussian_delta_up
+from gaussmix.accounting.rounding import exp_up, root_down, root_up, round_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 
 __all__ = [
@@ -160,7 +159,7 @@ def lattice_delta(epsilon: float, *, mu: float, total_slack: float) -> float:
     """
     epsilon = check.nonnegative(epsilon=epsilon)
     raised = amplification(epsilon) * Fraction(check.nonnegative(total_slack=total_slack))
-    return round_up(min(Fraction(gaussian_delta(epsilon, mu=mu)) + raised, Fraction(1)))
+    return round_up(min(Fraction(gaussian_delta_up(epsilon, mu)) + raised, Fraction(1)))
 
 
 def slack_delta(epsilon: float, slack: float) -> float:
@@ -169,9 +168,9 @@ def slack_delta(epsilon: float, slack: float) -> float:
 
 
 def amplification(epsilon: float) -> Fraction:
-    """1 + e^ε, rounded up: the library's exponential is good to one unit in the last place."""
+    """Return 1 + e^ε, rounded up."""
     if epsilon > LARGEST_EPSILON:
         raise BudgetUnmetError(
             f"epsilon must be at most {LARGEST_EPSILON} on the lattice, got {epsilon!r}: nothing is protected there."
         )
-    return 1 + Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
+    return 1 + exp_up(epsilon)

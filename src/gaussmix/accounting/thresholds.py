@@ -47,13 +47,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from scipy import special
-
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import ROUNDING, Relation
+from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, lattice_account
 from gaussmix.accounting.lattice_noise import Share
-from gaussmix.accounting.rounding import round_down, round_up
+from gaussmix.accounting.rounding import normal_tail_up, round_down, round_up
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 
 __all__ = ["THRESHOLD_SHARE", "CountsAccount", "counts_account", "key_failure", "releases_of_counts", "with_threshold"]
@@ -62,7 +60,8 @@ THRESHOLD_SHARE = Fraction(1, 5)
 """Part of δ for thresholds, where there are keys: noise and threshold together are least near it."""
 
 _KEY_COORDINATES = 2  # that differ between neighbours, at most
-_UNDERFLOW = 1e-300  # more than what doubles lose of a tail
+_STEPS_PER_SIGMA = 2**30
+_MOST_SIGMAS = 64  # whose tail is below 10⁻⁸⁰⁰
 
 
 def releases_of_counts(grids: Sequence[int], keys: int, refined: Sequence[int]) -> tuple[list[Share], list[int]]:
@@ -83,7 +82,7 @@ def key_failure(threshold: int, *, sigma: float, bits: int) -> float:
     excess = threshold - 2**bits - 1
     if excess < 0:
         return 1.0
-    return min(float(special.ndtr(-(excess / sigma) * (1 - ROUNDING))) * (1 + ROUNDING) + _UNDERFLOW, 1.0)
+    return min(round_up(normal_tail_up(Fraction(excess) / Fraction(sigma))), 1.0)
 
 
 @dataclass(frozen=True)
@@ -183,25 +182,33 @@ def _failures(lattice: LatticeAccount, keyed: Sequence[int], threshold: int) -> 
 def with_threshold(
     lattice: LatticeAccount, keyed: Sequence[int], *, allowed: Fraction | float, epsilon: float, delta: float
 ) -> CountsAccount:
-    """The least threshold whose Σp is allowed, beside a lattice; the claim is (ε, δ).
+    """Return the account with the least threshold whose Σp is allowed, beside a lattice; the claim is (ε, δ).
 
-    It is searched for among σ-multiples rounded up, and checked by the formula that the account is checked by.
+    Thresholds are searched for in steps of 2⁻³⁰ σ above one row. The least step is a mathematical function of the
+    arguments, so the threshold is the same on every processor.
     """
     if not keyed:
         return CountsAccount(lattice, (), 0, 0.0, epsilon, delta)
     allowed = Fraction(allowed)
     if allowed <= 0:
         raise BudgetUnmetError("No part of delta is left for the threshold of keys: ask for a larger share.")
-    sides = 2 if lattice.relation == "replace-one" else 1
-    sigma = max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed)
-    away = -float(special.ndtri(float(allowed / (sides * len(keyed)))))
-    for _ in range(64):
-        threshold = 2**lattice.bits + 1 + max(math.ceil(Fraction(sigma) * Fraction(away)), 0)
-        failures = _failures(lattice, keyed, threshold)
-        if failures <= allowed:
-            return CountsAccount(lattice, tuple(keyed), threshold, round_up(failures), epsilon, delta)
-        away += 1e-9 * max(abs(away), 1.0)
-    raise BudgetUnmetError(f"No threshold keeps keys within {float(allowed):.3g} of delta: ask for a larger delta.")
+    sigma = Fraction(max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed))
+
+    def threshold(steps: int) -> int:
+        return (1 << lattice.bits) + 1 + math.ceil(sigma * Fraction(steps, _STEPS_PER_SIGMA))
+
+    def enough(steps: int) -> bool:
+        return _failures(lattice, keyed, threshold(steps)) <= allowed
+
+    low, high = -1, _MOST_SIGMAS * _STEPS_PER_SIGMA  # not enough, enough
+    if not enough(high):
+        raise BudgetUnmetError(f"No threshold keeps keys within {float(allowed):.3g} of delta: ask for a larger delta.")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    steps = high
+    failures = round_up(_failures(lattice, keyed, threshold(steps)))
+    return CountsAccount(lattice, tuple(keyed), threshold(steps), failures, epsilon, delta)
 
 
 def counts_account(

@@ -48,9 +48,9 @@ from fractions import Fraction
 from typing import Any
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import GAMMA_MAX, RELATIONS, ROUNDING, Relation
+from gaussmix.accounting.arguments import GAMMA_MAX, RELATIONS, Relation
 from gaussmix.accounting.claims import holds, mixing_delta
-from gaussmix.accounting.gaussian import gaussian_delta, gaussian_mu
+from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.least_noise import least_gamma
 from gaussmix.accounting.rounding import root_down, round_down, round_up
 from gaussmix.errors import ArgumentError, BudgetUnmetError
@@ -132,7 +132,7 @@ def reserve(budget: dict[str, Any]) -> Reservation:
             epsilon, within, sketch_rows=budget["sketch_rows"], mu=mu, relation=budget["relation"]
         )
     else:
-        spent = gaussian_delta(epsilon, mu=mu)
+        spent = gaussian_delta_up(epsilon, mu)
     if spent > within:
         raise BudgetUnmetError(
             f"mu={mu!r} is more than epsilon={epsilon!r} and delta={budget['delta']!r} (what failure_delta leaves of "
@@ -173,8 +173,7 @@ def account_holds(reserved: Reservation) -> bool:
     if (reserved.gamma is None) != (reserved.sketch_rows == 0):
         return False
     if reserved.gamma is None:
-        spent = Fraction(gaussian_delta(reserved.epsilon, mu=reserved.mu))
-        return spent <= within * (1 + Fraction(ROUNDING) / 2)  # another machine's digits
+        return Fraction(gaussian_delta_up(reserved.epsilon, reserved.mu)) <= within
     return holds(
         reserved.epsilon,
         float(within),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from gaussmix._types import Floats
 from gaussmix.accounting.accounts import AdaSSPAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.accounting.rounding import root_up
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.mixing import certify, largest_table, smallest_eigenvalue
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
@@ -68,7 +70,7 @@ class PreparedAdaSSP:
         """From declared quantities, checked."""
         check.choice(("exact", "printed"), analysis=analysis)
         rho, delta = check.in_interval(0, 1, rho=rho), check.in_interval(0, 1, delta=delta)
-        noise = math.sqrt(3) / gaussian_mu(epsilon, delta)
+        noise = root_up(3 / Fraction(gaussian_mu(epsilon, delta)) ** 2)
         if analysis == "printed":
             noise = max(noise, math.sqrt(math.log(6 / delta)) / (epsilon / 3))
         return cls(schema, epsilon, delta, noise, rho, analysis, n_rows, rng)
