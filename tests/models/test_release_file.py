@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import random
 import shutil
@@ -185,6 +186,20 @@ def test_a_weaker_claim_is_true(path):
 def test_what_a_later_version_adds_is_left_out(path, private):
     forged(path, lambda m: m["certificate"].update(added_later=1))
     assert gm.load(path).certificate == private.certificate
+
+
+@pytest.mark.parametrize("key", [b'"epsilon"', b'"certificate"', b'"gamma"', b'"upper"'])
+def test_a_key_that_occurs_twice_is_refused(path, key):
+    """Readers differ in which of two values they take: the checksum would be that of the last."""
+    table = pq.read_table(path)
+    text = table.schema.metadata[METADATA_KEY]
+    twice = text.replace(key, key + b": 0.1, " + key, 1)
+    assert json.loads(twice) == json.loads(text)
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: twice}), path)
+    with pytest.raises(gm.DamagedError, match="is damaged"):
+        gm.load(path)
+    with pytest.raises(gm.DamagedError, match="is damaged"):
+        release_id(path)
 
 
 # ------------------------------------------------------------------------------------------------------------- fuzz

@@ -121,11 +121,19 @@ def test_damaged_moments_are_refused(tmp_path):
 
 def forged(path, **changes):
     """A file of moments with other numbers and a checksum that fits."""
+    text, body = parts_of(path)
+    body = changes.pop("body", lambda b: b)(body)
+    write_forged(path, json.dumps({**json.loads(text), **changes}).encode(), body)
+
+
+def parts_of(path):
+    """The JSON header and the numbers of a file of moments."""
     content = path.read_bytes()[len(_MAGIC) + 32 :]
     length = int.from_bytes(content[:8], "little")
-    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
-    body = changes.pop("body", lambda b: b)(body)
-    text = json.dumps({**header, **changes}).encode()
+    return content[8 : 8 + length], content[8 + length :]
+
+
+def write_forged(path, text, body):
     content = len(text).to_bytes(8, "little") + text + body
     path.write_bytes(_MAGIC + hashlib.sha256(content).digest() + content)
 
@@ -156,6 +164,18 @@ def test_forged_moments_are_refused(tmp_path, changes):
     Moments.of(patients(100), SCHEMA).save(path)
     forged(path, **changes)
     with pytest.raises(gm.DamagedError, match="damaged"):
+        Moments.load(path)
+
+
+@pytest.mark.parametrize("key", [b'"n"', b'"upper"'])
+def test_a_key_that_occurs_twice_is_refused(tmp_path, key):
+    path = tmp_path / "site.moments"
+    Moments.of(patients(100), SCHEMA).save(path)
+    text, body = parts_of(path)
+    twice = text.replace(key, key + b": 1, " + key, 1)
+    assert json.loads(twice) == json.loads(text)
+    write_forged(path, twice, body)
+    with pytest.raises(gm.DamagedError, match="is damaged"):
         Moments.load(path)
 
 

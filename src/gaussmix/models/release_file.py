@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussmix._files import refuse_suffix
+from gaussmix._files import refuse_suffix, strict_json
 from gaussmix._types import Floats
 from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
 from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
@@ -175,7 +175,7 @@ def _split(labels: list[str], rows: Floats) -> Blocks:
 
 
 def _metadata_of(file: pq.ParquetFile) -> Any:
-    return json.loads(file.schema_arrow.metadata[METADATA_KEY])
+    return strict_json(file.schema_arrow.metadata[METADATA_KEY])
 
 
 @contextlib.contextmanager

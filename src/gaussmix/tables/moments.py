@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
-from gaussmix._files import refuse_suffix, write_whole
+from gaussmix._files import refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
@@ -270,7 +270,7 @@ class _NewerError(DamagedError):
 def _unpacked(content: bytes, name: str) -> Moments:
     """Moments from what follows the checksum. Everything that can be checked is; that the rows are real cannot."""
     length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
+    header = strict_json(content[8 : 8 + length])
     if header["format"] > _WITH_UNIT:
         raise _NewerError(f"{name} was written by a newer version of gaussmix: update gaussmix.")
     if not isinstance(header["schema"], dict):
