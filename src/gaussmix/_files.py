@@ -1,4 +1,4 @@
-"""Files written whole or not at all, with their room on the disk taken before it is needed; and JSON read strictly.
+"""Files written whole or not at all, with their room on the disk taken before it is needed; strict JSON and formats.
 
 Nothing in this module sees data but the bytes that it writes.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from gaussmix.errors import OutputError, OutputExistsError, OutputFolderError
 
-__all__ = ["Output", "refuse_inputs", "refuse_suffix", "reserve", "strict_json", "write_whole"]
+__all__ = ["Output", "other_format", "refuse_inputs", "refuse_suffix", "reserve", "strict_json", "write_whole"]
 
 _NO_ROOM_CALL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # the file system cannot set room aside
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -164,6 +164,14 @@ def strict_json(text: str | bytes) -> Any:
     `json.loads` keeps the last value, and other readers keep the first: a file would say different things to them.
     """
     return json.loads(text, object_pairs_hook=_distinct)
+
+
+def other_format(name: str | os.PathLike[str], found: int, reads: int) -> str:
+    """Return the message about a file whose format number is not the one that this version reads."""
+    return (
+        f"{os.fspath(name)} has format {found}, and this version of gaussmix reads format {reads}: use the version of "
+        "gaussmix that wrote it."
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
