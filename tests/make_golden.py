@@ -1,15 +1,30 @@
-"""Write the golden files: published numbers with their source. Run with --overwrite, and read the difference.
+"""Write the golden files: ``python tests/make_golden.py --overwrite``, and read the difference.
 
-Files of releases in format 1 were written by version 0.1.0 and stay as they are.
+Published numbers with their source (accounting.json), and one small file of every kind that gaussmix reads
+(docs/formats.md). Noise, names, times and keys are fixed: the same versions of the libraries write the same bytes.
 """
 
 from __future__ import annotations
 
 import json
+import random
+import shutil
 import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+import numpy as np
+import pyarrow as pa
+
+import gaussmix as gm
 import reference
+from gaussmix.reporting.signatures import sign
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -21,8 +36,41 @@ PUBLISHED = {
     "sheffet": {10: 19.378, 100: 1.9378, 1000: 0.19378},
 }
 
+SCHEMA: dict[str, Any] = {
+    "age": [0, 100],
+    "sex": {"levels": ["f", "m"], "unknown": "other"},
+    "smoker": "boolean",
+    "cost": {"lower": 0, "upper": 20, "missing": "lower"},
+}
+UNIT: dict[str, Any] = {"unit": "person", "rows_per_unit": 5}
+BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
+LEDGER: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "releases": 4}
+
+
+def rows(n: int = 400) -> pa.Table:
+    """The rows of all golden files, computed from whole numbers alone; five rows for each of n / 5 persons."""
+    i = np.arange(n)
+    smoker = i % 4 == 0
+    return pa.table(
+        {
+            "age": (37 * i) % 120,
+            "sex": pa.array([("f", "m", "x")[j % 3] for j in i]),
+            "smoker": smoker,
+            "cost": 2 + ((37 * i) % 120) / 20 + 3 * smoker + ((13 * i) % 23) / 8,
+            "person": pa.array([f"p{j % (n // 5)}" for j in i]),
+        }
+    )
+
+
+def arrays(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Features and a boolean target for the release with steps."""
+    i = np.arange(n)
+    X = np.column_stack([(37 * i) % 120, (13 * i) % 23]) / [120, 23]
+    return X, X[:, 0] + 0.3 * (i % 4) > 0.9
+
 
 def accounting() -> dict[str, object]:
+    """ε of the published analyses, at the parameters of Figure 1."""
     rows = [
         {"analysis": analysis, "gamma": gamma, "epsilon": value, "rel": 3e-5, "source": "Figure 1, recomputed"}
         for analysis, values in PUBLISHED.items()
@@ -41,7 +89,82 @@ def accounting() -> dict[str, object]:
     return {"sketch_size": 150, "delta": 1e-8, "epsilon": rows}
 
 
+class FixedTime(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> FixedTime:
+        return cls(2026, 1, 1, tzinfo=tz or UTC)
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Fix the names of releases, ledgers and parts, the keys of persons and samples, and the clock."""
+    source = random.Random(0)
+    with ExitStack() as stack:
+        for target in ("gaussmix.mechanism.mixing.datetime", "gaussmix.ledger.ledger.datetime"):
+            stack.enter_context(patch(target, FixedTime))
+        stack.enter_context(patch("uuid.uuid4", lambda: uuid.UUID(bytes=source.randbytes(16), version=4)))
+        stack.enter_context(patch("os.urandom", source.randbytes))
+        yield
+
+
+def releases(folder: Path) -> None:
+    """Write a release of each kind; all but `not_private.parquet` have noise from a seed."""
+    table = rows(4000)
+    gm.release(table, schema=SCHEMA, **BUDGET, passes=3, random_state=1).save(folder / "passes.parquet")
+    gm.release(table, schema=SCHEMA, **BUDGET, **UNIT, passes=3, random_state=2).save(folder / "unit.parquet")
+    gm.release(table, schema=SCHEMA, **BUDGET, sketch_size=1000, random_state=3).save(folder / "sketch.parquet")
+    gm.release(table, schema=SCHEMA, epsilon=np.inf, delta=1e-6).save(folder / "not_private.parquet")
+    X, y = arrays(4000)
+    model = gm.LogisticMixing(**BUDGET, bounds_X=(0, 1), classes=[False, True], steps=3, random_state=4).fit(X, y)
+    model.release_.save(folder / "steps.parquet")
+
+
+def ledgers(folder: Path) -> None:
+    """Write a ledger with two entries, and the release of the first of them."""
+    ledger = gm.Ledger(folder / "two_entries.ledger", **LEDGER)
+    private = gm.release(rows(4000), schema=SCHEMA, ledger=ledger, note="first", passes=1, random_state=5)
+    private.save(folder / "ledger.parquet")
+    ledger.spend(mu=0.05, failure_delta=1e-12, note="second")
+
+
+def moments(folder: Path) -> None:
+    """Write moments whose privacy unit is a row, and moments whose unit is a person."""
+    gm.Moments.of(rows(), SCHEMA).save(folder / "rows.moments")
+    gm.Moments.of(rows(), SCHEMA, **UNIT).save(folder / "unit.moments")
+
+
+def signatures(folder: Path) -> None:
+    """Sign `passes.parquet` with a key that is public knowledge, and write its public half."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    with tempfile.NamedTemporaryFile(suffix=".pem") as private:
+        private.write(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        private.flush()
+        sign(folder / "passes.parquet", private.name)
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (folder / "signer.pem").write_bytes(public)
+
+
+def write_all(folder: Path) -> None:
+    """Write every golden file but `numbers.json` and the schemas."""
+    with reproducible():
+        for kind in (releases, ledgers, moments, signatures):
+            kind(folder)
+    (folder / "accounting.json").write_text(json.dumps(accounting(), indent=1) + "\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1:] != ["--overwrite"]:
         sys.exit("python tests/make_golden.py --overwrite")
-    (GOLDEN / "accounting.json").write_text(json.dumps(accounting(), indent=1) + "\n")
+    with tempfile.TemporaryDirectory() as name:
+        write_all(Path(name))
+        for file in Path(name).iterdir():
+            shutil.copyfile(file, GOLDEN / file.name)

@@ -1,7 +1,7 @@
 """What an installed gaussmix must be able to do, with no more than its own dependencies: ``python smoke.py [GOLDEN]``.
 
 Run by ``tests/release_check.py`` in empty environments, away from the checkout. With the extra ``plots`` the report is
-made too. GOLDEN is a folder with files of every format.
+made too. GOLDEN is a folder with a file of every kind.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def main() -> None:
     compiled = "compiled" if kernels.library() is not None else "without compiled functions"
     extras = "with plots" if WITH_PLOTS else "alone"
     print(
-        f"gaussmix {gm.__version__} {extras}, {compiled}, {read} files of earlier formats: "
+        f"gaussmix {gm.__version__} {extras}, {compiled}, {read} golden files: "
         f"Python {sys.version.split()[0]}, numpy {np.__version__}, SQLite {sqlite3.sqlite_version}"
     )
 

@@ -1,4 +1,7 @@
-"""Files of every format that was ever written are read: those of tests/golden, which docs/formats.md lists."""
+"""Golden files, one of every kind that gaussmix reads, are read with the numbers that they were written with.
+
+`tests/make_golden.py` writes them, and docs/formats.md lists them.
+"""
 
 from __future__ import annotations
 
@@ -9,68 +12,36 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import gaussmix as gm
+import make_golden
 from gaussmix.ledger import records
 from gaussmix.models import release_file
+from gaussmix.models.sketch import Sketch
+from gaussmix.models.transcript import Transcript
 from gaussmix.reporting.signatures import SUFFIX, check_signature
 from gaussmix.tables import moments
 from gaussmix.tables.interchange import read_schema
 from gaussmix.tables.unit import Unit
+from make_golden import GOLDEN, SCHEMA
 
-GOLDEN = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
 
-# By the versions that wrote them: format, ε, and the checksum over everything in the file where it is still the same.
+# Numbers of passes and steps (none for a sketch), ε, and of the second moment of the target: itself, and the intercept.
 RELEASES = {
-    "release_format_1.parquet": (1, 3.0, ""),
-    "open_format_1.parquet": (1, np.inf, ""),
-    "ledger_format_1.parquet": (1, 1.0, ""),
-    "release_format_2.parquet": (2, 3.0, ""),
-    "open_format_2.parquet": (2, np.inf, ""),
-    "ledger_format_2.parquet": (2, 1.0, ""),
-    "release_format_3.parquet": (3, 3.0, "c62d994a7c2a548de82a8e85ebdcc5c488f03cdc21512d6dae25f6f967e31265"),
-    "sketch_format_3.parquet": (3, 3.0, "0af6c0e7b66ce033715121a860bee9b57c3e27f14e701fbd3d98defa5498ffcc"),
-    "steps_format_3.parquet": (3, 3.0, "c3b3c7a86f4a08899368a87342ef36db2813e7ab3f462e05c1af60f7624630a4"),
-    "ledger_format_3.parquet": (3, 1.0, "16d877961153ade129684bda1a7b24664eca51623bddd4a746fa19e72c566aea"),
-    "release_format_4.parquet": (4, 3.0, "d95b2799f1cfc29f7dd87c801f74d2d0d136dc918d4f03f4f59909f72f3554b7"),
+    "passes.parquet": (3, 0, 3.0, 548.8829790611953, -1159.267748974252),
+    "unit.parquet": (3, 0, 3.0, 560.4565242871305, -1186.9364481305158),
+    "ledger.parquet": (1, 0, 1.0, 552.2623437525864, -1168.565233616696),
+    "steps.parquet": (4, 3, 3.0, 5999.178626369175, 404.2714041811999),
+    "sketch.parquet": (0, 0, 3.0, 555.6983922556794, -1145.4277990706776),
+    "not_private.parquet": (0, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
-# Format, head (format 1 had none), notes, and what was left: sketch rows, μ.
-LEDGERS = {
-    "format1.ledger": (1, "", ["first", "second"], 750, 0.08660254037844388),
-    "format2.ledger": (
-        2,
-        "1e72cafcd54ac02e2294613d25b52c11f7659a475f7c4f73c0e35fa4383f4a27",
-        ["first", "", "third"],
-        850,
-        None,
-    ),
-    "format3.ledger": (
-        3,
-        "3acf498b3366c96c34a8e2bbd2567e225a95f35f80bf2259e008dd9061beb556",
-        [""],
-        0,
-        0.2049820452674491,
-    ),
-    "format4.ledger": (
-        4,
-        "211a8105f76d841f7305d411b9bab3b8ceb77bea843edd46ee4c80d54bf4ddea",
-        [""],
-        0,
-        0.5288445837405309,
-    ),
-}
-MOMENTS = {"format1.moments": 1, "format2.moments": 2, "format3.moments": 3}
+LEDGERS = {"two_entries.ledger": "3766d1208b2ea800f2d14b9aa7a8799c82ed39e69966a53491f97695f671300f"}
+MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
+SIGNED, KEY = "passes.parquet", "signer.pem"
 
-SCHEMA = {
-    "age": [0, 100],
-    "sex": {"levels": ["f", "m"], "unknown": "other"},
-    "smoker": "boolean",
-    "cost": {"lower": 0, "upper": 20, "missing": "lower"},
-}
 # What others have no words for, and is an error by default.
 PLAIN = {"sex": ["f", "m"], "cost": [0, 20]}
 SCHEMAS = {
@@ -82,72 +53,67 @@ SCHEMAS = {
 }
 
 
-def rows(n: int = 400) -> pa.Table:
-    """The rows of format2.moments and, with persons, of format3.moments, from whole numbers alone."""
-    i = np.arange(n)
-    return pa.table(
-        {
-            "age": (37 * i) % 120,
-            "sex": pa.array([("f", "m", "x")[j % 3] for j in i]),
-            "smoker": i % 4 == 0,
-            "cost": ((13 * i) % 23) / 2,
-            "person": pa.array([f"p{j % 80}" for j in i]),
-        }
-    )
-
-
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_is_read(name):
-    version, epsilon, checksum = RELEASES[name]
+    passes, steps, epsilon, square, product = RELEASES[name]
     stored = json.loads(pq.read_schema(GOLDEN / name).metadata[release_file.METADATA_KEY])
-    assert stored["format"] == version
+    assert stored["format"] == release_file.FORMAT
     found = gm.load(GOLDEN / name)
-    assert found.certificate.epsilon == epsilon
-    assert found.certificate.unit == (Unit("person", 5) if version == 4 else None)
-    if checksum:  # and written now, it is the same
-        assert stored["sha256"] == found.fingerprint == checksum
+    certificate, target = found.certificate, "y" if steps else "cost"
+    assert certificate.epsilon == epsilon
+    assert certificate.unit == (Unit("person", 5) if name == "unit.parquet" else None)
+    assert certificate.entry == (name == "ledger.parquet")
+    assert not certificate.is_private  # noise from a seed, or none
+    assert stored["sha256"] == found.fingerprint
+    assert re.fullmatch("[0-9a-f]{64}", found.fingerprint)
+    if isinstance(found.statistic, Transcript):
+        assert (len(found.statistic.passes), len(found.statistic.steps)) == (passes, steps)
     else:
-        assert len(found.fingerprint) == len(stored["sha256"]) == 64
-    target = "y" if "steps" in name else "cost"
-    model = found.classify(target) if "steps" in name else found.regress(target)
+        assert isinstance(found.statistic, Sketch)
+        assert not passes
+    (at, intercept) = (found.schema.groups[column][0] for column in (target, "(intercept)"))
+    assert found.second_moment[at, [at, intercept]] == pytest.approx([square, product], rel=1e-9)
+    model = found.classify(target) if steps else found.regress(target)
     assert np.all(np.isfinite(list(model.coef.values())))
 
 
+def test_a_release_without_noise_has_the_coefficients_of_its_rows():
+    rows = make_golden.rows(4000)
+    age, smoker = np.clip(rows["age"].to_numpy(), 0, 100), rows["smoker"].to_numpy().astype(float)
+    X = np.column_stack([age, smoker, np.ones(len(age))])
+    slopes = np.linalg.lstsq(X, rows["cost"].to_numpy(), rcond=None)[0][:2]
+    found = gm.load(GOLDEN / "not_private.parquet").regress("cost", on=["age", "smoker"]).coef
+    assert list(found.values()) == pytest.approx(slopes, rel=1e-4)  # entries of rows are rounded to 2^-20
+
+
 @pytest.mark.parametrize("name", LEDGERS)
-def test_a_ledger_is_read_and_rewritten_in_the_newest_format(name, tmp_path):
-    version, head, notes, sketch_rows, mu = LEDGERS[name]
+def test_a_ledger_is_read_and_left_as_it_is(name, tmp_path):
     path = tmp_path / name
     shutil.copyfile(GOLDEN / name, path)
-    path.chmod(0o600)
-    assert user_version(path) == version
     ledger = gm.Ledger.open(path)
-    assert user_version(path) == records.FORMAT
-    assert [entry.note for entry in ledger.entries()] == notes
-    assert ledger.reservation.unit == ("person" if version == 4 else "")
-    assert ledger.remaining().sketch_rows == sketch_rows
-    if mu is not None:
-        assert ledger.remaining().mu == pytest.approx(mu, rel=1e-12)
-    if head:
-        assert ledger.head == head
-
-
-def user_version(path: Path) -> int:
-    connection = sqlite3.connect(path)
-    ((version,),) = connection.execute("PRAGMA user_version")
+    assert path.read_bytes() == (GOLDEN / name).read_bytes()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (records.FORMAT,)
     connection.close()
-    return int(version)
+    assert ledger.head == LEDGERS[name]
+    assert {name: getattr(ledger.reservation, name) for name in make_golden.LEDGER} == make_golden.LEDGER
+    first, second = ledger.entries()
+    assert (first.note, second.note) == ("first", "second")
+    assert (second.mu, second.failure_delta) == (0.05, 1e-12)
+    assert ledger.remaining().mu == pytest.approx(0.19879043961424941, rel=1e-12)
+    certificate = gm.load(GOLDEN / "ledger.parquet").certificate
+    assert (certificate.ledger, certificate.release) == (ledger.fingerprint, first.release)
+    assert certificate.account.mu == pytest.approx(first.mu, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", MOMENTS)
 def test_moments_are_read(name):
-    content = (GOLDEN / name).read_bytes()
-    assert b'"format": %d' % MOMENTS[name] in content
+    assert b'"format": %d' % moments.FORMAT in (GOLDEN / name).read_bytes()
     found = gm.Moments.load(GOLDEN / name)
     assert found.rows_between(400, 400)
-    assert found.unit == (Unit("person", 5) if name == "format3.moments" else None)
-    if name != "format1.moments":  # tests/tables/test_moments.py has its rows
-        persons = {"unit": "person", "rows_per_unit": 5} if name == "format3.moments" else {}
-        assert np.array_equal(found.gram(), gm.Moments.of(rows(), SCHEMA, **persons).gram())
+    assert found.unit == MOMENTS[name]
+    unit = {} if found.unit is None else make_golden.UNIT
+    assert np.array_equal(found.gram(), gm.Moments.of(make_golden.rows(), SCHEMA, **unit).gram())
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -162,22 +128,29 @@ def test_a_schema_is_read(name):
 
 def test_a_signature_is_checked(tmp_path):
     pytest.importorskip("cryptography")
-    name = "release_format_3.parquet"
-    check_signature(GOLDEN / name, GOLDEN / "signer.pem")
-    for file in (name, f"{name}{SUFFIX}"):
+    check_signature(GOLDEN / SIGNED, GOLDEN / KEY)
+    for file in (SIGNED, f"{SIGNED}{SUFFIX}"):
         shutil.copyfile(GOLDEN / file, tmp_path / file)
-    (tmp_path / name).write_bytes((GOLDEN / name).read_bytes() + b" ")
+    (tmp_path / SIGNED).write_bytes((GOLDEN / SIGNED).read_bytes() + b" ")
     with pytest.raises(gm.DamagedError, match="is not what was signed"):
-        check_signature(tmp_path / name, GOLDEN / "signer.pem")
+        check_signature(tmp_path / SIGNED, GOLDEN / KEY)
 
 
-def test_every_format_has_a_file_and_a_place_on_the_page():
-    """A new format without a golden file, or a golden file that nothing reads, fails here."""
-    assert {version for version, *_ in RELEASES.values()} == set(range(1, release_file.FORMAT_OF_PERSONS + 1))
-    assert {version for version, *_ in LEDGERS.values()} == set(range(1, records.FORMAT + 1))
-    assert set(MOMENTS.values()) == set(range(1, moments._WITH_UNIT + 1))
-    signed = {"signer.pem", "release_format_3.parquet.sig"}
-    read = {*RELEASES, *LEDGERS, *MOMENTS, *SCHEMAS, *signed}
+def test_golden_files_are_reproducible(tmp_path):
+    """Two runs of the script write the same bytes."""
+    pytest.importorskip("cryptography")
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        make_golden.write_all(folder)
+    written = {path.name for path in (tmp_path / "one").iterdir()}
+    assert written == {*RELEASES, *LEDGERS, *MOMENTS, KEY, f"{SIGNED}{SUFFIX}", "accounting.json"}
+    for name in written:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_every_golden_file_is_read_and_listed():
+    """A golden file that nothing reads, or that docs/formats.md does not list, fails here."""
+    read = {*RELEASES, *LEDGERS, *MOMENTS, *SCHEMAS, KEY, f"{SIGNED}{SUFFIX}"}
     kept = [path for path in GOLDEN.rglob("*") if path.is_file()]
     assert read == {path.name for path in kept if path.parent != GOLDEN or path.suffix != ".json"}
     assert read <= set(re.findall(r"`([\w.]+)`", PAGE.read_text(encoding="utf-8")))

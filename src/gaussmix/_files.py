@@ -1,4 +1,4 @@
-"""Files written whole or not at all, with their room on the disk taken before it is needed.
+"""Files written whole or not at all, with their room on the disk taken before it is needed; strict JSON and formats.
 
 Nothing in this module sees data but the bytes that it writes.
 """
@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fnmatch
 import glob
+import json
 import os
 import secrets
 import stat
@@ -16,10 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from gaussmix.errors import OutputError, OutputExistsError, OutputFolderError
 
-__all__ = ["Output", "refuse_inputs", "refuse_suffix", "reserve", "write_whole"]
+__all__ = ["Output", "other_format", "refuse_inputs", "refuse_suffix", "reserve", "strict_json", "write_whole"]
 
 _NO_ROOM_CALL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # the file system cannot set room aside
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -156,7 +158,30 @@ def refuse_suffix(out: str | os.PathLike[str], *, own: tuple[str, ...], kind: st
         raise OutputError(f"{os.fspath(out)} would be {kind}: choose a name that ends in {own[0]}.")
 
 
+def strict_json(text: str | bytes) -> Any:
+    """Equivalent to `json.loads`, but raise ValueError if a key occurs twice in one object.
+
+    `json.loads` keeps the last value, and other readers keep the first: a file would say different things to them.
+    """
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def other_format(name: str | os.PathLike[str], found: int, reads: int) -> str:
+    """Return the message about a file whose format number is not the one that this version reads."""
+    return (
+        f"{os.fspath(name)} has format {found}, and this version of gaussmix reads format {reads}: use the version of "
+        "gaussmix that wrote it."
+    )
+
+
 # ---------------------------------------------------------------------------------------------------------------
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice in one object")
+    return found
+
+
 def _plain(path: str | os.PathLike[str], *, force: bool) -> Path:
     """The file behind a name: none yet, or a plain one."""
     named = os.fspath(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from gaussmix import Ledger, LedgerDamagedError, LedgerError
 from gaussmix.ledger import store as ledger_store
-from gaussmix.ledger.records import APPLICATION_ID
 from gaussmix.ledger.reservation import account_holds
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "sketch_rows": 1000, "mu": 0.05, "failure_delta": 1e-7}
@@ -96,8 +94,6 @@ EDITS = {
     "other kind": "UPDATE reservation SET sketch_rows = 1000 - sketch_rows",
     "no gamma": "UPDATE reservation SET gamma = CASE WHEN gamma IS NULL THEN 50.0 ELSE NULL END",
     "spent": "UPDATE entries SET mu = mu / 2 WHERE mu > 0",
-    "format 2": "PRAGMA user_version = 2",
-    "format 1": "PRAGMA user_version = 1",
     "column": "ALTER TABLE entries ADD COLUMN more TEXT",
     "entry": "UPDATE entries SET sketch_size = 1, gamma = 1000.0 WHERE id = 1",
     "file": "UPDATE entries SET file = 'elsewhere' WHERE id = 1",
@@ -131,8 +127,6 @@ def test_edits_are_found_when_opened_and_while_open(tmp_path, what, kind):
     with pytest.raises(LedgerDamagedError, match=r"rows\.ledger is damaged"):
         Ledger.open(path)
     assert path.read_bytes() == before
-    if what.startswith("format"):  # looked at when opened
-        return
     for use in (ledger.remaining, ledger.entries, lambda: ledger.spend(mu=1e-6)):
         with pytest.raises(LedgerDamagedError):
             use()
@@ -182,123 +176,3 @@ def test_the_head_shows_an_older_copy(tmp_path):
     path.write_bytes(old)  # what remains: the file alone cannot know that it is old
     assert Ledger.open(path).head == head
     assert not Ledger.open(path).has_had(newer)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Earlier formats
-FORMAT_1 = f"""
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = 1;
-CREATE TABLE reservation (only INTEGER PRIMARY KEY, identity TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,
-    sketch_rows INTEGER NOT NULL, mu REAL NOT NULL, failure_delta REAL NOT NULL, relation TEXT NOT NULL,
-    gamma REAL NOT NULL, delta_reserved REAL NOT NULL);
-CREATE TABLE entries (id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, sketch_size INTEGER NOT NULL,
-    gamma REAL, mu REAL NOT NULL, failure_delta REAL NOT NULL, note TEXT NOT NULL);
-CREATE TRIGGER kept BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END;
-CREATE TRIGGER final BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END;
-"""
-
-
-def former(path, *, gamma=None):
-    """A ledger as version 0.1 wrote it, with two entries."""
-    reserved = Ledger(path, **BUDGET).reservation
-    path.unlink()
-    values = {**vars(reserved), "gamma": reserved.gamma if gamma is None else gamma}
-    del values["releases"], values["unit"]
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.executescript(FORMAT_1)
-    connection.execute(f"INSERT INTO reservation VALUES (1{', ?' * len(values)})", tuple(values.values()))
-    for row in [
-        ("2026-01-01T10:00:00.000001+00:00", 100, 1e3, 0.0, 0.0, "old"),
-        ("2026-01-02T10:00:00+00:00", 0, None, 0.01, 1e-9, ""),
-    ]:
-        connection.execute(
-            "INSERT INTO entries (time, sketch_size, gamma, mu, failure_delta, note) VALUES (?, ?, ?, ?, ?, ?)", row
-        )
-    connection.commit()
-    connection.close()
-    return reserved
-
-
-def test_format_1_is_read_and_rewritten(tmp_path):
-    path = tmp_path / "old.ledger"
-    reserved = former(path)
-    ledger = Ledger.open(path)
-    assert ledger.reservation == reserved
-    first, second = ledger.entries()
-    assert (first.id, first.sketch_size, first.gamma, first.note, first.release, first.file) == (
-        1,
-        100,
-        1e3,
-        "old",
-        "",
-        "",
-    )
-    assert (second.gamma, second.mu, second.failure_delta) == (None, 0.01, 1e-9)
-    assert ledger.remaining().sketch_rows == 900
-    assert ledger.spend(sketch_size=1, gamma=1e3).id == 3
-    assert [p.name for p in tmp_path.iterdir()] == ["old.ledger"]  # nothing in a file beside it any more
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (4,)
-    connection.close()
-    assert Ledger.open(path).entries() == ledger.entries()
-
-
-def test_format_1_with_another_account_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "old.ledger"
-    former(path, gamma=13.5)
-    before = path.read_bytes()
-    with pytest.raises(LedgerDamagedError):
-        Ledger.open(path)
-    assert path.read_bytes() == before
-
-
-def test_a_program_that_still_writes_format_1_cannot_record(tmp_path):
-    path = tmp_path / "old.ledger"
-    former(path)
-    Ledger.open(path)
-    connection = sqlite3.connect(path)
-    with pytest.raises(sqlite3.IntegrityError):
-        connection.execute(
-            "INSERT INTO entries (time, sketch_size, mu, failure_delta, note) VALUES ('2026-01-01', 0, 0.0, 0.0, '')"
-        )
-    connection.close()
-
-
-FORMAT_2 = Path(__file__).parents[1] / "golden" / "format2.ledger"
-FORMAT_2_HEAD = "1e72cafcd54ac02e2294613d25b52c11f7659a475f7c4f73c0e35fa4383f4a27"
-
-
-def test_format_2_is_read_and_rewritten_with_the_same_head(tmp_path):
-    """A ledger with three entries, written when format 2 was the newest; its head was noted then."""
-    path = tmp_path / "old.ledger"
-    shutil.copy(FORMAT_2, path)
-    path.chmod(0o600)
-    ledger = Ledger.open(path)
-    assert ledger.head == FORMAT_2_HEAD
-    assert {name: getattr(ledger.reservation, name) for name in BUDGET} == BUDGET
-    assert ledger.reservation.releases == 1
-    assert [entry.note for entry in ledger.entries()] == ["first", "", "third"]
-    assert all(len(entry.release) == 32 for entry in ledger.entries())
-    assert ledger.remaining().sketch_rows == 850
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (4,)
-    connection.close()
-    assert ledger.spend(sketch_size=1, gamma=1e3).id == 4
-    assert Ledger.open(path).has_had(FORMAT_2_HEAD)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    ["UPDATE reservation SET gamma = 13.5", "DELETE FROM entries WHERE id = 3", "UPDATE entries SET mu = 0.001"],
-)
-def test_format_2_that_was_edited_is_refused_and_left_alone(tmp_path, statement):
-    path = tmp_path / "old.ledger"
-    shutil.copy(FORMAT_2, path)
-    path.chmod(0o600)
-    edit(path, statement)
-    before = path.read_bytes()
-    with pytest.raises(LedgerDamagedError):
-        Ledger.open(path)
-    assert path.read_bytes() == before

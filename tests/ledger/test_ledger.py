@@ -32,7 +32,7 @@ from gaussmix.accounting.search import log_excess, smallest_safe
 from gaussmix.errors import MissingFileError
 from gaussmix.ledger import Entry, Reservation
 from gaussmix.ledger import store as ledger_store
-from gaussmix.ledger.records import FORMAT, append, contents
+from gaussmix.ledger.records import append, contents
 from gaussmix.ledger.reservation import reserved_gamma, room_left
 from ledger_workers import compete, create, record_and_use
 
@@ -557,15 +557,16 @@ def test_files_that_are_no_ledgers(path):
         path.unlink()
 
 
-def test_newer_format(path):
+@pytest.mark.parametrize("version", [-1, 0, 2, 4])
+def test_another_format_is_refused_and_left_alone(path, version):
     Ledger(path, **BUDGET)
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(
-        LedgerError, match="is a ledger of format 5, this version of gaussmix reads 4: upgrade gaussmix"
-    ):
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=f"has format {version}, and this version of gaussmix reads format 1: use"):
         Ledger.open(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

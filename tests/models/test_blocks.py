@@ -100,7 +100,7 @@ CLAIMS = {
         noise_mu=account(m)["noise_mu"][:-1], coordinates=account(m)["coordinates"][:-1]
     ),
     "void taken out": lambda m: m["certificate"].update(conditions=[]),
-    "account of a sketch": lambda m: m["certificate"].update(account={"mechanism": "none"}),
+    "account of a sketch": lambda m: m["certificate"].update(account={"mechanism": "none", "analysis": "none"}),
 }
 MALFORMED = {
     "a pass too few": lambda m: m["passes"].pop(),
@@ -113,6 +113,10 @@ MALFORMED = {
     "rows in letters": lambda m: m["passes"][2].update(rows="many"),
     "passes": lambda m: m.update(passes={}),
     "no passes": lambda m: m.update(passes=[]),
+    "no counted rate": lambda m: m["passes"][1].pop("counted_rate"),
+    "unknown key of a pass": lambda m: m["passes"][1].update(added=1.0),
+    "unknown key of the first pass": lambda m: m["passes"][0].update(counted_rate=1.0),
+    "no steps": lambda m: m.pop("steps"),
     "accounts with no releases": lambda m: account(m).update(noise_mu=[], coordinates=[]),
 }
 

@@ -95,7 +95,7 @@ def test_classification_of_booleans_and_of_two_levels(open_table, private, table
 # ------------------------------------------------------------------------------------------------- statsmodels' names
 MODELS = {
     "regression": lambda release: release.regress("cost", on=["age", "region", "smoker"]),
-    "paper": lambda release: release.regress("cost", on=["age", "bmi"], variant="paper"),
+    "paper": lambda release: release.regress("cost", on=["age", "smoker"], variant="paper"),
     "several": lambda release: release.regress(["cost", "bmi"], on=["age"])["bmi"],
     "classification": lambda release: release.classify("smoker", on=["cost", "age"]),
     "two levels": lambda release: release.classify("sex", on=["cost", "region"]),
@@ -105,7 +105,7 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_names_of_statsmodels_are_labelled_and_those_of_the_summary(private, kind):
     if kind == "paper":
-        private = gm.load(GOLDEN / "release_format_2.parquet")
+        private = gm.load(GOLDEN / "sketch.parquet")
     model = MODELS[kind](private)
     summary = model.summary()
     for name in ("params", "bse", "pvalues", "rsquared", "nobs"):

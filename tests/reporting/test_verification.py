@@ -49,7 +49,7 @@ def test_a_true_certificate(tmp_path, table):
         ({"epsilon": math.inf}, None, "void", "is not private: it holds sums over the rows without noise"),
         ({"epsilon": 1.0}, lambda m: m["certificate"].update(epsilon=0.9), "false", "claims more privacy than"),
         ({"epsilon": 1.0}, lambda m: m.update(noise_variance=1.0), "false", "claims more privacy than"),
-        ({"epsilon": 1.0}, lambda m: m.update(format=0), "damaged", "is not a release"),
+        ({"epsilon": 1.0}, lambda m: m.update(format=0), "damaged", "has format 0"),
     ],
 )
 def test_everything_else_is_exit_code_5(tmp_path, table, options, change, state, words):

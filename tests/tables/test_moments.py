@@ -6,21 +6,18 @@ import json
 import pickle
 import stat
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import gaussmix as gm
-from array_tables import SCHEMAS, Y, arrays, integers, same_bits
+from array_tables import SCHEMAS, Y, arrays, same_bits
 from encoded_rows import plain_rows
 from example_tables import SCHEMA, patients
 from gaussmix.tables.columns import Vector
 from gaussmix.tables.moments import _MAGIC, Moments
 from gaussmix.tables.schema import Schema
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 # -- a value that is handed around -------------------------------------------------------------------------------
@@ -121,11 +118,19 @@ def test_damaged_moments_are_refused(tmp_path):
 
 def forged(path, **changes):
     """A file of moments with other numbers and a checksum that fits."""
+    text, body = parts_of(path)
+    body = changes.pop("body", lambda b: b)(body)
+    write_forged(path, json.dumps({**json.loads(text), **changes}).encode(), body)
+
+
+def parts_of(path):
+    """The JSON header and the numbers of a file of moments."""
     content = path.read_bytes()[len(_MAGIC) + 32 :]
     length = int.from_bytes(content[:8], "little")
-    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
-    body = changes.pop("body", lambda b: b)(body)
-    text = json.dumps({**header, **changes}).encode()
+    return content[8 : 8 + length], content[8 + length :]
+
+
+def write_forged(path, text, body):
     content = len(text).to_bytes(8, "little") + text + body
     path.write_bytes(_MAGIC + hashlib.sha256(content).digest() + content)
 
@@ -141,14 +146,17 @@ def forged(path, **changes):
         {"fingerprint": "0"},
         {"schema": "schema.json"},
         {"schema": [1]},
-        {"format": "2"},
-        {"format": 0},
+        {"format": "1"},
+        {"format": True},
+        {"unit": "person"},
+        {"unit": {}},
+        {"added": 1},
         {"body": lambda b: b[:-8]},
         {"body": lambda b: (-np.frombuffer(b, "<i8")).tobytes()},
     ],
     ids=[
         "no id", "a word", "negative", "too few", "a float", "fingerprint", "a path", "a list", "format as text",
-        "format 0", "short", "negative sums",
+        "format is true", "unit as text", "empty unit", "unknown key", "short", "negative sums",
     ],
 )  # fmt: skip
 def test_forged_moments_are_refused(tmp_path, changes):
@@ -159,57 +167,24 @@ def test_forged_moments_are_refused(tmp_path, changes):
         Moments.load(path)
 
 
-def test_moments_of_a_newer_format_say_so(tmp_path):
+@pytest.mark.parametrize("key", [b'"n"', b'"upper"'])
+def test_a_key_that_occurs_twice_is_refused(tmp_path, key):
     path = tmp_path / "site.moments"
     Moments.of(patients(100), SCHEMA).save(path)
-    forged(path, format=99)
-    with pytest.raises(ValueError, match="newer version"):
+    text, body = parts_of(path)
+    twice = text.replace(key, key + b": 1, " + key, 1)
+    assert json.loads(twice) == json.loads(text)
+    write_forged(path, twice, body)
+    with pytest.raises(gm.DamagedError, match="is damaged"):
         Moments.load(path)
 
 
-FORMAT_1 = {
-    "columns": {
-        "age": [0, 100],
-        "sex": {"levels": ["f", "m"], "unknown": "other", "weight": 2.0},
-        "smoker": "boolean",
-        "cost": {"lower": 0, "upper": 20, "missing": "lower"},
-    },
-    "intercept": 0.5,
-    "max_row_norm": 1.5,
-}
-
-
-def format_1_table(n=400):
-    """The rows of tests/golden/format1.moments, from whole numbers alone."""
-    i = np.arange(n)
-    return pa.table(
-        {
-            "age": (37 * i) % 120,
-            "sex": pa.array([("f", "m", "x")[j % 3] for j in i]),
-            "smoker": i % 4 == 0,
-            "cost": ((13 * i) % 23) / 2,
-        }
-    )
-
-
-def test_format_1_is_still_read():
-    """Written by the first version, whose bound of a row had another name; merged with what is built now."""
-    old = Moments.load(GOLDEN / "format1.moments")
-    new = Moments.of(format_1_table(), FORMAT_1)
-    assert old.schema == new.schema
-    assert same_bits(old, new)
-    assert old.rows_between(400, 400)
-    both = old + new
-    assert np.array_equal(integers(both), 2 * integers(old))
-    assert same_bits(Moments.from_bytes(both.to_bytes()), both)  # written as format 2
-
-
-def test_a_forged_file_of_format_1_is_refused(tmp_path):
+@pytest.mark.parametrize("number", [-1, 0, 2, 3])
+def test_another_format_is_refused(tmp_path, number):
     path = tmp_path / "site.moments"
-    path.write_bytes((GOLDEN / "format1.moments").read_bytes())
-    assert Moments.load(path).n_columns == 7
-    forged(path, n=1)
-    with pytest.raises(ValueError, match="damaged"):
+    Moments.of(patients(100), SCHEMA).save(path)
+    forged(path, format=number)
+    with pytest.raises(gm.DamagedError, match=f"has format {number}, and this version of gaussmix reads format 1"):
         Moments.load(path)
 
 

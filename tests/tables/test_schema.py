@@ -265,11 +265,10 @@ def test_wrong_files(tmp_path, name, text, message):
         Schema.of(tmp_path / name)
 
 
-def test_the_bound_of_a_row_in_files_of_format_1():
-    """It had another name then, which a declaration of today may not use."""
-    declared = {"columns": {"a": [0, 1]}, "intercept": 1.0, "row_norm": 0.5}
-    assert stored_schema(declared) == Schema({"a": [0, 1]}, max_row_norm=0.5)
+def test_a_stored_schema_is_an_object_and_never_a_path():
+    schema = Schema({"a": [0, 1]}, max_row_norm=0.5)
+    assert stored_schema(schema.to_dict()) == schema
     with pytest.raises(ValueError, match="Unknown key 'row_norm'"):
-        Schema.of(declared)
+        stored_schema({"columns": {"a": [0, 1]}, "row_norm": 0.5})
     with pytest.raises(TypeError, match="must be an object"):
         stored_schema("schema.json")

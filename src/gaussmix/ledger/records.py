@@ -1,15 +1,10 @@
-"""What stands in the file of a ledger: tables, types and the chain of hashes, in this format and in earlier ones.
+"""What stands in the file of a ledger: tables, types and the chain of hashes.
 
 Holds public parameters of releases; nothing in this module sees data.
 
 Every value is of exactly one type: SQLite gives back text where a flipped bit has made it text. The hash of an entry
 covers the one before it, the first that of the reservation; number and hash of the last stand in a row of their own,
 written with the entry. So no edit, no reordering and no missing entry, last ones included, goes unseen.
-
-Format 4 has the unit of privacy. Format 3 is the same without it, and the same hashes, for ledgers whose unit is one
-row; it has ledgers without sketch rows, and the number of planned releases. Format 2 is the same without these, with
-the same hashes. Format 1 had no hashes, and kept its last entries in a file of their own (-wal) until SQLite tidied up:
-a damaged one lost them.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from gaussmix.ledger.values import Entry, Reservation
 
 __all__ = ["APPLICATION_ID", "FORMAT", "STATEMENTS", "append", "contents", "hashes", "write"]
 
-FORMAT = 4
+FORMAT = 1
 APPLICATION_ID = 0x676D4C67  # "gmLg", in the header of the file
 
 STATEMENTS = (
@@ -78,12 +73,10 @@ _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
 
 # ---------------------------------------------------------------------------------------------------------------
 # Reading
-def contents(connection: sqlite3.Connection, version: int = FORMAT) -> tuple[Reservation, list[Entry], str]:
+def contents(connection: sqlite3.Connection) -> tuple[Reservation, list[Entry], str]:
     """What is reserved, every entry, and the hash of the last; ValueError if they are not what was written."""
-    _check_columns(connection, version)
-    reserved = _reservation(connection, version)
-    if version == 1:
-        return reserved, _entries_of_format_1(connection), ""
+    _check_columns(connection)
+    reserved = _reservation(connection)
     entries: list[Entry] = []
     hashed = _hash_reservation(reserved)
     for *values, stored in connection.execute(f"SELECT {', '.join(_ENTRY_COLUMNS)}, hash FROM entries ORDER BY id"):
@@ -98,31 +91,22 @@ def contents(connection: sqlite3.Connection, version: int = FORMAT) -> tuple[Res
     return reserved, entries, hashed
 
 
-def _columns(version: int) -> tuple[list[str], list[str]]:
-    """Of the two tables, as a format has them."""
-    later = max(4 - max(version, 2), 0)  # format 2 had one planned release, format 3 one unit
-    reservation = _RESERVATION_COLUMNS[: len(_RESERVATION_COLUMNS) - later]
-    return reservation, _ENTRY_COLUMNS if version >= 2 else _ENTRY_COLUMNS[:7]
-
-
-def _check_columns(connection: sqlite3.Connection, version: int) -> None:
-    """A file that names another format than its own would be read with less care."""
-    reservation, entries = _columns(version)
+def _check_columns(connection: sqlite3.Connection) -> None:
+    """Refuse a file whose tables have other columns than those of its format."""
     found = connection.execute(
         "SELECT name FROM pragma_table_info('reservation') UNION ALL SELECT name FROM pragma_table_info('entries')"
     )
-    if [name for (name,) in found] != ["only", *reservation, *entries, *(["hash"] if version >= 2 else [])]:
+    if [name for (name,) in found] != ["only", *_RESERVATION_COLUMNS, *_ENTRY_COLUMNS, "hash"]:
         raise ValueError("the tables are those of another format")
 
 
-def _reservation(connection: sqlite3.Connection, version: int) -> Reservation:
-    columns, _ = _columns(version)
-    ((*values,),) = connection.execute(f"SELECT {', '.join(columns)} FROM reservation")
-    _check_types(values, _RESERVATION_TYPES[: len(columns)])
+def _reservation(connection: sqlite3.Connection) -> Reservation:
+    ((*values,),) = connection.execute(f"SELECT {', '.join(_RESERVATION_COLUMNS)} FROM reservation")
+    _check_types(values, _RESERVATION_TYPES)
     reserved = Reservation(*values)
     budget = {name: value for name, value in asdict(reserved).items() if name in ASKED}
     checked_budget(**budget | {"sketch_rows": reserved.sketch_rows or None})
-    if (reserved.gamma is None) != (reserved.sketch_rows == 0) or (version < 3 and reserved.gamma is None):
+    if (reserved.gamma is None) != (reserved.sketch_rows == 0):
         raise ValueError("gamma goes with sketch rows")
     if reserved.gamma is not None:
         check.positive(finite=True, gamma=reserved.gamma)
@@ -138,15 +122,6 @@ def _entry(values: list[Any]) -> Entry:
     check.nonnegative(mu=mu)
     check.nonnegative(failure_delta=failure)
     return entry
-
-
-def _entries_of_format_1(connection: sqlite3.Connection) -> list[Entry]:
-    columns = ", ".join(_columns(1)[1])
-    rows = connection.execute(f"SELECT {columns} FROM entries ORDER BY id")
-    entries = [_entry([*values, "", ""]) for values in rows]
-    if [entry.id for entry in entries] != list(range(1, len(entries) + 1)):
-        raise ValueError("entries are missing")
-    return entries
 
 
 def _check_types(values: list[Any], kinds: tuple[Any, ...]) -> None:
@@ -166,10 +141,7 @@ def hashes(reserved: Reservation, entries: list[Entry]) -> list[str]:
 
 
 def _hash_reservation(reserved: Reservation) -> str:
-    values = list(asdict(reserved).values())
-    if not reserved.unit:
-        values = values[:-1] if reserved.releases > 1 else values[:-2]  # as in formats 3 and 2
-    return _hash("gaussmix ledger", *values)
+    return _hash("gaussmix ledger", *asdict(reserved).values())
 
 
 def _hash_entry(before: str, entry: Entry) -> str:
@@ -185,15 +157,13 @@ def _hash(*values: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Writing
-def write(connection: sqlite3.Connection, reserved: Reservation, entries: list[Entry]) -> None:
-    """A new ledger, or an older one in this format, into empty tables."""
+def write(connection: sqlite3.Connection, reserved: Reservation) -> None:
+    """Write a new ledger into empty tables."""
     values = asdict(reserved)
     connection.execute(
         f"INSERT INTO reservation (only, {', '.join(values)}) VALUES (1{', ?' * len(values)})", tuple(values.values())
     )
-    start = _hash_reservation(reserved)
-    connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (start,))
-    append(connection, start, entries)
+    connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (_hash_reservation(reserved),))
 
 
 def append(connection: sqlite3.Connection, last: str, entries: list[Entry]) -> None:

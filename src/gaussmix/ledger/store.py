@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from gaussmix._files import other_format
 from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError, OutputError
 from gaussmix.ledger.records import APPLICATION_ID, FORMAT, STATEMENTS, contents, write
 from gaussmix.ledger.reservation import account_holds, room_left
@@ -59,7 +60,7 @@ def create(path: Path, reserved: Reservation) -> None:
         with _translated(path), _connection(Path(name)) as connection:
             for statement in STATEMENTS:  # nobody sees the file yet
                 connection.execute(statement)
-            write(connection, reserved, [])
+            write(connection, reserved)
         try:
             os.link(name, path)
         except FileExistsError:
@@ -86,55 +87,30 @@ def load(path: Path) -> Reservation:
     if not path.exists():
         raise MissingFileError(f"There is no ledger {path}; create it with Ledger(path, epsilon=..., delta=..., ...).")
 
-    def check_all(connection: sqlite3.Connection) -> tuple[int, Reservation]:
-        version = _format(connection, path)
+    def check_all(connection: sqlite3.Connection) -> Reservation:
+        _check_format(connection, path)
         findings = [finding for (finding,) in connection.execute("PRAGMA integrity_check")]
         if findings != ["ok"]:
             raise ValueError("SQLite finds damage")
-        reserved, entries, _ = contents(connection, version)
+        reserved, entries, _ = contents(connection)
         room_left(reserved, entries)
-        return version, reserved
+        return reserved
 
-    version, reserved = transaction(path, check_all)
+    reserved = transaction(path, check_all)
     if not account_holds(reserved):
         raise LedgerDamagedError(_damaged(path))
-    if version != FORMAT:
-        _upgrade(path)
     return reserved
 
 
-def _format(connection: sqlite3.Connection, path: Path) -> int:
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise LedgerError(f"{path} is not a gaussmix ledger.")
-    if version > FORMAT:
+    if version != FORMAT:
         raise LedgerError(
-            f"{path} is a ledger of format {version}, this version of gaussmix reads {FORMAT}: upgrade gaussmix."
+            f"{other_format(path, version, FORMAT)} A new ledger for the same rows would spend its budget twice."
         )
-    if version < 1:
-        raise LedgerDamagedError(_damaged(path))
-    return int(version)
-
-
-def _upgrade(path: Path) -> None:
-    """Rewrite a ledger of an earlier format, whose contents are true, in one transaction."""
-
-    def rewrite(connection: sqlite3.Connection) -> None:
-        version = _format(connection, path)
-        if version == FORMAT:  # somebody was first
-            return
-        reserved, entries, _ = contents(connection, version)
-        room_left(reserved, entries)
-        for name in ("TRIGGER kept", "TRIGGER final", "TABLE entries", "TABLE reservation", "TABLE IF EXISTS head"):
-            connection.execute(f"DROP {name}")
-        for statement in STATEMENTS:
-            connection.execute(statement)
-        write(connection, reserved, entries)
-
-    with _translated(path), _connection(path) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")  # waits until nobody else has it open
-    transaction(path, rewrite, begin="BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager

@@ -109,8 +109,7 @@ class Entry:
     note : str
         The caller's words.
     release : str
-        Random name of the release, made with the entry; the release's certificate has it too. Empty in entries that
-        were made before ledgers had it.
+        Random name of the release, made with the entry; the release's certificate has it too.
     file : str
         Where the release was to be written; empty if nobody said.
     """

@@ -14,7 +14,6 @@ from gaussmix.models.passes import Metric, PassRequest
 from gaussmix.models.sketch import Sketch
 from gaussmix.models.steps import StepOutput, StepRequest
 from gaussmix.models.transcript import PassOutput, Statistic, Transcript
-from gaussmix.tables.schema import stored_schema
 from gaussmix.tables.transforms import Transform
 
 __all__ = ["Blocks", "blocks_of", "parameters_of", "statistic_of"]
@@ -42,8 +41,10 @@ def parameters_of(statistic: Statistic) -> dict[str, Any]:
     """Everything else, in plain values for JSON."""
     if isinstance(statistic, Sketch):
         return {"sketch_size": statistic.size, "noise_variance": statistic.noise_variance}
-    plain: dict[str, Any] = {"passes": [_plain_pass(output) for output in statistic.passes]}
-    return plain | ({"steps": [_plain_step(step) for step in statistic.steps]} if statistic.steps else {})
+    return {
+        "passes": [_plain_pass(output) for output in statistic.passes],
+        "steps": [_plain_step(step) for step in statistic.steps],
+    }
 
 
 def _plain_pass(output: PassOutput) -> dict[str, Any]:
@@ -80,21 +81,23 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     schema = certificate.schema
     if "passes" in stored:
         outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
-        steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored.get("steps", []), 1)]
+        steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
         transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.unit)
         transcript.check()
         _check_derived(transcript, blocks)
+        _check_keys(stored, transcript)
         return transcript
     variance = stored["noise_variance"]
     if (
-        (stored["format"] == 1 and stored_schema(stored["schema"]) != schema)
-        or not isinstance(certificate.account, Calibration | Unprotected)
+        not isinstance(certificate.account, Calibration | Unprotected)
         or type(stored["sketch_size"]) is not int
         or not isinstance(variance, int | float)
         or list(blocks) != ["R"]
     ):
         raise ValueError("its parts do not fit each other")
-    return Sketch(blocks["R"], stored["sketch_size"], float(variance), schema)
+    sketch = Sketch(blocks["R"], stored["sketch_size"], float(variance), schema)
+    _check_keys(stored, sketch)
+    return sketch
 
 
 def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput:
@@ -104,8 +107,7 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
     transform = Transform(blocks[f"T{number}"], _numbers(plain["scales"]))
     metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
     request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
-    counted_rate = _number(plain.get("counted_rate", rate))  # earlier files: as the passes between
-    return PassOutput(blocks[f"M{number}"], mu, request, rate, counted_rate)
+    return PassOutput(blocks[f"M{number}"], mu, request, rate, _number(plain["counted_rate"]))
 
 
 def _read_step(number: int, plain: dict[str, Any], blocks: Blocks) -> StepOutput:
@@ -124,6 +126,16 @@ def _number(value: Any) -> float:
     if type(value) not in (int, float):
         raise TypeError("a number of the file is no number")
     return float(value)
+
+
+def _check_keys(stored: dict[str, Any], statistic: Statistic) -> None:
+    """Refuse keys that are not written for these numbers, in the file and in each of its passes and steps."""
+    written = {"format": 0, "certificate": 0, **parameters_of(statistic)}
+    if set(stored) != set(written):
+        raise ValueError("its keys are not those of a release")
+    for name in {"passes", "steps"} & set(written):
+        if [set(plain) for plain in stored[name]] != [set(plain) for plain in written[name]]:
+            raise ValueError(f"the keys of its {name} are not those of a release")
 
 
 def _check_derived(transcript: Transcript, blocks: Blocks) -> None:

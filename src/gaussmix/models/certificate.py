@@ -28,7 +28,6 @@ from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
-from gaussmix.models.certificate_format_1 import from_format_1
 from gaussmix.tables.schema import Schema, stored_schema
 from gaussmix.tables.unit import ONE_ROW, Unit
 
@@ -111,22 +110,22 @@ class Certificate:
         The declared bounds behind it.
     generator : str
         Where the noise came from.
-    conditions : tuple of Condition
-        What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
-    eigenvalue_bound : float or None
-        The released lower bound v on λ_min/C² by which the noise was lowered.
     version : str
         Version of the library.
     time : str
         When it was made, UTC.
     release : str
-        Random name of the release, made before its noise was drawn; a ledger has it too. Empty in older files.
+        Random name of the release, made before its noise was drawn; a ledger has it too.
+    conditions : tuple of Condition
+        What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
+    eigenvalue_bound : float or None
+        The released lower bound v on λ_min/C² by which the noise was lowered.
     ledger : str
-        Fingerprint of the ledger that was charged; empty without one, and in older files.
+        Fingerprint of the ledger that was charged; empty without one.
     entry : int
         Number of the entry in it, from 1; 0 without one.
     unit : Unit or None
-        The unit of privacy: all rows of one person; None, as in all older files, for one row.
+        The unit of privacy: all rows of one person; None for one row.
     """
 
     made_by: str
@@ -136,11 +135,11 @@ class Certificate:
     account: Account
     schema: Schema
     generator: str
+    version: str
+    time: str
+    release: str
     conditions: tuple[Condition, ...] = ()
     eigenvalue_bound: float | None = None
-    version: str = ""
-    time: str = ""
-    release: str = ""
     ledger: str = ""
     entry: int = 0
     unit: Unit | None = None
@@ -219,23 +218,20 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not self.ledger:  # as in files that were written before certificates named it
-            del plain["ledger"], plain["entry"]
         plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
         plain["schema"] = self.schema.to_dict()
         plain["conditions"] = [asdict(condition) for condition in self.conditions]
-        unit = plain.pop("unit")
-        return plain if unit is None else plain | {"unit": unit.to_dict()}
+        plain["unit"] = None if self.unit is None else self.unit.to_dict()
+        return plain
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
-        """Read what :meth:`to_dict` wrote, in this version of the library or an earlier one."""
-        plain = dict(stored if "account" in stored else from_format_1(stored))
-        known = {field.name for field in fields(cls)}
-        plain = {key: value for key, value in plain.items() if key in known}  # what a later version added is left out
+        """Read what :meth:`to_dict` wrote: every key must be there, and no other."""
+        plain = dict(stored)
+        _check_keys(cls, plain)
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
-        plain["unit"] = Unit.of(plain["unit"]) if "unit" in plain else None
+        plain["unit"] = None if plain["unit"] is None else Unit.of(plain["unit"])
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
@@ -310,18 +306,25 @@ def _check_types(certificate: Certificate) -> None:
     check.choice(RELATIONS, relation=certificate.relation)
     if not isinstance(certificate.unit, Unit | None):
         raise ArgumentTypeError("unit must be a Unit, or None for one row.")
-    if not re.fullmatch(r"(?:[0-9a-f]{32})?", certificate.release):
-        raise ArgumentError("release must be 32 hexadecimal digits, or empty.")
+    if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
+        raise ArgumentError("release must be 32 hexadecimal digits.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):
         raise ArgumentError("ledger must be 64 hexadecimal digits, or empty.")
     if type(certificate.entry) is not int or (certificate.entry > 0) != bool(certificate.ledger):
         raise ArgumentError("entry must be an integer ≥ 1 with a ledger, and 0 without one.")
 
 
+def _check_keys(kind: type[Account] | type[Certificate], stored: Mapping[str, Any]) -> None:
+    """Refuse stored values with a key too few or too many: a default would stand for what the file does not say."""
+    if set(stored) != {field.name for field in fields(kind)}:
+        raise ArgumentError(f"its keys are not those of a {kind.__name__}")
+
+
 def _account(stored: Mapping[str, Any]) -> Account:
     kinds = {name: kind for kind, (name, _) in _MECHANISMS.items()}
     kind = kinds[stored["mechanism"]]
     values = {key: value for key, value in stored.items() if key != "mechanism"}
+    _check_keys(kind, values)
     if "delta_split" in values:
         values["delta_split"] = tuple((name, part) for name, part in values["delta_split"])
     return kind(**values)

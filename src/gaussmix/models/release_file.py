@@ -14,8 +14,7 @@ Its columns are the encoded columns and one more, ``block``, which says what a r
 ``R``
     Of a finite sketch instead: its triangular factor. Least squares on these rows gives the coefficients as published.
 
-Everything else is JSON under the key ``gaussmix`` of the file's metadata. Format 3, or 4 where the unit of privacy is a
-person: a library that knows rows alone must not read it. Formats 1 and 2, which hold the factor alone, are still read.
+Everything else is JSON under the key ``gaussmix`` of the file's metadata.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussmix._files import refuse_suffix
+from gaussmix._files import other_format, refuse_suffix, strict_json
 from gaussmix._types import Floats
 from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
 from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
@@ -43,7 +42,7 @@ from gaussmix.tables.paths import PARQUET
 
 __all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "release_id"]
 
-FORMAT, FORMAT_OF_PERSONS = 3, 4
+FORMAT = 1
 METADATA_KEY = b"gaussmix"
 BLOCK = "block"
 COLUMNS_MAX = 2**14
@@ -79,8 +78,7 @@ def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
 
 
 def _content(statistic: Statistic, certificate: Certificate) -> dict[str, Any]:
-    version = FORMAT if certificate.unit is None else FORMAT_OF_PERSONS
-    return {"format": version, **parameters_of(statistic), "certificate": certificate.to_dict()}
+    return {"format": FORMAT, **parameters_of(statistic), "certificate": certificate.to_dict()}
 
 
 def block_column(names: tuple[str, ...]) -> str:
@@ -108,19 +106,16 @@ def read(path: str | Path) -> tuple[Statistic, Certificate]:
     Raises
     ------
     DamagedError
-        If the file is not a release, is damaged or edited, or is of a newer format.
+        If the file is not a release, is damaged or edited, or has another format.
     NotPrivateError
         If its certificate, computed anew, claims more privacy than its account gives.
     """
     path = Path(path)
     stored, names, blocks = _contents(path)
-    if not isinstance(stored, dict) or type(stored.get("format")) is not int or stored["format"] < 1:
+    if not isinstance(stored, dict) or type(stored.get("format")) is not int:
         raise _damaged(path)
-    if stored["format"] > FORMAT_OF_PERSONS:
-        raise DamagedError(
-            f"{path} has format {stored['format']}, and this version of gaussmix reads up to {FORMAT_OF_PERSONS}: "
-            "update gaussmix."
-        )
+    if stored["format"] != FORMAT:
+        raise DamagedError(other_format(path, stored["format"], FORMAT))
     try:
         return _checked(stored, names, blocks)
     except NotPrivateError as error:
@@ -130,7 +125,7 @@ def read(path: str | Path) -> tuple[Statistic, Certificate]:
 
 
 def release_id(path: str | Path) -> str:
-    """The random name of the release in a file, from its footer alone; empty in files that have none."""
+    """The random name of the release in a file, from its footer alone; empty if the file names none."""
     with _parquet(Path(path)) as file:
         stored = _metadata_of(file)
     certificate = stored.get("certificate") if isinstance(stored, dict) else None
@@ -145,8 +140,7 @@ def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> 
     if not isinstance(stored["certificate"], dict):
         raise TypeError("its certificate is no object")
     certificate = Certificate.from_dict(stored["certificate"])
-    of_persons = stored["format"] == FORMAT_OF_PERSONS
-    if names != certificate.schema.names or of_persons != (certificate.unit is not None):
+    if names != certificate.schema.names:
         raise ValueError("its parts do not fit each other")
     return statistic_of(stored, blocks, certificate), certificate
 
@@ -156,11 +150,8 @@ def _contents(path: Path) -> tuple[Any, tuple[str, ...], Blocks]:
     with _parquet(path) as file:
         stored = _metadata_of(file)
         table = file.read(use_threads=False)
-        if pa.types.is_floating(table.schema.field(0).type):  # formats 1 and 2
-            names, labels = tuple(table.column_names), ["R"] * table.num_rows
-        else:
-            names, labels = tuple(table.column_names[1:]), table.column(0).to_pylist()
-        rows = np.column_stack([column.to_numpy() for column in table.columns[-len(names) :]])
+        names, labels = tuple(table.column_names[1:]), table.column(0).to_pylist()
+        rows = np.column_stack([column.to_numpy() for column in table.columns[1:]])
         return stored, names, _split(labels, rows)
 
 
@@ -175,7 +166,7 @@ def _split(labels: list[str], rows: Floats) -> Blocks:
 
 
 def _metadata_of(file: pq.ParquetFile) -> Any:
-    return json.loads(file.schema_arrow.metadata[METADATA_KEY])
+    return strict_json(file.schema_arrow.metadata[METADATA_KEY])
 
 
 @contextlib.contextmanager
@@ -219,16 +210,15 @@ def _damaged(path: Path) -> DamagedError:
 def _check_counts(file: pq.ParquetFile) -> None:
     """Columns, rows and types, before anything is unpacked."""
     counts, kinds = file.metadata, file.schema_arrow.types
-    labelled = bool(kinds) and not pa.types.is_floating(kinds[0])
-    if labelled and kinds[0] not in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
+    if not kinds or kinds[0] not in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
         raise ValueError("its columns are not those of a release")
-    m = counts.num_columns - labelled
+    m = counts.num_columns - 1
     groups = [counts.row_group(i).num_rows for i in range(min(counts.num_row_groups, 2))]
     if not 1 <= m <= COLUMNS_MAX or groups != [counts.num_rows] or counts.num_rows % m:
         raise ValueError("its counts are not those of a release")
-    if not 1 <= counts.num_rows // m <= (BLOCKS_MAX if labelled else 1):
+    if not 1 <= counts.num_rows // m <= BLOCKS_MAX:
         raise ValueError("its counts are not those of a release")
-    if len(kinds) != counts.num_columns or any(kind != pa.float64() for kind in kinds[labelled:]):
+    if len(kinds) != counts.num_columns or any(kind != pa.float64() for kind in kinds[1:]):
         raise ValueError("its columns are not those of a release")
 
 

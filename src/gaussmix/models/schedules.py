@@ -163,8 +163,8 @@ def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0
     """
     # Shares are compared with ours, and not with each other, on purpose. Nothing in a file shows the noise of a count
     # or a histogram: an account in which their parts are next to 0 has squares that add up to its own, smaller μ², and
-    # all published passes are as it says. Only the shares that releases were drawn with can refuse it. Whoever changes
-    # them keeps the earlier ones here, for reading (docs/formats.md).
+    # all published passes are as it says. Only the shares that releases were drawn with can refuse it. A change
+    # of the shares is a change of the file format (docs/formats.md).
     if steps and (persons or account.relation != "zero-out"):
         return False
     shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons)

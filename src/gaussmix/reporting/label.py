@@ -59,7 +59,7 @@ def label_of(release: Release) -> PrivacyLabel:
         ("Neighbours", f"{certificate.relation}: {certificate.relation_words}"),
     ]
     made = [("Mechanism", certificate.mechanism), ("Made", certificate.time[:10] or "at an unknown time")]
-    made.append(("Release", (certificate.release or release.fingerprint)[:16]))
+    made.append(("Release", certificate.release[:16]))
     found = tuple(_capital(condition.text) for condition in conditions(certificate))
     if invalid is not None:
         return PrivacyLabel(invalid["heading"], True, (), (*what, *made), found or (invalid["text"],))

@@ -97,7 +97,7 @@ def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
             "accounting": _accounting(certificate),
             "implementation": _implementation(release),
             "administrative": {
-                "sources": f"Release {certificate.release or release.fingerprint}"
+                "sources": f"Release {certificate.release}"
                 + (f"; SHA-256 of its file {file_sha256}" if file_sha256 else "")
                 + (f"; ledger {certificate.ledger}, entry {certificate.entry}" if certificate.ledger else ""),
                 "registry_authors": [TO_FILL_IN],

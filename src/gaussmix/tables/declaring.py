@@ -7,13 +7,13 @@ Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
 from __future__ import annotations
 
 import datetime
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
+from gaussmix._files import strict_json
 from gaussmix.errors import ArgumentTypeError, DeclarationError, GaussmixError
 from gaussmix.tables.columns import GUESSED, NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.dates import iso_date
@@ -166,7 +166,7 @@ def read_declared(path: Path) -> Mapping[str, Any]:
         raise DeclarationError(f"A schema file must end in .toml or .json, got {str(path)!r}.")
     try:
         text = path.read_text(encoding="utf-8")
-        declared = tomllib.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_distinct)
+        declared = tomllib.loads(text) if suffix == ".toml" else strict_json(text)
     except RecursionError:
         raise DeclarationError(f"{path} is nested too deeply for a schema.") from None
     except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
@@ -174,15 +174,3 @@ def read_declared(path: Path) -> Mapping[str, Any]:
     if not isinstance(declared, Mapping):
         raise ArgumentTypeError(f"{path} must hold one object that maps names to columns.")
     return declared
-
-
-class _TwiceError(ValueError):
-    pass
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys differ; a repeated key would silently replace a bound."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _TwiceError("a key occurs twice in one object")
-    return found

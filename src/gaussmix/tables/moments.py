@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
-from gaussmix._files import refuse_suffix, write_whole
+from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
@@ -42,7 +42,7 @@ from gaussmix.tables.unit import BoundRows, Unit
 __all__ = ["Moments", "check_name"]
 
 _MAGIC = b"gaussmix moments\n"
-_FORMAT, _WITH_UNIT = 2, 3  # what reads format 2 alone would take persons for rows
+FORMAT = 1
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
@@ -213,13 +213,14 @@ class Moments:
     def to_bytes(self) -> bytes:
         """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
         header = {
-            "format": _FORMAT if self.unit is None else _WITH_UNIT,
+            "format": FORMAT,
             "warning": "sensitive: as sensitive as the rows themselves",
             "schema": self.schema.to_dict(),
             "fingerprint": self.schema.fingerprint,
             "parts": sorted(self.parts),
             "n": self._n,
-        } | ({} if self.unit is None else {"unit": self.unit.to_dict()})
+            "unit": None if self.unit is None else self.unit.to_dict(),
+        }
         text = json.dumps(header).encode()
         upper = np.triu_indices(self.n_columns)
         body = np.stack([self._high[upper], self._low[upper]]).astype("<i8").tobytes()
@@ -236,11 +237,12 @@ class Moments:
         if hashlib.sha256(content).digest() != digest:
             raise damaged
         try:
-            return _unpacked(content, name)
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            if isinstance(error, _NewerError):
-                raise
+            header, body = _split(content)
+            if header["format"] == FORMAT:
+                return _unpacked(header, body)
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise damaged from None
+        raise DamagedError(other_format(name, header["format"], FORMAT))
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**.
@@ -263,26 +265,27 @@ class Moments:
         return f"Moments({self.n_columns} columns, {len(self.parts)} parts, sensitive: no numbers shown)"
 
 
-class _NewerError(DamagedError):
-    pass
-
-
-def _unpacked(content: bytes, name: str) -> Moments:
-    """Moments from what follows the checksum. Everything that can be checked is; that the rows are real cannot."""
+def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Split what follows the checksum into its header, of any format, and the sums."""
     length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    if header["format"] > _WITH_UNIT:
-        raise _NewerError(f"{name} was written by a newer version of gaussmix: update gaussmix.")
-    if not isinstance(header["schema"], dict):
-        raise TypeError("the schema is no object")
+    header = strict_json(content[8 : 8 + length])
+    if type(header["format"]) is not int:
+        raise TypeError("the format must be an integer")
+    return header, content[8 + length :]
+
+
+def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
+    """Moments from a header and sums. Everything that can be checked is; that the rows are real cannot."""
+    if set(header) != {"format", "warning", "schema", "fingerprint", "parts", "n", "unit"}:
+        raise ValueError("its keys are not those of moments")
     schema, n, parts = stored_schema(header["schema"]), header["n"], header["parts"]
     m = schema.n_columns
-    high, low = np.frombuffer(content[8 + length :], dtype="<i8").reshape(2, m * (m + 1) // 2).astype(np.int64)
+    high, low = np.frombuffer(body, dtype="<i8").reshape(2, m * (m + 1) // 2).astype(np.int64)
     ids = isinstance(parts, list) and all(isinstance(p, str) and re.fullmatch("[0-9a-f]{32}", p) for p in parts)
     upper = np.triu_indices(m)
     full = np.zeros((2, m, m), dtype=np.int64)
     full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
-    unit = Unit.of(header["unit"]) if header["format"] == _WITH_UNIT else None
+    unit = None if header["unit"] is None else Unit.of(header["unit"])
     found = Moments(full[0], full[1], n, schema, frozenset(parts), unit)
     gram = found.gram()
     most = n * (1 + 1e-12)  # sums are exact, their conversion to floats is not
@@ -290,7 +293,7 @@ def _unpacked(content: bytes, name: str) -> Moments:
         np.trace(gram) <= most and np.all(np.abs(gram) <= most) and np.linalg.eigvalsh(gram)[0] >= -1e-9 * (n + 1)
     )
     if not (
-        (header["format"] == 1 or (header["format"] > 1 and header["fingerprint"] == schema.fingerprint))
+        header["fingerprint"] == schema.fingerprint
         and isinstance(n, int)
         and n >= 0
         and ids
