@@ -7,14 +7,16 @@ Its columns are the encoded columns and one more, ``block``, which says what a r
     N_ii N_jj + N_ij². What most readers want.
 ``M1``, ``T2``, ``M2``, …
     The outputs of the passes in units of their clips, and the integer transforms of all but the first
-    (:mod:`gaussmix.models.transcript`). G and N are computed from them, and compared when the file is read.
+    (:mod:`gaussmix.models.transcript`). G and N are computed from them, stored for other tools, and compared when the
+    file is read.
 ``S1``, ``S2``, …
     The integer transforms of steps on a likelihood, the coefficients at which each was asked in the last row
     (:mod:`gaussmix.models.steps`), where there are any.
 ``R``
     Of a finite sketch instead: its triangular factor. Least squares on these rows gives the coefficients as published.
 
-Everything else is JSON under the key ``gaussmix`` of the file's metadata.
+Everything else is JSON under the key ``gaussmix`` of the file's metadata. Its SHA-256, the fingerprint of the release,
+covers the JSON and all blocks but G and N, whose last digits depend on the processor that computed them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,14 @@ import pyarrow.parquet as pq
 from gaussmix._files import other_format, refuse_suffix, strict_json
 from gaussmix._types import Floats
 from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
-from gaussmix.models.blocks import Blocks, blocks_of, parameters_of, statistic_of
+from gaussmix.models.blocks import (
+    DERIVED,
+    Blocks,
+    derived_blocks,
+    drawn_blocks,
+    parameters_of,
+    statistic_of,
+)
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.paths import PARQUET
@@ -53,8 +62,9 @@ _PARQUET = b"PAR1"  # how a Parquet file begins
 
 def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
     """What the file holds."""
-    blocks, content = blocks_of(statistic), _content(statistic, certificate)
-    metadata = content | {"sha256": _digest(content, blocks)}
+    drawn, content = drawn_blocks(statistic), _content(statistic, certificate)
+    metadata = content | {"sha256": _digest(content, drawn)}
+    blocks = derived_blocks(statistic) | drawn
     names = statistic.schema.names
     rows = np.concatenate(list(blocks.values()))
     labels = [name for name, block in blocks.items() for _ in block]
@@ -74,7 +84,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
 
 def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
     """SHA-256 of the release, as stored in its file."""
-    return _digest(_content(statistic, certificate), blocks_of(statistic))
+    return _digest(_content(statistic, certificate), drawn_blocks(statistic))
 
 
 def _content(statistic: Statistic, certificate: Certificate) -> dict[str, Any]:
@@ -90,10 +100,13 @@ def block_column(names: tuple[str, ...]) -> str:
 
 
 def _digest(content: dict[str, Any], blocks: Blocks) -> str:
-    """Finds damage and edits by hand; it is no signature."""
+    """Hash what was drawn and declared, never what is computed from it: the same digest on every processor.
+
+    It finds damage and careless edits. It is not a signature.
+    """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
     for block in blocks.values():
-        digest.update(np.ascontiguousarray(block).tobytes())
+        digest.update(np.ascontiguousarray(block, dtype="<f8").tobytes())
     return digest.hexdigest()
 
 
@@ -135,7 +148,8 @@ def release_id(path: str | Path) -> str:
 
 def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Statistic, Certificate]:
     """The parts of a release, from the parts of its file."""
-    if stored.pop("sha256") != _digest(stored, blocks):
+    drawn = {name: block for name, block in blocks.items() if name not in DERIVED}
+    if stored.pop("sha256") != _digest(stored, drawn):
         raise ValueError("its checksum does not fit")
     if not isinstance(stored["certificate"], dict):
         raise TypeError("its certificate is no object")
