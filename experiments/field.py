@@ -95,7 +95,7 @@ def trial(name: str, number: int, draws: int) -> list[dict[str, object]]:
     for (i, epsilon), draw in itertools.product(enumerate(EPSILONS), range(draws)):
         mu, rng = gaussian_mu(epsilon, delta), np.random.default_rng([number, draw, int(1000 * epsilon)])
         state, _ = in_passes(rows, mu, rng)
-        fitted = Shrinkage(state.pool, one_row=rows.unit).fit(
+        fitted = Shrinkage(state.pool, seed=0, one_row=rows.unit).fit(
             x, np.eye(len(state.pool.matrix))[target], intercept=table.intercept
         )
         add("passes", epsilon, draw, test[:, x] @ fitted.coef)

@@ -176,7 +176,7 @@ def accuracy(name: str, number: int, draws: int, epsilons: tuple[float, ...]) ->
             state, requests = in_passes(rows, mu, rng)
             trail = " ".join(f"{r.metric.power:g}:{r.clip / r.metric.mean:.1f}:{r.lost:.2f}" for r in requests)
             for method, known in (("passes", state), ("single", single_pass(rows, mu, rng))):
-                solver = Shrinkage(known.pool, one_row=rows.unit, **SOLVERS[method])
+                solver = Shrinkage(known.pool, seed=0, one_row=rows.unit, **SOLVERS[method])
                 for target, (x, y, base, var) in columns.items():
                     if target != table.target and epsilon != ALL_COLUMNS_AT:
                         continue

@@ -25,6 +25,7 @@ ALLOWED = (
     "modes of files",
     "no fork on this system",
     "R is not installed",
+    "this processor has no such kernel",
 )
 
 

@@ -113,7 +113,9 @@ def test_a_worked_page_runs_from_beginning_to_end(page, tmp_path, monkeypatch):
                 found, printed = run(command)
                 assert found == code, command
         elif command.startswith(CERTAIN):
-            assert same_words(block, printed), f"{page} shows another output of {command}:\n{printed}"
+            # A plan is a simulation of three draws: other last digits lead it to other choices.
+            rtol = 0.25 if command.startswith("gaussmix plan ") else 0.03
+            assert same_words(block, printed, rtol), f"{page} shows another output of {command}:\n{printed}"
     if page in ENDS:
         file, beginning = ENDS[page]
         assert (tmp_path / file).read_bytes().lower().startswith(beginning.lower())
@@ -136,15 +138,15 @@ def run(command: str) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-def same_words(shown: str, printed: str) -> bool:
-    """The same words, and numbers within 3 %: their last digits differ between processors."""
+def same_words(shown: str, printed: str, rtol: float = 0.03) -> bool:
+    """Whether two texts have the same words, and numbers within ``rtol`` of each other."""
     found = [
         re.split(r"(\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?)", re.sub(r"\s+", " ", text.strip())) for text in (shown, printed)
     ]
     if len(found[0]) != len(found[1]) or found[0][::2] != found[1][::2]:
         return False
     ours, theirs = (np.array([float(word.replace(",", "")) for word in words[1::2]]) for words in found)
-    return bool(np.allclose(ours, theirs, rtol=0.03, atol=0))
+    return bool(np.allclose(ours, theirs, rtol=rtol, atol=0))
 
 
 def test_outputs_are_compared():
@@ -153,6 +155,8 @@ def test_outputs_are_compared():
     assert [block.split()[0] for block in shown] == ["20,000", "Gaussian", "visits:", "forged.release.parquet"]
     plan = shown[0]
     assert same_words(plan, plan.replace("  ", " "))
+    assert same_words(plan, plan.replace("0.18", "0.15"), 0.25)
+    assert not same_words(plan, plan.replace("0.18", "0.27"), 0.25)
     assert not same_words(plan, plan.replace("3,600", "2,300"))
     assert not same_words(plan, plan.replace("6.8e-05", "7.7e-05"))
     assert not same_words(plan, plan.replace("Unit of privacy: one row.", ""))

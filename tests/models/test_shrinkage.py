@@ -34,7 +34,7 @@ def r2(A: np.ndarray, coef: np.ndarray) -> float:
 
 def test_without_noise_it_is_least_squares():
     A = table(0, signal=1.0)
-    fit = Shrinkage(release(A, 1e-6, 1), one_row=1 / M).fit(X, TARGET, intercept=M - 1)
+    fit = Shrinkage(release(A, 1e-6, 1), seed=0, one_row=1 / M).fit(X, TARGET, intercept=M - 1)
     exact = np.linalg.lstsq(A[:, X], A[:, M - 2], rcond=None)[0]
     assert np.allclose(fit.coef, exact, atol=2e-3)
 
@@ -42,15 +42,17 @@ def test_without_noise_it_is_least_squares():
 def test_every_column_is_shrunk_by_its_own_row():
     A = table(0, signal=1.0)
     G, own = A.T @ A, np.r_[np.full(M - 2, 300.0), 0.0, 0.0]
-    fit = Shrinkage(release(A, 1e-6, 1), one_row=own).fit(X, TARGET, intercept=M - 1)
+    fit = Shrinkage(release(A, 1e-6, 1), seed=0, one_row=own).fit(X, TARGET, intercept=M - 1)
     assert np.allclose(fit.coef, np.linalg.solve(G[np.ix_(X, X)] + np.diag(own[X]), G[X, M - 2]), atol=2e-3)
 
 
 def test_the_same_release_gives_the_same_bits_and_another_one_does_not():
     A = table(0, signal=1.0)
-    first, second = (Shrinkage(release(A, 5.0, 1), one_row=1 / M).fit(X, TARGET, intercept=M - 1) for _ in range(2))
+    first, second = (
+        Shrinkage(release(A, 5.0, 1), seed=0, one_row=1 / M).fit(X, TARGET, intercept=M - 1) for _ in range(2)
+    )
     assert (first.coef == second.coef).all()
-    other = Shrinkage(release(A, 5.0, 2), one_row=1 / M).fit(X, TARGET, intercept=M - 1)
+    other = Shrinkage(release(A, 5.0, 2), seed=0, one_row=1 / M).fit(X, TARGET, intercept=M - 1)
     assert not (first.coef == other.coef).any()
 
 
@@ -63,9 +65,9 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
     for seed in range(20):
         A = table(seed, signal=0.0)
         pool = release(A, 25.0, seed)
-        solver = Shrinkage(pool, one_row=1 / M)
+        solver = Shrinkage(pool, seed=0, one_row=1 / M)
         losses.append(r2(A, solver.fit(X, TARGET, intercept=M - 1).coef))
-        against_mean = Shrinkage(pool, one_row=1 / M, caution=0.5, reference=np.inf)
+        against_mean = Shrinkage(pool, seed=0, one_row=1 / M, caution=0.5, reference=np.inf)
         held.append(r2(A, against_mean.fit(X, TARGET, intercept=M - 1).coef))
         solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
         means.append(r2(A, solutions[:, -1]))
@@ -78,7 +80,7 @@ def test_without_signal_the_fit_stays_near_the_mean_of_the_same_release():
 
 def test_infinite_strength_is_the_mean_with_the_intercept_free():
     A = table(0, signal=1.0)
-    solver = Shrinkage(release(A, 1.0, 1), one_row=1 / M)
+    solver = Shrinkage(release(A, 1.0, 1), seed=0, one_row=1 / M)
     solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
     assert (solutions[:-1, -1] == 0).all()
     assert solutions[-1, -1] == pytest.approx(A[:, M - 2].mean() * np.sqrt(M), rel=0.02)
@@ -92,7 +94,7 @@ def test_solutions_are_those_of_the_formula():
     pool = release(table(0, signal=1.0), 5.0, 1)
     other = pool.add(NoisyGram.in_metric(np.eye(M), transform=np.triu(np.ones((M, M))), scale=3.0))
     for each in (pool, other):
-        solver, at = Shrinkage(each, one_row=0.3), len(X) - 1
+        solver, at = Shrinkage(each, seed=0, one_row=0.3), len(X) - 1
         for copy in (solver._own, solver._fissions[3][0]):
             G, N = copy.matrix[np.ix_(X, X)] + 0.3 * np.eye(len(X)), each.shape[np.ix_(X, X)]
             free = N - np.outer(N[:, at], N[at]) / N[at, at]
@@ -107,7 +109,7 @@ def test_shrinking_beats_not_shrinking_where_noise_is_strong():
     for seed in range(20):
         A = table(seed, signal=1.0)
         pool = release(A, 60.0, seed)
-        solver = Shrinkage(pool, one_row=1 / M)
+        solver = Shrinkage(pool, seed=0, one_row=1 / M)
         chosen = r2(A, solver.fit(X, TARGET, intercept=M - 1).coef)
         weakest = r2(A, solver._solve(solver._own, X, TARGET, len(X) - 1)[:, 0])
         gains.append(chosen - weakest)
@@ -130,7 +132,7 @@ def test_fissioned_copies_have_uncorrelated_noise():
 
 def test_a_pair_of_fissions_has_the_release_as_its_mean():
     pool = release(table(0, signal=1.0), 5.0, 1)
-    solver = Shrinkage(pool, one_row=1 / M)
+    solver = Shrinkage(pool, seed=0, one_row=1 / M)
     for (_, first), (_, second) in zip(solver._fissions[::2], solver._fissions[1::2], strict=True):
         assert np.allclose((first + second) / 2, pool.matrix, rtol=1e-12, atol=1e-12)
         assert not np.allclose(first, second)
@@ -139,7 +141,7 @@ def test_a_pair_of_fissions_has_the_release_as_its_mean():
 def test_deviation_is_that_of_the_difference_of_two_losses():
     """θᵀEθ - 2θᵀe less the reference's, over 20,000 draws of E: within 3 %."""
     pool = release(table(0, signal=1.0), 5.0, 1)
-    solver = Shrinkage(pool, one_row=1 / M)
+    solver = Shrinkage(pool, seed=0, one_row=1 / M)
     solutions = solver._solve(solver._own, X, TARGET, len(X) - 1)
     rng = np.random.default_rng(4)
     draws = 5.0 * np.array([goe(M, rng) for _ in range(20_000)])
@@ -151,7 +153,7 @@ def test_deviation_is_that_of_the_difference_of_two_losses():
 
 def test_without_an_intercept_everything_is_penalised():
     A = table(0, signal=1.0)
-    fit = Shrinkage(release(A, 1e7, 1), one_row=1 / M).fit(X[:-1], TARGET)
+    fit = Shrinkage(release(A, 1e7, 1), seed=0, one_row=1 / M).fit(X[:-1], TARGET)
     assert np.isfinite(fit.coef).all()
     assert fit.coef.shape == (M - 2,)
 
@@ -159,7 +161,7 @@ def test_without_an_intercept_everything_is_penalised():
 def test_what_is_left_is_the_mean_over_held_out_copies():
     """aᵀM_v a, a = (-θ, 1) of the fitted copy, written out; no strength but the reference is ever taken."""
     pool = release(table(0, signal=1.0), 5.0, 1)
-    solver = Shrinkage(pool, one_row=1 / M, caution=1e12)
+    solver = Shrinkage(pool, seed=0, one_row=1 / M, caution=1e12)
     found = solver.fit(X, TARGET, intercept=M - 1)
     left = []
     for fitted, held_out in solver._fissions:
@@ -182,7 +184,7 @@ def test_what_is_left_has_no_optimism():
     fixed[X] -= np.linalg.solve(G[np.ix_(X, X)], G[X, M - 2])
     for seed in range(60):
         pool = release(A, 12.0, seed)
-        solver = Shrinkage(pool, one_row=1 / M, caution=1e12)
+        solver = Shrinkage(pool, seed=0, one_row=1 / M, caution=1e12)
         fit, left = solver.fit(X, TARGET, intercept=M - 1), []
         for fitted, _ in solver._fissions:
             a = TARGET.copy()

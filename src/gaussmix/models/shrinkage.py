@@ -1,6 +1,6 @@
 r"""Coefficients from a pooled release: ridge in the metric of its noise, its strength chosen on fissioned copies.
 
-Post-processing of releases, and deterministic: the random numbers it needs are seeded by the release's own numbers.
+Post-processing of releases, and deterministic: the random numbers that it needs are seeded by what was drawn.
 
 With G̃ the cleaned second moment and N the shape of its noise,
 
@@ -20,7 +20,6 @@ noise in the score than M itself has. It costs no privacy: all are functions of 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 
@@ -72,6 +71,8 @@ class Shrinkage:
     Parameters
     ----------
     pool : Pool
+    seed : int
+        Of the fissions. A function of what was drawn, not of the pool, whose last digits depend on the processor.
     one_row : float or array (m,)
         Energy u of one row in each column, in the units of the pool.
     caution : float
@@ -83,12 +84,14 @@ class Shrinkage:
         of a half beats most choices. 1 is for a single pass.
     """
 
-    def __init__(self, pool: Pool, *, one_row: float | Floats, caution: float = 1.0, reference: float = 0.5) -> None:
+    def __init__(
+        self, pool: Pool, *, seed: int, one_row: float | Floats, caution: float = 1.0, reference: float = 0.5
+    ) -> None:
         self._pool, self._caution = pool, caution
         self._one_row = np.broadcast_to(one_row, len(pool.matrix))
         self._reference = GRID.index(reference)
         self._N = pool.shape
-        rng = np.random.default_rng(_seed(pool))
+        rng = np.random.default_rng(seed)
         self._own = self._copy(pool.matrix, 1.0)
         self._fissions = []
         for _ in range(PAIRS):
@@ -181,11 +184,3 @@ def _positive_solve(A: Floats, b: Floats) -> Floats:
     if trouble:
         raise np.linalg.LinAlgError("A penalised second moment is not positive definite: a fault of the library.")
     return np.asarray(solution)
-
-
-def _seed(pool: Pool) -> int:
-    """A seed that is a function of the release: the same release gives the same fit, bit for bit."""
-    digest = hashlib.sha256()
-    for member in pool.members:
-        digest.update(np.ascontiguousarray(member.matrix, dtype="<f8").tobytes())
-    return int.from_bytes(digest.digest()[:16], "little")

@@ -10,6 +10,7 @@ they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -214,8 +215,16 @@ class Transcript:
     @cached_property
     def _shrinkage(self) -> Shrinkage:
         if len(self.passes) == 1:
-            return Shrinkage(self.pool, one_row=self._one_row, caution=1.0, reference=1.0)
-        return Shrinkage(self.pool, one_row=self._one_row)
+            return Shrinkage(self.pool, seed=self._seed, one_row=self._one_row, caution=1.0, reference=1.0)
+        return Shrinkage(self.pool, seed=self._seed, one_row=self._one_row)
+
+    @property
+    def _seed(self) -> int:
+        """A seed from the numbers that were drawn: one release gives one fit, on every processor."""
+        digest = hashlib.sha256()
+        for output in self.passes:
+            digest.update(np.ascontiguousarray(output.matrix, dtype="<f8").tobytes())
+        return int.from_bytes(digest.digest()[:16], "little")
 
     @property
     def _one_row(self) -> Floats:
