@@ -44,9 +44,9 @@ def test_every_command_is_listed():
 def test_the_version_is_the_same_everywhere():
     root = Path(gaussmix.__file__).parents[2]
     assert f"\nversion: {gaussmix.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+)", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = re.search(r"^## (\S+) \((\S+)\)", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
-    assert newest[1] in (gaussmix.__version__, "Unreleased")
+    assert newest[1] == gaussmix.__version__ or newest[2] == "unreleased"
 
 
 VERSIONS = {

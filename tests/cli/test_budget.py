@@ -68,8 +68,8 @@ def test_propose_without_a_ledger_and_as_json(folder):
     for words, options in [
         ("exists already", ()),
         ("share is a share", ("--share", "0.1", "--force")),
-        ("--tail must lie in", ("--tail", 2, "--force")),
-        ("--most-levels must be", ("--most-levels", 0, "--force")),
+        ("tail must lie in", ("--tail", 2, "--force")),
+        ("most_levels must be", ("--most-levels", 0, "--force")),
         ("give --ledger", ("--note", "x", "--force")),
     ]:
         arguments = ("propose", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", *options)

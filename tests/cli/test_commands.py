@@ -63,9 +63,9 @@ def test_an_analysis_that_does_not_apply_says_so():
     [
         (("-k", "5", "-d", "1e-6"), "Give either --gamma"),
         (("-k", "5", "-d", "1e-6", "-g", "3", "-e", "1"), "Give either --gamma"),
-        (("-k", "0", "-d", "1e-6", "-g", "3"), "--sketch-size must be an integer ≥ 1"),
-        (("-k", "5", "-d", "2", "-g", "3"), "--delta must lie in [0, 1]"),
-        (("-k", "5", "-d", "1e-6", "-e", "-1"), "--epsilon must be a finite number > 0"),
+        (("-k", "0", "-d", "1e-6", "-g", "3"), "sketch_size must be an integer ≥ 1"),
+        (("-k", "5", "-d", "2", "-g", "3"), "delta must lie in [0, 1]"),
+        (("-k", "5", "-d", "1e-6", "-e", "-1"), "epsilon must be a finite number > 0"),
         (("-k", "5", "-d", "1e-6", "-g", "0.5", "--bound-holds-for", "larger"), "gamma must be > 1"),
         (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for goes with --gamma"),
     ],
@@ -255,22 +255,22 @@ def test_every_command_that_reads_tables_has_the_csv_options(files):
             assert option in text
 
 
-def test_messages_name_options(files):
+def test_messages_of_the_library_are_shown_as_they_are(files):
     table, schema = str(files / "b.csv"), str(files / "schema.json")
     out = ("-o", str(files / "x.parquet"))
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
-    assert "rows than --expect-rows 3." in run("release", table, *budget, "--expect-rows", "3", code=3)
-    assert "--sketch-size must be at least" in run("release", table, *budget, "-k", "2", code=2)
-    assert "leave --epsilon and --delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
-    assert "for --relation zero-out, got 'replace-one': leave --relation out" in run(
+    assert "rows than expect_rows=3." in run("release", table, *budget, "--expect-rows", "3", code=3)
+    assert "sketch_size must be at least" in run("release", table, *budget, "-k", "2", code=2)
+    assert "leave epsilon and delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
+    assert "for relation='zero-out', got 'replace-one': leave relation out" in run(
         "release", table, "-s", schema, "--ledger", _ledger(files), "--relation", "replace-one", *out, code=2
     )
     (files / "stray.csv").write_text('age,cost\n1,"2\n')
     said = run("check", str(files / "stray.csv"), "-s", schema, code=3)
-    assert "declare --quoted-newlines if fields" in said
-    assert "or --no-quoting if quotes" in said
+    assert "declare quoted_newlines=True if fields" in said
+    assert "or quoting=False if quotes" in said
     taken = run("release", table, *budget[:-1], str(files / "a.parquet"), code=2)
-    assert "replace it with --force." in taken
+    assert "replace it with force=True (--force)." in taken
 
 
 def _ledger(files):
@@ -319,7 +319,7 @@ def test_two_sites_and_one_curator(files):
 def test_release_says_what_is_missing(files):
     table = str(files / "a.parquet")
     assert "--schema" in run("release", table, "-e", "1", "-d", "1e-6", "-o", str(files / "x.parquet"), code=2)
-    assert "Give --epsilon and --delta" in run(
+    assert "Give epsilon and delta" in run(
         "release", table, "-s", str(files / "schema.json"), "-o", str(files / "x.parquet"), code=2
     )
     nowhere = run(
@@ -370,7 +370,7 @@ def test_plan_tells_how_many_rows_are_needed():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--rows", "0", "-p", "3"), "--rows must be"),
+        (("--rows", "0", "-p", "3"), "rows must be"),
         (("--rows", "10"), "Name a schema, or give --features"),
         (("-p", "3", "--plot", "x.png"), "--plot needs --rows"),
         (("-p", "3", "--target", "z"), "'z' is not in the schema; it has x1, x2, x3, y"),

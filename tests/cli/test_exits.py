@@ -109,7 +109,6 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
     assert not gm.Ledger.open(ledger).entries()
     for line, wrong, words in (
         (["schema", files / table, "-o"], "x.toml", "a schema in JSON: choose a name that ends in .json"),
-        (["schema", "--from", files / "schema.json", "--to", "smartnoise", "-o"], "x.json", "a schema in YAML"),
         (["report", files / "r.parquet", "-o"], "x.pdf", "a page in HTML: choose a name that ends in .html"),
         (["report", files / "r.parquet", "--label"], "x.png", "a label in SVG"),
         (["report", files / "r.parquet", "--registry"], "x.json", "a record in YAML"),

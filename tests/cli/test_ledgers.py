@@ -56,7 +56,7 @@ def test_create_never_replaces_and_refuses_what_cannot_be(path, tmp_path):
         (["-e", 0, "-d", "1e-6"], "epsilon must be a finite number > 0"),
         (["-e", 1, "-d", 2], "delta must lie in (0, 1)"),
         (["-e", 1, "-d", "1e-6", "--releases", 0], "releases must be an integer ≥ 1"),
-        (["-e", 1, "-d", "1e-6", "--mu", 3], "is more than --epsilon 1.0 and --delta 1e-06"),
+        (["-e", 1, "-d", "1e-6", "--mu", 3], "is more than epsilon=1.0 and delta=1e-06"),
         (["-e", 1], "Missing option"),
     ]:
         assert words in run("create", other, *options, code=2).stderr

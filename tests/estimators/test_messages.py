@@ -189,10 +189,17 @@ def test_the_test_sees_what_it_looks_for():
 
 
 def test_words_that_remain_help():
-    with pytest.raises(DataError, match="A cell of X or y is no number"):
+    with pytest.raises(DataError, match="X and y must be numeric"):
         REGRESSORS[0].fit(column(SECRET), good_y())
     with pytest.raises(DataError, match="Reshape your data"):
         REGRESSORS[0].fit(np.zeros(40), good_y())
+    with pytest.raises(DataError, match="y must be one-dimensional"):
+        CLASSIFIERS[0].fit(good_x(), np.zeros((40, 2)))
+    with pytest.raises(TypeError, match="all input features have string names"):
+        REGRESSORS[0].fit(pd.DataFrame(good_x(), columns=["a", 1]), good_y())
+    fitted = REGRESSORS[0].fit(pd.DataFrame(good_x(), columns=["a", "b"]), good_y())
+    with pytest.raises(DataError, match="unseen at fit time:\n- c"):
+        fitted.predict(pd.DataFrame(good_x(), columns=["a", "c"]))
     with pytest.raises(DataError, match="labels that are not in the declared classes"):
         CLASSIFIERS[1].fit(good_x(), np.array([SECRET, "bob"] * 20))
 

@@ -40,7 +40,7 @@ def test_what_is_declared_is_checked_before_rows_are(model, wrong, said):
 @pytest.mark.parametrize("model", PRIVATE, ids=model_name)
 def test_rows_are_read_once_all_is_prepared(model):
     """The other way round: the test above would see a row that is read."""
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="must be numeric"):
         clone(model).fit(Unread(50, 2), np.ones(50))
 
 

@@ -8,11 +8,10 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.models.controlled_rounding import rounded
 from gaussmix.models.prediction import predicted
 from gaussmix.models.whole_rows import pass_that_counts
 from gaussmix.reporting.page import render
@@ -194,7 +193,6 @@ def test_cross_tables_are_those_of_the_library(tabs, which):
     """The test statistic is a difference of large counts, of which the library itself has eight digits."""
     tab, release = tabs(which)
     found, expected = tab.evaluate('gaussmix.crosstab("region", "smoker")'), release.crosstab("region", "smoker")
-    assert found["counts"] == expected.counts.tolist()
     same(found["estimates"], expected.estimates, expected.deviations)
     same(found["deviations"], expected.deviations)
     same(np.stack([found["low"], found["high"]], axis=-1), expected.conf_int(), expected.deviations[..., None])
@@ -279,22 +277,6 @@ def test_factorisations(browser, kind):
     if kind != "graded":
         np.testing.assert_allclose(inverse, np.linalg.pinv(A, rcond=1e-14, hermitian=True), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(solved, np.linalg.solve(A + 9 * np.eye(d), A), **exact)
-
-
-def test_counts_become_whole_as_in_the_library(browser):
-    rng = np.random.default_rng(2)
-    tables = [rng.uniform(0, 5, (3, 4)), rng.uniform(0, 1, (2, 2)), np.full((3, 3), 1 / 3), np.ones((2, 3))]
-    body = f"return {[table.tolist() for table in tables]}.map(Whole.rounded);"
-    found = in_scripts(browser, ["algebra", "whole"], body)
-    assert found == [rounded(table).tolist() for table in tables]
-    root = rng.standard_normal((6, 6))
-    V, x = root @ root.T, 3 * rng.standard_normal(6) - 1
-    body = f"""return Array.from(Whole.notNegative({{ values: Float64Array.from({x.tolist()}),
-        covariance: {V.tolist()}.map((row) => Float64Array.from(row)) }}));"""
-    half = np.linalg.inv(np.linalg.cholesky(V))
-    expected = optimize.nnls(half, half @ x)[0]
-    assert (expected == 0).any()
-    np.testing.assert_allclose(in_scripts(browser, ["algebra", "whole"], body), expected, rtol=1e-9, atol=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -153,4 +153,4 @@ def test_command(tmp_path):
     assert content["columns"]["age"]["clipped"] == 0.5
     refused = CliRunner().invoke(main, [*common, "--expect-rows", "3"])
     assert refused.exit_code != 0
-    assert "--expect-rows 3" in refused.output
+    assert "expect_rows=3" in refused.output

@@ -636,3 +636,85 @@ def test_an_abandoned_read_leaves_nothing_behind(tmp_path):
             del found
         with duckdb.connect(str(duckdb_file(tmp_path))):  # no lock is left
             pass
+
+
+# -- the same rows twice ------------------------------------------------------------------------------------------
+BOUNDED = {"a": [0, 1], "b": [0, 1]}
+ARRAY = np.full((3, 2), 0.5)
+BATCH = pa.record_batch({"a": [0.5], "b": [0.5]})
+COLUMN = [0.5, 0.5]
+HALVES = pa.table({"a": np.linspace(0, 1, 9), "b": np.linspace(0, 1, 9)})
+
+
+def again(item, times=2):
+    yield from (item for _ in range(times))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [(ARRAY, ["a", "b"]), (ARRAY, ["a", "b"])],
+        lambda: [(ARRAY, ["a", "b"]), [(ARRAY, ["b", "a"])]],
+        lambda: [{"a": COLUMN, "b": COLUMN}] * 2,
+        lambda: [BATCH, BATCH],
+        lambda: [BATCH, again(BATCH, 1)],
+        lambda: again(BATCH),
+        lambda: again(pd.DataFrame({"a": [0.5], "b": [0.5]})),
+        lambda: again(pl.DataFrame({"a": [0.5], "b": [0.5]})),
+        lambda: iter([BATCH, BATCH.slice(0), BATCH]),
+    ],
+)
+def test_the_same_object_twice_is_refused(make):
+    with pytest.raises(ValueError, match="A table comes twice: its rows would be counted twice"):
+        Moments.of(make(), BOUNDED)
+
+
+@pytest.mark.parametrize(
+    "table", [HALVES, HALVES.to_pandas(), pl.from_arrow(HALVES)], ids=["arrow", "pandas", "polars"]
+)
+def test_parts_of_a_table_are_other_rows(table):
+    parts = [table[:4], table[4:]]
+    assert np.array_equal(Moments.of(parts, BOUNDED).gram(), Moments.of(table, BOUNDED).gram())
+
+
+def test_a_file_and_a_dataset_of_it_are_refused(tmp_path):
+    pq.write_table(HALVES, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"is the same file as .* would be counted twice"):
+        Moments.of([tmp_path / "t.parquet", ds.dataset(tmp_path)], BOUNDED)
+    halves = [ds.dataset(tmp_path).filter(half) for half in (ds.field("a") < 0.5, ds.field("a") >= 0.5)]
+    assert np.array_equal(Moments.of(halves, BOUNDED).gram(), Moments.of(HALVES, BOUNDED).gram())
+
+
+def test_the_same_query_twice_is_refused(tmp_path):
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("create table t as select 0.5 as a, 0.5 as b")
+    (tmp_path / "link.duckdb").symlink_to(path)
+    for other in (DuckDBQuery(path, "from t"), DuckDBQuery(path, " from t;"), (tmp_path / "link.duckdb", "from t")):
+        with pytest.raises(ValueError, match=r"A query on .*\.duckdb comes twice"):
+            Moments.of([DuckDBQuery(path, "from t"), other], BOUNDED)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: pa.record_batch({"a": [0.5], "b": [0.5]}),
+        lambda i: (np.full((3, 2), 0.5), ["a", "b"]),
+        lambda i: (ARRAY, ["a", "b"]),  # filled again, for all that is known
+        lambda i: {"a": [0.5], "b": [0.5]},
+        lambda i: pd.DataFrame({"a": [0.5], "b": [0.5]}),
+    ],
+)
+def test_a_generator_may_yield_new_objects_with_old_ids(make):
+    """An object that is freed may leave its id to the next one."""
+    Moments.of((make(i) for i in range(300)), BOUNDED)
+
+
+def test_a_long_stream_is_not_held():
+    seen = sources._Seen()
+    for _ in range(100):
+        seen.table({"a": [0.5], "b": [0.5]}, streamed=True)
+        seen.table(np.zeros(1), streamed=True)
+    gc.collect()
+    assert not seen.listed
+    assert not seen.streamed

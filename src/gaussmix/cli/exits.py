@@ -26,7 +26,6 @@ from typing import Any
 import click
 
 from gaussmix import errors
-from gaussmix.cli.wording import with_options
 
 __all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "exit_code"]
 
@@ -44,15 +43,6 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (ImportError, 2),
 )
 """The first type that fits decides."""
-
-_ABOUT_OPTIONS = (
-    errors.ArgumentError,
-    errors.ArgumentTypeError,
-    errors.BudgetExceededError,
-    errors.DataError,
-    errors.OutputError,
-)
-"""Errors whose cure may be an option; others are about files, which say what they say."""
 
 _FAULT = (
     "This is a fault of gaussmix, not of your input: please report it. Read the traceback before you send it: "
@@ -94,8 +84,7 @@ class Group(click.Group):
                 if code is None:
                     error.add_note(_FAULT)
                     raise
-                words = with_options(str(error)) if isinstance(error, _ABOUT_OPTIONS) else str(error)
-                raise _failure(words, code) from None
+                raise _failure(str(error), code) from None
 
 
 def _failure(message: str, code: int) -> click.ClickException:
@@ -173,7 +162,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
             if category in (UserWarning, errors.BudgetWarning):
-                click.echo(f"Warning: {with_options(str(message))}", err=True)
+                click.echo(f"Warning: {message}", err=True)
             else:
                 shown(message, category, *rest, **options)
 

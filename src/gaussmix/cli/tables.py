@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from gaussmix._files import refuse_inputs, refuse_suffix, reserve
+from gaussmix._files import refuse_suffix, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, inputs
@@ -33,8 +33,6 @@ from gaussmix.cli.options import (
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.formulas import declared_schema
-from gaussmix.tables.interchange import KINDS, Kind, read_schema
-from gaussmix.tables.interchange import written as converted
 from gaussmix.tables.moments import Moments, check_name
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
@@ -48,70 +46,31 @@ _SPARE_BYTES = 2**12  # for names of parts
 
 
 @click.command()
-@click.argument("source", required=False)
-@click.option(
-    "--from",
-    "given",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Instead of SOURCE: a schema of ours, Frictionless, CSVW-EO or SmartNoise, to be converted.",
-)
-@click.option("--to", "wanted", type=click.Choice(KINDS), help="With --from: what it becomes. Default: gaussmix.")
+@click.argument("source")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="JSON file; default: print.")
 @FORCE
 @CSV
 @INPUT
-def schema(
-    source: str | None,
-    given: Path | None,
-    wanted: Kind | None,
-    out: Path | None,
-    force: bool,
-    query: str | None,
-    kind: str | None,
-    **csv: Any,
-) -> None:
+def schema(source: str, out: Path | None, force: bool, query: str | None, kind: str | None, **csv: Any) -> None:
     """Write a template of a schema for SOURCE (Parquet, Arrow, CSV, a folder or a glob, a DuckDB database, -).
 
     It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
     about the columns without looking at the rows. CSV files have no types: those with a question mark were guessed
-    from the first rows. Or convert schemas of others, and ours into theirs:
-
-    \b
-    gaussmix schema --from datapackage.json -o patients.json
-    gaussmix schema --from patients.json --to csvw-eo
-    """  # noqa: D301 - click wants the character
+    from the first rows.
+    """
     refuse_lone_force(force, out)
     if out is not None:
-        own, kinds = ((".yaml", ".yml"), "YAML") if wanted == "smartnoise" else ((".json",), "JSON")
-        refuse_suffix(out, own=own, kind=f"a schema in {kinds}")
-    if (source is None) == (given is None) or (wanted is not None and given is None):
-        raise click.UsageError("Name a source for a template, or --from a schema to be converted: one of them.")
-    if given is not None:
-        if query is not None or kind is not None:
-            raise click.UsageError("--query and --format are about a table, and --from reads a schema: leave them out.")
-        csv_options([], **csv)
-        if out is not None:
-            refuse_inputs(out, [given])
-        text, losses = converted(read_schema(given), wanted or "gaussmix")
-        for loss in losses:
-            click.echo(f"not in it: {loss}", err=True)
-        _write_text(text, out, force, "")
-        return
-    with inputs([source or ""], query=query, kind=kind, outputs=[out]) as data:
-        found = source_schema(data, csv=csv_options([source or ""], **csv))
+        refuse_suffix(out, own=(".json",), kind="a schema in JSON")
+    with inputs([source], query=query, kind=kind, outputs=[out]) as data:
+        found = source_schema(data, csv=csv_options([source], **csv))
         guessed = types_are_guessed(data)
     text = json.dumps(describe_columns(found, guessed=guessed), indent=2, ensure_ascii=False) + "\n"
-    _write_text(text, out, force, ": fill in bounds and levels, delete the columns that you do not want")
-
-
-def _write_text(text: str, out: Path | None, force: bool, advice: str) -> None:
-    """Print, or write to a file."""
     if out is None:
         click.echo(text, nl=False)
         return
     content = text.encode()
     written = reserve(out, len(content), force=force).commit(content)
-    click.echo(f"wrote {written}{advice}", err=True)
+    click.echo(f"wrote {written}: fill in bounds and levels, delete the columns that you do not want", err=True)
 
 
 @click.command()

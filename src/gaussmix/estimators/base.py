@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
@@ -327,10 +327,12 @@ def _check_classes(declared: ArrayLike | None) -> None:
 def _second_class(labels: Rows, declared: ArrayLike | None) -> tuple[Rows, Rows]:
     if declared is None:
         with warnings.catch_warnings(action="ignore"):  # it would tell how many labels there are
-            check_classification_targets(labels)
+            kind = type_of_target(labels)
+        if kind == "multiclass":
+            raise DataError("Only binary classification is supported. The type of the target is multiclass.")
+        if kind != "binary":
+            raise DataError(f"Unknown label type: {kind}. y must have two classes.")
     classes = np.unique(labels) if declared is None else np.asarray(declared)
-    if len(classes) > 2:
-        raise DataError(f"Only binary classification is supported. The type of the target is {type_of_target(labels)}.")
     if len(classes) < 2:
         raise DataError("y must have two classes, got one class only: declare classes=(first, second).")
     if not np.isin(labels, classes).all():

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-from scipy import optimize, stats
+from scipy import stats
 
 from gaussmix import _validation as check
-from gaussmix._types import Floats, Integers
+from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.controlled_rounding import rounded
 from gaussmix.models.describe import notes_of, shares_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.result_table import Frame, ResultTable, columns_of
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = ["ChiSquare", "Crosstab", "cell_counts", "crosstab", "independence", "scaled_to"]
+
+_NOISY = "Counts are noisy estimates: those of few rows can be negative, and rounded cells may not add up to margins."
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,14 @@ class Crosstab:
         The two columns: rows, then columns.
     rows, columns : tuple of str
         Their levels.
-    counts : array (A, B) of int
-        Not negative, and rounded so that margins add up; each margin is as near to its estimate as rounding lets it.
     estimates, deviations : arrays (A, B)
-        Counts before that, which may be negative, and the standard deviations of their noise.
+        Noisy counts and the standard deviations of their noise. Counts of few rows can be negative.
     independence : ChiSquare
     """
 
     names: tuple[str, str]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    counts: Integers
     estimates: Floats
     deviations: Floats
     independence: ChiSquare
@@ -118,14 +116,21 @@ class Crosstab:
         return middle.reshape(a, b), ends.reshape(a, b, 2)
 
     def table(self, alpha: float = 0.05) -> ResultTable:
-        """One row a cell: levels, count with its interval, shares of row and column."""
+        """One row a cell: levels, noisy count with its interval, shares of row and column."""
         ends, by_row, by_column = self.conf_int(alpha), self.shares("row", alpha)[0], self.shares("column", alpha)[0]
         found = [
-            (row, column, int(self.counts[i, j]), *ends[i, j].tolist(), float(by_row[i, j]), float(by_column[i, j]))
+            (
+                row,
+                column,
+                *(float(values[i, j]) for values in (self.estimates, self.deviations)),
+                *ends[i, j].tolist(),
+                float(by_row[i, j]),
+                float(by_column[i, j]),
+            )
             for i, row in enumerate(self.rows)
             for j, column in enumerate(self.columns)
         ]
-        names = (*self.names, "count", "conf.low", "conf.high", "row.share", "column.share")
+        names = (*self.names, "estimate", "std.error", "conf.low", "conf.high", "row.share", "column.share")
         return ResultTable(" by ".join(self.names), columns_of(names, found), self._notes())
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -133,13 +138,13 @@ class Crosstab:
         return self.table().to_frame(frame)
 
     def as_text(self) -> str:
-        """Counts with ± 1.96 deviations and margins, for a terminal."""
+        """Counts with ± 1.96 deviations, and margins, rounded to integers, for a terminal."""
         z = _quantile(0.05)
         cells = [
-            [f"{int(n):,} ± {z * s:,.0f}" for n, s in zip(counts, deviations, strict=True)] + [f"{int(counts.sum()):,}"]
-            for counts, deviations in zip(self.counts, self.deviations, strict=True)
+            [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, deviations, strict=True)] + [f"{counts.sum():z,.0f}"]
+            for counts, deviations in zip(self.estimates, self.deviations, strict=True)
         ]
-        margins = [*(f"{int(total):,}" for total in self.counts.sum(axis=0)), f"{int(self.counts.sum()):,}"]
+        margins = [f"{total:z,.0f}" for total in (*self.estimates.sum(axis=0), self.estimates.sum())]
         rows = [[self.names[0], *self.columns, "all"]]
         rows += [[name, *row] for name, row in zip((*self.rows, "all"), [*cells, margins], strict=True)]
         return ResultTable(
@@ -153,7 +158,11 @@ class Crosstab:
         share = (
             "" if math.isnan(test.p_value) else f"; {100 * test.privacy_share:.0f} % of the variance is privacy noise"
         )
-        return *self._about, f"Independence in the population: {words}{test.degrees} degrees of freedom, {p}{share}."
+        return (
+            *self._about,
+            _NOISY,
+            f"Independence in the population: {words}{test.degrees} degrees of freedom, {p}{share}.",
+        )
 
     def _repr_html_(self) -> str:
         return self.table().as_html()
@@ -172,11 +181,9 @@ def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
     labels, raw = cell_counts(counted_in(release.statistic, names), schema, rows, columns)
     fitted = scaled_to(raw, replace(counted, apart=counted.apart and apart))
     shape = (len(labels[0]), len(labels[1]))
-    whole = rounded(_not_negative(fitted).reshape(shape))
     return Crosstab(
         (rows, columns),
         *labels,
-        counts=whole,
         estimates=fitted.values.reshape(shape),
         deviations=fitted.deviations.reshape(shape),
         independence=independence(raw, shape),
@@ -229,15 +236,6 @@ def independence(counts: Fitted, shape: tuple[int, int]) -> ChiSquare:
     return ChiSquare(
         statistic, float(stats.chi2.sf(statistic, degrees)), degrees, float(np.trace(found[:, 1:])) / degrees
     )
-
-
-def _not_negative(fitted: Fitted) -> Floats:
-    """The likeliest counts that are not negative: least squares in the metric of the noise."""
-    if np.all(fitted.values >= 0):
-        return fitted.values
-    values, vectors = scipy.linalg.eigh(fitted.covariance)
-    half = vectors.T / np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))[:, np.newaxis]
-    return np.asarray(optimize.nnls(half, half @ fitted.values)[0])
 
 
 def _quantile(alpha: float) -> float:

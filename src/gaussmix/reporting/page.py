@@ -53,7 +53,7 @@ TOO_WIDE = (
 )
 
 _MATHEMATICS = ("algebra", "normal", "release", "coding", "problem", "weights", "score", "summary", "odds")
-_TABLES = ("describe", "counts", "whole", "models")
+_TABLES = ("describe", "counts", "models")
 _SHOWN = ("elements", "figures", "choices", "coefficients", "predictions", "tables", "start")
 _SCRIPTS = (*_MATHEMATICS, *_TABLES, *_SHOWN)
 """Parts of the page's one script, each after those that it uses."""

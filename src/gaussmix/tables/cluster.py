@@ -7,10 +7,10 @@ on a worker.
 
 from __future__ import annotations
 
+import collections
 import functools
 import operator
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from gaussmix import errors
 from gaussmix.errors import DataError, GaussmixError
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
@@ -91,28 +90,17 @@ def _check_columns(found: list[str], schema: Schema) -> None:
 
 
 def _computed(run: Callable[[], Any], where: str) -> Any:
-    """What an engine computes. Its errors may quote values; one of ours, from a worker, is raised again as it was."""
+    """Return what an engine computes. Its own errors may quote values and are replaced; those of gaussmix stay."""
     try:
         return run()
     except MemoryError:
         raise
     except GaussmixError as error:
         found: Exception = error
-    except Exception as error:
-        found = _raised_by_worker(str(error)) or DataError(
-            f"{where} failed while it ran. Run it on its own for the details."
-        )
+    except Exception:
+        found = DataError(f"{where} failed while it ran. Run it on its own for the details.")
     found.__cause__ = found.__context__ = None
     raise found from None
-
-
-def _raised_by_worker(words: str) -> GaussmixError | None:
-    """The error of ours at the end of a worker's traceback, as Spark passes it on."""
-    for name, message in reversed(re.findall(r"^gaussmix\.errors\.(\w+): (.*)$", words, re.MULTILINE)):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, GaussmixError):
-            return kind(message)
-    return None
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -173,7 +161,11 @@ def _spark_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty:
     parts, expected = _computed(collected, "The Spark data frame")
     if sorted(row["part"] for row in parts) != list(range(len(parts) if expected is None else expected)):
         raise DataError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")
-    return functools.reduce(operator.add, (pickle.loads(bytes(row["sums"])) for row in parts), empty)
+    found = [pickle.loads(bytes(row["sums"])) for row in sorted(parts, key=operator.itemgetter("part"))]
+    for failed in found:
+        if isinstance(failed, GaussmixError):
+            raise failed
+    return functools.reduce(operator.add, found, empty)
 
 
 def _quoted(name: str) -> str:
@@ -183,13 +175,21 @@ def _quoted(name: str) -> str:
 def _spark_build(
     batches: Iterator[pa.RecordBatch], *, build: Callable[[Any, int], A], empty: A
 ) -> Iterator[pa.RecordBatch]:
-    """The sums of one partition under its number; of an empty one as well, so that none can be missed."""
+    """Yield the sums of one partition under its number; of an empty one as well, so that none can be missed.
+
+    An error of gaussmix is returned in the place of the sums: Spark would pass it on in the text of a traceback.
+    """
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
     number = context.partitionId()
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
-    sums = empty if first is None else build(chain([first], rows), number)
+    sums: A | GaussmixError
+    try:
+        sums = empty if first is None else build(chain([first], rows), number)
+    except GaussmixError as error:
+        sums = error
+        collections.deque(batches, maxlen=0)  # Spark expects its rows to be read
     packed = {"part": [number], "sums": [pickle.dumps(sums)]}
     yield pa.RecordBatch.from_pydict(packed, schema=_RESULT)

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from gaussmix.errors import DataError, GaussmixError
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.once import Seen
 
 __all__ = [
     "READAHEAD",
@@ -39,13 +38,12 @@ _VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a table, and what was read so far."""
+    """What is asked of a table."""
 
     columns: list[str]
     rows: int
     types: dict[str, pa.DataType]
     csv: CsvOptions = field(default_factory=CsvOptions)
-    seen: Seen = field(default_factory=Seen)
 
 
 def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int:

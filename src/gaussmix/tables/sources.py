@@ -13,10 +13,13 @@ pandas, polars, duckdb and Arrow's datasets are not imported here: their tables 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import narwhals as nw
 import numpy as np
@@ -124,7 +127,7 @@ def batches(
     if expect_rows is not None:
         positive_integer(expect_rows=expect_rows)
     request = Request(names, batch_rows, declared, csv or CsvOptions())
-    return _checked(_parts(data, request), expect_rows)
+    return _checked(_parts(data, request, _Seen()), expect_rows)
 
 
 def source_schema(data: Any, *, csv: CsvOptions | None = None) -> pa.Schema:
@@ -175,20 +178,20 @@ def known_rows(data: Any) -> int | None:
 # Which source it is
 
 
-def _parts(data: Any, request: Request, *, streamed: bool = False) -> Iterator[Part]:
+def _parts(data: Any, request: Request, seen: _Seen, *, streamed: bool = False) -> Iterator[Part]:
     """Batches with exactly the columns asked for, of any length up to ``request.rows``."""
     if is_path(data):
-        return chain.from_iterable(_file_parts(file, request) for file in files_of(data))
+        return chain.from_iterable(_file_parts(file, request, seen) for file in files_of(data))
     if (query := query_of(data)) is not None:
-        request.seen.query(str(query.path), query.sql)
+        seen.query(str(query.path), query.sql)
         return query_parts(query, request)
-    request.seen.table(data, request.columns, streamed=streamed)
+    seen.table(data, streamed=streamed)
     if (relation := relation_of(data)) is not None:
         return relation_parts(relation, request, where=_label(data))
-    return ((_label(data), batch) for batch in _memory_batches(data, request, streamed=streamed))
+    return ((_label(data), batch) for batch in _memory_batches(data, request, seen, streamed=streamed))
 
 
-def _memory_batches(data: Any, request: Request, *, streamed: bool) -> Iterator[pa.RecordBatch]:
+def _memory_batches(data: Any, request: Request, seen: _Seen, *, streamed: bool) -> Iterator[pa.RecordBatch]:
     where, columns, rows = _label(data), request.columns, request.rows
     if (arrays := named_arrays(data)) is not None:
         return array_batches(arrays, request)
@@ -199,7 +202,7 @@ def _memory_batches(data: Any, request: Request, *, streamed: bool) -> Iterator[
     if is_dataset(data):
         check_columns(data.schema.names, columns, where)
         for file in _whole_files(data):
-            request.seen.file(file)
+            seen.file(file)
         scanner = data.scanner(columns=columns, batch_size=rows, batch_readahead=READAHEAD, fragment_readahead=1)
         return (valid(batch, where) for batch in guarded(scanner.to_batches(), where))
     if isinstance(data, pa.RecordBatchReader):
@@ -213,7 +216,9 @@ def _memory_batches(data: Any, request: Request, *, streamed: bool) -> Iterator[
         return reader_batches(pa.RecordBatchReader.from_stream(data), request, where)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping | np.ndarray):
         streamed |= not isinstance(data, list | tuple)
-        return chain.from_iterable((batch for _, batch in _parts(item, request, streamed=streamed)) for item in data)
+        return chain.from_iterable(
+            (batch for _, batch in _parts(item, request, seen, streamed=streamed)) for item in data
+        )
     raise DataTypeError(f"data must be {_KINDS_OF_DATA}; got {type(data).__name__}.")
 
 
@@ -268,14 +273,61 @@ def _whole_files(dataset: Any) -> list[Path]:
     return [Path(name) for name in getattr(dataset, "files", ()) if Path(name).exists()]
 
 
-def _file_parts(file: Path, request: Request) -> Iterator[Part]:
-    request.seen.file(file)
+def _file_parts(file: Path, request: Request, seen: _Seen) -> Iterator[Part]:
+    seen.file(file)
     readers = {"parquet": parquet_batches, "arrow": arrow_batches, "csv": csv_batches}
     return ((str(file), batch) for batch in readers[format_of(file)](file, request))
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Checks that hold for every source
+@dataclass
+class _Seen:
+    """Files, queries and objects that were read. A row that is counted twice is protected half as well."""
+
+    files: dict[tuple[int, int], str] = field(default_factory=dict)
+    queries: set[tuple[Hashable, str]] = field(default_factory=set)
+    listed: dict[int, Any] = field(default_factory=dict)
+    streamed: WeakValueDictionary[int, Any] = field(default_factory=WeakValueDictionary)
+
+    def file(self, file: Path) -> None:
+        """Reject a file that was read before, whatever its name."""
+        identity = _identity(file)
+        if identity in self.files:
+            raise DataError(
+                f"{file} is the same file as {self.files[identity]}: its rows would be counted twice. "
+                "Name every file once, and no links."
+            )
+        self.files[identity] = str(file)
+
+    def query(self, path: str, sql: str) -> None:
+        """Reject the same query on the same file."""
+        key = (_identity(Path(path)) if Path(path).exists() else path, sql.strip().rstrip(";").rstrip())
+        if key in self.queries:
+            raise DataError(f"A query on {path} comes twice: its rows would be counted twice. Name every query once.")
+        self.queries.add(key)
+
+    def table(self, data: Any, *, streamed: bool) -> None:
+        """Reject an object that was read before; in a list, also the array of another (array, names) pair.
+
+        A generator may fill one array again for each pair that it yields.
+        """
+        if not streamed and is_named_array(data):
+            data = data[0]
+        if id(data) in self.listed or id(data) in self.streamed:
+            raise DataError("A table comes twice: its rows would be counted twice. Name every table once.")
+        if not streamed:
+            self.listed[id(data)] = data  # its list holds it too
+            return
+        with suppress(TypeError):  # dictionaries, lists and tuples have no weak references
+            self.streamed[id(data)] = data  # forgotten with the object: its id may become that of another one
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_dev, status.st_ino
+
+
 def _checked(parts: Iterator[Part], expect_rows: int | None) -> Generator[pa.RecordBatch]:
     """Pass the batches on; a column may not change its kind on the way, and there must be a row, or as many as said."""
     kinds: dict[str, str] = {}

@@ -90,7 +90,7 @@ const Counts = (() => {
     return { statistic, p: Normal.chiSquare(statistic, degrees), degrees, share };
   }
 
-  // Counts before rounding, their deviations, whole numbers that add up, shares of the row, and the test.
+  // Noisy counts with their deviations and intervals, shares of the row, and the test.
   function crosstab(release, one, two, alpha) {
     const { rows, columns, fitted: raw } = cells(release, one, two);
     const a = rows.length, b = columns.length, z = Normal.upper(alpha / 2);
@@ -100,7 +100,6 @@ const Counts = (() => {
     const deviations = Algebra.diagonal(fitted.covariance).map((value) => Math.sqrt(Math.max(value, 0)));
     return {
       rows, columns,
-      counts: Whole.rounded(table(Whole.notNegative(fitted))),
       estimates: table(fitted.values),
       deviations: table(deviations),
       low: table(fitted.values.map((value, k) => Math.max(value - z * deviations[k], 0))),

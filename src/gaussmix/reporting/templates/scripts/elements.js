@@ -48,7 +48,7 @@ const Elements = (() => {
     return `${trimmed(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
   }
 
-  const whole = (value) => (Number.isFinite(value) ? value.toLocaleString("en-GB", { maximumFractionDigits: 0 }) : "");
+  const whole = (value) => (Number.isFinite(value) ? (Math.round(value) + 0).toLocaleString("en-GB") : "");
   const range = ([low, high], many = 4) => (
     Number.isFinite(low) || Number.isFinite(high) ? `${digits(low, many)} to ${digits(high, many)}` : "does not end"
   );

@@ -62,18 +62,18 @@ const Tables = (() => {
     const sum = (values) => values.reduce((total, value) => total + value, 0);
     fill(table, [`${one.name} by ${two.name}`, ...found.columns, "all"], [
       ...found.rows.map((label, i) => [
-        label, ...found.counts[i].map((count, j) => `${whole(count)} ± ${whole(z * found.deviations[i][j])}`), whole(sum(found.counts[i])),
+        label, ...found.estimates[i].map((count, j) => `${whole(count)} ± ${whole(z * found.deviations[i][j])}`), whole(sum(found.estimates[i])),
       ]),
-      ["all", ...found.columns.map((_, j) => whole(sum(found.counts.map((row) => row[j])))), whole(sum(found.counts.flat()))],
+      ["all", ...found.columns.map((_, j) => whole(sum(found.estimates.map((row) => row[j])))), whole(sum(found.estimates.flat()))],
     ]);
     const { statistic, p, degrees, share } = found.independence;
     say("cross-words", Number.isNaN(p) ? "Independence in the population is not told at this budget."
       : `Independence in the population: chi-square ${digits(statistic)}, ${degrees} degree${degrees === 1 ? "" : "s"} of freedom, p ${p < 1e-4 ? pValue(p) : `= ${pValue(p)}`}; ` +
         `${(100 * share).toFixed(0)} % of the variance is privacy noise.`);
     byId("save-cross").onclick = () => saveTable("cross-table",
-      [one.name, two.name, "count", "estimate", "std.error", "conf.low", "conf.high", "row.share"],
+      [one.name, two.name, "estimate", "std.error", "conf.low", "conf.high", "row.share"],
       found.rows.flatMap((row, i) => found.columns.map((column, j) => [
-        row, column, found.counts[i][j], found.estimates[i][j], found.deviations[i][j], found.low[i][j], found.high[i][j], found.rowShares[i][j],
+        row, column, found.estimates[i][j], found.deviations[i][j], found.low[i][j], found.high[i][j], found.rowShares[i][j],
       ])));
   }
 
