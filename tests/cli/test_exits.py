@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -289,38 +288,6 @@ def test_a_fault_of_ours_looks_like_one(files, monkeypatch):
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "please report it" in done.stderr
-
-
-def test_little_memory_costs_no_budget(files, tmp_path):
-    """Wherever memory ends, a charged ledger means a file. OpenBLAS without memory waits, or ends the process."""
-    shell("moments", files / "a.parquet", "-s", files / "schema.json", "-o", tmp_path / "a.moments")
-    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, sketch_rows=10**6)
-    outcomes = []
-    for megabytes in (560, 620, 640, 660, 700, 800, 4000):
-        out = tmp_path / f"{megabytes}.parquet"
-        arguments = ["release", tmp_path / "a.moments", "--ledger", ledger.path, "-k", "100", "-o", out]
-        limit = megabytes * 2**20
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            capture_output=True, text=True, timeout=60, check=False,
-            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        )  # fmt: skip
-        outcomes.append(done.returncode == 0)
-        assert out.exists() == outcomes[-1]
-    assert len(ledger.entries()) == sum(outcomes)
-    assert outcomes[-1], "the last limit is enough"
-    no_room = (
-        "import gaussmix.cli.tables as t, gaussmix.mechanism.rehearsal as r; r._BLAS_BUFFERS = 2**60\n"
-        "t.Moments.load = None  # BLAS is not called before\nfrom gaussmix.cli import main; main()"
-    )
-    refused = subprocess.run(
-        [sys.executable, "-c", no_room, *map(str, arguments[:-1]), str(tmp_path / "none")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert refused.returncode == 1
-    assert "Nothing was spent" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert len(ledger.entries()) == sum(outcomes)
 
 
 def test_weak_budgets_are_one_line(files, tmp_path):

@@ -151,18 +151,8 @@ def test_a_release_in_another_thread(tmp_path, ledger):
     assert gm.load(tmp_path / "x").sketch.size == 100
 
 
-def test_no_memory_for_the_draw_costs_nothing(tmp_path, ledger, monkeypatch):
-    monkeypatch.setattr("gaussmix.mechanism.rehearsal._BLAS_BUFFERS", 2**60)
-    with pytest.raises(MemoryError, match="Nothing was spent"):
-        gm.release(patients(50), schema=SCHEMA, ledger=ledger, sketch_size=100)
-    model = gm.LinearMixing(bounds_X=(0, 100), bounds_y=(0, 20), ledger=ledger, sketch_size=100)
-    with pytest.raises(MemoryError, match="Nothing was spent"):
-        model.fit(patients(50)[["age", "bmi"]], patients(50)["cost"])
-    assert ledger.entries() == []
-
-
 def test_the_room_fits_the_file(tmp_path):
-    """What was set aside is at least what is written, and not much more but for metrics that stay the declared one."""
+    """What was preallocated is at least what is written; passes in the declared metric need less."""
     for columns in (1, 30, 200):
         schema = {f"column {i} with a long name {'x' * 50}": [0, 1] for i in range(columns)}
         with preparation.prepare(
@@ -170,14 +160,12 @@ def test_the_room_fits_the_file(tmp_path):
         ) as prepared:
             (temporary,) = tmp_path.glob(".gaussmix*")
             room = temporary.stat().st_size
-            private = prepared.draw(rows_of({name: [0.1, 0.7] for name in schema}, schema))
+            prepared.draw(rows_of({name: [0.1, 0.7] for name in schema}, schema))
         written = (tmp_path / str(columns)).stat().st_size
-        plain = sum(output.request.metric.declared for output in private.statistic.passes[1:])
-        assert written <= room <= written + room // 16 + 2**17 + plain * 8 * (columns + 1) ** 2
+        assert written <= room <= 4 * written + 2**18
 
 
 def test_the_room_fits_a_file_whose_every_metric_is_learned(tmp_path):
-    """Numbers of learned metrics are packed less well than those of the rehearsal."""
     rng = np.random.default_rng(0)
     names = [f"x{i}" for i in range(200)]
     schema = gm.Schema.of({name: [0, 1] for name in names})

@@ -31,7 +31,6 @@ from gaussmix.cli.options import (
     refuse_lone_force,
 )
 from gaussmix.mechanism.preparation import Prepared, prepare
-from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments, check_name
 from gaussmix.tables.rows import RowSource
@@ -187,7 +186,6 @@ def release(
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
-    room_in_memory(0)  # files of moments are checked with BLAS
     if epsilon == math.inf:
         raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
     refuse_lone_note(note, ledger_file)

@@ -7,6 +7,7 @@ passes) and writes the file.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import warnings
@@ -36,7 +37,6 @@ from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, refus
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
-from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import LEDGER_BUDGET, Condition
 from gaussmix.models.release import Release
@@ -54,7 +54,9 @@ from gaussmix.tables.unit import Unit
 __all__ = ["Prepared", "prepare"]
 
 
-_SPARE_BYTES, _SPARE_PART = 2**16, 16  # words in a certificate differ in length, numbers in how well they are packed
+_BYTES_PER_NUMBER = 9  # a double and Parquet's own, generously
+_BYTES_PER_COLUMN = 512  # in the footer, and in the JSON of each pass
+_SPARE_BYTES = 2**16  # for the rest of the certificate
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,6 @@ class Prepared:
 
     def _recorded(self, ledger: Ledger, account: Noise) -> Entry:
         """Charge the ledger."""
-        rehearse(account, self.schema, self.likelihood, self.unit)
         file = None if self.output is None else self.output.path
         if isinstance(account, Calibration):
             return ledger.spend_calibration(account, note=self.note, file=file)
@@ -281,7 +282,7 @@ def prepare(
         raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, unit, force=force)
+    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, force=force)
     return Prepared(
         schema,
         account,
@@ -322,18 +323,23 @@ def _reserved(
     account: Noise | None,
     ledger: Ledger | None,
     likelihood: Likelihood | None,
-    unit: Unit | None,
     *,
     force: bool,
 ) -> Output:
-    """Room for the file of a release, whose size does not depend on the rows."""
+    """Preallocate the file of a release, whose size does not depend on the rows."""
     if ledger is not None:
         refuse_as_output(out, ledger.path)
-    size = len(rehearse(account, schema, likelihood, unit).to_bytes())
-    if account is None:  # the rehearsal's zeros take no room in a file, the table's numbers do
-        size += 8 * schema.n_columns**2
     try:
         check_name(out)
-        return reserve(out, size + size // _SPARE_PART + _SPARE_BYTES, force=force)
+        return reserve(out, _most_bytes(schema, account, likelihood), force=force)
     except OutputError as error:
         raise type(error)(f"{error} Nothing was spent.") from None
+
+
+def _most_bytes(schema: Schema, account: Noise | None, likelihood: Likelihood | None) -> int:
+    """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
+    m, steps = schema.n_columns, 0 if likelihood is None else likelihood.steps
+    passes = len(account.noise_mu) // 2 + 1 - steps if isinstance(account, LatticeAccount) else 1
+    blocks = 2 * passes + 1 + steps  # G, N, a matrix for each pass, a transform for each but the first
+    names = len(json.dumps(schema.to_dict())) + 4 * sum(len(name) for name in schema.names)
+    return _BYTES_PER_NUMBER * blocks * m * m + _BYTES_PER_COLUMN * m * (passes + steps) + 4 * names + _SPARE_BYTES
