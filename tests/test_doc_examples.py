@@ -17,8 +17,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import audit
 import gaussmix as gm
-from gaussmix import audit
 from gaussmix.reporting.demo import SCHEMA, make_patients
 
 ROOT = Path(gm.__file__).parents[2]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from audit.bounds import epsilon_shown, lower_bounds
+from audit.running import attack
 from gaussmix.accounting import gaussian_epsilon, gaussian_mu
-from gaussmix.audit.bounds import epsilon_shown, lower_bounds
-from gaussmix.audit.running import attack
 
 
 def ratios(mu: float, runs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

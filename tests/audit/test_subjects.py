@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gaussmix import audit
+import audit
+from audit import fitted, ledgers, likelihoods, persons, proposals, releases
+from audit.picture import draw_audits
+from audit.running import attack
+from audit.subject import CORNER, Neighbours, Subject, repeated
 from gaussmix.accounting import gaussian_epsilon
 from gaussmix.accounting.gaussian import gaussian_mu
-from gaussmix.audit import fitted, ledgers, likelihoods, persons, proposals, releases
-from gaussmix.audit.picture import draw_audits
-from gaussmix.audit.running import attack
-from gaussmix.audit.subject import CORNER, Neighbours, Subject, repeated
 from gaussmix.estimators import LinearMixing
 from gaussmix.ledger import ledger as ledger_module
 from gaussmix.ledger import plans, reservation, store

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from gaussmix.audit import Audit, Point
+from audit import Audit, Point
 from gaussmix.cli import audits, main
 from gaussmix.cli.exits import NOT_PRIVATE
 

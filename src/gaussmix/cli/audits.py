@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from audit.bounds import shared_confidence
+from audit.catalogue import SUBJECTS
+from audit.picture import draw_audits
+from audit.running import CONFIDENCE, run
 from gaussmix import _validation as check
-from gaussmix.audit.bounds import shared_confidence
-from gaussmix.audit.catalogue import SUBJECTS
-from gaussmix.audit.picture import draw_audits
-from gaussmix.audit.running import CONFIDENCE, run
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, refuse_lone_force
 

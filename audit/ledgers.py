@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from audit.likelihoods import TranscriptRatio
+from audit.releases import OnePass, Sketched, limit_epsilon, sketch_ratio
+from audit.subject import Subject
 from gaussmix._types import Floats
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.accounting.lattice import LatticeAccount
-from gaussmix.audit.likelihoods import TranscriptRatio
-from gaussmix.audit.releases import OnePass, Sketched, limit_epsilon, sketch_ratio
-from gaussmix.audit.subject import Subject
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.drawing import Noise
 from gaussmix.mechanism.mixing import draw_release

@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.progress import Progress, TimeRemainingColumn
 from sklearn.tree import DecisionTreeClassifier
 
+from audit.bounds import lower_bounds
+from audit.catalogue import SUBJECTS
+from audit.results import Audit, Point
+from audit.subject import Subject
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.audit.bounds import lower_bounds
-from gaussmix.audit.catalogue import SUBJECTS
-from gaussmix.audit.results import Audit, Point
-from gaussmix.audit.subject import Subject
 from gaussmix.errors import BudgetWarning
 
 __all__ = ["attack", "run"]

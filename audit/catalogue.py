@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gaussmix.audit import fitted, ledgers, persons, proposals, releases
-from gaussmix.audit.subject import Subject
+from audit import fitted, ledgers, persons, proposals, releases
+from audit.subject import Subject
 
 __all__ = ["SUBJECTS"]
 

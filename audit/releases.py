@@ -9,6 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from audit.likelihoods import TranscriptRatio, gaussian_ratio, wishart_ratio
+from audit.subject import CORNER, OPPOSITE, Neighbours, Subject, repeated
 from gaussmix import accounting
 from gaussmix._types import Floats
 from gaussmix.accounting.arguments import Relation
@@ -16,8 +18,6 @@ from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
 from gaussmix.accounting.least_noise import calibrate
 from gaussmix.accounting.search import log_excess, smallest_or_infinity
-from gaussmix.audit.likelihoods import TranscriptRatio, gaussian_ratio, wishart_ratio
-from gaussmix.audit.subject import CORNER, OPPOSITE, Neighbours, Subject, repeated
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.mixing import draw_release, largest_table
 from gaussmix.mechanism.passes import draw_passes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gaussmix.audit.results import Audit
+from audit.results import Audit
 from gaussmix.errors import ArgumentError
 from gaussmix.reporting.plots import drawn
 

@@ -10,13 +10,13 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from audit.likelihoods import TranscriptRatio, gaussian_ratio, symmetric_ratio
+from audit.persons import PersonPasses
+from audit.releases import CLOUD, limit_epsilon, sketch_ratio
+from audit.subject import CORNER, OPPOSITE, SCHEMA, Neighbours, Subject, repeated
 from gaussmix._types import Floats
 from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.lattice import LatticeAccount
-from gaussmix.audit.likelihoods import TranscriptRatio, gaussian_ratio, symmetric_ratio
-from gaussmix.audit.persons import PersonPasses
-from gaussmix.audit.releases import CLOUD, limit_epsilon, sketch_ratio
-from gaussmix.audit.subject import CORNER, OPPOSITE, SCHEMA, Neighbours, Subject, repeated
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.linear import LinearMixing

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.releases import CLOUD, Limit
+from audit.subject import CORNER, OPPOSITE, Neighbours, repeated
 from gaussmix._types import Floats, Integers
-from gaussmix.audit.releases import CLOUD, Limit
-from gaussmix.audit.subject import CORNER, OPPOSITE, Neighbours, repeated
 from gaussmix.tables.persons import PersonRows, persons_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import Unit

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from audit.subject import Neighbours
 from gaussmix._types import Floats
-from gaussmix.audit.subject import Neighbours
 from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.schema import FRACTION_BITS, Schema

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from audit.releases import limit_epsilon
+from audit.subject import Neighbours, Subject, repeated
 from gaussmix._types import Floats
 from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.thresholds import CountsAccount, counts_account
-from gaussmix.audit.releases import limit_epsilon
-from gaussmix.audit.subject import Neighbours, Subject, repeated
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.proposing import propose
 from gaussmix.mechanism.sampling import secure_generator
