@@ -5,7 +5,7 @@ from __future__ import annotations
 from audit import fitted, ledgers, persons, proposals, releases
 from audit.subject import Subject
 
-__all__ = ["SUBJECTS"]
+__all__ = ["EXPENSIVE", "SUBJECTS"]
 
 SUBJECTS: dict[str, type[Subject]] = {
     "release": releases.OnePass,
@@ -35,4 +35,20 @@ SUBJECTS: dict[str, type[Subject]] = {
     "sheffet-renyi": fitted.RenyiSheffet,
     "objective-perturbation": fitted.Perturbed,
 }
-"""Cheap ones and dear ones: a run of the first costs a millisecond, one of several passes forty, of bounds ninety."""
+"""Every subject by its name."""
+
+EXPENSIVE = frozenset(
+    {
+        "passes",
+        "replace-in-passes",
+        "tails",
+        "yes-and-no",
+        "person-passes",
+        "linear",
+        "linear-persons",
+        "logistic",
+        "steps",
+        "proposed-bounds",
+    }
+)
+"""Subjects of which a run takes 40 ms or more. The others are fast: about a millisecond."""

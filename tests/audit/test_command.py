@@ -1,4 +1,4 @@
-"""``gaussmix audit``: its exit code, its numbers, and the confidence of several audits together."""
+"""``python -m audit``: its exit code, its numbers, and the confidence of several audits together."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from audit import Audit, Point
-from gaussmix.cli import audits, main
-from gaussmix.cli.exits import NOT_PRIVATE
+import audit.__main__ as command
+from audit import SUBJECTS, Audit, Point
+from audit.catalogue import EXPENSIVE
 
 FEW = ["--runs", "20", "--processes", "1"]
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, ["audit", *arguments])
+    result = CliRunner().invoke(command.main, arguments)
     assert result.exit_code == code, result.output
     return result.stdout
 
@@ -38,9 +38,25 @@ def test_several_subjects_share_what_may_fail():
 
 
 def test_a_confidence_beyond_one_is_refused():
-    refused = CliRunner().invoke(main, ["audit", "sketch", "--confidence", "2"])
+    refused = CliRunner().invoke(command.main, ["sketch", "--confidence", "2"])
     assert refused.exit_code == 2
-    assert refused.stderr == "Error: confidence must lie in (0, 1), got 2.0.\n"
+    assert "'--confidence': 2.0 is not in the range 0<x<1" in refused.stderr
+
+
+def test_fast_or_expensive_subjects_are_selected_without_names(monkeypatch):
+    attacked = []
+
+    def record(subject, **options):
+        attacked.append(subject)
+        return Audit(subject, "", "", 1.0, 1e-3, 20, options["confidence"], (Point(1e-3, 1.0, 0.5),))
+
+    monkeypatch.setattr(command, "run", record)
+    run()
+    assert {"release", "proposed-levels"} <= set(attacked)
+    assert not EXPENSIVE & set(attacked)
+    run("--expensive")
+    assert sorted(attacked) == sorted(SUBJECTS)
+    assert "do not name any SUBJECT" in CliRunner().invoke(command.main, ["sketch", "--expensive"]).stderr
 
 
 def test_a_broken_claim_has_an_exit_code(monkeypatch):
@@ -49,8 +65,7 @@ def test_a_broken_claim_has_an_exit_code(monkeypatch):
         points = (Point(1e-3, 1.0, shown),)
         return Audit(subject, "", "", 1.0, 1e-3, options["runs"], options["confidence"], points)
 
-    monkeypatch.setattr(audits, "run", broken)
-    assert NOT_PRIVATE == 5
+    monkeypatch.setattr(command, "run", broken)
     text = run("sketch", "release", *FEW, code=5)
     assert "sketch: holds." in text
     assert "release: BROKEN. ε ≥ 1.200 of 1.000" in text
