@@ -44,7 +44,7 @@ format: .venv/test
 	$(BIN)/ruff check --fix .
 
 # Lower bounds on the ε that fast mechanisms spend: a few minutes. More runs: make audit RUNS=20000.
-RUNS ?= 2000
+RUNS ?= 5000
 audit: .venv/test
 	$(BIN)/python -m audit --runs $(RUNS)
 

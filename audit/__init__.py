@@ -1,13 +1,7 @@
-"""Attacks on the library's own guarantees: what the best tests of two neighbouring tables show of ε.
-
->>> import audit
->>> audit.SUBJECTS["sketch"].words
-'a finite sketch, k = 10'
-"""
+"""Attacks on the privacy guarantees of the library: lower bounds on the ε that its mechanisms spend."""
 
 from audit.bounds import shared_confidence
-from audit.catalogue import SUBJECTS
-from audit.results import Audit, Point
-from audit.running import run
+from audit.runner import Audit, Point, run
+from audit.subjects import SUBJECTS
 
 __all__ = ["SUBJECTS", "Audit", "Point", "run", "shared_confidence"]

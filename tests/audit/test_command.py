@@ -1,4 +1,4 @@
-"""``python -m audit``: its exit code, its numbers, and the confidence of several audits together."""
+"""``python -m audit``: exit code, output, and joint confidence of several audits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import audit.__main__ as command
 from audit import SUBJECTS, Audit, Point
-from audit.catalogue import EXPENSIVE
+from audit.subjects import EXPENSIVE
 
 FEW = ["--runs", "20", "--processes", "1"]
 
@@ -27,13 +27,13 @@ def test_claims_that_hold(tmp_path):
     assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_several_subjects_share_what_may_fail():
-    """Each of five audits fails with at most a hundredth: all of them together with a twentieth."""
+def test_several_subjects_share_the_failure_probability():
+    """Each of five audits fails with probability 1 % at most, all of them jointly with 5 %."""
     few = [*FEW, "--delta", "0.2"]
     found = json.loads(run(*["sketch"] * 5, *few, "--json"))
     assert [one["confidence"] for one in found] == pytest.approx([0.99] * 5)
     assert run("sketch", *few).count("confidence") == 1
-    assert run("sketch", "sketch", *few).endswith("All 2 together: 95% confidence.\n")
+    assert run("sketch", "sketch", *few).endswith("All 2 jointly: 95% confidence.\n")
     assert "97.5% confidence" in run("sketch", "sketch", *few)
 
 
@@ -48,26 +48,26 @@ def test_fast_or_expensive_subjects_are_selected_without_names(monkeypatch):
 
     def record(subject, **options):
         attacked.append(subject)
-        return Audit(subject, "", "", 1.0, 1e-3, 20, options["confidence"], (Point(1e-3, 1.0, 0.5),))
+        return Audit(subject, "", 1.0, 1e-3, 20, options["confidence"], (Point(1e-3, 1.0, 0.5),))
 
     monkeypatch.setattr(command, "run", record)
     run()
     assert {"release", "proposed-levels"} <= set(attacked)
-    assert not EXPENSIVE & set(attacked)
+    assert not EXPENSIVE.keys() & set(attacked)
     run("--expensive")
     assert sorted(attacked) == sorted(SUBJECTS)
-    assert "do not name any SUBJECT" in CliRunner().invoke(command.main, ["sketch", "--expensive"]).stderr
+    assert "name no SUBJECT" in CliRunner().invoke(command.main, ["sketch", "--expensive"]).stderr
 
 
-def test_a_broken_claim_has_an_exit_code(monkeypatch):
+def test_a_violated_claim_has_an_exit_code(monkeypatch):
     def broken(subject, **options):
         shown = 1.2 if subject == "release" else 0.4
         points = (Point(1e-3, 1.0, shown),)
-        return Audit(subject, "", "", 1.0, 1e-3, options["runs"], options["confidence"], points)
+        return Audit(subject, "", 1.0, 1e-3, options["runs"], options["confidence"], points)
 
     monkeypatch.setattr(command, "run", broken)
     text = run("sketch", "release", *FEW, code=5)
-    assert "sketch: holds." in text
-    assert "release: BROKEN. ε ≥ 1.200 of 1.000" in text
+    assert "sketch: claim holds, ε ≥ 0.400 of 1.000" in text
+    assert "release: claim VIOLATED, ε ≥ 1.200 of 1.000" in text
     assert not json.loads(run("release", *FEW, "--json", code=5))[0]["holds"]
     run("sketch", *FEW)
