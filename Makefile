@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Per cent of lines and branches, a point below what is measured.
 COVERAGE := 96
 
-.PHONY: demo test test-processors test-oldest test-python release-check docs format bench bench-compare field figures networks networks-env clean
+.PHONY: demo test test-processors test-oldest test-python release-check docs format audit bench bench-compare field figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -42,6 +42,11 @@ docs: .venv-docs/ready
 format: .venv/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Lower bounds on the ε that fast mechanisms spend: a few minutes. More runs: make audit RUNS=20000.
+RUNS ?= 5000
+audit: .venv/test
+	$(BIN)/python -m audit --runs $(RUNS)
 
 # All benchmarks into one file of benchmarks/runs; ratios worse than the committed ones by 15 % are red.
 bench: .venv/test .venv-field/ready

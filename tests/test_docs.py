@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import audit.__main__
 import gaussmix
 from gaussmix.cli import main
 
@@ -130,6 +131,9 @@ def run(command: str) -> tuple[int, str]:
         pytest.skip("openssl is not installed")
     first, pipe, last = command.partition(" | ")
     words = shlex.split(last if pipe else first)
+    if words[:3] == ["python", "-m", "audit"]:
+        done = CliRunner().invoke(audit.__main__.main, words[3:])
+        return done.exit_code, done.stdout
     if words[0] != "gaussmix":
         done = subprocess.run(words, capture_output=True, check=False, text=True)
         return done.returncode, done.stdout

@@ -22,7 +22,6 @@ ROOMS = [
     "estimators",
     "baselines",
     "reporting",
-    "audit",
     "cli",
 ]
 FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
@@ -62,8 +61,6 @@ DRAWING = {
     "reporting/imagined.py": "made-up rows",
     "reporting/planning.py": "a trial on made-up rows",
     "reporting/trial.py": "a trial on made-up rows",
-    "audit/persons.py": "key of made-up persons",
-    "audit/releases.py": "made-up rows",
     "tables/moments.py": "names of parts, and the key that tells persons apart",
     "tables/sample.py": "coins that choose rows; no privacy is claimed for them",
 }

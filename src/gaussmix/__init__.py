@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gaussmix._version import __version__
 
 if TYPE_CHECKING:
-    from gaussmix import accounting, audit, baselines, errors
+    from gaussmix import accounting, baselines, errors
     from gaussmix.accounting.calibration import Calibration
     from gaussmix.accounting.least_noise import calibrate
     from gaussmix.errors import (
@@ -91,7 +91,6 @@ __all__ = [
     "Vector",
     "__version__",
     "accounting",
-    "audit",
     "baselines",
     "calibrate",
     "errors",
@@ -100,7 +99,7 @@ __all__ = [
     "release",
 ]
 
-_ROOMS = ("accounting", "audit", "baselines", "errors")
+_ROOMS = ("accounting", "baselines", "errors")
 _HOMES = {
     "Boolean": "tables.columns",
     "Calibration": "accounting.calibration",

@@ -31,7 +31,6 @@ _COMMANDS = {
     "plan": "reports",
     "ledger": "ledgers",
     "account": "accounts",
-    "audit": "audits",
     "demo": "demo",
 }
 """Module of every command, in the order of the help."""

@@ -1,0 +1,451 @@
+"""The subjects of the audit: mechanisms of the library, each with the budget it claims and two neighbouring tables.
+
+Neighbours are chosen to spend as much of the claimed budget as possible. An attacker computes scores from each run.
+The first is the log-likelihood ratio of what is published, or the part of it that is known; the others, such as
+coefficients, are for a classifier.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, cast
+
+import numpy as np
+from scipy import special
+
+from audit.neighbours import (
+    CORNER,
+    OPPOSITE,
+    SCHEMA,
+    Neighbours,
+    TranscriptRatio,
+    gaussian_ratio,
+    repeat,
+    sketch_ratio,
+    symmetric_ratio,
+)
+from gaussmix import Ledger, LinearMixing, LogisticMixing, accounting, calibrate, propose
+from gaussmix._types import Floats
+from gaussmix.accounting.accounts import ObjectivePerturbationAccount
+from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
+from gaussmix.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
+from gaussmix.accounting.search import log_excess, smallest_or_infinity
+from gaussmix.accounting.thresholds import counts_account
+from gaussmix.baselines import ObjectivePerturbation
+from gaussmix.estimators.preparing import prepare_estimator
+from gaussmix.mechanism.adassp import PreparedAdaSSP
+from gaussmix.mechanism.drawing import Noise
+from gaussmix.mechanism.mixing import draw_release, largest_table
+from gaussmix.mechanism.passes import draw_passes
+from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.mechanism.sheffet import PreparedSheffet
+from gaussmix.models.proposing import coarse_bounds
+from gaussmix.models.schedules import releases_of, schedule_of
+from gaussmix.models.steps import Likelihood
+from gaussmix.models.transcript import Transcript
+from gaussmix.tables.columns import Categorical, Numeric
+from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS
+from gaussmix.tables.unit import Unit
+
+_SKETCH_SIZE = 10
+
+
+@dataclass
+class Subject(ABC):
+    """A mechanism under attack, with its claimed budget.
+
+    If ``accounts`` are given, their composition is claimed at every δ.
+    """
+
+    description: str
+    neighbours: Neighbours
+    epsilon: float = field(kw_only=True)
+    delta: float = field(kw_only=True)
+    accounts: tuple[LatticeAccount, ...] = field(init=False, default=())
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """The claimed budget as keyword arguments."""
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+    def claimed(self, delta: float) -> float | None:
+        """Return the claimed ε at another δ, None if the claim is one pair (ε, δ) only."""
+        return lattice_epsilon(delta, self.accounts) if self.accounts else None
+
+    @abstractmethod
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Run the mechanism without end on one of the tables, and yield the scores of each run."""
+
+    def observe(self, *, present: bool, runs: int) -> Floats:
+        """Return the scores of some runs on one of the tables, shape (runs, scores)."""
+        return np.array(list(itertools.islice(self.scores(present=present), runs)))
+
+
+def lattice_epsilon(delta: float, accounts: Sequence[LatticeAccount]) -> float:
+    """Return the smallest ε at δ of the composition of all accounts: Gaussian curve plus discretisation."""
+    mu, slack = math.hypot(*(account.mu for account in accounts)), sum(account.slack for account in accounts)
+    return smallest_or_infinity(lambda epsilon: log_excess(lattice_delta(epsilon, mu=mu, total_slack=slack), delta))
+
+
+# Gaussian mechanism on the Gram matrix
+@dataclass
+class GramRelease(Subject):
+    """A release of the Gram matrix in one or several passes."""
+
+    passes: int = 1
+    keep_tails: bool = False
+
+    def __post_init__(self) -> None:
+        near = self.neighbours
+        prepared = prepare(near.schema, passes=self.passes, relation=near.relation, unit=near.unit, **self.budget)
+        self.accounts = (cast(LatticeAccount, prepared.account),)
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of all matrices and what was requested in each pass."""
+        rows, rng = self.neighbours.rows(present=present), secure_generator()
+        moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
+        while True:
+            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng, keep_tails=self.keep_tails))
+
+
+@dataclass
+class FittedEstimator(Subject):
+    """An estimator, which publishes its release and its coefficients."""
+
+    estimator: Callable[..., LinearMixing | LogisticMixing]
+    likelihood: Likelihood | None = None
+
+    def __post_init__(self) -> None:
+        self.model = partial(self.estimator, **self.budget)
+        self.schema = self.model().schema(1)
+        prepared = prepare_estimator(self.model(), self.schema, likelihood=self.likelihood)
+        self.accounts = (cast(LatticeAccount, prepared.account),)
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of the release, what was requested in each pass, and the coefficients."""
+        ratio = TranscriptRatio(self.neighbours, self.schema)
+        X, y = self.neighbours.arrays(present=present)
+        groups = {"groups": self.neighbours.units(present=present)} if self.neighbours.unit else {}
+        while True:
+            model = self.model(random_state=secure_generator()).fit(X, y, **groups)
+            transcript = cast(Transcript, model.release_.statistic)
+            yield [*ratio.scores(transcript), *np.ravel(model.coef_), *np.ravel(model.intercept_)]
+
+
+@dataclass
+class LedgerReleases(Subject):
+    """Sketches of five rows, and then releases in one pass, that together spend the budget of one ledger."""
+
+    shares: tuple[str | None, ...] = ("1/2", "1/4", "1/4")
+    sketches: int = 0
+
+    def __post_init__(self) -> None:
+        reserved: dict[str, Any] = {}
+        if self.sketches:
+            mu = gaussian_mu(self.epsilon, self.delta) / 2
+            reserved = {"sketch_rows": 5 * self.sketches, "mu": mu, "failure_delta": self.delta / 1000}
+        shares, coordinates = releases_of(schedule_of(1), self.neighbours.schema.n_columns)
+        with TemporaryDirectory() as folder:
+            ledger = Ledger(Path(folder) / "ledger", **self.budget, **reserved)
+            sketches = [ledger.calibration(5) for _ in range(self.sketches)]
+            for sketch in sketches:
+                ledger.spend_calibration(sketch)
+            accounts = []
+            for share in self.shares:
+                accounts.append(ledger.lattice_account(shares=shares, coordinates=coordinates, share=share))
+                ledger.spend_account(accounts[-1])
+        self.releases: list[Noise] = [*sketches, *accounts]
+        self.accounts = () if self.sketches else tuple(accounts)
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of all releases."""
+        rows, rng = self.neighbours.rows(present=present), secure_generator()
+        moments, grams = rows.moments(), self.neighbours.grams()
+        transcript = TranscriptRatio(self.neighbours, rows.schema)
+
+        def ratio(account: Noise) -> float:
+            if isinstance(account, Calibration):
+                return sketch_ratio(draw_release(moments, account, rng).sketch, grams)
+            return transcript.scores(draw_passes(rows, moments, account, rng))[0]
+
+        while True:
+            yield [sum(ratio(account) for account in self.releases)]
+
+
+# Finite sketches
+@dataclass
+class SketchRelease(Subject):
+    """The mechanism of the paper with a finite sketch."""
+
+    def __post_init__(self) -> None:
+        relation = self.neighbours.relation
+        self.calibration = calibrate(self.epsilon, self.delta, sketch_size=_SKETCH_SIZE, relation=relation)
+
+    def claimed(self, delta: float) -> float | None:
+        """Return ε of the exact curve."""
+        gamma, relation = self.calibration.gamma, self.neighbours.relation
+        return float(accounting.epsilon(delta, sketch_size=_SKETCH_SIZE, gamma=gamma, relation=relation))
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of two Wishart distributions."""
+        moments, rng = self.neighbours.rows(present=present).moments(), secure_generator()
+        grams = self.neighbours.grams()
+        while True:
+            yield [sketch_ratio(draw_release(moments, self.calibration, rng).sketch, grams)]
+
+
+@dataclass
+class PrivateScale(Subject):
+    """ModifiedGaussMix: less noise if a private lower bound on the smallest eigenvalue allows it."""
+
+    neighbours: Neighbours = field(init=False)
+
+    def __post_init__(self) -> None:
+        error = eigenvalue_error_bound(2, n_max=largest_table(None))
+        self.calibration = calibrate(
+            self.epsilon, self.delta, sketch_size=_SKETCH_SIZE, scale="private", eigenvalue_error=error
+        )
+        # The eigenvalue in the direction of the row is about as large as it must be to leave the noise out.
+        weak = max(int(self.calibration.gamma), 1)
+        self.neighbours = _two_corners(weak, 20 * weak)
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of the eigenvalue bound and, given it, of the sketch; then the bound."""
+        moments, rng = self.neighbours.rows(present=present).moments(), secure_generator()
+        calibration, grams = self.calibration, self.neighbours.grams()
+        eta, tau = cast(float, calibration.eta), cast(float, calibration.tau)
+        means = [np.array([np.linalg.eigvalsh(gram)[0] - eta * tau]) for gram in grams]
+        while True:
+            release = draw_release(moments, calibration, rng)
+            bound = np.array([release.certificate.eigenvalue_bound], dtype=float)
+            ratio = gaussian_ratio(bound, *means, sigma=eta) + sketch_ratio(release.sketch, grams)
+            yield [ratio, float(bound[0])]
+
+
+@dataclass
+class Sheffet(Subject):
+    """The algorithm of Sheffet: a noisy test of the smallest eigenvalue decides whether the sketch needs noise."""
+
+    neighbours: Neighbours = field(init=False)
+    analysis: Literal["sheffet", "renyi"] = "sheffet"
+
+    def __post_init__(self) -> None:
+        self.prepared = PreparedSheffet.of(
+            SCHEMA,
+            sketch_size=_SKETCH_SIZE,
+            analysis=self.analysis,
+            n_rows=None,
+            rng=secure_generator(),
+            **self.budget,
+        )
+        # The eigenvalue in the direction of the row is at the threshold of the test.
+        weak = int(self.prepared.account.gamma + self.prepared.account.margin)
+        self.neighbours = _two_corners(weak, 2 * weak)
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of the sketch given its noise, and whether it has noise."""
+        rows, grams = self.neighbours.rows(present=present), self.neighbours.grams()
+        while True:
+            sketch = replace(self.prepared).draw(rows).sketch
+            yield [sketch_ratio(sketch, grams), float(sketch.noise_variance > 0)]
+
+
+def _two_corners(weak: int, strong: int) -> Neighbours:
+    """Return neighbours in which the row is in the direction of the smallest eigenvalue."""
+    return Neighbours(np.concatenate([repeat(weak, CORNER), repeat(strong, OPPOSITE)]), CORNER)
+
+
+# Other baselines
+@dataclass
+class AdaSSP(Subject):
+    """AdaSSP with its exact account or with the constants printed in its paper."""
+
+    neighbours: Neighbours = field(init=False)
+    analysis: Literal["exact", "printed"] = "exact"
+
+    def __post_init__(self) -> None:
+        self.prepared = PreparedAdaSSP.of(
+            SCHEMA, rho=0.05, analysis=self.analysis, n_rows=None, rng=secure_generator(), **self.budget
+        )
+        # The ridge is cut off at 0: this many rows put it in the middle of the range in which it shows the eigenvalue.
+        window = math.sqrt(math.log(6 / self.delta)) + math.sqrt(math.log(2 / self.prepared.rho)) / 2
+        self.neighbours = Neighbours(repeat(int(self.prepared.noise * window), CORNER), CORNER)
+
+    def claimed(self, delta: float) -> float | None:
+        """Return ε of three Gaussian releases; with the printed constants the claim is one pair."""
+        mu = math.sqrt(3) / self.prepared.noise
+        return gaussian_epsilon(delta, mu=mu) if self.analysis == "exact" else None
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of XᵀX and XᵀY, then the ridge, which depends on the noisy eigenvalue, and both products."""
+        rows, (absent, there) = self.neighbours.rows(present=present), self.neighbours.grams()
+        x_norm, y_norm = (SCHEMA.norm_of([name]) / SCHEMA.row_norm for name in ("X", "y"))
+        s = self.prepared.noise
+        while True:
+            blocks = replace(self.prepared).draw(rows)
+            ratio = symmetric_ratio(blocks.XX, absent[:1, :1], there[:1, :1], mu=1 / (s * x_norm**2))
+            ratio += gaussian_ratio(blocks.XY, absent[:1, 1:], there[:1, 1:], sigma=s * x_norm * y_norm)
+            yield [ratio, blocks.ridge, float(blocks.XX[0, 0]), float(blocks.XY[0, 0])]
+
+
+@dataclass
+class PerturbedObjective(Subject):
+    """Objective perturbation.
+
+    The coefficients θ determine the random term b(θ) = -∇L(θ) - Δθ of the objective. Hence θ has, up to a constant, the
+    density φ(b(θ)/σ)·det(∇²L(θ) + ΔI).
+    """
+
+    def log_density(self, theta: Floats, account: ObjectivePerturbationAccount, *, present: bool) -> float:
+        """Return the log-density of the coefficients, up to a constant."""
+        X, y = self.neighbours.arrays(present=present)
+        A = np.column_stack([X, np.ones(len(X))])
+        p = special.expit(-y * (A @ theta))
+        b = A.T @ (y * p) - account.penalty * theta
+        hessian = (A.T * (p * (1 - p))) @ A + account.penalty * np.eye(2)
+        return float(-b @ b / (2 * account.noise**2) + np.linalg.slogdet(hessian)[1])
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of the coefficients, and the coefficients."""
+        arrays = self.neighbours.arrays(present=present)
+        parameters = {"bounds_X": (-1, 1), "classes": (-1.0, 1.0), **self.budget}
+        while True:
+            model = ObjectivePerturbation(random_state=secure_generator(), **parameters).fit(*arrays)
+            account = cast(ObjectivePerturbationAccount, model.privacy_.account)
+            theta = np.array([*np.ravel(model.coef_), *np.ravel(model.intercept_)])
+            logs = [self.log_density(theta, account, present=there) for there in (False, True)]
+            yield [logs[1] - logs[0], *theta]
+
+
+# Private bounds and levels
+_FREQUENT, _RARE = 1.0, 1000.0  # far apart: the fine grid has to be wide to hold both, and its first bin shows that
+
+
+@dataclass
+class Proposal(Subject):
+    """A proposal of the levels or of the bounds of one column, which publishes a schema but no noisy counts.
+
+    A value shows if its noisy count, with noise σ, exceeds a public threshold t. If this release spends ε₁ at δ, "the
+    value shows" is the best test where t lies ε₁σ² + ½ above the count without the row: the table has a rare value
+    with that count.
+    """
+
+    neighbours: Neighbours = field(init=False)
+    kind: Literal["codes", "number"]
+
+    def __post_init__(self) -> None:
+        if self.kind == "codes":
+            self.account = counts_account(self.epsilon, self.delta, keys=1)
+            threshold = self.account.threshold_in_rows
+        else:
+            self.account = counts_account(self.epsilon, self.delta, grids=[COARSE_BINS], refined=[FINE_BINS])
+            counts, noise = np.zeros(COARSE_BINS), 1 / self.account.lattice.noise_mu[0]
+            while coarse_bounds(counts, noise=noise, columns=1) is None:  # until one bin counts
+                counts[-1] += noise / 100
+            threshold = float(counts[-1])
+        mu = self.account.lattice.noise_mu[0]
+        rare = max(round(threshold - gaussian_epsilon(self.delta, mu=mu) / mu**2 - 0.5), 1)
+        frequent = int(threshold + 40 / mu)  # 40 standard deviations above the threshold
+        common = np.concatenate([repeat(frequent, (0.0, _FREQUENT)), repeat(rare, (0.0, _RARE))])
+        self.neighbours = Neighbours(common, (0.0, _RARE))
+
+    def claimed(self, delta: float) -> float | None:
+        """Return ε of the exact curve at the part of δ that the threshold leaves."""
+        left = delta - self.account.threshold_delta
+        return lattice_epsilon(left, [self.account.lattice]) if left > 0 else None
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield what the proposed column shows."""
+        _, y = self.neighbours.arrays(present=present)
+        table = {"y": y.astype(np.int64) if self.kind == "codes" else y}
+        while True:
+            proposed = propose(table, {"y": self.kind}, random_state=secure_generator(), **self.budget)
+            column = proposed.schema.columns["y"]
+            if isinstance(column, Categorical):
+                yield [float(_RARE in column.levels)]
+            elif isinstance(column, Numeric):  # bounds may be 10³⁰⁰: on a logarithmic scale
+                yield [float(column.upper > 2 * _FREQUENT), *np.arcsinh([column.upper, column.lower])]
+
+
+# Neighbours and the list of subjects
+def _line(n: int) -> Floats:
+    """Return rows near a line in the middle of the bounds, far from their corners."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.1, 0.1, n)
+    return np.column_stack([x, 0.5 * x + rng.uniform(-0.02, 0.02, n)])
+
+
+ZEROS = Neighbours(repeat(3, (0.0, 0.0)), CORNER, intercept=True)
+ZEROS_NO_INTERCEPT = replace(ZEROS, intercept=False)
+ORTHOGONAL = replace(ZEROS_NO_INTERCEPT, instead=OPPOSITE)
+UNIT = Unit("who", rows=3)
+LINE = Neighbours(_line(200), OPPOSITE, intercept=True)
+BINARY = Neighbours(repeat(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))), CORNER, intercept=True)
+# Two classes that X separates near 0, and a row of the wrong class far from it.
+CLASSES = replace(LINE, common=np.where(LINE.common[:, :1] > 0, [0.1, 1.0], [-0.1, -1.0]))
+
+_LINEAR = partial(LinearMixing, bounds_X=(-1, 1), bounds_y=(-1, 1))
+_LOGISTIC = partial(LogisticMixing, bounds_X=(-1, 1), classes=(-1.0, 1.0))
+
+FAST: dict[str, Callable[..., Subject]] = {
+    "release": partial(GramRelease, "Gram matrix, one pass", ZEROS),
+    "replace-one": partial(GramRelease, "Gram matrix, one pass, replace-one", ORTHOGONAL),
+    "weights": partial(GramRelease, "Gram matrix, one pass, weights", replace(ZEROS, weight=4.0)),
+    "units": partial(GramRelease, "Gram matrix, one pass, privacy units", replace(ZEROS, unit=UNIT)),
+    "units-truncated": partial(
+        GramRelease, "Gram matrix, one pass, truncated units", replace(ZEROS, unit=replace(UNIT, bound="keep"))
+    ),
+    "ledger": partial(LedgerReleases, "three releases, one ledger", ZEROS),
+    "ledger-sketches": partial(
+        LedgerReleases, "two sketches and a release, one ledger", ZEROS_NO_INTERCEPT, shares=(None,), sketches=2
+    ),
+    "sketch": partial(SketchRelease, "sketch, k = 10", ZEROS_NO_INTERCEPT),
+    "sketch-replace-one": partial(SketchRelease, "sketch, k = 10, replace-one", ORTHOGONAL),
+    "modified": partial(PrivateScale, "ModifiedGaussMix, k = 10"),
+    "proposed-levels": partial(Proposal, "propose, levels", "codes"),
+    "adassp": partial(AdaSSP, "AdaSSP, exact"),
+    "adassp-printed": partial(AdaSSP, "AdaSSP, as printed", analysis="printed"),
+    "sheffet": partial(Sheffet, "SheffetMixing, k = 10"),
+    "sheffet-renyi": partial(Sheffet, "SheffetMixing, Rényi, k = 10", analysis="renyi"),
+    "objective-perturbation": partial(PerturbedObjective, "ObjectivePerturbation", CLASSES),
+}
+"""Subjects of which a run takes a few milliseconds at most."""
+
+EXPENSIVE: dict[str, Callable[..., Subject]] = {
+    "passes": partial(GramRelease, "Gram matrix, four passes", LINE, passes=4),
+    "passes-replace-one": partial(
+        GramRelease, "Gram matrix, four passes, replace-one", replace(LINE, instead=CORNER), passes=4
+    ),
+    "passes-minimal-clip": partial(
+        GramRelease, "Gram matrix, four passes, minimal clipping", LINE, passes=4, keep_tails=True
+    ),
+    "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),
+    "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),
+    "linear": partial(FittedEstimator, "LinearMixing", LINE, _LINEAR),
+    "linear-units": partial(
+        FittedEstimator, "LinearMixing, privacy units", replace(LINE, unit=UNIT), partial(_LINEAR, rows_per_group=3)
+    ),
+    "logistic": partial(FittedEstimator, "LogisticMixing", CLASSES, _LOGISTIC),
+    # One pass before the steps: the row is not clipped in it and counts in full.
+    "logistic-newton": partial(
+        FittedEstimator,
+        "LogisticMixing, three Newton steps",
+        CLASSES,
+        partial(_LOGISTIC, passes=1, steps=3),
+        likelihood=Likelihood("y", 3),
+    ),
+    "proposed-bounds": partial(Proposal, "propose, bounds", "number"),
+}
+"""Subjects of which a run takes more than 10 ms."""
+
+SUBJECTS = FAST | EXPENSIVE
+"""All subjects by name. Each is called with ``epsilon`` and ``delta``."""
