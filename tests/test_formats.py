@@ -28,15 +28,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
 RELEASES = {
     "release_format_1.parquet": (1, 3.0, ""),
     "open_format_1.parquet": (1, np.inf, ""),
-    "ledger_format_1.parquet": (1, 1.0, ""),
     "release_format_2.parquet": (2, 3.0, ""),
     "open_format_2.parquet": (2, np.inf, ""),
-    "ledger_format_2.parquet": (2, 1.0, ""),
     "release_format_3.parquet": (3, 3.0, "c62d994a7c2a548de82a8e85ebdcc5c488f03cdc21512d6dae25f6f967e31265"),
     "sketch_format_3.parquet": (3, 3.0, "0af6c0e7b66ce033715121a860bee9b57c3e27f14e701fbd3d98defa5498ffcc"),
     "steps_format_3.parquet": (3, 3.0, "c3b3c7a86f4a08899368a87342ef36db2813e7ab3f462e05c1af60f7624630a4"),
-    "ledger_format_3.parquet": (3, 1.0, "16d877961153ade129684bda1a7b24664eca51623bddd4a746fa19e72c566aea"),
-    "release_format_4.parquet": (4, 3.0, "d95b2799f1cfc29f7dd87c801f74d2d0d136dc918d4f03f4f59909f72f3554b7"),
+    "ledger_format_3.parquet": (3, 1.0, "4fefaa4708ac98447134a2eb97f4aadd5d7a13bc86f80166f82bebed4cc58e93"),
+    "release_format_4.parquet": (4, 3.0, "2f88c480b701793b7d526450a2f018dbd75ce9d46eccccb02ad95d20c18ada6f"),
 }
 # Format, head (format 1 had none), notes, and what was left: sketch rows, μ.
 LEDGERS = {

@@ -362,18 +362,8 @@ def test_format_1_without_protection_is_void():
     assert found.certificate.conditions == (gm.Condition(True, "epsilon is infinite, nothing is protected."),)
 
 
-def test_format_1_of_a_ledger_keeps_its_conditions():
-    certificate = gm.load(GOLDEN / "ledger_format_1.parquet").certificate
-    ledger, seed = certificate.conditions
-    assert not ledger.void
-    assert ledger.text == "the budget is the ledger's, and covers all of its releases together."
-    assert seed.void
-    assert seed.text.startswith("the noise came from a seed")
-    assert dict(certificate.account.delta_split)["all releases of the ledger"] > 0
-
-
 @pytest.mark.parametrize("former", [1, 2])
-@pytest.mark.parametrize("name", ["release", "open", "ledger"])
+@pytest.mark.parametrize("name", ["release", "open"])
 def test_former_formats_saved_again_are_format_3(tmp_path, name, former):
     old = gm.load(GOLDEN / f"{name}_format_{former}.parquet")
     old.save(tmp_path / "new.parquet")
@@ -450,20 +440,3 @@ def test_a_tampered_file_of_format_1_is_refused(tmp_path, what):
         kind = gm.NotPrivateError if false else (gm.NotPrivateError, gm.DamagedError)
         with pytest.raises(kind):
             gm.load(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda m: m["certificate"].update(conditions=[]),
-        lambda m: m["certificate"].update(conditions=["condition: the noise came from a seed"]),
-        lambda m: m["certificate"].update(conditions=["Void: the noise came from a seed"]),
-        lambda m: m["certificate"].update(mechanism="none"),
-    ],
-)
-def test_a_seed_of_format_1_stays_void(tmp_path, change):
-    path = tmp_path / "x.parquet"
-    shutil.copyfile(GOLDEN / "ledger_format_1.parquet", path)
-    forged(path, change)
-    with pytest.raises(gm.NotPrivateError):
-        gm.load(path)
