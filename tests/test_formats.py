@@ -37,7 +37,7 @@ RELEASES = {
     "sketch.parquet": (0, 0, 3.0, 555.6983922556794, -1145.4277990706776),
     "not_private.parquet": (0, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
-LEDGERS = {"two_entries.ledger": "814b00fb8db8112ccbf4947ecd3db3fbbddb605e5dc69c3861120e9a0e1f3ec9"}
+LEDGERS = {"two_entries.ledger": "8e88a7d5dc903c2b8ba3306d08afeb66bf65d45759a44ed0006551f00b3e3cf7"}
 MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
 SIGNED, KEY = "passes.parquet", "signer.pem"
 

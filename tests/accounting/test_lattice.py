@@ -328,18 +328,24 @@ def test_values_that_make_no_sense(change, error, words):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 1.0, 3.0, 20.0])
-def test_holds_says_which_claims_are_true(epsilon):
+def test_gives_is_the_curve_of_these_releases_alone(epsilon):
     spent = lattice_delta(epsilon, mu=ACCOUNT.mu, total_slack=ACCOUNT.slack)
-    least = min(spent, ACCOUNT.spent_delta) if epsilon > 1 else spent  # δ(ε) never rises
-    assert ACCOUNT.holds(epsilon, least, "zero-out")
-    assert not ACCOUNT.holds(epsilon, least * (1 - 1e-9), "zero-out")
-    assert not ACCOUNT.holds(epsilon, least, "replace-one")
+    assert ACCOUNT.gives(epsilon, spent)
+    assert not ACCOUNT.gives(epsilon, spent * (1 - 1e-9))
 
 
-def test_holds_at_any_epsilon():
-    for epsilon in (701.0, 1e6, math.inf):
-        assert ACCOUNT.holds(epsilon, 1e-9, "zero-out")
-    assert not ACCOUNT.holds(-1.0, 0.5, "zero-out")
+def test_only_the_budget_of_the_account_holds():
+    assert ACCOUNT.holds(1.0, 1e-9, "zero-out")
+    for claim in (
+        (1.0, 1e-9, "replace-one"),
+        (0.99, 1e-9, "zero-out"),
+        (1.01, 1e-9, "zero-out"),
+        (1.0, 1e-8, "zero-out"),
+    ):
+        assert not ACCOUNT.holds(*claim)
+    small = replace(ACCOUNT, mu=ACCOUNT.mu / 2, noise_mu=[part / 2 for part in ACCOUNT.noise_mu])  # as from a ledger
+    assert small.gives(0.5, 1e-9)
+    assert not small.holds(0.5, 1e-9, "zero-out")
     broken = pickle.loads(pickle.dumps(ACCOUNT))
     object.__setattr__(broken, "mu", 0.01)
     with pytest.raises(NotPrivateError):

@@ -33,7 +33,6 @@ from gaussmix import _validation as check
 from gaussmix.accounting.arguments import RELATIONS, ROUNDING, Relation
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.lattice_noise import (
-    LARGEST_EPSILON,
     LARGEST_SIGMA,
     LEAST_SIGMA,
     NATURAL_BITS,
@@ -131,22 +130,23 @@ class LatticeAccount:
             self.noise_mu, self.bits, self.coordinates
         ):
             raise NotPrivateError(f"A lattice of bits={self.bits} has more than slack={self.slack!r} with this noise.")
-        if not self._gives(self.epsilon, self.delta):
+        if not self.gives(self.epsilon, self.delta):
             raise NotPrivateError(
                 f"mu={self.mu!r} with slack={self.slack!r} does not give what this account claims, "
                 f"epsilon={self.epsilon!r} and delta={self.delta!r}."
             )
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether a claim is true: δ(ε) ≤ δ, at this ε or, since δ(ε) never rises, at the account's own smaller one."""
-        self.verify()
-        epsilon, delta = check.real(epsilon=epsilon), check.in_interval(0, 1, closed=True, delta=delta)
-        points = {epsilon, min(epsilon, self.epsilon)}
-        return relation == self.relation and any(
-            self._gives(point, delta) for point in points if 0 <= point <= LARGEST_EPSILON
-        )
+        """Whether a claim is the budget that this account is for.
 
-    def _gives(self, epsilon: float, delta: float) -> bool:
+        No other claim holds: through a ledger (ε, δ) covers releases that this account does not describe, so a smaller
+        ε that its own noise supports may be false.
+        """
+        self.verify()
+        return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
+
+    def gives(self, epsilon: float, delta: float) -> bool:
+        """Whether δ(ε) ≤ δ for the releases of this account alone, under its relation."""
         within = Fraction(delta) - amplification(epsilon) * Fraction(self.slack)
         return Fraction(gaussian_delta_up(epsilon, self.mu)) <= within
 

@@ -123,6 +123,9 @@ class CountsAccount:
 
     def verify(self) -> None:
         """Compute the claim anew: Σp over the columns of keys, and δ(ε) with it."""
+        self.lattice.verify()
+        check.positive(finite=True, epsilon=self.epsilon)
+        check.in_interval(0, 1, delta=self.delta)
         check.nonnegative(threshold_delta=self.threshold_delta)
         if len(set(self.keyed)) < len(self.keyed) or any(
             type(i) is not int or not 0 <= i < len(self.lattice.noise_mu) for i in self.keyed
@@ -130,20 +133,20 @@ class CountsAccount:
             raise ArgumentError("keyed must name releases of the account, each once.")
         if self.keyed and (type(self.threshold) is not int or self.threshold < 1):
             raise ArgumentError("threshold must be an integer ≥ 1 where there are keys.")
-        if Fraction(self.threshold_delta) < self._failures() or not self._gives(self.epsilon, self.delta):
+        if Fraction(self.threshold_delta) < self._failures() or not self._gives():
             raise NotPrivateError(
                 f"threshold={self.threshold} with this noise does not give what this account claims, "
                 f"epsilon={self.epsilon!r} and delta={self.delta!r}."
             )
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether a claim is true."""
+        """Whether a claim is the budget that this account is for (as :meth:`LatticeAccount.holds`)."""
         self.verify()
-        return relation == self.relation and self._gives(epsilon, delta)
+        return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
 
-    def _gives(self, epsilon: float, delta: float) -> bool:
-        left = Fraction(delta) - Fraction(self.threshold_delta)
-        return left > 0 and self.lattice.holds(epsilon, round_down(left), self.relation)
+    def _gives(self) -> bool:
+        left = Fraction(self.delta) - Fraction(self.threshold_delta)
+        return left > 0 and self.lattice.gives(self.epsilon, round_down(left))
 
     def _failures(self) -> Fraction:
         return _failures(self.lattice, self.keyed, self.threshold)

@@ -36,11 +36,18 @@ from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
-from gaussmix.accounting.lattice_noise import Share, slack_delta
-from gaussmix.accounting.rounding import round_up
+from gaussmix.accounting.lattice_noise import Share
 from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
-from gaussmix.ledger.plans import exceeded, failures_plan, lattice_plan, same_unit, sketch_cost, sketch_plan
-from gaussmix.ledger.records import append, contents, hashes
+from gaussmix.ledger.plans import (
+    exceeded,
+    failures_plan,
+    lattice_cost,
+    lattice_plan,
+    same_unit,
+    sketch_cost,
+    sketch_plan,
+)
+from gaussmix.ledger.records import append, contents, fingerprint, hashes
 from gaussmix.ledger.reservation import checked_budget, more_like, refusal, reserve, room_left
 from gaussmix.ledger.store import create, load, resolved, transaction
 from gaussmix.ledger.values import Entry, Reservation, Room
@@ -227,20 +234,12 @@ class Ledger:
         file: str | os.PathLike[str] | None = None,
         unit: str | None = None,
     ) -> Entry:
-        """Record releases that are to be drawn with an account's noise: its μ, and (1 + e^ε)·slack of δ₀.
+        """Record releases that are to be drawn with an account's noise (`lattice_cost`).
 
-        ε is the ledger's; the account's own ε and δ do not matter. ``failures``, the probability that a threshold
-        fails, comes from δ₀ too. Only once this has returned may noise be drawn.
+        The account's own ε and δ do not matter. Only once this has returned may noise be drawn.
         """
-        account.verify()
-        reserved = self._reserved
-        if account.relation != reserved.relation:
-            raise ArgumentError(
-                f"This ledger is for relation={reserved.relation!r}, the account for {account.relation!r}."
-            )
-        slack = Fraction(slack_delta(reserved.epsilon, account.slack))
-        failure_delta = round_up(slack + Fraction(check.nonnegative(failures=failures)))
-        return self.spend(mu=account.mu, failure_delta=failure_delta, note=note, file=file, unit=unit)
+        cost = lattice_cost(self._reserved, account, failures=failures)
+        return self.spend(**cost, note=note, file=file, unit=unit)
 
     def check_unit(self, unit: str | None) -> None:
         """Refuse a release for another unit than the ledger's: for persons with j rows, a row's μ is jμ."""
@@ -302,7 +301,7 @@ class Ledger:
     @property
     def fingerprint(self) -> str:
         """Hash of the reservation: names the ledger in certificates, wherever its file is moved."""
-        return hashes(self._reserved, [])[0]
+        return fingerprint(self._reserved)
 
     @property
     def head(self) -> str:

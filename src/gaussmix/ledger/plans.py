@@ -21,7 +21,15 @@ from gaussmix.errors import ArgumentError, BudgetExceededError
 from gaussmix.ledger.reservation import part_of, refusal
 from gaussmix.ledger.values import Reservation, Room
 
-__all__ = ["exceeded", "failures_plan", "lattice_plan", "same_unit", "sketch_cost", "sketch_plan"]
+__all__ = [
+    "exceeded",
+    "failures_plan",
+    "lattice_cost",
+    "lattice_plan",
+    "same_unit",
+    "sketch_cost",
+    "sketch_plan",
+]
 
 
 def lattice_plan(
@@ -35,7 +43,7 @@ def lattice_plan(
             "Nothing was recorded."
         )
     mu, allowed = part_of(reserved, part)
-    reasons = refusal(room, sketch_size=0, gamma=None, mu=mu, failure_delta=0.0)
+    reasons = refusal(room, mu=mu)
     if reasons:
         left = (room.mu / reserved.mu) ** 2
         raise exceeded(reasons, room, f" That is a share of {float(part):.4g} of mu²; {left:.4g} is left.")
@@ -114,6 +122,18 @@ def sketch_cost(reserved: Reservation, calibration: Calibration) -> dict[str, An
         "mu": round_up((1 + 2 * Fraction(calibration.eigenvalue_error)) / Fraction(calibration.eta)),
         "failure_delta": float(stats.norm.sf(calibration.tau)) * (1 + ROUNDING),
     }
+
+
+def lattice_cost(reserved: Reservation, account: LatticeAccount, *, failures: float = 0.0) -> dict[str, Any]:
+    """Return what releases with an account's noise spend: its μ, and (1 + e^ε)·slack of δ₀.
+
+    ε is the ledger's. ``failures``, the probability that a threshold fails, comes from δ₀ too.
+    """
+    account.verify()
+    if account.relation != reserved.relation:
+        raise ArgumentError(f"This ledger is for relation={reserved.relation!r}, the account for {account.relation!r}.")
+    slack = Fraction(slack_delta(reserved.epsilon, account.slack))
+    return {"mu": account.mu, "failure_delta": round_up(slack + Fraction(check.nonnegative(failures=failures)))}
 
 
 def exceeded(reasons: str, room: Room, advice: str = "") -> BudgetExceededError:

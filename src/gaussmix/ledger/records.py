@@ -18,10 +18,10 @@ from typing import Any
 
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import RELATIONS
-from gaussmix.ledger.reservation import ASKED, checked_budget
+from gaussmix.ledger.reservation import check_reservation
 from gaussmix.ledger.values import Entry, Reservation
 
-__all__ = ["APPLICATION_ID", "FORMAT", "STATEMENTS", "append", "contents", "hashes", "write"]
+__all__ = ["APPLICATION_ID", "FORMAT", "STATEMENTS", "append", "contents", "fingerprint", "hashes", "write"]
 
 FORMAT = 1
 APPLICATION_ID = 0x676D4C67  # "gmLg", in the header of the file
@@ -65,7 +65,6 @@ STATEMENTS = (
 )
 
 _NONE = type(None)
-_RESERVATION_TYPES = (str, float, float, int, float, float, str, (float, _NONE), float, int, str)
 _ENTRY_TYPES = (int, str, int, (float, _NONE), float, float, str, str, str)
 _RESERVATION_COLUMNS = [field.name for field in fields(Reservation)]
 _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
@@ -102,14 +101,8 @@ def _check_columns(connection: sqlite3.Connection) -> None:
 
 def _reservation(connection: sqlite3.Connection) -> Reservation:
     ((*values,),) = connection.execute(f"SELECT {', '.join(_RESERVATION_COLUMNS)} FROM reservation")
-    _check_types(values, _RESERVATION_TYPES)
     reserved = Reservation(*values)
-    budget = {name: value for name, value in asdict(reserved).items() if name in ASKED}
-    checked_budget(**budget | {"sketch_rows": reserved.sketch_rows or None})
-    if (reserved.gamma is None) != (reserved.sketch_rows == 0):
-        raise ValueError("gamma goes with sketch rows")
-    if reserved.gamma is not None:
-        check.positive(finite=True, gamma=reserved.gamma)
+    check_reservation(reserved)
     return reserved
 
 
@@ -153,6 +146,11 @@ def _hash_entry(before: str, entry: Entry) -> str:
 def _hash(*values: Any) -> str:
     """SHA-256 of plain values; Python writes every double so that it is read back exactly."""
     return hashlib.sha256(json.dumps(values, separators=(",", ":")).encode()).hexdigest()
+
+
+def fingerprint(reserved: Reservation) -> str:
+    """Return the hash of a reservation, which names its ledger."""
+    return _hash_reservation(reserved)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -53,12 +54,12 @@ from gaussmix.accounting.claims import holds, mixing_delta
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.least_noise import least_gamma
 from gaussmix.accounting.rounding import root_down, round_down, round_up
-from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 from gaussmix.ledger.values import Entry, Reservation, Room
 
 __all__ = [
-    "ASKED",
     "account_holds",
+    "check_reservation",
     "checked_budget",
     "more_like",
     "part_of",
@@ -71,8 +72,21 @@ __all__ = [
 FAILURE_SHARE = Fraction(1, 1000)
 """δ₀/δ of a ledger in μ: it costs 0.005 % of μ, and is a thousand times what usual lattices need."""
 
+_ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation", "releases", "unit")
 
-ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation", "releases", "unit")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "identity": (str,),
+    "epsilon": (float,),
+    "delta": (float,),
+    "sketch_rows": (int,),
+    "mu": (float,),
+    "failure_delta": (float,),
+    "relation": (str,),
+    "gamma": (float, type(None)),
+    "delta_reserved": (float,),
+    "releases": (int,),
+    "unit": (str,),
+}
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -162,6 +176,24 @@ def reserved_gamma(
     return gamma, mixing_delta(epsilon, sketch_rows, gamma, relation, mu)
 
 
+def check_reservation(reserved: Reservation) -> None:
+    """Refuse values that no ledger holds: of another type, or that make no sense together.
+
+    Types are exact, since the hash of a reservation covers how its values are written.
+    """
+    values = asdict(reserved)
+    for name, kinds in _TYPES.items():
+        if type(values[name]) not in kinds:
+            raise ArgumentTypeError(f"{name} of a reservation has the wrong type: {type(values[name]).__name__}.")
+    budget = {name: values[name] for name in _ASKED}
+    checked_budget(**budget | {"sketch_rows": reserved.sketch_rows or None})
+    check.nonnegative(delta_reserved=reserved.delta_reserved)
+    if (reserved.gamma is None) != (reserved.sketch_rows == 0):
+        raise ArgumentError("gamma goes with sketch rows.")
+    if reserved.gamma is not None:
+        check.positive(finite=True, gamma=reserved.gamma)
+
+
 def account_holds(reserved: Reservation) -> bool:
     """Whether what is reserved is within what the ledger says it takes of δ, computed anew.
 
@@ -228,7 +260,9 @@ def more_like(reserved: Reservation, entries: Iterable[Entry], entry: Entry) -> 
     return int(min(left // cost for left, cost in costs if cost))
 
 
-def refusal(room: Room, *, sketch_size: int, gamma: float | None, mu: float, failure_delta: float) -> str:
+def refusal(
+    room: Room, *, sketch_size: int = 0, gamma: float | None = None, mu: float = 0.0, failure_delta: float = 0.0
+) -> str:
     """Why a release does not fit into a room, or an empty string if it does."""
     reasons = []
     if sketch_size > room.sketch_rows:

@@ -155,7 +155,7 @@ def from_ledger(
             "share is for releases in the limit: a sketch takes as many of the ledger's rows as it has."
         )
     calibration, room = ledger.calibration(k), ledger.remaining()
-    reasons = refusal(room, sketch_size=k, gamma=calibration.gamma, mu=0.0, failure_delta=0.0)
+    reasons = refusal(room, sketch_size=k, gamma=calibration.gamma)
     if reasons:
         raise BudgetExceededError(
             f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded. "

@@ -32,7 +32,6 @@ def draw(
     made_by: str,
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
-    release: str | None = None,
     likelihood: Likelihood | None = None,
     keep_tails: bool = False,
     coins: Sample | None = None,
@@ -48,7 +47,7 @@ def draw(
         Exact sums over all of them.
     account, rng
         Noise and where it comes from.
-    made_by, n_rows, conditions, release
+    made_by, n_rows, conditions
         For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
     likelihood : Likelihood, optional
         Steps that the account has; none of a finite sketch.
@@ -60,9 +59,7 @@ def draw(
         Show on a terminal how far the noise is.
     """
     if isinstance(account, Calibration):
-        return draw_release(
-            moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions, release=release
-        )
+        return draw_release(moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions)
     transcript = draw_passes(
         rows, moments, account, rng, likelihood=likelihood, keep_tails=keep_tails, coins=coins, progress=progress
     )
@@ -75,7 +72,6 @@ def draw(
         relation=account.relation,
         n_rows=n_rows,
         conditions=conditions,
-        release=release,
         unit=rows.unit,
     )
     return Release(transcript, certificate)

@@ -26,7 +26,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.sampling import describe, factor, secure_generator, wishart_factor
-from gaussmix.models.certificate import PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
+from gaussmix.models.certificate import LEDGER_BUDGET, PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Sketch
 from gaussmix.tables.moments import Moments
@@ -49,15 +49,13 @@ def draw_release(
     made_by: str = "GaussMix",
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
-    release: str | None = None,
 ) -> Release:
     """GaussMix, or ModifiedGaussMix if the calibration has a private scale bound.
 
     M = SA + σΞ is drawn through its Gram matrix, Wishart(k, G + σ²I). Without a scale bound σ² = γ. With one
     (Algorithm 1 of arXiv:2505.24603v2, its units corrected), v = λ̂ - η(τ - z) is part of the release and
     σ² = max(γ - max(v, 0), 0); as in Algorithm 1, Theorem 1's variant leaves v out where γ ≤ τ. ``n_rows`` is the
-    number of rows, if it is public, for the error of the eigenvalue solver. ``release`` is its random name, if a ledger
-    has recorded one.
+    number of rows, if it is public, for the error of the eigenvalue solver.
     """
     calibration.verify()
     check_sketch_size(calibration.sketch_size, moments.schema.n_columns)
@@ -75,7 +73,6 @@ def draw_release(
         n_rows=n_rows,
         conditions=conditions,
         eigenvalue_bound=bound,
-        release=release,
     )
     return Release(draw_sketch(moments, sigma2, calibration.gamma, calibration.sketch_size, rng), certificate)
 
@@ -127,7 +124,6 @@ def certify(
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
     eigenvalue_bound: float | None = None,
-    release: str | None = None,
     unit: Unit | None = None,
 ) -> Certificate:
     """A certificate, with what voids or conditions the guarantee spelled out."""
@@ -150,14 +146,21 @@ def certify(
         eigenvalue_bound=eigenvalue_bound,
         version=__version__,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        release=uuid.uuid4().hex if release is None else release,
+        release=uuid.uuid4().hex,
         unit=unit,
     )
 
 
 def named_in(certificate: Certificate, ledger: Ledger, entry: Entry) -> Certificate:
-    """The certificate with the ledger that was charged, and the number of the entry."""
-    return replace(certificate, ledger=ledger.fingerprint, entry=entry.id)
+    """Return the certificate of a release that was recorded in a ledger, whose budget covers all of its releases."""
+    return replace(
+        certificate,
+        conditions=(LEDGER_BUDGET, *certificate.conditions),
+        release=entry.release,
+        ledger=ledger.fingerprint,
+        entry=entry.id,
+        reservation=ledger.reservation,
+    )
 
 
 def check_sketch_size(k: int, columns: int) -> int:

@@ -38,7 +38,7 @@ from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import LEDGER_BUDGET, Condition
+from gaussmix.models.certificate import Condition
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
@@ -152,7 +152,6 @@ class Prepared:
             made_by=self.made_by,
             n_rows=self.n_rows,
             conditions=self.conditions,
-            release=None if entry is None else entry.release,
             likelihood=self.likelihood,
             keep_tails=self.keep_tails,
             coins=coins,
@@ -274,7 +273,6 @@ def prepare(
     rng = generator(random_state)
     if ledger is not None:
         accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share, steps, unit)
-        conditions = (*conditions, LEDGER_BUDGET)
     else:
         accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, steps, unit)
     account, single = accounts

@@ -31,7 +31,6 @@ from gaussmix.mechanism.budgeting import refuse_alone
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
 from gaussmix.mechanism.mixing import certify, named_in
 from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import LEDGER_BUDGET
 from gaussmix.models.proposal import Proposal
 from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.tables.asking import Source
@@ -244,8 +243,6 @@ def _proposal(
         made_by="propose",
         budget=(account.epsilon, account.delta),
         relation=account.relation,
-        conditions=() if ledger is None else (LEDGER_BUDGET,),
-        release=None if entry is None else entry.release,
     )
     if ledger is not None and entry is not None:
         certificate = named_in(certificate, ledger, entry)

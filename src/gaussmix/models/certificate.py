@@ -28,6 +28,8 @@ from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
+from gaussmix.ledger.claims import verify_claim
+from gaussmix.ledger.values import Reservation
 from gaussmix.tables.schema import Schema, stored_schema
 from gaussmix.tables.unit import ONE_ROW, Unit
 
@@ -124,6 +126,8 @@ class Certificate:
         Fingerprint of the ledger that was charged; empty without one.
     entry : int
         Number of the entry in it, from 1; 0 without one.
+    reservation : Reservation or None
+        What that ledger reserved for all of its releases: (ε, δ) are computed from it. None without a ledger.
     unit : Unit or None
         The unit of privacy: all rows of one person; None for one row.
     """
@@ -142,6 +146,7 @@ class Certificate:
     eigenvalue_bound: float | None = None
     ledger: str = ""
     entry: int = 0
+    reservation: Reservation | None = None
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
@@ -168,6 +173,7 @@ class Certificate:
                 "parameters the guarantee is weaker. Do not publish it."
             )
         _check_against_schema(self)
+        _check_against_ledger(self)
 
     @property
     def mechanism(self) -> str:
@@ -218,6 +224,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["reservation"] = None if self.reservation is None else asdict(self.reservation)
         plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
         plain["schema"] = self.schema.to_dict()
         plain["conditions"] = [asdict(condition) for condition in self.conditions]
@@ -232,6 +239,7 @@ class Certificate:
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
         plain["unit"] = None if plain["unit"] is None else Unit.of(plain["unit"])
+        plain["reservation"] = None if plain["reservation"] is None else Reservation(**plain["reservation"])
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
@@ -279,6 +287,16 @@ def _check_against_schema(certificate: Certificate) -> None:
             raise NotPrivateError("The account is for features of a smaller norm than the declared ones.")
 
 
+def _check_against_ledger(certificate: Certificate) -> None:
+    """Refuse a claim that is not the one of the ledger that the release was recorded in."""
+    reserved, unit = certificate.reservation, "" if certificate.unit is None else certificate.unit.column
+    if len({certificate.covers_ledger, bool(certificate.ledger), reserved is not None}) > 1:
+        raise NotPrivateError("The certificate leaves out a part of its ledger: condition, fingerprint or reservation.")
+    if reserved is not None:
+        claim = (certificate.epsilon, certificate.delta, certificate.relation, unit)
+        verify_claim(reserved, certificate.account, ledger=certificate.ledger, claim=claim)
+
+
 def noise_variance(certificate: Certificate) -> float:
     """σ² of a sketch that a mixing certificate accounts for: γC², less what a private scale bound v lowers it by."""
     account, C = certificate.account, certificate.row_norm
@@ -304,6 +322,8 @@ def _check_types(certificate: Certificate) -> None:
     if not 0 < check.real(delta=certificate.delta) <= 1:
         raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")
     check.choice(RELATIONS, relation=certificate.relation)
+    if not isinstance(certificate.reservation, Reservation | None):
+        raise ArgumentTypeError("reservation must be a Reservation, or None without a ledger.")
     if not isinstance(certificate.unit, Unit | None):
         raise ArgumentTypeError("unit must be a Unit, or None for one row.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):

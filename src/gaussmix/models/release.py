@@ -29,6 +29,7 @@ from gaussmix.models.described import Described
 from gaussmix.models.fits import RegressionModel, fit_regressions, part_name
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
+from gaussmix.models.noise_check import FALSE_ALARM_RATE
 from gaussmix.models.rate_model import RateModel, fit_rates
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.sketch import Sketch, Variant
@@ -301,6 +302,8 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
         raise NotPrivateError("A pass of the release has other noise than its certificate accounts for")
     if tuple((step.mu, step.weight_mu) for step in steps) != budgets_of(account, len(steps))[1]:
         raise NotPrivateError("A step of the release has other noise than its certificate accounts for")
+    if transcript.noise_p_value < FALSE_ALARM_RATE:
+        raise NotPrivateError("The passes of the release have less noise than its certificate accounts for")
 
 
 def load(path: str | Path) -> Release:

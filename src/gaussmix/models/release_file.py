@@ -62,9 +62,8 @@ _PARQUET = b"PAR1"  # how a Parquet file begins
 
 def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
     """What the file holds."""
-    drawn, content = drawn_blocks(statistic), _content(statistic, certificate)
-    metadata = content | {"sha256": _digest(content, drawn)}
-    blocks = derived_blocks(statistic) | drawn
+    blocks, content = derived_blocks(statistic) | drawn_blocks(statistic), _content(statistic, certificate)
+    metadata = content | {"sha256": _digest(content, blocks)}
     names = statistic.schema.names
     rows = np.concatenate(list(blocks.values()))
     labels = [name for name, block in blocks.items() for _ in block]
@@ -105,8 +104,9 @@ def _digest(content: dict[str, Any], blocks: Blocks) -> str:
     It finds damage and careless edits. It is not a signature.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
-    for block in blocks.values():
-        digest.update(np.ascontiguousarray(block, dtype="<f8").tobytes())
+    for name, block in blocks.items():
+        if name not in DERIVED:
+            digest.update(np.ascontiguousarray(block, dtype="<f8").tobytes())
     return digest.hexdigest()
 
 
@@ -148,8 +148,7 @@ def release_id(path: str | Path) -> str:
 
 def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Statistic, Certificate]:
     """The parts of a release, from the parts of its file."""
-    drawn = {name: block for name, block in blocks.items() if name not in DERIVED}
-    if stored.pop("sha256") != _digest(stored, drawn):
+    if stored.pop("sha256") != _digest(stored, blocks):
         raise ValueError("its checksum does not fit")
     if not isinstance(stored["certificate"], dict):
         raise TypeError("its certificate is no object")

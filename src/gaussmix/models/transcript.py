@@ -21,6 +21,7 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.noise_check import noise_p_value
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.passes import PassRequest, State, absorb, as_released, first_state, rows_in
 from gaussmix.models.pooling import NoisyGram, Pool
@@ -121,25 +122,35 @@ class Transcript:
             raise ArgumentError("All steps of a release are on the likelihood of one column.")
 
     @cached_property
-    def _state(self) -> State:
-        """What is known after the last pass."""
+    def _states(self) -> tuple[State, ...]:
+        """What is known after each pass."""
         first, *later = self.passes
-        state = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
+        states = [start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)]
         for output in later:
             if output.request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
-            state = absorb(state, output.request, output.matrix / output.rate)
-        return state
+            states.append(absorb(states[-1], output.request, output.matrix / output.rate))
+        return tuple(states)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """After each pass: it and all before it, pooled by inverse variance, for rows divided by C."""
+        return tuple(state.pool for state in self._states)
 
     @property
     def pool(self) -> Pool:
         """All passes, pooled by inverse variance, for rows divided by C."""
-        return self._state.pool
+        return self.pools[-1]
+
+    @cached_property
+    def noise_p_value(self) -> float:
+        """P-value of the hypothesis that the noise is as large as the passes say (gaussmix.models.noise_check)."""
+        return noise_p_value(self.passes, self.pools)
 
     @property
     def rows(self) -> float:
         """The number of rows as the passes show it, noisy; at least 10."""
-        return rows_in(self._state)
+        return rows_in(self._states[-1])
 
     def steps_serve(self, target: str, features: Sequence[int]) -> bool:
         """Whether steps were made on the likelihood of a column on exactly these encoded columns."""

@@ -60,9 +60,9 @@ class Verdict:
 def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
     """Compute (ε, δ) of a release file anew from its noise.
 
-    What this cannot find: a file rewritten as a whole, its noise removed or its void conditions taken out, with a new
-    checksum. A checksum is no signature. With ``key``, an Ed25519 public key, the file must be signed by it
-    (:mod:`gaussmix.reporting.signatures`): a missing signature is a failure.
+    What this cannot find: a file rewritten as a whole, with other numbers and their noise, or with its void conditions
+    taken out, and a new checksum. A checksum is no signature. With ``key``, an Ed25519 public key, the file must be
+    signed by it (:mod:`gaussmix.reporting.signatures`): a missing signature is a failure.
     """
     if key is not None:
         try:
