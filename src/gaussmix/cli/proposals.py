@@ -10,7 +10,7 @@ import click
 
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
-from gaussmix.cli.inputs import INPUT, inputs
+from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
 from gaussmix.cli.options import CSV, EXPECT_ROWS, FORCE, JSON, csv_options
 from gaussmix.mechanism.proposing import MOST_LEVELS
 from gaussmix.mechanism.proposing import propose as proposed
@@ -42,6 +42,7 @@ __all__ = ["propose"]
 @FORCE
 @CSV
 @INPUT
+@ROW_BY_ROW
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="JSON file for the schema.")
 def propose(
     sources: tuple[str, ...],
@@ -59,6 +60,7 @@ def propose(
     force: bool,
     query: str | None,
     kind: str | None,
+    row_by_row: bool,
     out: Path,
     **csv: Any,
 ) -> None:
@@ -89,6 +91,7 @@ def propose(
             out=out,
             force=force,
             progress=True,
+            row_by_row=row_by_row,
         )
     click.echo(f"wrote {out}", err=True)
     if as_json:

@@ -16,7 +16,7 @@ import click
 from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
-from gaussmix.cli.inputs import INPUT, inputs
+from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
 from gaussmix.cli.options import (
     CSV,
     EXPECT_ROWS,
@@ -121,6 +121,7 @@ def _write_text(text: str, out: Path | None, force: bool, advice: str) -> None:
 @FORCE
 @CSV
 @INPUT
+@ROW_BY_ROW
 @UNIT
 @EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
@@ -132,6 +133,7 @@ def moments(
     expect_rows: int | None,
     query: str | None,
     kind: str | None,
+    row_by_row: bool,
     out: Path,
     unit: str | None,
     rows_per_unit: int | None,
@@ -161,6 +163,7 @@ def moments(
             rows_per_unit=rows_per_unit,
             bound_rows=bound_rows,
             unit_sorted=unit_sorted,
+            row_by_row=row_by_row,
         )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
@@ -187,6 +190,7 @@ def moments(
 @FORCE
 @CSV
 @INPUT
+@ROW_BY_ROW
 @UNIT
 @EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
@@ -209,6 +213,7 @@ def release(
     expect_rows: int | None,
     query: str | None,
     kind: str | None,
+    row_by_row: bool,
     out: Path,
     unit: str | None,
     rows_per_unit: int | None,
@@ -259,7 +264,9 @@ def release(
             force=force,
             unit=whose,
         ) as prepared,
-        closing(_rows(prepared, data, sums, expect_rows, csv=options, unit_sorted=unit_sorted)) as rows,
+        closing(
+            _rows(prepared, data, sums, expect_rows, csv=options, unit_sorted=unit_sorted, row_by_row=row_by_row)
+        ) as rows,
     ):
         private = prepared.draw(rows, progress=True)
     click.echo(f"wrote {out}", err=True)

@@ -28,6 +28,7 @@ _OPTIONS = {
     "na_values": "--na-value",
     "quoted_newlines": "--quoted-newlines",
     "relation": "--relation",
+    "row_by_row": "--row-by-row",
     "rows_per_unit": "--rows-per-unit",
     "sketch_rows": "--sketch-rows",
     "sketch_size": "--sketch-size",
@@ -44,6 +45,7 @@ _FLAGS = {
     "quoted_newlines=True": "--quoted-newlines",
     "quoting=False": "--no-quoting",
     "quoting=True": "--quoting",
+    "row_by_row=True": "--row-by-row",
     "set passes=1": "give --passes 1",
     "unit_sorted=True": "--unit-sorted",
 }

@@ -38,7 +38,7 @@ from gaussmix.mechanism.mixing import named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.mechanism.rehearsal import rehearse
 from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import LEDGER_BUDGET, Condition
+from gaussmix.models.certificate import LEDGER_BUDGET, ROW_BY_ROW, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
@@ -97,6 +97,7 @@ class Prepared:
         expect_rows: int | None = None,
         unit_sorted: bool = False,
         progress: bool = False,
+        row_by_row: bool = False,
     ) -> RowSource:
         """The rows of a table, or persons and theirs, as this release reads them; to be closed.
 
@@ -106,17 +107,18 @@ class Prepared:
             raise ArgumentError("unit_sorted goes with a unit and the table: name the unit's column, or leave it out.")
         if csv not in (None, CsvOptions()) and isinstance(data, Moments):
             raise ArgumentError("csv says how files are read: moments were summed up before, leave it out.")
+        if row_by_row and isinstance(data, Moments):
+            raise ArgumentError("row_by_row is about queries: moments were summed up before, leave it out.")
+        reading: Any = {"csv": csv, "expect_rows": expect_rows, "progress": progress, "row_by_row": row_by_row}
         if self.unit is None or isinstance(data, Moments):
-            return rows_of(data, self.schema, csv=csv, expect_rows=expect_rows, progress=progress)
+            return rows_of(data, self.schema, **reading)
         return persons_of(
             data,
             self.schema,
             self.unit,
             key=self.rng.bytes(32),
             is_sorted=unit_sorted,
-            csv=csv,
-            expect_rows=expect_rows,
-            progress=progress,
+            **reading,
         )
 
     def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
@@ -149,7 +151,7 @@ class Prepared:
             self.rng,
             made_by=self.made_by,
             n_rows=self.n_rows,
-            conditions=self.conditions,
+            conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
             release=None if entry is None else entry.release,
             likelihood=self.likelihood,
             keep_tails=self.keep_tails,

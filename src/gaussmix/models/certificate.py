@@ -36,6 +36,7 @@ __all__ = [
     "LEDGER_BUDGET",
     "PERSONS_APART",
     "ROWS_PUBLIC",
+    "ROW_BY_ROW",
     "SECURE",
     "Certificate",
     "Condition",
@@ -84,6 +85,11 @@ class Condition:
 LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
 PERSONS_APART = Condition(
     False, "nobody has rows under two values of the unit, and sites whose sums were added have nobody in common."
+)
+ROW_BY_ROW = Condition(
+    False,
+    "the table is the result of a query, a lazy frame or a stream, and each row of the source table affects at most "
+    "one row of that result (row by row: scans, filters, projections, unions).",
 )
 ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
 
