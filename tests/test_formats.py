@@ -16,7 +16,7 @@ import pytest
 import gaussmix as gm
 from gaussmix.ledger import records
 from gaussmix.models import release_file
-from gaussmix.reporting.signatures import SUFFIX, check_signature
+from gaussmix.models.signatures import SUFFIX, check_signature
 from gaussmix.tables import moments
 from gaussmix.tables.interchange import read_schema
 from gaussmix.tables.unit import Unit

@@ -16,9 +16,9 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.cli import main
 from gaussmix.errors import ArgumentError, NotPrivateError
+from gaussmix.models.signatures import file_digest
 from gaussmix.reporting.page import render
 from gaussmix.reporting.registry import TO_FILL_IN, check_record, record_of
-from gaussmix.reporting.signatures import file_digest
 
 
 def run(*arguments, code=0):

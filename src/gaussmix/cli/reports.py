@@ -18,12 +18,12 @@ from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.models.release import load
+from gaussmix.models.signatures import file_digest
+from gaussmix.models.signatures import sign as signed
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
 from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
-from gaussmix.reporting.signatures import file_digest
-from gaussmix.reporting.signatures import sign as signed
 from gaussmix.reporting.statement import is_valid
 from gaussmix.reporting.verification import verify as verdict_on
 from gaussmix.tables.schema import Schema

@@ -15,7 +15,7 @@ from gaussmix.accounting.claims import mixing_delta
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.models.release import Release, load
-from gaussmix.reporting.signatures import check_signature
+from gaussmix.models.signatures import check_signature
 
 __all__ = ["Verdict", "verify"]
 
@@ -62,7 +62,7 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
 
     What this cannot find: a file rewritten as a whole, its noise removed or its void conditions taken out, with a new
     checksum. A checksum is no signature. With ``key``, an Ed25519 public key, the file must be signed by it
-    (:mod:`gaussmix.reporting.signatures`): a missing signature is a failure.
+    (:mod:`gaussmix.models.signatures`): a missing signature is a failure.
     """
     if key is not None:
         try:
