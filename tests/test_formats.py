@@ -163,12 +163,12 @@ def test_a_schema_is_read(name):
 def test_a_signature_is_checked(tmp_path):
     pytest.importorskip("cryptography")
     name = "release_format_3.parquet"
-    check_signature(GOLDEN / name, GOLDEN / "signer.pem")
+    check_signature((GOLDEN / name).read_bytes(), GOLDEN / name, GOLDEN / "signer.pem")
     for file in (name, f"{name}{SUFFIX}"):
         shutil.copyfile(GOLDEN / file, tmp_path / file)
     (tmp_path / name).write_bytes((GOLDEN / name).read_bytes() + b" ")
     with pytest.raises(gm.DamagedError, match="is not what was signed"):
-        check_signature(tmp_path / name, GOLDEN / "signer.pem")
+        check_signature((tmp_path / name).read_bytes(), tmp_path / name, GOLDEN / "signer.pem")
 
 
 def test_every_format_has_a_file_and_a_place_on_the_page():

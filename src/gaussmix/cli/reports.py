@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
@@ -17,15 +18,16 @@ from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
-from gaussmix.models.release import load
-from gaussmix.models.signatures import file_digest
+from gaussmix.models.release import Release
+from gaussmix.models.release_file import read_bytes
 from gaussmix.models.signatures import sign as signed
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
 from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
 from gaussmix.reporting.statement import is_valid
-from gaussmix.reporting.verification import verify as verdict_on
+from gaussmix.reporting.verification import verdict_on
+from gaussmix.reporting.verification import verify as verified
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import ONE_ROW, Unit
 
@@ -85,14 +87,15 @@ def report(
         if path is not None:
             refuse_inputs(path, [file])
             refuse_suffix(path, own=own, kind=kind)
+    content = read_bytes(file)
+    release, digest = Release.from_bytes(content, name=file), hashlib.sha256(content).hexdigest()
     if registry is not None:
-        _write_record(file, registry, force)
+        _write_record(release, digest, registry, force)
     if label is not None:
-        _write_label(file, label, force)
+        _write_label(release, label, force)
     if out is None:
         return
     with reserve(out, 0, force=force) as output:  # before models are computed
-        release = load(file)
         with Console(stderr=True).status("choosing a model to begin with"):
             page = render(
                 release,
@@ -101,7 +104,7 @@ def report(
                 title=title,
                 description=description,
                 n_rows=rows,
-                file_sha256=file_digest(file),
+                file_sha256=digest,
             )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
@@ -120,17 +123,17 @@ def _refuse_about_the_page(*names: str) -> None:
             raise click.UsageError(f"{option.opts[0]} is about the page: give --out as well, or leave it out.")
 
 
-def _write_record(file: Path, registry: Path, force: bool) -> None:
+def _write_record(release: Release, digest: str, registry: Path, force: bool) -> None:
     """The record, checked, and what is left for people to fill in."""
-    text = as_yaml(record_of(load(file), file_sha256=file_digest(file)))
+    text = as_yaml(record_of(release, file_sha256=digest))
     with reserve(registry, 0, force=force) as output:
         written = output.commit(text.encode())
     click.echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
 
 
-def _write_label(file: Path, label: Path, force: bool) -> None:
+def _write_label(release: Release, label: Path, force: bool) -> None:
     """The label, which says so where nothing is guaranteed."""
-    text = as_svg(load(file))
+    text = as_svg(release)
     with reserve(label, 0, force=force) as output:
         written = output.commit(text.encode())
     click.echo(f"wrote {written}", err=True)
@@ -147,11 +150,12 @@ def _write_label(file: Path, label: Path, force: bool) -> None:
 @FORCE
 def sign(file: Path, key: Path, force: bool) -> None:
     """Sign a release: the signature of its bytes goes into FILE.sig. A release that is not private is not signed."""
-    verdict = verdict_on(file)
+    content = read_bytes(file)
+    verdict = verdict_on(content, file)
     if not verdict.is_private:
         click.echo(verdict.sentence)
         raise click.exceptions.Exit(NOT_PRIVATE)
-    click.echo(f"wrote {signed(file, key, force=force)}", err=True)
+    click.echo(f"wrote {signed(content, file, key, force=force)}", err=True)
 
 
 @click.command()
@@ -167,7 +171,7 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 
     Exit code 5: it claims more privacy than it gives, is void, is damaged, or is not signed by the key.
     """
-    verdict = verdict_on(file, key=key)
+    verdict = verified(file, key=key)
     click.echo(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False) if as_json else verdict.sentence)
     if not verdict.is_private:
         raise click.exceptions.Exit(NOT_PRIVATE)
