@@ -25,7 +25,7 @@ ROOMS = [
     "audit",
     "cli",
 ]
-FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
+FOUNDATION = ["errors", "_text", "_types", "_version", "_signals", "_files", "_validation"]
 PUBLIC_TABLES = {
     "tables.columns",
     "tables.dyadic",

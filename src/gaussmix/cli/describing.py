@@ -11,6 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gaussmix._files import refuse_suffix, write_whole
+from gaussmix._text import csv_cell
 from gaussmix.cli.options import FORCE, JSON, RELEASE
 from gaussmix.models.export import as_csv
 from gaussmix.models.release import load
@@ -76,7 +77,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
     if out.suffix.lower() in PARQUET:
         pq.write_table(table, sink)
     elif out.suffix.lower() == ".csv":
-        pa_csv.write_csv(table, sink)
+        pa_csv.write_csv(_without_formulas(table), sink)
     else:
         raise click.UsageError("--out must end in .csv or .parquet.")
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
@@ -92,6 +93,17 @@ def export(file: Path, out: Path, force: bool) -> None:
     refuse_suffix(out, own=(".csv",), kind="a CSV file")
     write_whole(out, as_csv(load(file)).encode(), force=force)
     click.echo(f"wrote {out}", err=True)
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """Return a table whose names and text cells no spreadsheet takes for formulas."""
+    columns = [
+        pa.array([csv_cell(value) for value in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=[str(csv_cell(name)) for name in table.column_names])
 
 
 def _print(table: ResultTable, text: str, *, as_json: bool, csv: bool) -> None:

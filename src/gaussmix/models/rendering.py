@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from gaussmix._text import csv_cell
 
 if TYPE_CHECKING:
     from gaussmix.models.summary import Summary
@@ -20,6 +24,7 @@ __all__ = [
     "as_text",
     "coefficient_rows",
     "in_columns",
+    "in_csv",
     "in_html",
     "in_latex",
     "notes",
@@ -156,6 +161,13 @@ def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) 
     ]
     rule = "-" * len(lines[0])
     return "\n".join([title, rule, lines[0], rule, *lines[1:], rule, *words])
+
+
+def in_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Return lines of CSV, numbers in all their digits; text that looks like a formula is quoted."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
+    return buffer.getvalue()
 
 
 def as_html(summary: Summary, alpha: float) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import pyarrow as pa
 
 from gaussmix import _validation as check
 from gaussmix.errors import MissingPackageError
-from gaussmix.models.rendering import in_columns, in_html, in_latex
+from gaussmix.models.rendering import in_columns, in_csv, in_html, in_latex
 
 __all__ = ["FRAMES", "Frame", "ResultTable", "as_frame"]
 
@@ -51,13 +49,9 @@ class ResultTable:
         return as_frame(pa.table({name: list(values) for name, values in self.columns.items()}), frame)
 
     def as_csv(self) -> str:
-        """Numbers in all their digits; the notes are left out."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.columns)
-        for row in zip(*self.columns.values(), strict=True):
-            writer.writerow(["" if _unknown(value) else value for value in row])
-        return buffer.getvalue()
+        """Numbers in all their digits; the notes are left out. Text that looks like a formula is quoted."""
+        rows = zip(*self.columns.values(), strict=True)
+        return in_csv([self.columns, *(["" if _unknown(value) else value for value in row] for row in rows)])
 
     def as_plain(self) -> dict[str, Any]:
         """Plain values, for JSON: what is not finite is None."""
