@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -14,6 +13,7 @@ from gaussmix.audit.picture import draw_audits
 from gaussmix.audit.running import CONFIDENCE, run
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, refuse_lone_force
+from gaussmix.cli.printing import echo, echo_json
 
 __all__ = ["audit"]
 
@@ -60,11 +60,11 @@ def audit(
             )
         )
         if not as_json:
-            click.echo(str(found[-1]))
+            echo(str(found[-1]))
     if len(found) > 1 and not as_json:
-        click.echo(f"All {len(found)} together: {100 * confidence:.4g}% confidence.")
+        echo(f"All {len(found)} together: {100 * confidence:.4g}% confidence.")
     if as_json:
-        click.echo(json.dumps([one.as_plain() for one in found], indent=2, ensure_ascii=False))
+        echo_json([one.as_plain() for one in found])
     if plot is not None:
         draw_audits(plot, found, force=force)
     if not all(one.holds for one in found):

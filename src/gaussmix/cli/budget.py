@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gaussmix.cli.printing import echo
 from gaussmix.ledger import Ledger
 from gaussmix.models.certificate import Certificate
 
@@ -36,4 +37,4 @@ def print_left(ledger_file: Path | None, certificate: Certificate) -> None:
     ledger = Ledger.open(ledger_file)
     more = ledger.more_like(certificate.entry)
     fit = "1 more like this one fits" if more == 1 else f"{more or 'no'} more like this one fit"
-    click.echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)
+    echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import csv_cell
 from gaussmix.cli.options import FORCE, JSON, RELEASE
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.export import as_csv
 from gaussmix.models.release import load
 from gaussmix.models.result_table import ResultTable
@@ -81,7 +81,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
     else:
         raise click.UsageError("--out must end in .csv or .parquet.")
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
-    click.echo(f"wrote {out}: synthetic rows, of which only second moments are right", err=True)
+    echo(f"wrote {out}: synthetic rows, of which only second moments are right", err=True)
 
 
 @click.command()
@@ -92,7 +92,7 @@ def export(file: Path, out: Path, force: bool) -> None:
     """Write the matrices of a release to OUT, a CSV file, for tools that read no Parquet (docs/gaussmix.R)."""
     refuse_suffix(out, own=(".csv",), kind="a CSV file")
     write_whole(out, as_csv(load(file)).encode(), force=force)
-    click.echo(f"wrote {out}", err=True)
+    echo(f"wrote {out}", err=True)
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
@@ -110,6 +110,6 @@ def _print(table: ResultTable, text: str, *, as_json: bool, csv: bool) -> None:
     if as_json and csv:
         raise click.UsageError("--json and --csv are two ways to print: give one.")
     if as_json:
-        click.echo(json.dumps(table.as_plain(), indent=2, ensure_ascii=False))
+        echo_json(table.as_plain())
     else:
-        click.echo(table.as_csv() if csv else text, nl=not csv)
+        echo(table.as_csv() if csv else text, nl=not csv)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import sys
 from pathlib import Path
@@ -12,12 +11,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gaussmix._files import refuse_inputs, refuse_suffix, reserve
+from gaussmix._text import json_text, plain
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import read_bytes
 from gaussmix.models.signatures import sign as signed
@@ -108,10 +110,10 @@ def report(
             )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
-        click.echo(json.dumps({"file": str(written), "release": str(file), "private": valid}, indent=2))
-    click.echo(f"wrote {written}", err=True)
+        echo_json({"file": str(written), "release": str(file), "private": valid})
+    echo(f"wrote {written}", err=True)
     if not valid:
-        click.echo(f"{file} guarantees nothing: do not publish it.", err=True)
+        echo(f"{file} guarantees nothing: do not publish it.", err=True)
         raise click.exceptions.Exit(NOT_PRIVATE)
 
 
@@ -128,7 +130,7 @@ def _write_record(release: Release, digest: str, registry: Path, force: bool) ->
     text = as_yaml(record_of(release, file_sha256=digest))
     with reserve(registry, 0, force=force) as output:
         written = output.commit(text.encode())
-    click.echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
+    echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
 
 
 def _write_label(release: Release, label: Path, force: bool) -> None:
@@ -136,7 +138,7 @@ def _write_label(release: Release, label: Path, force: bool) -> None:
     text = as_svg(release)
     with reserve(label, 0, force=force) as output:
         written = output.commit(text.encode())
-    click.echo(f"wrote {written}", err=True)
+    echo(f"wrote {written}", err=True)
 
 
 @click.command()
@@ -153,9 +155,9 @@ def sign(file: Path, key: Path, force: bool) -> None:
     content = read_bytes(file)
     verdict = verdict_on(content, file)
     if not verdict.is_private:
-        click.echo(verdict.sentence)
+        echo(verdict.sentence)
         raise click.exceptions.Exit(NOT_PRIVATE)
-    click.echo(f"wrote {signed(content, file, key, force=force)}", err=True)
+    echo(f"wrote {signed(content, file, key, force=force)}", err=True)
 
 
 @click.command()
@@ -172,7 +174,7 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
     Exit code 5: it claims more privacy than it gives, is void, is damaged, or is not signed by the key.
     """
     verdict = verified(file, key=key)
-    click.echo(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False) if as_json else verdict.sentence)
+    echo(json_text(verdict.to_dict()) if as_json else verdict.sentence)
     if not verdict.is_private:
         raise click.exceptions.Exit(NOT_PRIVATE)
 
@@ -246,24 +248,24 @@ def plan(
     if as_json:
         answers = {} if found is None else {**found.to_dict(), "least_useful_epsilon": least}
         answers |= {"rows_needed": needed, "unit": ONE_ROW if whose is None else str(whose)}
-        click.echo(json.dumps(answers, indent=2, ensure_ascii=False))
+        echo_json(answers)
     else:
         if found is not None:
             Console(file=sys.stdout).print(_expectations(found))
-        click.echo(f"Unit of privacy: {ONE_ROW if whose is None else whose}.")
+        echo(f"Unit of privacy: {ONE_ROW if whose is None else whose}.")
         for sentence in _sentences(found, least, needed, epsilon):
-            click.echo(sentence)
+            echo(sentence)
     if plot is not None:
-        click.echo(f"wrote {plot}", err=True)
+        echo(f"wrote {plot}", err=True)
 
 
 def _expectations(found: Plan) -> Table:
     """One column for each imagined table."""
     title = (
-        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {found.target}: "
+        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {plain(found.target)}: "
         f"ε = {found.epsilon:g}, δ = {found.delta:g}, {found.passes} pass{'es' if found.passes > 1 else ''}"
     )
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("expected of a table that is")
     lines: list[list[str]] = [
         [f"R² lost to privacy, of {found.r2:g}"],

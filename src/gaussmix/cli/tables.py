@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import operator
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from gaussmix._files import refuse_inputs, refuse_suffix, reserve
+from gaussmix._text import json_text
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
@@ -30,6 +30,7 @@ from gaussmix.cli.options import (
     declared_in,
     refuse_lone_force,
 )
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.mechanism.rehearsal import room_in_memory
 from gaussmix.tables.formulas import declared_schema
@@ -94,24 +95,24 @@ def schema(
             refuse_inputs(out, [given])
         text, losses = converted(read_schema(given), wanted or "gaussmix")
         for loss in losses:
-            click.echo(f"not in it: {loss}", err=True)
+            echo(f"not in it: {loss}", err=True)
         _write_text(text, out, force, "")
         return
     with inputs([source or ""], query=query, kind=kind, outputs=[out]) as data:
         found = source_schema(data, csv=csv_options([source or ""], **csv))
         guessed = types_are_guessed(data)
-    text = json.dumps(describe_columns(found, guessed=guessed), indent=2, ensure_ascii=False) + "\n"
+    text = json_text(describe_columns(found, guessed=guessed)) + "\n"
     _write_text(text, out, force, ": fill in bounds and levels, delete the columns that you do not want")
 
 
 def _write_text(text: str, out: Path | None, force: bool, advice: str) -> None:
     """Print, or write to a file."""
     if out is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     content = text.encode()
     written = reserve(out, len(content), force=force).commit(content)
-    click.echo(f"wrote {written}{advice}", err=True)
+    echo(f"wrote {written}{advice}", err=True)
 
 
 @click.command()
@@ -168,8 +169,8 @@ def moments(
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
         content = {"file": str(written), "parts": sorted(sums.parts), "schema": declared.fingerprint, "sensitive": True}
-        click.echo(json.dumps(content, indent=2))
-    click.echo(f"wrote {written} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
+        echo_json(content)
+    echo(f"wrote {written} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
 
 
 @click.command()
@@ -269,8 +270,8 @@ def release(
         ) as rows,
     ):
         private = prepared.draw(rows, progress=True)
-    click.echo(f"wrote {out}", err=True)
-    click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
+    echo(f"wrote {out}", err=True)
+    echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
     print_left(ledger_file, private.certificate)
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix.accounting.accounts import (
     Account,
     AdaSSPAccount,
@@ -256,7 +257,7 @@ class Certificate:
         ]
         if self.ledger:
             lines.append(f"  ledger: {self.ledger}, entry {self.entry}")
-        return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
+        return "\n".join(map(plain, [*lines, *(f"  {condition}" for condition in self.conditions)]))
 
     def _gaussian(self) -> list[str]:
         """μ of a release in the limit, and what the best attacker makes of it."""

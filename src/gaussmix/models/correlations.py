@@ -11,6 +11,7 @@ import pyarrow as pa
 from scipy import stats
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Coding
@@ -84,7 +85,8 @@ class Correlations:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return f"Correlations({len(self.names)} columns{', given ' + ', '.join(self.given) if self.given else ''})"
+        given = f", given {', '.join(self.given)}" if self.given else ""
+        return plain(f"Correlations({len(self.names)} columns{given})")
 
 
 def correlations(release: Release, on: Sequence[str] | None, given: Sequence[str]) -> Correlations:

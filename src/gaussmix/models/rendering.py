@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gaussmix._text import csv_cell
+from gaussmix._text import csv_cell, plain
 
 if TYPE_CHECKING:
     from gaussmix.models.summary import Summary
@@ -154,6 +154,7 @@ def as_text(summary: Summary, alpha: float) -> str:
 
 def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """A table under its title, its first row the head, with what to know about it."""
+    title, rows, words = plain(title), [[plain(cell) for cell in row] for row in rows], [plain(note) for note in words]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
@@ -179,10 +180,10 @@ def as_html(summary: Summary, alpha: float) -> str:
 
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """A table with its title as caption, and what to know about it below."""
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    below = "".join(f"<p>{html.escape(note)}</p>" for note in words)
-    caption = html.escape(title)
+    top = "".join(f"<th>{_markup(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{_markup(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    below = "".join(f"<p>{_markup(note)}</p>" for note in words)
+    caption = _markup(title)
     return f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
@@ -233,7 +234,12 @@ def _unidentified(rows: list[list[str]]) -> bool:
     return any(NOT_IDENTIFIED in row for row in rows)
 
 
+def _markup(text: str) -> str:
+    return html.escape(plain(text))
+
+
 def _latex(text: str) -> str:
+    text = plain(text)
     for character in "&%_#$":
         text = text.replace(character, "\\" + character)
     return text

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix.errors import MissingPackageError
 from gaussmix.models.rendering import in_columns, in_csv, in_html, in_latex
 
@@ -86,7 +87,7 @@ class ResultTable:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return f"ResultTable({self.title!r}, {len(self)} rows: {', '.join(self.columns)})"
+        return plain(f"ResultTable({self.title!r}, {len(self)} rows: {', '.join(self.columns)})")
 
 
 def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gaussmix._text import plain
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.claims import mixing_delta
 from gaussmix.accounting.lattice import LatticeAccount
@@ -46,6 +47,9 @@ class Verdict:
     delta: float | None = None
     computed_delta: float | None = None
     release: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", plain(self.sentence))
 
     @property
     def is_private(self) -> bool:
