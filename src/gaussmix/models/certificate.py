@@ -121,7 +121,8 @@ class Certificate:
     conditions : tuple of Condition
         What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
     eigenvalue_bound : float or None
-        The released lower bound v on λ_min/C² by which the noise was lowered.
+        The released lower bound v on λ_min/C² by which the noise was lowered; None unless the account has a private
+        scale bound.
     version : str
         Version of the library.
     time : str
@@ -168,14 +169,17 @@ class Certificate:
             raise NotPrivateError(
                 "The certificate has a seeded generator or an infinite epsilon, and no condition that says 'void'."
             )
-        if math.isinf(self.epsilon) and isinstance(self.account, Unprotected | ObjectivePerturbationAccount):
-            return
-        if not self.account.holds(self.epsilon, self.delta, self.relation):
+        claims = math.isfinite(self.epsilon) or not isinstance(self.account, Unprotected | ObjectivePerturbationAccount)
+        if claims and not self.account.holds(self.epsilon, self.delta, self.relation):
             raise NotPrivateError(
                 f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
                 "parameters the guarantee is weaker. Do not publish it."
             )
-        _check_against_schema(self)
+        private_scale = isinstance(self.account, Calibration) and self.account.scale == "private"
+        if self.eigenvalue_bound is not None and not private_scale:
+            raise NotPrivateError("The certificate has a released eigenvalue bound that its account does not cover.")
+        if claims:
+            _check_against_schema(self)
 
     @property
     def mechanism(self) -> str:
@@ -297,8 +301,6 @@ def noise_variance(certificate: Certificate) -> float:
         raise ArgumentError("Only a certificate of Gaussian mixing implies the noise of a sketch.")
     if certificate.eigenvalue_bound is None:
         return account.gamma * C**2
-    if account.scale != "private":
-        raise NotPrivateError("The certificate lowers the noise by a scale bound that its account does not have.")
     bound = max(check.real(eigenvalue_bound=certificate.eigenvalue_bound), 0.0)
     return max(account.gamma - bound, 0.0) * C**2
 
