@@ -23,6 +23,11 @@ SHARE = click.option(
 )
 NOTE = click.option("--note", default="", help="Kept in the ledger.")
 
+ADD_UP = (
+    "Privacy budgets of several releases of the same rows add up. A ledger accounts for all of them: "
+    "gaussmix ledger create FILE, then --ledger FILE."
+)
+
 
 def refuse_lone_note(note: str, ledger_file: Path | None) -> None:
     """A note that would be kept nowhere is a mistake."""
@@ -31,8 +36,9 @@ def refuse_lone_note(note: str, ledger_file: Path | None) -> None:
 
 
 def print_left(ledger_file: Path | None, certificate: Certificate) -> None:
-    """What a ledger has left, and how many more releases of the same cost, on standard error."""
+    """What a ledger has left, and how many more releases of the same cost, on standard error; or why to keep one."""
     if ledger_file is None:
+        echo(ADD_UP, err=True)
         return
     ledger = Ledger.open(ledger_file)
     more = ledger.more_like(certificate.entry)

@@ -98,7 +98,8 @@ def release(
     relation : {"zero-out", "replace-one"}, optional
         Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger or path, optional
-        Where the release is recorded before its noise is drawn.
+        Where the release is recorded before its noise is drawn. Without one, a second release of the same files or
+        objects in a process gives a warning: budgets of several releases of the same rows add up.
     share : float or str, optional
         Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
         for.
@@ -175,7 +176,7 @@ def release(
             row_by_row=row_by_row,
         )
         with closing(found) as rows:
-            return prepared.draw(rows, progress=progress)
+            return prepared.draw(rows, data=data, progress=progress)
 
 
 def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:

@@ -37,8 +37,9 @@ from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.mechanism.rehearsal import rehearse
-from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import LEDGER_BUDGET, ROW_BY_ROW, Condition
+from gaussmix.mechanism.repeats import remember, warn_if_released_before
+from gaussmix.mechanism.sampling import describe, generator
+from gaussmix.models.certificate import LEDGER_BUDGET, ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
@@ -121,14 +122,22 @@ class Prepared:
             **reading,
         )
 
-    def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
-        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release."""
+    def draw(self, rows: RowSource, *, data: Any = None, progress: bool = False) -> Release:
+        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release.
+
+        ``data`` is where the rows come from, for a warning if they were released before.
+        """
         check_rows(rows, self.schema, self.unit)
+        protects = self.account is not None and describe(self.rng) == SECURE
+        if protects and self.ledger is None:
+            warn_if_released_before(data)
         account = self._account_for(rows)
         several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
         coins = Sample(1.0, self.rng.bytes(32)) if several else None
         moments = rows.moments(keep=coins)
         self._once.take()
+        if protects:
+            remember(data)
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if several:

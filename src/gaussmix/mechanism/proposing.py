@@ -30,8 +30,9 @@ from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.budgeting import refuse_alone
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
 from gaussmix.mechanism.mixing import certify, named_in
-from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import LEDGER_BUDGET, ROW_BY_ROW, Condition
+from gaussmix.mechanism.repeats import remember, warn_if_released_before
+from gaussmix.mechanism.sampling import describe, generator
+from gaussmix.models.certificate import LEDGER_BUDGET, ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.proposal import Proposal
 from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.tables.asking import Source
@@ -112,8 +113,13 @@ def propose(
     refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
     account = _account(columns, _twice(source), epsilon, delta, relation, ledger, share)
     warn_if_weak(account.epsilon, account.delta)
+    protects = describe(rng) == SECURE
+    if protects and ledger is None:
+        warn_if_released_before(data)
     with _reserved(out, data, schema, ledger, force=force) as output:
         counts = count_columns(source, columns)
+        if protects:
+            remember(data)
         with interruptions_wait():
             entry = None if ledger is None else _recorded(ledger, account, note)
             draw = _Draw(account, columns, rng, tail, most)
