@@ -144,12 +144,6 @@ def test_documented_rooms_are_these_rooms():
     assert documented == ROOMS
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_module_is_longer_than_a_reader_can_hold(room):
-    for path in files_of(room):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 350, path
-
-
 def test_no_production_assert():
     for path in PACKAGE.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
