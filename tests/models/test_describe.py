@@ -225,12 +225,12 @@ def test_tables_in_every_shape(noisy):
     assert table.to_frame("polars").shape == table.to_frame("pandas").shape == (5, 6)
     assert table.to_frame("arrow").num_rows == len(table) == 5
     assert table.as_csv().splitlines()[0] == "term,statistic,estimate,std.error,conf.low,conf.high"
-    assert table.as_latex().startswith(r"\begin{tabular}{lrrrrr}")
+    assert table.as_latex().splitlines()[1] == r"\begin{tabular}{lrrrrr}"
     assert "<caption>" in table._repr_html_()
     assert table.as_plain()["rows"][0]["term"] == "(rows)"
-    assert (
-        repr(table)
-        == "ResultTable('2 columns, 95 % intervals', 5 rows: term, statistic, estimate, std.error, conf.low, conf.high)"
+    assert repr(table) == (
+        "ResultTable(no privacy guarantee, '2 columns, 95 % intervals', 5 rows: "
+        "term, statistic, estimate, std.error, conf.low, conf.high)"
     )
     assert "Independence in the population" in str(noisy.crosstab("sex", "smoker"))
     assert noisy.crosstab("sex", "smoker").to_frame("arrow").num_rows == 4

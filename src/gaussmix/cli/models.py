@@ -28,7 +28,7 @@ from gaussmix.models.multiclass import MulticlassModel
 from gaussmix.models.odds import OddsRatios
 from gaussmix.models.rate_model import RateModel
 from gaussmix.models.release import load
-from gaussmix.models.rendering import as_plain
+from gaussmix.models.rendering import as_plain, guarantee_of
 from gaussmix.models.summary import LARGEST as DEFAULT
 from gaussmix.models.summary import Estimand
 
@@ -116,12 +116,18 @@ def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: d
         tables = {name: str(own) for name, own in summaries.items()}
         content = {name: as_plain(own) for name, own in summaries.items()}
     predictor = {str(name): {"coef": own, "intercept": model.intercept[name]} for name, own in model.coef.items()}
-    plain = {"classes": content} if odds else {"classes": content, "predictor": predictor}
+    void = guarantee_of([] if model.certificate is None else [model.certificate.void_words])
+    plain = void | ({"classes": content} if odds else {"classes": content, "predictor": predictor})
     echo(json_text(plain) if as_json else "\n\n".join(tables.values()))
 
 
 def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
-    return {"odds": ratios.response_name, "odds_ratios": ratios.as_plain(), "about": list(ratios.about)}
+    return {
+        **guarantee_of(ratios.about),
+        "odds": ratios.response_name,
+        "odds_ratios": ratios.as_plain(),
+        "about": list(ratios.about),
+    }
 
 
 def _summary_options(

@@ -35,6 +35,7 @@ from gaussmix.tables.unit import ONE_ROW, Unit
 
 __all__ = [
     "LEDGER_BUDGET",
+    "NO_GUARANTEE",
     "PERSONS_APART",
     "ROWS_PUBLIC",
     "ROW_BY_ROW",
@@ -82,6 +83,9 @@ class Condition:
     def __str__(self) -> str:
         return f"{'void' if self.void else 'condition'}: {self.text}"
 
+
+NO_GUARANTEE = "No privacy guarantee:"
+"""How the first line of everything begins that is printed about a release without one."""
 
 LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
 PERSONS_APART = Condition(
@@ -227,6 +231,12 @@ class Certificate:
         """Whether the guarantee holds with nothing further to assume about seeds."""
         return not any(condition.void for condition in self.conditions)
 
+    @property
+    def void_words(self) -> str:
+        """The line that comes first wherever results are printed: why nothing is guaranteed; empty if something is."""
+        reasons = " ".join(condition.text for condition in self.conditions if condition.void)
+        return f"{NO_GUARANTEE} {reasons}" if reasons else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -250,8 +260,13 @@ class Certificate:
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"Certificate({'' if self.is_private else 'no privacy guarantee, '}{values})"
+
     def __str__(self) -> str:
         lines = [
+            *[self.void_words] * (not self.is_private),
             f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
             f"  unit of privacy: {self.unit_words}",
             f"  neighbours: {self.relation} ({self.relation_words})",

@@ -30,6 +30,7 @@ from gaussmix.models.fits import RegressionModel, fit_regressions, part_name
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.rate_model import RateModel, fit_rates
+from gaussmix.models.rendering import void_mark
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.signatures import check_signature
 from gaussmix.models.sketch import Sketch, Variant
@@ -63,6 +64,8 @@ class Release(Described):
 
     def __post_init__(self) -> None:
         self.verify()
+        if self.statistic.void != self.certificate.void_words:  # so that models and tables print it first
+            object.__setattr__(self, "statistic", replace(self.statistic, void=self.certificate.void_words))
 
     def verify(self) -> None:
         """Compute anew what the certificate claims, from the noise of the numbers.
@@ -255,8 +258,8 @@ class Release(Described):
         return release_file.fingerprint(self.statistic, self.certificate)
 
     def __repr__(self) -> str:
-        m, words = self.schema.n_columns, noise_words(self.statistic)
-        return f"Release({m} columns, {words}, epsilon={self.certificate.epsilon:g})"
+        m, words, void = self.schema.n_columns, noise_words(self.statistic), void_mark(self.certificate.void_words)
+        return f"Release({void}{m} columns, {words}, epsilon={self.certificate.epsilon:g})"
 
 
 def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from gaussmix import _validation as check
 from gaussmix._text import plain
 from gaussmix.errors import MissingPackageError
-from gaussmix.models.rendering import in_columns, in_csv, in_html, in_latex
+from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, void_mark
 
 __all__ = ["FRAMES", "Frame", "ResultTable", "as_frame"]
 
@@ -63,7 +63,7 @@ class ResultTable:
             }
             for row in self.rows()
         ]
-        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+        return {**guarantee_of(self.notes), "title": self.title, "rows": rows, "notes": list(self.notes)}
 
     def as_text(self) -> str:
         """For a terminal."""
@@ -71,7 +71,7 @@ class ResultTable:
 
     def as_latex(self) -> str:
         """A LaTeX tabular."""
-        return in_latex(list(self.columns), self._cells())
+        return in_latex(list(self.columns), self._cells(), self.notes)
 
     def as_html(self) -> str:
         """A table for a page, with its notes."""
@@ -87,7 +87,9 @@ class ResultTable:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return plain(f"ResultTable({self.title!r}, {len(self)} rows: {', '.join(self.columns)})")
+        return plain(
+            f"ResultTable({void_mark(*self.notes)}{self.title!r}, {len(self)} rows: {', '.join(self.columns)})"
+        )
 
 
 def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:
