@@ -25,7 +25,7 @@ import pyarrow as pa
 
 import gaussmix as gm
 import reference
-from gaussmix.reporting.signatures import sign
+from gaussmix.models.signatures import sign
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -149,7 +149,8 @@ def signatures(folder: Path) -> None:
             )
         )
         private.flush()
-        sign(folder / "passes.parquet", private.name)
+        signed = folder / "passes.parquet"
+        sign(signed.read_bytes(), signed, private.name)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (folder / "signer.pem").write_bytes(public)
 

@@ -28,7 +28,7 @@ def rewritten(path, change, *, frame=None):
 def forged(path, change):
     """The file with other metadata and a checksum that fits."""
     table = pq.read_table(path)
-    metadata, _, blocks = _contents(path)
+    metadata, _, blocks = _contents(Path(path).read_bytes(), path)
     change(metadata)
     metadata = remade(metadata, blocks)
     pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()}), path)

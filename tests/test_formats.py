@@ -19,9 +19,9 @@ import gaussmix as gm
 import make_golden
 from gaussmix.ledger import records
 from gaussmix.models import release_file
+from gaussmix.models.signatures import SUFFIX, check_signature
 from gaussmix.models.sketch import Sketch
 from gaussmix.models.transcript import Transcript
-from gaussmix.reporting.signatures import SUFFIX, check_signature
 from gaussmix.tables import moments
 from gaussmix.tables.unit import Unit
 from make_golden import GOLDEN, SCHEMA
@@ -114,12 +114,12 @@ def test_a_schema_is_read(name):
 
 def test_a_signature_is_checked(tmp_path):
     pytest.importorskip("cryptography")
-    check_signature(GOLDEN / SIGNED, GOLDEN / KEY)
+    check_signature((GOLDEN / SIGNED).read_bytes(), GOLDEN / SIGNED, GOLDEN / KEY)
     for file in (SIGNED, f"{SIGNED}{SUFFIX}"):
         shutil.copyfile(GOLDEN / file, tmp_path / file)
     (tmp_path / SIGNED).write_bytes((GOLDEN / SIGNED).read_bytes() + b" ")
     with pytest.raises(gm.DamagedError, match="is not what was signed"):
-        check_signature(tmp_path / SIGNED, GOLDEN / KEY)
+        check_signature((tmp_path / SIGNED).read_bytes(), tmp_path / SIGNED, GOLDEN / KEY)
 
 
 def test_golden_files_are_reproducible(tmp_path):

@@ -24,7 +24,7 @@ ROOMS = [
     "reporting",
     "cli",
 ]
-FOUNDATION = ["errors", "_types", "_version", "_signals", "_files", "_validation"]
+FOUNDATION = ["errors", "_text", "_types", "_version", "_signals", "_files", "_validation"]
 PUBLIC_TABLES = {
     "tables.columns",
     "tables.dyadic",

@@ -28,6 +28,8 @@ type                        it is about                                       al
 
 from __future__ import annotations
 
+from gaussmix._text import plain
+
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
@@ -51,7 +53,10 @@ __all__ = [
 
 
 class GaussmixError(Exception):
-    """Any error that the library raises on purpose."""
+    """Any error that the library raises on purpose. Its message holds no control character of a name or a path."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(plain(item, lines=True) if isinstance(item, str) else item for item in arguments))
 
 
 # What was asked for ------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def test_a_malformed_file_is_refused(path, what):
 
 def test_other_numbers_are_refused(path, private):
     """Also with a checksum that fits: G and N are what the passes give."""
-    stored, names, blocks = _contents(path)
+    stored, names, blocks = _contents(path.read_bytes(), path)
     for name in blocks:
         changed = {key: block.copy() for key, block in blocks.items()}
         changed[name][0, 0] = changed[name][0, 0] * 1.5 + 1000
@@ -150,7 +150,7 @@ def test_other_numbers_are_refused(path, private):
 
 def test_five_hundred_forged_metadata(path):
     """Numbers changed at random, the checksum remade: what is accepted claims no more than its noise gives."""
-    original, names, blocks = _contents(path)
+    original, names, blocks = _contents(path.read_bytes(), path)
     rng, accepted = random.Random(1), 0
     for _ in range(500):
         stored = copy.deepcopy(original)

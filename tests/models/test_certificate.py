@@ -51,6 +51,21 @@ NAMES = [
 ]
 
 
+@pytest.mark.parametrize("name", [*NAMES, "LogisticMixing", "unprotected"])
+def test_an_eigenvalue_bound_needs_an_account_with_a_private_scale(name):
+    if name == "unprotected":
+        certificate = gm.LinearMixing(**(BUDGET | {"epsilon": np.inf}), bounds_y=(-1, 1)).fit(X, y).privacy_
+    else:
+        certificate = fitted(name)
+    if name == "paper":
+        assert replace(certificate, eigenvalue_bound=0.5).eigenvalue_bound == 0.5
+        return
+    assert certificate.eigenvalue_bound is None
+    for bound in (0.0, 1.0, -1.0):
+        with pytest.raises(gm.NotPrivateError, match="eigenvalue bound"):
+            replace(certificate, eigenvalue_bound=bound)
+
+
 @pytest.mark.parametrize("name", [*NAMES, "LogisticMixing"])
 def test_every_certificate_is_computed_anew(name):
     certificate = fitted(name)

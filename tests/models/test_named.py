@@ -91,7 +91,7 @@ def test_every_model_of_a_release_is_a_table_and_has_its_certificate(name):
     assert (glance["nobs"], glance["df"], glance["epsilon"]) == (model.nobs, 2 * len(summaries), 5.0)
     assert model.as_csv().count("\n") == len(rows) + 1
     assert model.as_latex().count(r"\begin{tabular}") == model._repr_html_().count("<table>") == len(summaries)
-    assert repr(model).startswith(f"{type(model).__name__}({model.target!r} on 2 encoded columns")
+    assert repr(model).startswith(f"{type(model).__name__}(no privacy guarantee, {model.target!r} on 2 encoded columns")
     assert len(model.predict(table()[:7])) == 7
 
 

@@ -120,7 +120,7 @@ def test_what_was_changed_behind_the_checks_is_not_written(private, tmp_path):
 
 
 def test_repr_tells_size_and_budget(private):
-    assert repr(private) == "Release(10 columns, sketch_size=1000000, epsilon=3)"
+    assert repr(private) == "Release(no privacy guarantee, 10 columns, sketch_size=1000000, epsilon=3)"
 
 
 # ------------------------------------------------------------------------------------------------ estimators' releases

@@ -35,9 +35,9 @@ def test_tables_in_three_formats(summary):
     assert "cost: table" in text
     assert "region=west" in text
     assert "100 %" in text
-    assert summary.as_html().startswith("<table><caption>cost: table</caption>")
+    assert "</p><table><caption>cost: table</caption>" in summary.as_html()
     latex = summary.as_latex()
-    assert latex.startswith(r"\begin{tabular}{lrrrrrr}")
+    assert latex.splitlines()[1] == r"\begin{tabular}{lrrrrrr}"
     assert r"100 \%" in latex
 
 

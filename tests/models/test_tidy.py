@@ -55,12 +55,12 @@ def test_tidy_and_glance_are_those_of_least_squares(release, reference):
 
 def test_models_in_every_shape(release):
     model = release.regress("cost", ON)
-    assert repr(model) == "RegressionModel('cost' on 5 encoded columns)"
+    assert repr(model) == "RegressionModel(no privacy guarantee, 'cost' on 5 encoded columns)"
     assert model.as_csv().startswith("term,estimate,std.error,statistic,p.value,conf.low,conf.high,privacy.share\n")
-    assert model.as_latex().startswith(r"\begin{tabular}")
+    assert model.as_latex().splitlines()[1].startswith(r"\begin{tabular}")
     assert "<caption>cost: table</caption>" in model._repr_html_()
     classes = release.classify("smoker", ["age", "cost"])
-    assert repr(classes) == "ClassificationModel('smoker' on 2 encoded columns)"
+    assert repr(classes) == "ClassificationModel(no privacy guarantee, 'smoker' on 2 encoded columns)"
     assert classes.tidy("arrow").num_rows == 3
     assert np.isnan(classes.glance("arrow").to_pylist()[0]["sigma"])
 

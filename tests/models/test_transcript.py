@@ -171,5 +171,5 @@ def test_without_an_intercept():
 
 
 def test_words(private):
-    assert repr(private) == "Release(6 columns, passes=4, epsilon=3)"
+    assert repr(private) == "Release(no privacy guarantee, 6 columns, passes=4, epsilon=3)"
     assert "μ = " in str(private.certificate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
 import json
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from gaussmix.cli import main
 from gaussmix.errors import ArgumentError, NotPrivateError
 from gaussmix.reporting.page import render
 from gaussmix.reporting.registry import TO_FILL_IN, check_record, record_of
-from gaussmix.reporting.signatures import file_digest
+from gaussmix.reporting.verification import verify
 
 
 def run(*arguments, code=0):
@@ -88,9 +89,9 @@ def test_what_guarantees_nothing_has_no_record():
 
 def test_the_page_shows_the_files_own_digest_and_the_ledger(private):
     release, file = private
-    page = render(release, file_sha256=file_digest(file))
-    assert hashlib.sha256(file.read_bytes()).hexdigest() in page
-    assert release.certificate.ledger in page
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert digest in render(release, file_sha256=digest)
+    assert release.certificate.ledger in render(release)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -132,6 +133,45 @@ def test_a_signature_cannot_be_stripped_changed_or_made_by_others(private, keys,
     assert "not what was signed" in run("verify", file, "--key", keys / "other.pub", code=5).stdout
     sig.unlink()
     run("verify", file, "--key", keys / "other.pub", code=5)
+
+
+def test_the_bytes_that_are_loaded_are_those_that_were_signed(private, keys, tmp_path, monkeypatch):
+    """A file that is replaced after it was opened once: what is verified, loaded and signed is what was read then."""
+    file, key = tmp_path / "r.parquet", keys / "one.pub"
+    shutil.copy(private[1], file)
+    run("sign", file, "--key", keys / "one.pem")
+    original, name = file.read_bytes(), private[0].certificate.release
+    other = gm.release(patients(500), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0).to_bytes()
+    opened, times = io.open, []
+
+    def replaced(path, *arguments, **options):
+        handle = opened(path, *arguments, **options)
+        if str(path) == str(file) and "r" in handle.mode:
+            times.append(path)
+            beside = tmp_path / "other"
+            beside.write_bytes(other)
+            beside.replace(file)
+        return handle
+
+    def once(use):
+        file.write_bytes(original)
+        times.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(io, "open", replaced)
+            found = use()
+        assert len(times) == 1
+        assert file.read_bytes() == other
+        return found
+
+    assert once(lambda: verify(file, key=key)).release == name
+    assert once(lambda: gm.load(file, key)).fingerprint == private[0].fingerprint
+    assert once(lambda: gm.load(file, key=key.read_bytes())).certificate.release == name
+    assert once(lambda: gm.load(file)).certificate.release == name
+    once(lambda: run("sign", file, "--key", keys / "one.pem", "--force"))
+    file.write_bytes(original)
+    assert verify(file, key=key).is_private
+    with pytest.raises(gm.DamagedError, match="by another key"):
+        gm.load(file, key=keys / "other.pub")
 
 
 def test_only_ed25519_keys_and_private_releases(private, keys, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from gaussmix import accounting
 from gaussmix.accounting.arguments import BoundHoldsFor
 from gaussmix.accounting.least_noise import calibrate
 from gaussmix.cli.options import FORCE, JSON, refuse_lone_force
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.errors import ArgumentError
 
 __all__ = ["account"]
@@ -85,9 +85,9 @@ def account(
         from gaussmix.reporting.plots import compare_analyses  # an optional extra
 
         compare_analyses(plot, sketch_size=sketch_size, delta=delta, force=force)
-        click.echo(f"wrote {plot}", err=True)
+        echo(f"wrote {plot}", err=True)
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
     else:
         _print_table(title, first, rows)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gaussmix.cli.printing import echo
 from gaussmix.ledger import Ledger
 from gaussmix.models.certificate import Certificate
 
@@ -22,6 +23,11 @@ SHARE = click.option(
 )
 NOTE = click.option("--note", default="", help="Kept in the ledger.")
 
+ADD_UP = (
+    "Privacy budgets of several releases of the same rows add up. A ledger accounts for all of them: "
+    "gaussmix ledger create FILE, then --ledger FILE."
+)
+
 
 def refuse_lone_note(note: str, ledger_file: Path | None) -> None:
     """A note that would be kept nowhere is a mistake."""
@@ -30,10 +36,11 @@ def refuse_lone_note(note: str, ledger_file: Path | None) -> None:
 
 
 def print_left(ledger_file: Path | None, certificate: Certificate) -> None:
-    """What a ledger has left, and how many more releases of the same cost, on standard error."""
+    """What a ledger has left, and how many more releases of the same cost, on standard error; or why to keep one."""
     if ledger_file is None:
+        echo(ADD_UP, err=True)
         return
     ledger = Ledger.open(ledger_file)
     more = ledger.more_like(certificate.entry)
     fit = "1 more like this one fits" if more == 1 else f"{more or 'no'} more like this one fit"
-    click.echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)
+    echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from gaussmix.cli.inputs import INPUT, inputs
 from gaussmix.cli.options import CSV, EXPECT_ROWS, JSON, SCHEMA, UNIT_NAMED, csv_options, declared_in
+from gaussmix.cli.printing import cell, echo, echo_json
 from gaussmix.tables.checking import check_table
 
 __all__ = ["check"]
@@ -59,7 +59,7 @@ def check(
         )
     if as_json:
         content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        echo_json(content)
         return
     table = Table(title=f"{found.rows:,} rows, {found.dropped:.2%} dropped", title_justify="left")
     table.add_column("column")
@@ -67,8 +67,8 @@ def check(
         table.add_column(heading, justify="right")
     for name, column in found.columns.items():
         shares = (column.clipped, column.unknown, column.missing, column.dropped)
-        table.add_row(name, *(f"{share:.2%}" if share else "" for share in shares))
+        table.add_row(cell(name), *(f"{share:.2%}" if share else "" for share in shares))
     Console(file=sys.stdout).print(table)
     for remark in found.remarks():
-        click.echo(remark)
-    click.echo("For the curator only: these numbers are not private. Nothing was spent.", err=True)
+        echo(remark)
+    echo("For the curator only: these numbers are not private. Nothing was spent.", err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from rich.table import Table
 
 from gaussmix._files import reserve
 from gaussmix.cli.options import FORCE, JSON
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
@@ -58,7 +58,7 @@ def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) ->
             file.commit(private.to_bytes(), mode=private.file_mode),
             page.commit(_page(private).encode()),
         ]
-    click.echo(f"wrote {written[0]}, {written[1]} and {written[2]}", err=True)
+    echo(f"wrote {written[0]}, {written[1]} and {written[2]}", err=True)
 
 
 def _parquet(table: pa.Table) -> bytes:
@@ -96,9 +96,9 @@ def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> R
     odds = _odds_beside_truth(tables[title])
     if as_json:
         shown = {"certificate": private.certificate.to_dict(), "passes": _passes(private)}
-        click.echo(json.dumps(shown | {"models": tables, "odds_ratios": odds}, indent=2))
+        echo_json(shown | {"models": tables, "odds_ratios": odds})
     else:
-        click.echo(str(private.certificate))
+        echo(str(private.certificate))
         console = Console(file=sys.stdout)
         console.print(_pass_table(_passes(private)))
         for title, rows in (tables | {"readmitted, odds ratios": odds}).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -11,9 +10,12 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gaussmix._files import refuse_suffix, write_whole
+from gaussmix._text import csv_cell
 from gaussmix.cli.options import FORCE, JSON, RELEASE
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.export import as_csv
 from gaussmix.models.release import load
+from gaussmix.models.rendering import void_first
 from gaussmix.models.result_table import ResultTable
 from gaussmix.tables.paths import PARQUET
 
@@ -72,15 +74,17 @@ def crosstab(file: Path, rows: str, columns: str, alpha: float, as_json: bool, c
 @FORCE
 def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> None:
     """N made-up rows with the second moments of a release. Only these are right: nothing else is."""
-    table, sink = load(file).synthetic(n, seed=seed), pa.BufferOutputStream()
+    release = load(file)
+    table, sink = release.synthetic(n, seed=seed), pa.BufferOutputStream()
     if out.suffix.lower() in PARQUET:
         pq.write_table(table, sink)
     elif out.suffix.lower() == ".csv":
-        pa_csv.write_csv(table, sink)
+        pa_csv.write_csv(_without_formulas(table), sink)
     else:
         raise click.UsageError("--out must end in .csv or .parquet.")
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
-    click.echo(f"wrote {out}: synthetic rows, of which only second moments are right", err=True)
+    _say_void(release.certificate.void_words)
+    echo(f"wrote {out}: synthetic rows, of which only second moments are right", err=True)
 
 
 @click.command()
@@ -90,14 +94,34 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
 def export(file: Path, out: Path, force: bool) -> None:
     """Write the matrices of a release to OUT, a CSV file, for tools that read no Parquet (docs/gaussmix.R)."""
     refuse_suffix(out, own=(".csv",), kind="a CSV file")
-    write_whole(out, as_csv(load(file)).encode(), force=force)
-    click.echo(f"wrote {out}", err=True)
+    release = load(file)
+    write_whole(out, as_csv(release).encode(), force=force)
+    _say_void(release.certificate.void_words)
+    echo(f"wrote {out}", err=True)
+
+
+def _say_void(*words: str) -> None:
+    """Print that nothing is guaranteed on standard error, where the output has no room for words."""
+    for note in filter(None, words):
+        echo(note, err=True)
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """Return a table whose names and text cells no spreadsheet takes for formulas."""
+    columns = [
+        pa.array([csv_cell(value) for value in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=[str(csv_cell(name)) for name in table.column_names])
 
 
 def _print(table: ResultTable, text: str, *, as_json: bool, csv: bool) -> None:
     if as_json and csv:
         raise click.UsageError("--json and --csv are two ways to print: give one.")
     if as_json:
-        click.echo(json.dumps(table.as_plain(), indent=2, ensure_ascii=False))
+        echo_json(table.as_plain())
     else:
-        click.echo(table.as_csv() if csv else text, nl=not csv)
+        _say_void(*void_first(table.notes)[0] if csv else ())
+        echo(table.as_csv() if csv else text, nl=not csv)

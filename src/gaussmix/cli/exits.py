@@ -26,6 +26,8 @@ from typing import Any
 import click
 
 from gaussmix import errors
+from gaussmix._text import plain
+from gaussmix.cli.printing import echo
 
 __all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "exit_code"]
 
@@ -89,7 +91,7 @@ class Group(click.Group):
 
 def _failure(message: str, code: int) -> click.ClickException:
     """One line and an exit code."""
-    failure = click.ClickException(message)
+    failure = click.ClickException(plain(message, lines=True))
     failure.__dict__["exit_code"] = code  # click reads it from the instance, and declares it on the class
     return failure
 
@@ -162,7 +164,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
             if category in (UserWarning, errors.BudgetWarning):
-                click.echo(f"Warning: {message}", err=True)
+                echo(f"Warning: {message}", err=True)
             else:
                 shown(message, category, *rest, **options)
 

@@ -21,11 +21,16 @@ from gaussmix.errors import DataError
 from gaussmix.tables.duckdb_tables import DATABASES, DuckDBQuery
 from gaussmix.tables.paths import suffix_of
 
-__all__ = ["INPUT", "STANDARD_INPUT", "inputs"]
+__all__ = ["INPUT", "ROW_BY_ROW", "STANDARD_INPUT", "inputs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 STANDARD_INPUT = "-"
+ROW_BY_ROW = click.option(
+    "--row-by-row",
+    is_flag=True,
+    help="Declare that each stored row affects at most one row of what --query returns; its plan is not examined.",
+)
 _KINDS = ("csv", "tsv", "parquet", "arrow")
 
 

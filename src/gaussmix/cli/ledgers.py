@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Any
 import click
 
 from gaussmix._files import reserve
+from gaussmix._text import json_text
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.options import FORCE, JSON
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
 from gaussmix.ledger import Entry, Ledger, Reservation
 from gaussmix.ledger.store import refuse_as_output
@@ -72,10 +73,10 @@ def create(
         unit=unit,
     )
     if as_json:
-        click.echo(json.dumps({"reserved": asdict(made.reservation), "head": made.head}, indent=2))
+        echo_json({"reserved": asdict(made.reservation), "head": made.head})
         return
     _print_reserved(file, made.reservation)
-    click.echo(f"left: {made.remaining()}")
+    echo(f"left: {made.remaining()}")
 
 
 @ledger.command()
@@ -88,13 +89,13 @@ def show(file: Path, as_json: bool) -> None:
     if as_json:
         entries = [{**_plain(outcome.entry), "state": outcome.state} for outcome in found]
         content = {"reserved": asdict(opened.reservation), "entries": entries, "left": asdict(room), "head": head}
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        echo_json(content)
         return
     _print_reserved(file, opened.reservation)
     for outcome in found:
-        click.echo(f"  {_words(outcome)}")
-    click.echo(f"left: {room}")
-    click.echo(f"head: {head}")
+        echo(f"  {_words(outcome)}")
+    echo(f"left: {room}")
+    echo(f"head: {head}")
 
 
 @ledger.command()
@@ -115,9 +116,9 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
     reserved, entries = opened.reservation, opened.entries()
     if as_json:
         content = {"reserved": asdict(reserved), "entries": len(entries), "left": asdict(opened.remaining())}
-        click.echo(json.dumps({**content, "head": opened.head, "true": True}, indent=2))
+        echo_json({**content, "head": opened.head, "true": True})
         return
-    click.echo(
+    echo(
         f"{file}: true. Computed anew, everything reserved is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
         f"differentially private ({reserved.relation}), within delta = {reserved.delta:g}; "
         f"the {len(entries)} recorded are within what is reserved, and their hashes fit."
@@ -139,14 +140,14 @@ def export(file: Path, out: Path | None, force: bool) -> None:
         "left": asdict(opened.remaining()),
         "head": opened.head,
     }
-    text = json.dumps(content, indent=2, ensure_ascii=False)
+    text = json_text(content)
     if out is None:
-        click.echo(text)
+        echo(text)
         return
     refuse_as_output(out, opened.path)
     with reserve(out, 0, force=force) as output:
         written = output.commit(f"{text}\n".encode(), mode=0o600)  # as the ledger
-    click.echo(f"wrote {written}", err=True)
+    echo(f"wrote {written}", err=True)
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
@@ -160,10 +161,10 @@ def _print_reserved(file: Path, reserved: Reservation) -> None:
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
     gaussian = f"mu {reserved.mu:.6g} and {reserved.failure_delta:g} of delta for slacks"
     if reserved.gamma is None:
-        click.echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
+        echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
     else:
         beside = f"{gaussian}, {planned}" if reserved.mu else gaussian
-        click.echo(f"{file}: {budget}; {reserved.sketch_rows} sketch rows, beside {beside}")
+        echo(f"{file}: {budget}; {reserved.sketch_rows} sketch rows, beside {beside}")
 
 
 def _words(outcome: Outcome) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from gaussmix._text import json_text
 from gaussmix.cli.options import (
     ESTIMAND,
     JSON,
@@ -21,13 +21,14 @@ from gaussmix.cli.options import (
     merges,
     references,
 )
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.classes import ClassificationModel
 from gaussmix.models.fits import RegressionModel
 from gaussmix.models.multiclass import MulticlassModel
 from gaussmix.models.odds import OddsRatios
 from gaussmix.models.rate_model import RateModel
 from gaussmix.models.release import load
-from gaussmix.models.rendering import as_plain
+from gaussmix.models.rendering import as_plain, guarantee_of
 from gaussmix.models.summary import LARGEST as DEFAULT
 from gaussmix.models.summary import Estimand
 
@@ -78,7 +79,7 @@ def classify(
         _print_summary(model, as_json, options)
     else:
         ratios = model.odds_ratios(**options)
-        click.echo(_json(_plain_odds(ratios)) if as_json else str(ratios))
+        echo(json_text(_plain_odds(ratios)) if as_json else str(ratios))
 
 
 @click.command()
@@ -101,7 +102,7 @@ def rates(file: Path, target: str, on: tuple[str, ...], as_json: bool, as_logs: 
         _print_summary(model, as_json, options)
     else:
         ratios = model.rate_ratios(**options)
-        click.echo(_json(ratios.as_plain()) if as_json else str(ratios))
+        echo(json_text(ratios.as_plain()) if as_json else str(ratios))
 
 
 def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: dict[str, Any]) -> None:
@@ -115,16 +116,18 @@ def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: d
         tables = {name: str(own) for name, own in summaries.items()}
         content = {name: as_plain(own) for name, own in summaries.items()}
     predictor = {str(name): {"coef": own, "intercept": model.intercept[name]} for name, own in model.coef.items()}
-    plain = {"classes": content} if odds else {"classes": content, "predictor": predictor}
-    click.echo(_json(plain) if as_json else "\n\n".join(tables.values()))
+    void = guarantee_of([] if model.certificate is None else [model.certificate.void_words])
+    plain = void | ({"classes": content} if odds else {"classes": content, "predictor": predictor})
+    echo(json_text(plain) if as_json else "\n\n".join(tables.values()))
 
 
 def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
-    return {"odds": ratios.response_name, "odds_ratios": ratios.as_plain(), "about": list(ratios.about)}
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return {
+        **guarantee_of(ratios.about),
+        "odds": ratios.response_name,
+        "odds_ratios": ratios.as_plain(),
+        "about": list(ratios.about),
+    }
 
 
 def _summary_options(
@@ -152,6 +155,6 @@ def _print_summary(
     summary = model.summary(**options)
     if as_json:
         content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}
-        click.echo(_json(content))
+        echo_json(content)
     else:
-        click.echo(str(summary))
+        echo(str(summary))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import click
 
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
-from gaussmix.cli.inputs import INPUT, inputs
+from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
 from gaussmix.cli.options import CSV, EXPECT_ROWS, FORCE, JSON, csv_options
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.mechanism.proposing import MOST_LEVELS
 from gaussmix.mechanism.proposing import propose as proposed
 from gaussmix.models.proposing import TAIL
@@ -42,6 +42,7 @@ __all__ = ["propose"]
 @FORCE
 @CSV
 @INPUT
+@ROW_BY_ROW
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="JSON file for the schema.")
 def propose(
     sources: tuple[str, ...],
@@ -59,6 +60,7 @@ def propose(
     force: bool,
     query: str | None,
     kind: str | None,
+    row_by_row: bool,
     out: Path,
     **csv: Any,
 ) -> None:
@@ -89,11 +91,12 @@ def propose(
             out=out,
             force=force,
             progress=True,
+            row_by_row=row_by_row,
         )
-    click.echo(f"wrote {out}", err=True)
+    echo(f"wrote {out}", err=True)
     if as_json:
         content = {"certificate": found.certificate.to_dict(), "left_out": list(found.left_out)}
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        echo_json(content)
     else:
-        click.echo(str(found))
+        echo(str(found))
     print_left(ledger_file, found.certificate)

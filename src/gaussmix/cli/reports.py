@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import math
 import sys
 from pathlib import Path
@@ -11,21 +11,25 @@ from typing import Any
 import click
 from click.core import ParameterSource
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gaussmix._files import refuse_inputs, refuse_suffix, reserve
+from gaussmix._text import json_text, plain
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
-from gaussmix.models.release import load
+from gaussmix.cli.printing import echo, echo_json
+from gaussmix.models.release import Release
+from gaussmix.models.release_file import read_bytes
+from gaussmix.models.signatures import sign as signed
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
 from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
-from gaussmix.reporting.signatures import file_digest
-from gaussmix.reporting.signatures import sign as signed
 from gaussmix.reporting.statement import is_valid
-from gaussmix.reporting.verification import verify as verdict_on
+from gaussmix.reporting.verification import verdict_on
+from gaussmix.reporting.verification import verify as verified
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import ONE_ROW, Unit
 
@@ -85,14 +89,15 @@ def report(
         if path is not None:
             refuse_inputs(path, [file])
             refuse_suffix(path, own=own, kind=kind)
+    content = read_bytes(file)
+    release, digest = Release.from_bytes(content, name=file), hashlib.sha256(content).hexdigest()
     if registry is not None:
-        _write_record(file, registry, force)
+        _write_record(release, digest, registry, force)
     if label is not None:
-        _write_label(file, label, force)
+        _write_label(release, label, force)
     if out is None:
         return
     with reserve(out, 0, force=force) as output:  # before models are computed
-        release = load(file)
         with Console(stderr=True).status("choosing a model to begin with"):
             page = render(
                 release,
@@ -101,14 +106,14 @@ def report(
                 title=title,
                 description=description,
                 n_rows=rows,
-                file_sha256=file_digest(file),
+                file_sha256=digest,
             )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
-        click.echo(json.dumps({"file": str(written), "release": str(file), "private": valid}, indent=2))
-    click.echo(f"wrote {written}", err=True)
+        echo_json({"file": str(written), "release": str(file), "private": valid})
+    echo(f"wrote {written}", err=True)
     if not valid:
-        click.echo(f"{file} guarantees nothing: do not publish it.", err=True)
+        echo(f"{file} guarantees nothing: do not publish it.", err=True)
         raise click.exceptions.Exit(NOT_PRIVATE)
 
 
@@ -120,20 +125,20 @@ def _refuse_about_the_page(*names: str) -> None:
             raise click.UsageError(f"{option.opts[0]} is about the page: give --out as well, or leave it out.")
 
 
-def _write_record(file: Path, registry: Path, force: bool) -> None:
+def _write_record(release: Release, digest: str, registry: Path, force: bool) -> None:
     """The record, checked, and what is left for people to fill in."""
-    text = as_yaml(record_of(load(file), file_sha256=file_digest(file)))
+    text = as_yaml(record_of(release, file_sha256=digest))
     with reserve(registry, 0, force=force) as output:
         written = output.commit(text.encode())
-    click.echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
+    echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
 
 
-def _write_label(file: Path, label: Path, force: bool) -> None:
+def _write_label(release: Release, label: Path, force: bool) -> None:
     """The label, which says so where nothing is guaranteed."""
-    text = as_svg(load(file))
+    text = as_svg(release)
     with reserve(label, 0, force=force) as output:
         written = output.commit(text.encode())
-    click.echo(f"wrote {written}", err=True)
+    echo(f"wrote {written}", err=True)
 
 
 @click.command()
@@ -147,11 +152,12 @@ def _write_label(file: Path, label: Path, force: bool) -> None:
 @FORCE
 def sign(file: Path, key: Path, force: bool) -> None:
     """Sign a release: the signature of its bytes goes into FILE.sig. A release that is not private is not signed."""
-    verdict = verdict_on(file)
+    content = read_bytes(file)
+    verdict = verdict_on(content, file)
     if not verdict.is_private:
-        click.echo(verdict.sentence)
+        echo(verdict.sentence)
         raise click.exceptions.Exit(NOT_PRIVATE)
-    click.echo(f"wrote {signed(file, key, force=force)}", err=True)
+    echo(f"wrote {signed(content, file, key, force=force)}", err=True)
 
 
 @click.command()
@@ -167,8 +173,8 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 
     Exit code 5: it claims more privacy than it gives, is void, is damaged, or is not signed by the key.
     """
-    verdict = verdict_on(file, key=key)
-    click.echo(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False) if as_json else verdict.sentence)
+    verdict = verified(file, key=key)
+    echo(json_text(verdict.to_dict()) if as_json else verdict.sentence)
     if not verdict.is_private:
         raise click.exceptions.Exit(NOT_PRIVATE)
 
@@ -242,24 +248,24 @@ def plan(
     if as_json:
         answers = {} if found is None else {**found.to_dict(), "least_useful_epsilon": least}
         answers |= {"rows_needed": needed, "unit": ONE_ROW if whose is None else str(whose)}
-        click.echo(json.dumps(answers, indent=2, ensure_ascii=False))
+        echo_json(answers)
     else:
         if found is not None:
             Console(file=sys.stdout).print(_expectations(found))
-        click.echo(f"Unit of privacy: {ONE_ROW if whose is None else whose}.")
+        echo(f"Unit of privacy: {ONE_ROW if whose is None else whose}.")
         for sentence in _sentences(found, least, needed, epsilon):
-            click.echo(sentence)
+            echo(sentence)
     if plot is not None:
-        click.echo(f"wrote {plot}", err=True)
+        echo(f"wrote {plot}", err=True)
 
 
 def _expectations(found: Plan) -> Table:
     """One column for each imagined table."""
     title = (
-        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {found.target}: "
+        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {plain(found.target)}: "
         f"ε = {found.epsilon:g}, δ = {found.delta:g}, {found.passes} pass{'es' if found.passes > 1 else ''}"
     )
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("expected of a table that is")
     lines: list[list[str]] = [
         [f"R² lost to privacy, of {found.r2:g}"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import operator
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ from typing import Any
 import click
 
 from gaussmix._files import refuse_suffix, reserve
+from gaussmix._text import json_text
 from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
-from gaussmix.cli.inputs import INPUT, inputs
+from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
 from gaussmix.cli.options import (
     CSV,
     EXPECT_ROWS,
@@ -30,6 +30,7 @@ from gaussmix.cli.options import (
     declared_in,
     refuse_lone_force,
 )
+from gaussmix.cli.printing import echo, echo_json
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments, check_name
@@ -63,13 +64,13 @@ def schema(source: str, out: Path | None, force: bool, query: str | None, kind: 
     with inputs([source], query=query, kind=kind, outputs=[out]) as data:
         found = source_schema(data, csv=csv_options([source], **csv))
         guessed = types_are_guessed(data)
-    text = json.dumps(describe_columns(found, guessed=guessed), indent=2, ensure_ascii=False) + "\n"
+    text = json_text(describe_columns(found, guessed=guessed)) + "\n"
     if out is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     content = text.encode()
     written = reserve(out, len(content), force=force).commit(content)
-    click.echo(f"wrote {written}: fill in bounds and levels, delete the columns that you do not want", err=True)
+    echo(f"wrote {written}: fill in bounds and levels, delete the columns that you do not want", err=True)
 
 
 @click.command()
@@ -79,6 +80,7 @@ def schema(source: str, out: Path | None, force: bool, query: str | None, kind: 
 @FORCE
 @CSV
 @INPUT
+@ROW_BY_ROW
 @UNIT
 @EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
@@ -90,6 +92,7 @@ def moments(
     expect_rows: int | None,
     query: str | None,
     kind: str | None,
+    row_by_row: bool,
     out: Path,
     unit: str | None,
     rows_per_unit: int | None,
@@ -119,12 +122,13 @@ def moments(
             rows_per_unit=rows_per_unit,
             bound_rows=bound_rows,
             unit_sorted=unit_sorted,
+            row_by_row=row_by_row,
         )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
         content = {"file": str(written), "parts": sorted(sums.parts), "schema": declared.fingerprint, "sensitive": True}
-        click.echo(json.dumps(content, indent=2))
-    click.echo(f"wrote {written} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
+        echo_json(content)
+    echo(f"wrote {written} (mode 0600). It is as sensitive as the rows: do not publish it.", err=True)
 
 
 @click.command()
@@ -145,6 +149,7 @@ def moments(
 @FORCE
 @CSV
 @INPUT
+@ROW_BY_ROW
 @UNIT
 @EXPECT_ROWS
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True)
@@ -167,6 +172,7 @@ def release(
     expect_rows: int | None,
     query: str | None,
     kind: str | None,
+    row_by_row: bool,
     out: Path,
     unit: str | None,
     rows_per_unit: int | None,
@@ -216,11 +222,13 @@ def release(
             force=force,
             unit=whose,
         ) as prepared,
-        closing(_rows(prepared, data, sums, expect_rows, csv=options, unit_sorted=unit_sorted)) as rows,
+        closing(
+            _rows(prepared, data, sums, expect_rows, csv=options, unit_sorted=unit_sorted, row_by_row=row_by_row)
+        ) as rows,
     ):
         private = prepared.draw(rows, progress=True)
-    click.echo(f"wrote {out}", err=True)
-    click.echo(json.dumps(private.certificate.to_dict(), indent=2) if as_json else str(private.certificate))
+    echo(f"wrote {out}", err=True)
+    echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
     print_left(ledger_file, private.certificate)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -24,7 +25,7 @@ from gaussmix.mechanism.preparation import Prepared
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.unit import Unit
 
-__all__ = ["GROUPS", "NOT_A_UNIT", "check_groups", "group_unit", "grouped_rows"]
+__all__ = ["GROUPS", "NOT_A_UNIT", "check_groups", "group_unit", "grouped_rows", "table_of"]
 
 GROUPS = "groups"
 """What certificates and ledgers name the unit of an estimator."""
@@ -47,6 +48,11 @@ def check_groups(groups: ArrayLike | None, rows_per_group: int | None) -> None:
             "rows_per_group must be declared with groups: as how many rows one person counts. It must be fixed before "
             "the data are seen."
         )
+
+
+def table_of(X: ArrayLike) -> Any:
+    """Return features by which a second fit to the same rows is recognised; lists of numbers are not."""
+    return None if isinstance(X, list | tuple) else X
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import LinearRegressor
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows
+from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows, table_of
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.ledger import Ledger
@@ -138,7 +138,7 @@ class LinearMixing(Named, LinearRegressor[Release]):
         prepared = self._prepare(schema)
         rows, targets = self._arrays(X, y)
         with grouped_rows(rows, targets, groups, prepared, n_rows=self.n_rows) as source:
-            self._fit_drawn(prepared.draw(source), schema, single=single)
+            self._fit_drawn(prepared.draw(source, data=table_of(X)), schema, single=single)
         return self
 
     def _weighting(self) -> Weighting:

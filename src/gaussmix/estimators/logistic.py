@@ -18,7 +18,7 @@ from gaussmix.estimators.base import (
     read_classes,
 )
 from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows
+from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows, table_of
 from gaussmix.estimators.likelihood import Steps, number_of_steps
 from gaussmix.estimators.naming import named
 from gaussmix.estimators.preparing import prepare_estimator
@@ -125,7 +125,7 @@ class LogisticMixing(Named, LinearClassifier):
         prepared = self._prepare(self._schema_of(X, y))
         rows, second, classes = read_classes(self, X, y, self.classes)
         with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:
-            return self._fit_release(prepared.draw(source), classes)
+            return self._fit_release(prepared.draw(source, data=table_of(X)), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticMixing:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.

@@ -63,6 +63,7 @@ def release(
     rows_per_unit: int | None = None,
     bound_rows: BoundRows | None = None,
     unit_sorted: bool = False,
+    row_by_row: bool = False,
 ) -> Release:
     """Release private second moments of a table, which serve any number of models.
 
@@ -97,7 +98,8 @@ def release(
     relation : {"zero-out", "replace-one"}, optional
         Neighbouring relation; default: zero-out, or the ledger's.
     ledger : Ledger or path, optional
-        Where the release is recorded before its noise is drawn.
+        Where the release is recorded before its noise is drawn. Without one, a second release of the same files or
+        objects in a process gives a warning: budgets of several releases of the same rows add up.
     share : float or str, optional
         Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
         for.
@@ -128,6 +130,10 @@ def release(
     unit_sorted : bool
         Declares that rows of a person stand together in the table, which is checked: nothing is kept between passes.
         Otherwise encoded rows are brought together in memory or, where they are many, in a temporary file.
+    row_by_row : bool
+        Declares that each stored row affects at most one row of a query's result. By default a DuckDB query or relation
+        whose plan has other operators than scans, filters, projections and UNION ALL is an error, before anything is
+        spent; other lazy frames are not examined. The certificate states the condition in every case.
     """
     if isinstance(data, Moments):
         if formula is not None or weight is not None:
@@ -161,9 +167,16 @@ def release(
         random_state=random_state,
         unit=whose,
     ) as prepared:
-        found = prepared.rows(data, csv=csv, expect_rows=expect_rows, unit_sorted=unit_sorted, progress=progress)
+        found = prepared.rows(
+            data,
+            csv=csv,
+            expect_rows=expect_rows,
+            unit_sorted=unit_sorted,
+            progress=progress,
+            row_by_row=row_by_row,
+        )
         with closing(found) as rows:
-            return prepared.draw(rows, progress=progress)
+            return prepared.draw(rows, data=data, progress=progress)
 
 
 def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:

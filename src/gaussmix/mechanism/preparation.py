@@ -37,8 +37,9 @@ from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, refus
 from gaussmix.mechanism.drawing import Noise, draw
 from gaussmix.mechanism.mixing import named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
-from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import Condition
+from gaussmix.mechanism.repeats import remember, warn_if_released_before
+from gaussmix.mechanism.sampling import describe, generator
+from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
@@ -99,6 +100,7 @@ class Prepared:
         expect_rows: int | None = None,
         unit_sorted: bool = False,
         progress: bool = False,
+        row_by_row: bool = False,
     ) -> RowSource:
         """The rows of a table, or persons and theirs, as this release reads them; to be closed.
 
@@ -108,27 +110,36 @@ class Prepared:
             raise ArgumentError("unit_sorted goes with a unit and the table: name the unit's column, or leave it out.")
         if csv not in (None, CsvOptions()) and isinstance(data, Moments):
             raise ArgumentError("csv says how files are read: moments were summed up before, leave it out.")
+        if row_by_row and isinstance(data, Moments):
+            raise ArgumentError("row_by_row is about queries: moments were summed up before, leave it out.")
+        reading: Any = {"csv": csv, "expect_rows": expect_rows, "progress": progress, "row_by_row": row_by_row}
         if self.unit is None or isinstance(data, Moments):
-            return rows_of(data, self.schema, csv=csv, expect_rows=expect_rows, progress=progress)
+            return rows_of(data, self.schema, **reading)
         return persons_of(
             data,
             self.schema,
             self.unit,
             key=self.rng.bytes(32),
             is_sorted=unit_sorted,
-            csv=csv,
-            expect_rows=expect_rows,
-            progress=progress,
+            **reading,
         )
 
-    def draw(self, rows: RowSource, *, progress: bool = False) -> Release:
-        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release."""
+    def draw(self, rows: RowSource, *, data: Any = None, progress: bool = False) -> Release:
+        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release.
+
+        ``data`` is where the rows come from, for a warning if they were released before.
+        """
         check_rows(rows, self.schema, self.unit)
+        protects = self.account is not None and describe(self.rng) == SECURE
+        if protects and self.ledger is None:
+            warn_if_released_before(data)
         account = self._account_for(rows)
         several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
         coins = Sample(1.0, self.rng.bytes(32)) if several else None
         moments = rows.moments(keep=coins)
         self._once.take()
+        if protects:
+            remember(data)
         if account is None:
             return self._written(open_release(moments, made_by=self.made_by))
         if several:
@@ -151,7 +162,7 @@ class Prepared:
             self.rng,
             made_by=self.made_by,
             n_rows=self.n_rows,
-            conditions=self.conditions,
+            conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
             likelihood=self.likelihood,
             keep_tails=self.keep_tails,
             coins=coins,

@@ -9,7 +9,7 @@ keys get noise where they occur, and show above a threshold. :mod:`gaussmix.acco
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,9 @@ from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.budgeting import refuse_alone
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
 from gaussmix.mechanism.mixing import certify, named_in
-from gaussmix.mechanism.sampling import generator
+from gaussmix.mechanism.repeats import remember, warn_if_released_before
+from gaussmix.mechanism.sampling import describe, generator
+from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.proposal import Proposal
 from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.tables.asking import Source
@@ -65,6 +67,7 @@ def propose(
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
     progress: bool = False,
+    row_by_row: bool = False,
 ) -> Proposal:
     """Find bounds of numbers and levels of categories by a private release of its own.
 
@@ -78,7 +81,7 @@ def propose(
         template with bounds and levels left open. Columns that are declared whole are taken over and not read.
     epsilon, delta : float
         The privacy budget of the proposal; left out with a ledger.
-    relation, ledger, share, note, csv, expect_rows, out, force, random_state, progress
+    relation, ledger, share, note, csv, expect_rows, out, force, random_state, progress, row_by_row
         As for :func:`gaussmix.release`; ``out`` is a JSON file for the schema.
     tail : float
         Share of the rows that may lie beyond either bound of a number.
@@ -105,20 +108,26 @@ def propose(
     columns = Undeclared.of(schema)
     tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
     rng = generator(random_state)
-    source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+    source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
     account = _account(columns, _twice(source), epsilon, delta, relation, ledger, share)
     warn_if_weak(account.epsilon, account.delta)
+    protects = describe(rng) == SECURE
+    if protects and ledger is None:
+        warn_if_released_before(data)
     with _reserved(out, data, schema, ledger, force=force) as output:
         counts = count_columns(source, columns)
+        if protects:
+            remember(data)
         with interruptions_wait():
             entry = None if ledger is None else _recorded(ledger, account, note)
             draw = _Draw(account, columns, rng, tail, most)
             bounds, levels = draw.coarse(counts), draw.levels(counts)
         bounds = draw.refined(source, bounds)
         with interruptions_wait():
-            return _written(output, _proposal(columns, bounds, levels, account, rng, ledger, entry))
+            conditions = [ROW_BY_ROW] * source.is_computed
+            return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, ledger, entry))
 
 
 def _twice(source: Source) -> bool:
@@ -223,6 +232,7 @@ def _proposal(
     levels: dict[str, tuple[Any, ...]],
     account: CountsAccount,
     rng: np.random.Generator,
+    conditions: Sequence[Condition],
     ledger: Ledger | None,
     entry: Entry | None,
 ) -> Proposal:
@@ -243,6 +253,7 @@ def _proposal(
         made_by="propose",
         budget=(account.epsilon, account.delta),
         relation=account.relation,
+        conditions=conditions,
     )
     if ledger is not None and entry is not None:
         certificate = named_in(certificate, ledger, entry)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix.accounting.accounts import (
     Account,
     AdaSSPAccount,
@@ -35,8 +36,10 @@ from gaussmix.tables.unit import ONE_ROW, Unit
 
 __all__ = [
     "LEDGER_BUDGET",
+    "NO_GUARANTEE",
     "PERSONS_APART",
     "ROWS_PUBLIC",
+    "ROW_BY_ROW",
     "SECURE",
     "Certificate",
     "Condition",
@@ -82,9 +85,17 @@ class Condition:
         return f"{'void' if self.void else 'condition'}: {self.text}"
 
 
+NO_GUARANTEE = "No privacy guarantee:"
+"""How the first line of everything begins that is printed about a release without one."""
+
 LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
 PERSONS_APART = Condition(
     False, "nobody has rows under two values of the unit, and sites whose sums were added have nobody in common."
+)
+ROW_BY_ROW = Condition(
+    False,
+    "the table is the result of a query, a lazy frame or a stream, and each row of the source table affects at most "
+    "one row of that result (row by row: scans, filters, projections, unions).",
 )
 ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
 
@@ -165,15 +176,18 @@ class Certificate:
             raise NotPrivateError(
                 "The certificate has a seeded generator or an infinite epsilon, and no condition that says 'void'."
             )
-        if math.isinf(self.epsilon) and isinstance(self.account, Unprotected | ObjectivePerturbationAccount):
-            return
-        if not self.account.holds(self.epsilon, self.delta, self.relation):
+        claims = math.isfinite(self.epsilon) or not isinstance(self.account, Unprotected | ObjectivePerturbationAccount)
+        if claims and not self.account.holds(self.epsilon, self.delta, self.relation):
             raise NotPrivateError(
                 f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
                 "parameters the guarantee is weaker. Do not publish it."
             )
-        _check_against_schema(self)
-        _check_against_ledger(self)
+        private_scale = isinstance(self.account, Calibration) and self.account.scale == "private"
+        if self.eigenvalue_bound is not None and not private_scale:
+            raise NotPrivateError("The certificate has a released eigenvalue bound that its account does not cover.")
+        if claims:
+            _check_against_schema(self)
+            _check_against_ledger(self)
 
     @property
     def mechanism(self) -> str:
@@ -221,6 +235,12 @@ class Certificate:
         """Whether the guarantee holds with nothing further to assume about seeds."""
         return not any(condition.void for condition in self.conditions)
 
+    @property
+    def void_words(self) -> str:
+        """The line that comes first wherever results are printed: why nothing is guaranteed; empty if something is."""
+        reasons = " ".join(condition.text for condition in self.conditions if condition.void)
+        return f"{NO_GUARANTEE} {reasons}" if reasons else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -243,8 +263,13 @@ class Certificate:
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"Certificate({'' if self.is_private else 'no privacy guarantee, '}{values})"
+
     def __str__(self) -> str:
         lines = [
+            *[self.void_words] * (not self.is_private),
             f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
             f"  unit of privacy: {self.unit_words}",
             f"  neighbours: {self.relation} ({self.relation_words})",
@@ -254,7 +279,7 @@ class Certificate:
         ]
         if self.ledger:
             lines.append(f"  ledger: {self.ledger}, entry {self.entry}")
-        return "\n".join(lines + [f"  {condition}" for condition in self.conditions])
+        return "\n".join(map(plain, [*lines, *(f"  {condition}" for condition in self.conditions)]))
 
     def _gaussian(self) -> list[str]:
         """μ of a release in the limit, and what the best attacker makes of it."""
@@ -304,8 +329,6 @@ def noise_variance(certificate: Certificate) -> float:
         raise ArgumentError("Only a certificate of Gaussian mixing implies the noise of a sketch.")
     if certificate.eigenvalue_bound is None:
         return account.gamma * C**2
-    if account.scale != "private":
-        raise NotPrivateError("The certificate lowers the noise by a scale bound that its account does not have.")
     bound = max(check.real(eigenvalue_bound=certificate.eigenvalue_bound), 0.0)
     return max(account.gamma - bound, 0.0) * C**2
 

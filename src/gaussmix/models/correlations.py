@@ -11,10 +11,12 @@ import pyarrow as pa
 from scipy import stats
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Coding
 from gaussmix.models.describe import chosen_columns, notes_of
+from gaussmix.models.rendering import void_mark
 from gaussmix.models.residuals import residuals
 from gaussmix.models.result_table import Frame, ResultTable, as_frame, columns_of
 from gaussmix.models.user_units import constant_row, unit_rows
@@ -84,7 +86,8 @@ class Correlations:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return f"Correlations({len(self.names)} columns{', given ' + ', '.join(self.given) if self.given else ''})"
+        given = f", given {', '.join(self.given)}" if self.given else ""
+        return plain(f"Correlations({void_mark(*self._about)}{len(self.names)} columns{given})")
 
 
 def correlations(release: Release, on: Sequence[str] | None, given: Sequence[str]) -> Correlations:

@@ -29,6 +29,7 @@ from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.describe import notes_of, shares_of
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.rendering import void_mark
 from gaussmix.models.result_table import Frame, ResultTable, columns_of
 from gaussmix.models.row_counts import RowCount, row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
@@ -171,7 +172,8 @@ class Crosstab:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return f"Crosstab({self.names[0]!r} by {self.names[1]!r}, {len(self.rows)} x {len(self.columns)})"
+        void = void_mark(*self._about)
+        return f"Crosstab({void}{self.names[0]!r} by {self.names[1]!r}, {len(self.rows)} x {len(self.columns)})"
 
 
 def crosstab(release: Release, rows: str, columns: str) -> Crosstab:

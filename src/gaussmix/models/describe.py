@@ -91,7 +91,8 @@ def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[s
     notes += [f"Rows far out are shortened, by {shortened}. {AS_SHORTENED}"] * (shortened is not None)
     early = [name for names in counted for name in names if counted_early(release.statistic, names)]
     notes += [counted_early_words(early)] * bool(early)
-    return tuple(notes)
+    void = release.certificate.void_words
+    return (void, *notes) if void else tuple(notes)
 
 
 def counted_early_words(names: Sequence[str]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gaussmix.models.release_file import block_column
+from gaussmix.models.rendering import in_csv
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -25,10 +24,5 @@ def as_csv(release: Release) -> str:
     noisy = statistic.predictive
     shape = np.sqrt(noisy.alpha) * noisy.spread
     blocks = {"G": noisy.moment, "N": shape, "units": np.vstack(schema.decode_map)}
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([block_column(schema.names), *schema.names])
-    for name, block in blocks.items():
-        for row in block.tolist():
-            writer.writerow([name, *map(repr, row)])
-    return buffer.getvalue()
+    head = [block_column(schema.names), *schema.names]
+    return in_csv([head, *([name, *row] for name, block in blocks.items() for row in block.tolist())])

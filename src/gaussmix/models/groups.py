@@ -16,7 +16,7 @@ A - 1 and n - A degrees of freedom. Without noise it is the usual F.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.describe import notes_of
 from gaussmix.models.fits import column_of
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.rendering import void_mark
 from gaussmix.models.result_table import Frame, ResultTable, columns_of
 from gaussmix.models.structured import Fitted, fit_structure, group_designs, ratio_interval
 from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
@@ -93,6 +94,8 @@ class Anova:
         between/(between + within).
     privacy_share : float
         Share of the covariance of group means that is privacy noise; the rest is sampling.
+    void : str
+        Why the release guarantees nothing; empty if it does.
     """
 
     target: str
@@ -104,6 +107,7 @@ class Anova:
     p_value: float
     eta_squared: float
     privacy_share: float
+    void: str = ""
 
     def table(self) -> ResultTable:
         """In the usual form."""
@@ -117,7 +121,9 @@ class Anova:
             "F compares group means with sampling error and privacy noise together; "
             f"{100 * self.privacy_share:.0f} % of that variance is privacy noise."
         )
-        return ResultTable(f"{self.target} by {self.by}", columns_of(names, rows), (note,))
+        return ResultTable(
+            f"{self.target} by {self.by}", columns_of(names, rows), tuple(filter(None, (self.void, note)))
+        )
 
     def to_frame(self, frame: Frame | None = None) -> Any:
         """In the usual form, as a data frame."""
@@ -129,13 +135,17 @@ class Anova:
     def __str__(self) -> str:
         return str(self.table())
 
+    def __repr__(self) -> str:
+        what = f"{void_mark(self.void)}{self.target!r} by {self.by!r}"
+        return f"Anova({what}, F = {self.statistic:.4g}, p = {self.p_value:.4g})"
+
 
 def anova(release: Release, target: str, by: str) -> Anova:
     """The analysis of :meth:`gaussmix.Release.anova`."""
     noisy = release.statistic.noisy
     noisy.check_independent("An analysis of variance", instead="means(), whose intervals are of the table")
     labels, sums = group_sums(noisy, release.schema, target, by)
-    return analysis(sums, len(labels), target, by)
+    return replace(analysis(sums, len(labels), target, by), void=release.certificate.void_words)
 
 
 def analysis(sums: Fitted, k: int, target: str, by: str) -> Anova:

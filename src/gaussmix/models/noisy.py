@@ -47,6 +47,8 @@ class NoisyMoment:
         What the rows behind the moment lost, where some were shortened.
     independent : bool
         Whether rows can be taken to be drawn independently: not where one person has several.
+    void : str
+        Why the release that it is from guarantees nothing; empty if it does. It is printed first with every result.
     """
 
     moment: Floats
@@ -56,6 +58,7 @@ class NoisyMoment:
     degrees: float = math.inf
     shortened: Shortened | None = None
     independent: bool = True
+    void: str = ""
 
     @classmethod
     def wishart(cls, W: Floats, *, noise: Floats, size: int) -> NoisyMoment:

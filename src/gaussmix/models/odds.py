@@ -89,6 +89,9 @@ class OddsRatios:
             for (name, value), ends in zip(self.estimates.items(), self.intervals.values(), strict=True)
         }
 
+    def __repr__(self) -> str:
+        return f"OddsRatios({rendering.void_mark(*self.about)}{self.response_name!r}, {len(self.estimates)} features)"
+
     def __str__(self) -> str:
         cells = [["", "odds ratio", f"[{self.alpha / 2:g}", f"{1 - self.alpha / 2:g}]"]]
         for name, (low, high) in self.intervals.items():

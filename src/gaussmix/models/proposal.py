@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from gaussmix._text import plain
 from gaussmix.models.certificate import Certificate
 from gaussmix.tables.schema import Schema
 
@@ -35,7 +36,6 @@ class Proposal:
         return (json.dumps(self.schema.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
     def __str__(self) -> str:
-        left = (
-            f"\n  left out, for nothing stood out from the noise: {', '.join(self.left_out)}" if self.left_out else ""
-        )
+        names = plain(", ".join(self.left_out))
+        left = f"\n  left out, for nothing stood out from the noise: {names}" if names else ""
         return f"{self.certificate}{left}"

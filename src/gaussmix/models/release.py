@@ -31,7 +31,9 @@ from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.noise_check import FALSE_ALARM_RATE
 from gaussmix.models.rate_model import RateModel, fit_rates
+from gaussmix.models.rendering import void_mark
 from gaussmix.models.schedules import accounts_for, budgets_of
+from gaussmix.models.signatures import check_signature
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.columns import Categorical
@@ -63,6 +65,8 @@ class Release(Described):
 
     def __post_init__(self) -> None:
         self.verify()
+        if self.statistic.void != self.certificate.void_words:  # so that models and tables print it first
+            object.__setattr__(self, "statistic", replace(self.statistic, void=self.certificate.void_words))
 
     def verify(self) -> None:
         """Compute anew what the certificate claims, from the noise of the numbers.
@@ -233,6 +237,17 @@ class Release(Described):
         self.verify()
         return release_file.as_bytes(self.statistic, self.certificate)
 
+    @classmethod
+    def from_bytes(cls, content: bytes, *, name: str | Path = "This") -> Release:
+        """Read what :meth:`to_bytes` wrote, and check all of it; ``name`` is for messages."""
+        statistic, certificate = release_file.read(content, name)
+        try:
+            return cls(statistic, certificate)
+        except NotPrivateError as error:
+            raise NotPrivateError(f"{name} was edited or is damaged: {error}") from None
+        except ArgumentError as error:
+            raise DamagedError(f"{name} was edited or is damaged: {error}. Ask for the file again.") from None
+
     @property
     def file_mode(self) -> int:
         """Who may read the file: its owner alone where nothing is protected."""
@@ -244,8 +259,8 @@ class Release(Described):
         return release_file.fingerprint(self.statistic, self.certificate)
 
     def __repr__(self) -> str:
-        m, words = self.schema.n_columns, noise_words(self.statistic)
-        return f"Release({m} columns, {words}, epsilon={self.certificate.epsilon:g})"
+        m, words, void = self.schema.n_columns, noise_words(self.statistic), void_mark(self.certificate.void_words)
+        return f"Release({void}{m} columns, {words}, epsilon={self.certificate.epsilon:g})"
 
 
 def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
@@ -306,20 +321,26 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
         raise NotPrivateError("The passes of the release have less noise than its certificate accounts for")
 
 
-def load(path: str | Path) -> Release:
+def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:
     """Read a release and check all of it: its checksum, its parts against each other, and what its certificate claims.
+
+    The file is read once: the signature is checked on the bytes that the release is made from.
+
+    Parameters
+    ----------
+    path : path
+    key : path or bytes, optional
+        Ed25519 public key in PEM, or the path of its file. The signature beside the file (``FILE.sig``) must then be
+        there, and be by this key.
 
     Raises
     ------
     DamagedError
-        If the file is not a release, is damaged or edited, or is of a newer format.
+        If the file is not a release, is damaged or edited, is of a newer format, or is not signed by the key.
     NotPrivateError
         If its certificate, computed anew, claims more privacy than its noise gives.
     """
-    statistic, certificate = release_file.read(path)
-    try:
-        return Release(statistic, certificate)
-    except NotPrivateError as error:
-        raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
-    except ArgumentError as error:
-        raise DamagedError(f"{path} was edited or is damaged: {error}. Ask for the file again.") from None
+    content = release_file.read_bytes(path, signed=key is not None)
+    if key is not None:
+        check_signature(content, path, key)
+    return Release.from_bytes(content, name=path)

@@ -49,7 +49,7 @@ from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.paths import PARQUET
 
-__all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "release_id"]
+__all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "read_bytes", "release_id"]
 
 FORMAT = 1
 METADATA_KEY = b"gaussmix"
@@ -110,11 +110,25 @@ def _digest(content: dict[str, Any], blocks: Blocks) -> str:
     return digest.hexdigest()
 
 
-def read(path: str | Path) -> tuple[Statistic, Certificate]:
-    """Read a file and check its checksum, and its parts against each other.
+def read_bytes(path: str | Path, *, signed: bool = False) -> bytes:
+    """Return the bytes of a file, read once: a signature, the checksum and the numbers are those of the same bytes.
+
+    A file that is no release, a large table for example, is refused before it is read as a whole; but not with
+    ``signed``, where the signature is to be checked before anything is parsed.
+    """
+    path = Path(path)
+    with _opened(path) as handle:
+        if not signed:
+            with _parquet(handle, path):
+                handle.seek(0)
+        return handle.read()
+
+
+def read(content: bytes, path: str | Path) -> tuple[Statistic, Certificate]:
+    """Read the bytes of a file and check its checksum, and its parts against each other.
 
     Counts in the file's footer are checked before anything is unpacked: memory stays within a few times that of
-    the numbers.
+    the numbers. ``path`` is for messages.
 
     Raises
     ------
@@ -124,7 +138,7 @@ def read(path: str | Path) -> tuple[Statistic, Certificate]:
         If its certificate, computed anew, claims more privacy than its account gives.
     """
     path = Path(path)
-    stored, names, blocks = _contents(path)
+    stored, names, blocks = _contents(content, path)
     if not isinstance(stored, dict) or type(stored.get("format")) is not int:
         raise _damaged(path)
     if stored["format"] != FORMAT:
@@ -139,7 +153,7 @@ def read(path: str | Path) -> tuple[Statistic, Certificate]:
 
 def release_id(path: str | Path) -> str:
     """The random name of the release in a file, from its footer alone; empty if the file names none."""
-    with _parquet(Path(path)) as file:
+    with _opened(Path(path)) as handle, _parquet(handle, Path(path)) as file:
         stored = _metadata_of(file)
     certificate = stored.get("certificate") if isinstance(stored, dict) else None
     found = certificate.get("release", "") if isinstance(certificate, dict) else ""
@@ -158,9 +172,9 @@ def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> 
     return statistic_of(stored, blocks, certificate), certificate
 
 
-def _contents(path: Path) -> tuple[Any, tuple[str, ...], Blocks]:
+def _contents(content: bytes, path: Path) -> tuple[Any, tuple[str, ...], Blocks]:
     """Metadata, names and numbers of a file whose counts are those of a release."""
-    with _parquet(path) as file:
+    with _parquet(io.BytesIO(content), path) as file:
         stored = _metadata_of(file)
         table = file.read(use_threads=False)
         names, labels = tuple(table.column_names[1:]), table.column(0).to_pylist()
@@ -183,24 +197,32 @@ def _metadata_of(file: pq.ParquetFile) -> Any:
 
 
 @contextlib.contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if not path.is_file():
+        raise MissingFileError(f"There is no file {path}.")
+    try:
+        with path.open("rb") as handle:
+            yield handle
+    except OSError:
+        raise _damaged(path) from None
+
+
+@contextlib.contextmanager
+def _parquet(handle: BinaryIO, path: Path) -> Iterator[pq.ParquetFile]:
     """A Parquet file of square blocks of doubles, none of them read yet.
 
     Only the counts of the file and of its row groups are looked at: other parts of the metadata of a damaged or
     encrypted file end the process, in some versions of pyarrow.
     """
-    if not path.is_file():
-        raise MissingFileError(f"There is no file {path}.")
     try:
-        with path.open("rb") as handle:
-            if not _PARQUET.startswith(handle.read(len(_PARQUET))):
-                raise _not_a_release(path)
-            _check_footer_length(handle)
-            file = pq.ParquetFile(handle, pre_buffer=False)
-            if METADATA_KEY not in (file.schema_arrow.metadata or {}):
-                raise _not_a_release(path)
-            _check_counts(file)
-            yield file
+        if not _PARQUET.startswith(handle.read(len(_PARQUET))):
+            raise _not_a_release(path)
+        _check_footer_length(handle)
+        file = pq.ParquetFile(handle, pre_buffer=False)
+        if METADATA_KEY not in (file.schema_arrow.metadata or {}):
+            raise _not_a_release(path)
+        _check_counts(file)
+        yield file
     except DamagedError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError):

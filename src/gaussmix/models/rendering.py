@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from gaussmix._text import csv_cell, plain
+from gaussmix.models.certificate import NO_GUARANTEE
 
 if TYPE_CHECKING:
     from gaussmix.models.summary import Summary
@@ -19,11 +24,15 @@ __all__ = [
     "as_plain",
     "as_text",
     "coefficient_rows",
+    "guarantee_of",
     "in_columns",
+    "in_csv",
     "in_html",
     "in_latex",
     "notes",
     "p_value",
+    "void_first",
+    "void_mark",
 ]
 
 NOT_IDENTIFIED = "not identified at this budget"
@@ -131,7 +140,7 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         found.append("Not identified: name stronger instruments, or spend a larger ε.")
     elif unidentified:
         found.append("Not identified: explain with fewer columns, merge rare levels (merge=), or spend a larger ε.")
-    return found
+    return [summary.void, *found] if summary.void else found
 
 
 def _rows(summary: Summary) -> str:
@@ -149,13 +158,41 @@ def as_text(summary: Summary, alpha: float) -> str:
 
 def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """A table under its title, its first row the head, with what to know about it."""
+    title, rows, words = plain(title), [[plain(cell) for cell in row] for row in rows], [plain(note) for note in words]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
     ]
-    rule = "-" * len(lines[0])
-    return "\n".join([title, rule, lines[0], rule, *lines[1:], rule, *words])
+    rule, (first, rest) = "-" * len(lines[0]), void_first(words)
+    return "\n".join([*first, title, rule, lines[0], rule, *lines[1:], rule, *rest])
+
+
+def void_first(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return what is printed first, that nothing is guaranteed, and the other notes."""
+    first: list[str] = []
+    rest: list[str] = []
+    for note in words:
+        (first if note.startswith(NO_GUARANTEE) else rest).append(note)
+    return first, rest
+
+
+def guarantee_of(words: Iterable[str]) -> dict[str, str]:
+    """Return the field of plain values that says why nothing is guaranteed; no field where something is."""
+    reasons = " ".join(note.removeprefix(NO_GUARANTEE).strip() for note in void_first(words)[0])
+    return {"guarantee": f"void: {reasons}"} if reasons else {}
+
+
+def void_mark(*words: str) -> str:
+    """Return what a representation says first: that nothing is guaranteed; nothing where something is."""
+    return "no privacy guarantee, " if void_first(words)[0] else ""
+
+
+def in_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Return lines of CSV, numbers in all their digits; text that looks like a formula is quoted."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
+    return buffer.getvalue()
 
 
 def as_html(summary: Summary, alpha: float) -> str:
@@ -167,29 +204,34 @@ def as_html(summary: Summary, alpha: float) -> str:
 
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """A table with its title as caption, and what to know about it below."""
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    below = "".join(f"<p>{html.escape(note)}</p>" for note in words)
-    caption = html.escape(title)
-    return f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
+    top = "".join(f"<th>{_markup(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{_markup(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    above, below = ("".join(f"<p>{_markup(note)}</p>" for note in some) for some in void_first(words))
+    caption = _markup(title)
+    return (
+        f"{above}<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
+    )
 
 
 def as_latex(summary: Summary, alpha: float) -> str:
     """For an article."""
-    return in_latex(heading(alpha), coefficient_rows(summary, alpha))
+    return in_latex(heading(alpha), coefficient_rows(summary, alpha), [summary.void])
 
 
-def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A LaTeX tabular: the first column is text, the others are numbers."""
+def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
+    """A LaTeX tabular: the first column is text, the others are numbers. Of the notes, that nothing is guaranteed."""
+    void = [_latex(note) for note in void_first(words)[0]]
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
-    top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline", lines[0], r"\hline"]
-    return "\n".join([*top, *lines[1:], r"\hline", r"\end{tabular}"])
+    top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline"]
+    top += [rf"\multicolumn{{{len(head)}}}{{l}}{{{note}}} \\ \hline" for note in void] + [lines[0], r"\hline"]
+    return "\n".join([*(f"% {note}" for note in void), *top, *lines[1:], r"\hline", r"\end{tabular}"])
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
     """Plain values, for JSON; an interval that does not end is None, and so is what is not finite."""
     intervals = summary.conf_int(alpha)
     return {
+        **guarantee_of([summary.void]),
         "estimand": summary.estimand,
         **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
@@ -221,7 +263,12 @@ def _unidentified(rows: list[list[str]]) -> bool:
     return any(NOT_IDENTIFIED in row for row in rows)
 
 
+def _markup(text: str) -> str:
+    return html.escape(plain(text))
+
+
 def _latex(text: str) -> str:
+    text = plain(text)
     for character in "&%_#$":
         text = text.replace(character, "\\" + character)
     return text

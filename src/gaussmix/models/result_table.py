@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +11,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix.errors import MissingPackageError
-from gaussmix.models.rendering import in_columns, in_html, in_latex
+from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, void_mark
 
 __all__ = ["FRAMES", "Frame", "ResultTable", "as_frame"]
 
@@ -51,13 +50,9 @@ class ResultTable:
         return as_frame(pa.table({name: list(values) for name, values in self.columns.items()}), frame)
 
     def as_csv(self) -> str:
-        """Numbers in all their digits; the notes are left out."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.columns)
-        for row in zip(*self.columns.values(), strict=True):
-            writer.writerow(["" if _unknown(value) else value for value in row])
-        return buffer.getvalue()
+        """Numbers in all their digits; the notes are left out. Text that looks like a formula is quoted."""
+        rows = zip(*self.columns.values(), strict=True)
+        return in_csv([self.columns, *(["" if _unknown(value) else value for value in row] for row in rows)])
 
     def as_plain(self) -> dict[str, Any]:
         """Plain values, for JSON: what is not finite is None."""
@@ -68,7 +63,7 @@ class ResultTable:
             }
             for row in self.rows()
         ]
-        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+        return {**guarantee_of(self.notes), "title": self.title, "rows": rows, "notes": list(self.notes)}
 
     def as_text(self) -> str:
         """For a terminal."""
@@ -76,7 +71,7 @@ class ResultTable:
 
     def as_latex(self) -> str:
         """A LaTeX tabular."""
-        return in_latex(list(self.columns), self._cells())
+        return in_latex(list(self.columns), self._cells(), self.notes)
 
     def as_html(self) -> str:
         """A table for a page, with its notes."""
@@ -92,7 +87,9 @@ class ResultTable:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return f"ResultTable({self.title!r}, {len(self)} rows: {', '.join(self.columns)})"
+        return plain(
+            f"ResultTable({void_mark(*self.notes)}{self.title!r}, {len(self)} rows: {', '.join(self.columns)})"
+        )
 
 
 def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -38,12 +38,15 @@ class Sketch:
         σ² of the noise in M: RᵀR / k estimates G + σ²I. 0 for a table without noise, whose k is 1.
     schema : Schema
         How rows were encoded: declared.
+    void : str
+        Why the release guarantees nothing; empty if it does.
     """
 
     factor: Floats
     size: int
     noise_variance: float
     schema: Schema
+    void: str = ""
 
     @cached_property
     def noisy_second_moment(self) -> Floats:
@@ -65,8 +68,9 @@ class Sketch:
         """The second moment and the law of its noise, for inference."""
         W = self.noisy_second_moment
         if self.noise_variance == 0:
-            return NoisyMoment.exact(W)
-        return NoisyMoment.wishart(W, noise=self.noise_variance * np.eye(len(W)), size=self.size)
+            return replace(NoisyMoment.exact(W), void=self.void)
+        noise = self.noise_variance * np.eye(len(W))
+        return replace(NoisyMoment.wishart(W, noise=noise, size=self.size), void=self.void)
 
     @property
     def predictive(self) -> NoisyMoment:

@@ -126,6 +126,11 @@ class Summary:
         return self._problem.noisy.shortened
 
     @property
+    def void(self) -> str:
+        """Why the release guarantees nothing, which is printed first; empty if it does."""
+        return self._problem.noisy.void
+
+    @property
     def proposed(self) -> dict[str, dict[str, list[str]]]:
         """Merges of rare levels that the noisy counts propose: what ``merge=`` takes."""
         return self._problem.proposed
@@ -204,6 +209,10 @@ class Summary:
 
     def __str__(self) -> str:
         return self.as_text()
+
+    def __repr__(self) -> str:
+        void = rendering.void_mark(self.void)
+        return f"Summary({void}{self.response_name!r}, {self.estimand}, {len(self.params)} coefficients)"
 
 
 def summarise(

@@ -29,6 +29,7 @@ from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
 from gaussmix.models.pooling import clean
 from gaussmix.models.raw_units import is_marked
+from gaussmix.models.rendering import guarantee_of
 from gaussmix.models.transcript import Transcript
 from gaussmix.models.user_units import kinds_of
 from gaussmix.tables.columns import Boolean, Categorical, Column, Vector
@@ -81,6 +82,7 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
 
 def _statement(release: Release) -> dict[str, Any]:
     return {
+        **guarantee_of([release.certificate.void_words]),
         "what": "Synthetic rows drawn from a differentially private release. No row is anybody's.",
         "right": "Second moments only: means, variances, correlations, linear regressions, cross-tables of pairs.",
         "release": release.fingerprint,

@@ -10,7 +10,7 @@ from typing import Any
 from gaussmix import _validation as check
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Label
-from gaussmix.models.rendering import notes
+from gaussmix.models.rendering import notes, void_mark
 from gaussmix.models.result_table import Frame, ResultTable
 from gaussmix.models.summarised import Summarised, SummarisedByClass
 from gaussmix.models.summary import Summary
@@ -65,7 +65,7 @@ class Tidied(Summarised):
         return self._table.as_html()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.target!r} on {len(self.coef)} encoded columns)"
+        return f"{type(self).__name__}({_void(self.certificate)}{self.target!r} on {len(self.coef)} encoded columns)"
 
 
 class TidiedByClass(SummarisedByClass):
@@ -102,8 +102,14 @@ class TidiedByClass(SummarisedByClass):
         return "".join(own.as_html() for own in self._tables.values())
 
     def __repr__(self) -> str:
-        features = len(next(iter(self.coef.values())))
-        return f"{type(self).__name__}({self.target!r} on {features} encoded columns, {len(self.coef) + 1} classes)"
+        features, void = len(next(iter(self.coef.values()))), _void(self.certificate)
+        classes = f"{len(self.coef) + 1} classes"
+        return f"{type(self).__name__}({void}{self.target!r} on {features} encoded columns, {classes})"
+
+
+def _void(certificate: Certificate | None) -> str:
+    """Why nothing is guaranteed, before what a representation says; empty if something is."""
+    return "" if certificate is None else void_mark(certificate.void_words)
 
 
 def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:

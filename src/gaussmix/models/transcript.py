@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -91,12 +91,15 @@ class Transcript:
         Steps on the likelihood of one column, drawn after the passes.
     unit : Unit or None
         The unit of privacy, declared; None for one row.
+    void : str
+        Why the release guarantees nothing; empty if it does.
     """
 
     passes: tuple[PassOutput, ...]
     schema: Schema
     steps: tuple[StepOutput, ...] = ()
     unit: Unit | None = None
+    void: str = ""
 
     def check(self) -> None:
         """Refuse numbers that no mechanism drew: other shapes, infinite or asymmetric matrices, rates beyond (0, 1]."""
@@ -176,9 +179,10 @@ class Transcript:
     def noisy(self) -> NoisyMoment:
         """The last pass and the law of its noise, for inference: exact given all before it, where the pool's is not."""
         last = self.last
-        return NoisyMoment.gaussian(
+        found = NoisyMoment.gaussian(
             last.matrix, shape=last.shape, shortened=self.shortened, independent=self.unit is None
         )
+        return replace(found, void=self.void)
 
     @property
     def predictive(self) -> NoisyMoment:

@@ -16,6 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gaussmix import _validation as check
+from gaussmix._text import plain
 from gaussmix.accounting.curve import curve_of
 from gaussmix.errors import MissingPackageError
 from gaussmix.models.describe import AS_SHORTENED, counted_early_words
@@ -158,7 +159,18 @@ def _environment() -> jinja2.Environment:
         import jinja2
     except ImportError as error:
         raise MissingPackageError("Reports need jinja2: pip install 'gaussmix[plots]'.") from error
-    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    return jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_without_controls
+    )
+
+
+def _without_controls(value: Any) -> Any:
+    """Text of the page, or of what it computes from, without control characters; what is trusted stays as it is."""
+    if isinstance(value, Mapping):
+        return {_without_controls(key): _without_controls(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_controls(item) for item in value]
+    return plain(value, lines=True) if type(value) is str else value
 
 
 def _part(name: str) -> str:
@@ -174,7 +186,7 @@ def _trusted(text: str) -> Any:
 
 def _embedded(data: Any) -> Any:
     """JSON that cannot end the script element it stands in, nor open a comment."""
-    text = json.dumps(data, allow_nan=False)  # ASCII: no line separators either
+    text = json.dumps(_without_controls(data), allow_nan=False)  # ASCII: no line separators either
     return _trusted(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 

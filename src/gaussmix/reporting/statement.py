@@ -133,9 +133,7 @@ class Field:
     note: str = ""
 
 
-def _budget(certificate: Certificate, whole: str, anew: str, *, valid: bool) -> list[Field]:
-    if not valid:
-        return [Field("ε and δ (epsilon, delta)", "none: nothing is guaranteed")]
+def _budget(certificate: Certificate, whole: str, anew: str) -> list[Field]:
     return [
         Field("ε (epsilon)", number(certificate.epsilon), whole),
         Field("δ (delta)", number(certificate.delta), anew),
@@ -149,9 +147,10 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
     whole = "for all releases through one ledger together, this one among them: do not add them up" if together else ""
     anew = "" if curve is None else f"computed anew for this page: δ = {up(curve.certified_delta)} at this ε"
     return [
+        *([] if valid else [Field("ε and δ (epsilon, delta)", "none: nothing is guaranteed", certificate.void_words)]),
         Field("Unit of privacy", certificate.unit_words),
         Field("Neighbouring relation", certificate.relation, certificate.relation_words),
-        *_budget(certificate, whole, "" if together else anew, valid=valid),
+        *(_budget(certificate, whole, "" if together else anew) if valid else []),
         Field("Bound on a row", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", certificate.mechanism_words, f"made by {certificate.made_by}"),
         Field("Noise", *_noise(release)),

@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gaussmix._text import plain
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.claims import mixing_delta
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
-from gaussmix.models.release import Release, load
-from gaussmix.reporting.signatures import check_signature
+from gaussmix.models.release import Release
+from gaussmix.models.release_file import read_bytes
+from gaussmix.models.signatures import check_signature
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verdict", "verdict_on", "verify"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class Verdict:
     computed_delta: float | None = None
     release: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", plain(self.sentence))
+
     @property
     def is_private(self) -> bool:
         """Whether the certificate is true, and nothing voids it."""
@@ -58,19 +63,28 @@ class Verdict:
 
 
 def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
-    """Compute (ε, δ) of a release file anew from its noise.
+    """Compute (ε, δ) of a release file anew from its noise. The file is read once.
 
     What this cannot find: a file rewritten as a whole, with other numbers and their noise, or with its void conditions
     taken out, and a new checksum. A checksum is no signature. With ``key``, an Ed25519 public key, the file must be
-    signed by it (:mod:`gaussmix.reporting.signatures`): a missing signature is a failure.
+    signed by it (:mod:`gaussmix.models.signatures`): a missing signature is a failure.
     """
+    try:
+        content = read_bytes(path, signed=key is not None)
+    except DamagedError as error:
+        return Verdict("damaged", str(error))
+    return verdict_on(content, path, key=key)
+
+
+def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = None) -> Verdict:
+    """Return the verdict of :func:`verify` on the bytes that were read from a file."""
     if key is not None:
         try:
-            check_signature(path, key)
+            check_signature(content, path, key)
         except DamagedError as error:
             return Verdict("unsigned", str(error))
     try:
-        release = load(path)
+        release = Release.from_bytes(content, name=path)
     except NotPrivateError:
         return Verdict("false", f"{path} claims more privacy than its noise gives: do not publish it.")
     except DamagedError as error:

@@ -51,12 +51,24 @@ class Source:
         Another number of rows is an error, in the first reading.
     progress : bool
         Show a progress bar on a terminal. It shows row counts, which are for the curator.
+    row_by_row : bool
+        Declares of a query that each stored row affects at most one row of its result. Otherwise DuckDB's plan is
+        looked at in every reading, and may be refused.
     """
 
     def __init__(
-        self, data: Any, *, csv: CsvOptions | None = None, expect_rows: int | None = None, progress: bool = False
+        self,
+        data: Any,
+        *,
+        csv: CsvOptions | None = None,
+        expect_rows: int | None = None,
+        progress: bool = False,
+        row_by_row: bool = False,
     ) -> None:
         self._data, self._csv, self._expect_rows, self._progress = data, csv, expect_rows, progress
+        self._row_by_row = row_by_row
+        if row_by_row and not self.is_computed:
+            raise ArgumentError("row_by_row is about queries, and this table is stored: leave it out.")
         self._readings, self._rows = 0, 0
         self._files: list[tuple[object, ...]] | None = None
 
@@ -90,7 +102,7 @@ class Source:
             self.check_again()
         files = _files_in(data)
         expected = None if self._readings else self._expect_rows
-        found = batches(data, columns, types=types, csv=self._csv, expect_rows=expected)
+        found = batches(data, columns, types=types, csv=self._csv, expect_rows=expected, row_by_row=self._row_by_row)
         counted = _Counted(found)
         stream: Generator[pa.RecordBatch] = iter(counted)
         if self._progress:
@@ -104,6 +116,11 @@ class Source:
             raise DataError(CHANGED)
         self._rows, self._files = counted.rows, files
         self._readings += 1
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether rows come from a query, a lazy frame or a stream, and not from a table that is stored as such."""
+        return not _is_stored(self._data)
 
     @property
     def keeps_order(self) -> bool:
@@ -168,6 +185,13 @@ def _keeps_order(data: Any) -> bool:
     if is_path(data) or isinstance(data, pa.Table | pa.RecordBatch | np.ndarray | dict) or is_named_array(data):
         return True
     return isinstance(as_narwhals(data), nw.DataFrame)
+
+
+def _is_stored(data: Any) -> bool:
+    """Whether the rows of a source are there before it is read."""
+    if (items := _listed(data)) is not None:
+        return all(map(_is_stored, items))
+    return is_dataset(data) or _keeps_order(data)
 
 
 def _files_in(data: Any) -> list[tuple[object, ...]] | None:

@@ -12,6 +12,7 @@ import functools
 import operator
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,7 +43,8 @@ def moments_on_cluster(data: Any, schema: Schema | dict[str, Any] | str | Path) 
     schema : Schema, dict or path
     """
     declared = Schema.of(schema)
-    return sum_on_cluster(data, declared, functools.partial(_moments, schema=declared), Moments.empty(declared))
+    sums = sum_on_cluster(data, declared, functools.partial(_moments, schema=declared), Moments.empty(declared))
+    return replace(sums, is_computed=True)
 
 
 def sum_on_cluster(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: A) -> A:

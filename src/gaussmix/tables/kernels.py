@@ -1,9 +1,9 @@
 """What is done to every entry of a row in one pass over it, by compiled functions: the same bits as numpy's.
 
 `_kernels.c` is built when the package is installed from its source and a C compiler is there (``hatch_build.py``).
-Without it every function here returns None, and the caller computes the same with numpy, more slowly. It is a plain
-library with no Python in it: one build serves every version of Python, and the interpreter's lock is released while it
-runs.
+Without it, or with ``GAUSSMIX_PURE=1`` in the environment when this module is imported, every function here returns
+None, and the caller computes the same with numpy, more slowly. It is a plain library with no Python in it: one build
+serves every version of Python, and the interpreter's lock is released while it runs.
 
 What it computes is **sensitive**. It decides nothing: squared norms go back to Python, where they are held against
 their limits.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,15 @@ from gaussmix._types import Floats, Rows
 __all__ = ["address", "by_rows", "encode", "library", "norms", "scale"]
 
 _VERSION = 4  # as in the source
+_PURE = os.environ.get("GAUSSMIX_PURE") == "1"
 _Size, _Pointer = ctypes.c_ssize_t, ctypes.c_void_p
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled functions; None where they were not built, or from another version of the source."""
+    """The compiled functions; None where they were not built, or from another version, or with ``GAUSSMIX_PURE=1``."""
+    if _PURE:
+        return None
     try:
         found = ctypes.CDLL(str(Path(__file__).with_name("_kernels.so")))
         if found.gaussmix_kernels_version() != _VERSION:

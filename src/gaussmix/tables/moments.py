@@ -66,6 +66,8 @@ class Moments:
     unit : Unit or None
         Whose rows were bounded together: equal in all parts of a merge, which must have no person in common. None:
         every row is by itself.
+    is_computed : bool
+        Whether rows came from a query, a lazy frame or a stream in any part: a certificate then says what it rests on.
     """
 
     _high: Integers  # floor of G, shape (m, m)
@@ -74,6 +76,7 @@ class Moments:
     schema: Schema
     parts: frozenset[str]
     unit: Unit | None = None
+    is_computed: bool = False
 
     @classmethod
     def empty(cls, schema: Schema) -> Moments:
@@ -127,7 +130,8 @@ class Moments:
                 "release promises: merge each part once."
             )
         high, low = carried(self._high + other._high, self._low + other._low)
-        return Moments(high, low, self._n + other._n, self.schema, self.parts | other.parts, self.unit)
+        parts, computed = self.parts | other.parts, self.is_computed or other.is_computed
+        return Moments(high, low, self._n + other._n, self.schema, parts, self.unit, computed)
 
     # -- tables and files -------------------------------------------------------------------------------------------
     @classmethod
@@ -143,6 +147,7 @@ class Moments:
         rows_per_unit: int | None = None,
         bound_rows: BoundRows | None = None,
         unit_sorted: bool = False,
+        row_by_row: bool = False,
     ) -> Moments:
         """Moments of a table: anything that :func:`gaussmix.tables.sources.batches` reads, in one pass.
 
@@ -159,6 +164,8 @@ class Moments:
         unit, rows_per_unit, bound_rows, unit_sorted
             As in :func:`gaussmix.release`: the rows of a person are bounded together. No person may be in two parts
             that are merged.
+        row_by_row : bool
+            As in :func:`gaussmix.release`.
         """
         declared = Schema.of(schema)
         whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
@@ -174,13 +181,14 @@ class Moments:
                 csv=csv,
                 expect_rows=expect_rows,
                 progress=progress,
+                row_by_row=row_by_row,
             )
             with closing(rows):
                 return rows.moments()
         if unit_sorted:
             raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
-        source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
-        return cls.built(source.ask(Gram(), declared), declared)
+        source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+        return cls.built(source.ask(Gram(), declared), declared, is_computed=source.is_computed)
 
     @classmethod
     def of_arrays(
@@ -206,9 +214,9 @@ class Moments:
         return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
 
     @classmethod
-    def built(cls, sums: ExactSums, schema: Schema, unit: Unit | None = None) -> Moments:
+    def built(cls, sums: ExactSums, schema: Schema, unit: Unit | None = None, *, is_computed: bool = False) -> Moments:
         """From sums over the encoded rows of a table, under a new random id."""
-        return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit)
+        return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit, is_computed)
 
     def to_bytes(self) -> bytes:
         """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
@@ -219,6 +227,7 @@ class Moments:
             "fingerprint": self.schema.fingerprint,
             "parts": sorted(self.parts),
             "n": self._n,
+            "is_computed": self.is_computed,
             "unit": None if self.unit is None else self.unit.to_dict(),
         }
         text = json.dumps(header).encode()
@@ -276,7 +285,7 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
     """Moments from a header and sums. Everything that can be checked is; that the rows are real cannot."""
-    if set(header) != {"format", "warning", "schema", "fingerprint", "parts", "n", "unit"}:
+    if set(header) != {"format", "warning", "schema", "fingerprint", "parts", "n", "is_computed", "unit"}:
         raise ValueError("its keys are not those of moments")
     schema, n, parts = stored_schema(header["schema"]), header["n"], header["parts"]
     m = schema.n_columns
@@ -286,7 +295,8 @@ def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
     full = np.zeros((2, m, m), dtype=np.int64)
     full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
     unit = None if header["unit"] is None else Unit.of(header["unit"])
-    found = Moments(full[0], full[1], n, schema, frozenset(parts), unit)
+    computed = header["is_computed"]
+    found = Moments(full[0], full[1], n, schema, frozenset(parts), unit, computed)
     gram = found.gram()
     most = n * (1 + 1e-12)  # sums are exact, their conversion to floats is not
     sums_fit = (
@@ -295,6 +305,7 @@ def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
     if not (
         header["fingerprint"] == schema.fingerprint
         and isinstance(n, int)
+        and isinstance(computed, bool)
         and n >= 0
         and ids
         and len(parts) == len(set(parts))

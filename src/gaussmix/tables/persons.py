@@ -74,12 +74,14 @@ class PersonRows(RowSource):
         Declared.
     feed
         Whole persons.
+    is_computed
+        Whether their rows come from a query, a lazy frame or a stream.
     """
 
     unit: Unit
 
-    def __init__(self, schema: Schema, unit: Unit, feed: _Feed) -> None:
-        self.schema, self.unit, self._feed = schema, unit, feed
+    def __init__(self, schema: Schema, unit: Unit, feed: _Feed, *, is_computed: bool = False) -> None:
+        self.schema, self.unit, self._feed, self.is_computed = schema, unit, feed, is_computed
         self._people: tuple[int, int] | None = None
         self._turn = threading.Lock()  # one file is behind it, and names, starts and rows are read one after the other
 
@@ -91,7 +93,8 @@ class PersonRows(RowSource):
 
         ``keep`` is for tables that are read by row: persons who were brought together are kept whole, others are not.
         """
-        return Moments.built(self._answer(PersonGram(self.unit), sample, describe), self.schema, self.unit)
+        sums = self._answer(PersonGram(self.unit), sample, describe)
+        return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
 
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
@@ -157,12 +160,13 @@ def persons_of(
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
     progress: bool = False,
+    row_by_row: bool = False,
 ) -> PersonRows:
     """Persons of anything that :func:`gaussmix.tables.sources.batches` reads.
 
     Parameters
     ----------
-    data, schema, unit, csv, expect_rows, progress
+    data, schema, unit, csv, expect_rows, progress, row_by_row
         As in :func:`gaussmix.release`.
     key : bytes
         32 bytes, secret and drawn for one release.
@@ -174,16 +178,17 @@ def persons_of(
             "The rows of a person are brought together on one machine: write the Dask or Spark table to Parquet files "
             "and pass their folder."
         )
-    source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+    source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
 
     def read(take: Callable[[Iterator[Encoded]], None], describe: str) -> None:
         columns, types = [*schema.columns, unit.column], {**schema.text_types, unit.column: pa.string()}
         with source.reading(columns, types, describe=describe) as stream:
             take(_encoded(stream, schema, unit, key))
 
+    feed: _Feed = _Partitioned(read, schema, unit, key)
     if is_sorted:
-        return PersonRows(schema, unit, _Sorted(read, source.check_again, unit, key))
-    return PersonRows(schema, unit, _Partitioned(read, schema, unit, key))
+        feed = _Sorted(read, source.check_again, unit, key)
+    return PersonRows(schema, unit, feed, is_computed=source.is_computed)
 
 
 def _coins(names: Words, sample: Sample) -> NDArray[np.bool_]:

@@ -44,6 +44,7 @@ class Request:
     rows: int
     types: dict[str, pa.DataType]
     csv: CsvOptions = field(default_factory=CsvOptions)
+    row_by_row: bool = True  # False: refuse a query in which one stored row may change several rows of the result
 
 
 def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int:

@@ -57,6 +57,7 @@ class RowSource(ABC):
 
     schema: Schema
     unit: Unit | None = None
+    is_computed: bool = False  # rows come from a query, a lazy frame or a stream
 
     @abstractmethod
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
@@ -85,7 +86,7 @@ class RowSource(ABC):
         With ``keep``, the coins of a release, a source that is read anew for every pass may keep rows for later passes
         with these coins.
         """
-        return Moments.built(self._ask(Gram(), sample, describe), self.schema)
+        return Moments.built(self._ask(Gram(), sample, describe), self.schema, is_computed=self.is_computed)
 
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
@@ -169,9 +170,11 @@ class TableRows(RowSource):
         csv: CsvOptions | None = None,
         expect_rows: int | None = None,
         progress: bool = False,
+        row_by_row: bool = False,
     ) -> None:
         self.schema = schema
-        self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress)
+        self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+        self.is_computed = self._source.is_computed
         self._keeper: Keeper | None = None
 
     def moments(
@@ -188,7 +191,7 @@ class TableRows(RowSource):
         keeper = Keeper(keep, self.schema)
         sums = self._source.ask(Gram(), self.schema, keeper=keeper, describe=describe)
         self._keeper = keeper
-        return Moments.built(sums, self.schema)
+        return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
         kept = None if self._keeper is None else self._keeper.find(sample)
@@ -211,6 +214,8 @@ class ClusterRows(RowSource):
     The coins of a sample belong to a partition and a position in it, and are fresh for every pass: an engine that
     computes a partition again may put its rows in another order. Persist the table, or every pass computes it anew.
     """
+
+    is_computed = True
 
     def __init__(self, data: Any, schema: Schema, *, expect_rows: int | None = None) -> None:
         self.schema = schema
@@ -262,7 +267,7 @@ class SummedRows(RowSource):
     """Moments that were built before, whose rows are gone: one pass."""
 
     def __init__(self, moments: Moments) -> None:
-        self.schema, self.unit = moments.schema, moments.unit
+        self.schema, self.unit, self.is_computed = moments.schema, moments.unit, moments.is_computed
         self._moments = moments
 
     def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
@@ -295,6 +300,7 @@ def rows_of(
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
     progress: bool = False,
+    row_by_row: bool = False,
 ) -> RowSource:
     """Rows of whatever holds a table.
 
@@ -303,7 +309,7 @@ def rows_of(
     data : table, path, query, Dask or Spark table, Moments, or RowSource
     schema : Schema, dict or path of a TOML or JSON file
         Not needed with moments.
-    csv, expect_rows, progress
+    csv, expect_rows, progress, row_by_row
         As in :meth:`gaussmix.tables.moments.Moments.of`.
     """
     if isinstance(data, RowSource):
@@ -317,4 +323,4 @@ def rows_of(
     declared = Schema.of(schema)
     if is_clustered(data):
         return ClusterRows(data, declared, expect_rows=expect_rows)
-    return TableRows(data, declared, csv=csv, expect_rows=expect_rows, progress=progress)
+    return TableRows(data, declared, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)

@@ -84,6 +84,7 @@ def batches(
     types: Mapping[str, pa.DataType] | None = None,
     csv: CsvOptions | None = None,
     expect_rows: int | None = None,
+    row_by_row: bool = True,
 ) -> Generator[pa.RecordBatch]:
     """Yield the rows of a table in bounded batches. To close it closes files and queries that are not read to the end.
 
@@ -106,6 +107,8 @@ def batches(
         How CSV files are written.
     expect_rows : int, optional
         Another number of rows is an error, after the last one.
+    row_by_row : bool
+        False refuses a DuckDB query in which one stored row may change several rows of the result.
 
     Yields
     ------
@@ -126,7 +129,7 @@ def batches(
     positive_integer(batch_rows=batch_rows)
     if expect_rows is not None:
         positive_integer(expect_rows=expect_rows)
-    request = Request(names, batch_rows, declared, csv or CsvOptions())
+    request = Request(names, batch_rows, declared, csv or CsvOptions(), row_by_row)
     return _checked(_parts(data, request, _Seen()), expect_rows)
 
 

@@ -1,0 +1,45 @@
+r"""Text that is safe to hand on, whatever characters the names of columns, levels and files have.
+
+>>> print(plain("cost\x1b[2J \u202eevil"))
+cost\x1b[2J \u202eevil
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+__all__ = ["csv_cell", "json_text", "plain"]
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""C0 and C1 controls, DEL, line and paragraph separators, and what changes the direction of writing."""
+
+_FORMULA = re.compile(r"[=+\-@\t\r\n]")  # with these a spreadsheet takes a cell for a formula
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def plain(text: str, *, lines: bool = False) -> str:
+    r"""Return text with control characters written as escapes, ``\x1b``; with ``lines``, line breaks stay."""
+
+    def escape(found: re.Match[str]) -> str:
+        return "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode()
+
+    return _CONTROL.sub(escape, text)
+
+
+def json_text(content: Any) -> str:
+    """Return indented JSON without control characters: those within strings are written as JSON's own escapes."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def csv_cell(value: object) -> object:
+    r"""Return a cell for a CSV file that no spreadsheet takes for a formula: text gets a single quote in front.
+
+    >>> csv_cell("=1+1"), csv_cell("@sum"), csv_cell("age"), csv_cell("-1.5"), csv_cell(-1.5)
+    ("'=1+1", "'@sum", 'age', '-1.5', -1.5)
+    """
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
