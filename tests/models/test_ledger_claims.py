@@ -264,7 +264,9 @@ def test_an_edited_file_whose_checksum_fits_is_refused(private, tmp_path, change
     "change",
     [
         lambda c: c.update(reservation=3),
+        lambda c: c.pop("reservation"),
         lambda c: c["reservation"].pop("mu"),
+        lambda c: c["reservation"].pop("unit"),
         lambda c: c["reservation"].update(colour="red"),
         lambda c: c["reservation"].update(epsilon="1"),
         lambda c: c["reservation"].update(gamma=[1]),

@@ -77,7 +77,7 @@ def contents(connection: sqlite3.Connection) -> tuple[Reservation, list[Entry], 
     _check_columns(connection)
     reserved = _reservation(connection)
     entries: list[Entry] = []
-    hashed = _hash_reservation(reserved)
+    hashed = fingerprint(reserved)
     for *values, stored in connection.execute(f"SELECT {', '.join(_ENTRY_COLUMNS)}, hash FROM entries ORDER BY id"):
         entry = _entry(values)
         hashed = _hash_entry(hashed, entry)
@@ -127,13 +127,14 @@ def _check_types(values: list[Any], kinds: tuple[Any, ...]) -> None:
 # Hashes
 def hashes(reserved: Reservation, entries: list[Entry]) -> list[str]:
     """That of the reservation, and every head that the ledger has had since."""
-    chain = [_hash_reservation(reserved)]
+    chain = [fingerprint(reserved)]
     for entry in entries:
         chain.append(_hash_entry(chain[-1], entry))
     return chain
 
 
-def _hash_reservation(reserved: Reservation) -> str:
+def fingerprint(reserved: Reservation) -> str:
+    """Return the hash of a reservation, which names its ledger."""
     return _hash("gaussmix ledger", *asdict(reserved).values())
 
 
@@ -148,11 +149,6 @@ def _hash(*values: Any) -> str:
     return hashlib.sha256(json.dumps(values, separators=(",", ":")).encode()).hexdigest()
 
 
-def fingerprint(reserved: Reservation) -> str:
-    """Return the hash of a reservation, which names its ledger."""
-    return _hash_reservation(reserved)
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Writing
 def write(connection: sqlite3.Connection, reserved: Reservation) -> None:
@@ -161,7 +157,7 @@ def write(connection: sqlite3.Connection, reserved: Reservation) -> None:
     connection.execute(
         f"INSERT INTO reservation (only, {', '.join(values)}) VALUES (1{', ?' * len(values)})", tuple(values.values())
     )
-    connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (_hash_reservation(reserved),))
+    connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (fingerprint(reserved),))
 
 
 def append(connection: sqlite3.Connection, last: str, entries: list[Entry]) -> None:

@@ -259,7 +259,9 @@ class Certificate:
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
         plain["unit"] = None if plain["unit"] is None else Unit.of(plain["unit"])
-        plain["reservation"] = None if plain["reservation"] is None else Reservation(**plain["reservation"])
+        if plain["reservation"] is not None:
+            _check_keys(Reservation, plain["reservation"])
+            plain["reservation"] = Reservation(**plain["reservation"])
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
@@ -357,7 +359,7 @@ def _check_types(certificate: Certificate) -> None:
         raise ArgumentError("entry must be an integer ≥ 1 with a ledger, and 0 without one.")
 
 
-def _check_keys(kind: type[Account] | type[Certificate], stored: Mapping[str, Any]) -> None:
+def _check_keys(kind: type[Account] | type[Certificate] | type[Reservation], stored: Mapping[str, Any]) -> None:
     """Refuse stored values with a key too few or too many: a default would stand for what the file does not say."""
     if set(stored) != {field.name for field in fields(kind)}:
         raise ArgumentError(f"its keys are not those of a {kind.__name__}")
