@@ -38,7 +38,7 @@ def saved(tab, button):
         return list(csv.reader(io.StringIO(file.read())))
 
 
-def test_the_page_begins_with_an_identified_model(tab, private):
+def test_the_page_opens_with_the_response_that_is_named(tab, private):
     summary = private.regress("cost").summary()
     assert tab.locator("#target").input_value() == "cost"
     assert names(tab) == list(summary.params)

@@ -206,7 +206,7 @@ def test_cross_tables_are_those_of_the_library(tabs, which):
 # ---------------------------------------------------------------------------------------------------------------
 # Size and time
 def test_thirty_columns_are_small_and_quick(visit, wide):
-    page = render(wide, target="x29")
+    page = render(wide, response="x29")
     assert len(page.encode()) <= 400_000
     tab = visit(None, page=page)
     asked = {"target": "x29", "on": [f"x{i}" for i in range(29)]}

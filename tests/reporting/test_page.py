@@ -25,7 +25,7 @@ def test_page_names_the_file_it_is_about(private, page, tmp_path):
     private.save(tmp_path / "r.parquet")
     stored = json.loads(pq.read_schema(tmp_path / "r.parquet").metadata[METADATA_KEY])
     assert stored["sha256"] in page
-    assert report.render(gm.load(tmp_path / "r.parquet")) == page
+    assert report.render(gm.load(tmp_path / "r.parquet"), response="cost") == page
 
 
 @pytest.mark.parametrize("which", ["evil", "unprotected"])
@@ -78,7 +78,7 @@ def test_signals_are_the_diagonal_of_the_second_moment(private, page):
 
 
 def test_same_release_same_page(private, page):
-    assert report.render(private) == page
+    assert report.render(private, response="cost") == page
 
 
 def test_missing_jinja2_is_explained(private, monkeypatch):
@@ -96,17 +96,17 @@ def test_missing_jinja2_is_explained(private, monkeypatch):
 
 def test_command_writes_the_page(private, tmp_path):
     private.save(tmp_path / "r.parquet")
-    arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--target", "age"]
+    arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--response", "bmi"]
     said = ["--alpha", "0.1", "--title", "<Costs>", "--description", "Of patients & others", "--rows", "20000"]
     result = CliRunner().invoke(main, [*arguments, *said])
     assert result.exit_code == 0, result.output
     digest = hashlib.sha256((tmp_path / "r.parquet").read_bytes()).hexdigest()
     more = {"title": "<Costs>", "description": "Of patients & others", "n_rows": 20_000}
-    page = report.render(private, alpha=0.1, target="age", file_sha256=digest, **more)
+    page = report.render(private, alpha=0.1, response="bmi", file_sha256=digest, **more)
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == page
     shown = words(page)
     assert all(text in shown for text in ("<Costs>", "Of patients & others", "20,000 rows, as its publisher states"))
-    assert embedded(page)["start"]["target"] == "age"
+    assert embedded(page)["response"] == "bmi"
     assert (embedded(page)["alpha"], embedded(page)["rows"]) == (0.1, 20_000)
     assert CliRunner().invoke(main, [*arguments, "--rows", "0"]).exit_code == 2
     assert CliRunner().invoke(main, [*arguments, "--alpha", "2"]).exit_code == 2

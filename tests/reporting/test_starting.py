@@ -1,9 +1,8 @@
-"""The model that a page begins with, and what is embedded in it: functions of the release alone."""
+"""The response that a page opens with, and what is embedded in it: functions of the release alone."""
 
 from __future__ import annotations
 
 import base64
-import math
 
 import numpy as np
 import pandas as pd
@@ -12,60 +11,58 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.reporting import page as report
-from gaussmix.reporting.embedding import embedded_release, needs_of_part
-from gaussmix.reporting.starting import StartingModel, starting_model
+from gaussmix.reporting.embedding import embedded_release, first_response, needs_of_part
 from report_pages import embedded, words
 
 
-def identified(release, start):
-    summary = release.regress(start.target, list(start.on)).summary(merge=start.merge)
-    return all(math.isfinite(low) for low, _ in summary.conf_int().values())
+def test_the_page_opens_with_the_response_that_is_named(private):
+    pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
+    page = report.render(private, response="cost")
+    assert embedded(page)["response"] == "cost"
+    assert "opens with the response that its publisher named" in words(page)
+    page = report.render(private)
+    assert embedded(page)["response"] == "age"  # the first numeric column
+    assert "Choose the response and the predictors" in words(page)
 
 
-def test_the_last_of_the_well_explained_columns_is_taken(private):
-    start = starting_model(private)
-    assert start.target == "cost"
-    assert start.on == ("age", "bmi", "sex", "region", "smoker")
-    assert start.merge == {}
-    assert starting_model(private, target="age").target == "age"
-    with pytest.raises(gm.ArgumentError, match="not in the release"):
-        starting_model(private, target="weight")
+def test_a_response_that_cannot_be_modelled_is_refused(monkeypatch, private):
+    with pytest.raises(gm.ArgumentError, match=r"'costs' is not in the release; did you mean 'cost'\? It has age"):
+        report.render(private, response="costs")
+    with pytest.raises(gm.ArgumentError, match="category with two levels, got 'region'"):
+        report.render(private, response="region")
+    monkeypatch.setattr(report, "MOST_COLUMNS", 5)  # also where no model is computed
+    with pytest.raises(gm.ArgumentError, match="did you mean 'cost'"):
+        report.render(private, response="costs")
 
 
-def test_what_is_not_identified_is_left_out_or_merged():
-    """A level of three rows and a column that hardly varies: the model of all columns is not identified."""
-    table = patients(20_000)
-    region = table["region"].to_numpy().copy()
-    region[:3] = "east"
-    table["region"] = region
-    rng = np.random.default_rng(1)
-    table["flat"] = rng.uniform(0, 1, len(table))
-    declared = {**SCHEMA, "region": {"levels": ["north", "south", "west", "east"]}, "flat": [0, 1000]}
-    release = gm.release(table, schema=declared, epsilon=0.3, delta=1e-6, random_state=3, passes=1)
-    whole = release.regress("cost").summary()
-    assert not all(math.isfinite(low) for low, _ in whole.conf_int().values())
-    start = starting_model(release, target="cost")
-    assert identified(release, start)
-    assert "flat" not in start.on
-    assert {"age", "smoker"} <= set(start.on)
-    assert "east" in start.merge["region"]["other"]
+def test_numbers_open_before_booleans_and_these_before_categories():
+    declared = {"a": ["x", "y", "z"], "b": ["x", "y"], "c": "boolean", "d": {"lower": 0, "upper": 1}}
+    for last, wanted in ((4, "d"), (3, "c"), (2, "b"), (1, None)):
+        assert first_response(gm.Schema.of(dict(list(declared.items())[:last]))) == wanted
+    holes = gm.Schema.of({"d": {"lower": 0, "upper": 1, "missing": "indicator"}, "e": [0, 1]})
+    assert first_response(holes) == "e"
+    assert first_response(gm.Schema.of({"e": [0, 1]}, intercept=0.0)) is None  # no predictor, no intercept
 
 
-def test_where_nothing_is_identified_the_page_begins_all_the_same():
-    release = gm.release(patients(50), schema=SCHEMA, epsilon=0.01, delta=1e-6, random_state=0)
-    assert starting_model(release) is not None
-    assert embedded(report.render(release))["start"]["target"] in SCHEMA
+def test_no_level_is_merged_in_the_first_model(visit, table):
+    """Two rare levels and a frequent one: the proposal is a button, not the model that the page opens with."""
+    sex = np.where(np.arange(len(table)) < 4, "x", np.where(np.arange(len(table)) < 8, "y", table["sex"]))
+    schema = {**SCHEMA, "sex": {"levels": ["f", "m", "x", "y"]}}
+    release = gm.release(table.assign(sex=sex), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
+    tab = visit(release, page=report.render(release, response="cost"))
+    names = tab.locator("#coefficients tbody th").all_inner_texts()
+    assert [name.removesuffix(" *") for name in names] == list(release.regress("cost").summary().params)
+    tab.locator("#merge-rare").click()
+    names = [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
+    assert "sex=other" in names
 
 
-def test_categories_alone_begin_with_odds():
-    rng = np.random.default_rng(0)
-    rows = {"a": rng.choice(["x", "y", "z"], 500), "b": rng.choice(["x", "y"], 500)}
-    schema = {"a": ["x", "y", "z"], "b": ["x", "y"]}
-    release = gm.release(rows, schema=schema, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
-    assert starting_model(release) == StartingModel("b", ("a",), {})
-    alone = gm.release({"b": rows["b"]}, schema={"b": ["x", "y"]}, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
-    assert starting_model(alone) is None
-    assert "can be explained by others" in words(report.render(alone))
+def test_a_release_without_a_possible_response_has_no_models():
+    pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
+    alone = gm.release({"b": ["x"] * 50}, schema={"b": ["x", "y", "z"]}, epsilon=5.0, delta=1e-6, random_state=0)
+    page = report.render(alone)
+    assert embedded(page)["response"] is None
+    assert "can be the response of a model" in words(page)
 
 
 def test_matrices_are_embedded_bit_for_bit(private):

@@ -38,7 +38,7 @@ __all__ = ["plan", "report", "sign", "verify"]
 @click.option("--registry", type=click.Path(path_type=Path), help="YAML file: a record for the public registry.")
 @click.option("--label", type=click.Path(path_type=Path), help="SVG file: the privacy label.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
-@click.option("--target", help="Column that the page begins to explain; default: what is explained best.")
+@click.option("--response", help="Response of the model that the page opens with; default: the first numeric column.")
 @click.option("--title", default="", help="What the page is about.")
 @click.option("--description", default="", help="The same in a sentence or two.")
 @click.option("--rows", type=int, help="Number of rows, if it is public: shown, and used for intervals of populations.")
@@ -50,7 +50,7 @@ def report(
     registry: Path | None,
     label: Path | None,
     alpha: float,
-    target: str | None,
+    response: str | None,
     title: str,
     description: str,
     rows: int | None,
@@ -63,7 +63,7 @@ def report(
     costs no privacy.
 
     \b
-    gaussmix report patients.release.parquet -o report.html
+    gaussmix report patients.release.parquet -o report.html --response cost
     gaussmix report patients.release.parquet -o report.html --title "Costs of patients, 2025" --rows 20000
     gaussmix report patients.release.parquet --registry record.yaml --label label.svg
 
@@ -76,7 +76,7 @@ def report(
             "Say what to write: --out for the page, --registry for the record, --label for the label, or several."
         )
     if out is None:
-        _refuse_about_the_page("alpha", "target", "title", "description", "rows", "as_json")
+        _refuse_about_the_page("alpha", "response", "title", "description", "rows", "as_json")
     for path, own, kind in (
         (out, (".html",), "a page in HTML"),
         (registry, (".yaml", ".yml"), "a record in YAML"),
@@ -91,18 +91,17 @@ def report(
         _write_label(file, label, force)
     if out is None:
         return
-    with reserve(out, 0, force=force) as output:  # before models are computed
+    with reserve(out, 0, force=force) as output:
         release = load(file)
-        with Console(stderr=True).status("choosing a model to begin with"):
-            page = render(
-                release,
-                alpha=alpha,
-                target=target,
-                title=title,
-                description=description,
-                n_rows=rows,
-                file_sha256=file_digest(file),
-            )
+        page = render(
+            release,
+            alpha=alpha,
+            response=response,
+            title=title,
+            description=description,
+            n_rows=rows,
+            file_sha256=file_digest(file),
+        )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
         click.echo(json.dumps({"file": str(written), "release": str(file), "private": valid}, indent=2))

@@ -18,8 +18,9 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.fits import part_name
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts
+from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts, parts_without
 from gaussmix.models.release import Release
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.transcript import Statistic, Transcript
@@ -31,7 +32,29 @@ from gaussmix.tables.releasing import name_of
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.terms import needs_of, parse_terms
 
-__all__ = ["embedded_release", "needs_of_part"]
+__all__ = ["embedded_release", "first_response", "needs_of_part"]
+
+
+def first_response(schema: Schema, response: str | None = None) -> str | None:
+    """Return the response that the page opens with: the one named, or the first numeric column.
+
+    Without numeric columns it is the first Boolean, then the first category with two levels; None where no column can
+    be a response.
+    """
+    plain = {name: part for name, part in schema.parts.items() if not is_marked(schema, name)}
+    numbers = [name for name, part in plain.items() if isinstance(part, Numeric)]
+    booleans = [name for name, part in plain.items() if isinstance(part, Boolean)]
+    classes = [name for name, part in plain.items() if isinstance(part, Categorical) and len(part.labels) == 2]
+    possible = [name for name in (*numbers, *booleans, *classes) if schema.intercept or parts_without(schema, [name])]
+    if response is None:
+        return possible[0] if possible else None
+    name = part_name(schema, response)
+    if name not in possible:
+        raise ArgumentError(
+            f"response must be a numeric or Boolean column without an indicator of missing values, or a category with "
+            f"two levels, got {response!r}."
+        )
+    return name
 
 
 def embedded_release(release: Release) -> dict[str, Any]:

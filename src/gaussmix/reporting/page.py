@@ -21,11 +21,10 @@ from gaussmix.errors import MissingPackageError
 from gaussmix.models.describe import AS_SHORTENED, counted_early_words
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.reporting.embedding import embedded_release
+from gaussmix.reporting.embedding import embedded_release, first_response
 from gaussmix.reporting.figure import picture, why_no_curve
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.signals import SIGNAL_WORDS, signals_of
-from gaussmix.reporting.starting import starting_model
 from gaussmix.reporting.statement import (
     NOTHING,
     assumed,
@@ -63,7 +62,7 @@ def render(
     release: Release,
     *,
     alpha: float = 0.05,
-    target: str | None = None,
+    response: str | None = None,
     title: str = "",
     description: str = "",
     n_rows: int | None = None,
@@ -76,9 +75,9 @@ def render(
     release : Release
     alpha : float
         Intervals have level 1 - alpha, unless the reader chooses another.
-    target : str, optional
-        Column that the page begins to explain; default: what is explained best
-        (:mod:`gaussmix.reporting.starting`).
+    response : str, optional
+        Column that is the response of the model that the page opens with; all others are its predictors. Default: the
+        first numeric column, and the page says that the reader chooses.
     title, description : str
         What the page is about, in the publisher's words.
     n_rows : int, optional
@@ -94,12 +93,12 @@ def render(
     curve = None if invalid else curve_of(certificate.account)
     drawn = None if curve is None else picture(curve, certificate)
     own = embedded_release(release) if release.schema.n_columns <= MOST_COLUMNS else None
-    start = None if own is None else starting_model(release, target=target, alpha=alpha)
+    opening = first_response(release.schema, response)
     signals = signals_of(release)
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
         "release": own,
-        "start": None if start is None else start.as_plain(),
+        "response": opening,
         "alpha": alpha,
         "rows": n_rows,
         "signals": signals,
@@ -121,8 +120,9 @@ def render(
         parameters=parameters_of(certificate),
         curve=drawn,
         no_curve=why_no_curve(certificate, valid=not invalid),
-        model=start is not None,
-        no_models=TOO_WIDE if own is None else "No column of this release can be explained by others.",
+        model=own is not None and opening is not None,
+        chosen=response is not None,
+        no_models=TOO_WIDE if own is None else "No column of this release can be the response of a model.",
         tables=own is not None and own["no_tables"] is None,
         no_tables=TOO_WIDE if own is None else own["no_tables"],
         shortened=None if own is None else own["shortened"],

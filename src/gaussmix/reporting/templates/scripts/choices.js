@@ -10,13 +10,12 @@ const Choices = (() => {
 
   function build(release, start, { alpha, rows }, changed) {
     const state = {
-      target: start.target, on: new Set(start.on), scale: "linear", estimand: "table", alpha, rows,
+      target: start, on: new Set(Releases.explaining(release, start).map((own) => own.name)), scale: "linear", estimand: "table", alpha, rows,
       names: new Map(), reference: new Map(), // per category: what each level is taken as, and what is left out
     };
     for (const own of release.parts) {
       if (own.kind === "categorical") state.names.set(own.name, own.labels.slice());
     }
-    applyMerges(release, state, start.merge);
     const redraw = () => {
       drawColumns(release, state, boxes);
       drawLevels(release, state, blocks);

@@ -48,7 +48,7 @@ if (byId("delta")) {
   Figures.moveMarker(data.curve);
 }
 if (byId("target")) {
-  choices = Choices.build(release, data.start, data, changed);
+  choices = Choices.build(release, data.response, data, changed);
   for (const radio of document.querySelectorAll('input[name="scale"]')) {
     radio.addEventListener("change", () => { if (model) Coefficients.show(release, model, data.not_identified); });
   }
