@@ -55,6 +55,7 @@ def test_no_level_is_merged_in_the_first_model(visit, table):
     tab.locator("#merge-rare").click()
     names = [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
     assert "sex=other" in names
+    assert "sex=m" in names
 
 
 def test_a_release_without_a_possible_response_has_no_models():
