@@ -95,19 +95,24 @@ def test_a_release_too_wide_for_a_page_is_not_embedded(monkeypatch, private):
     assert 'id="target"' not in page
 
 
-def test_what_a_release_does_not_show_is_said():
+def test_rows_of_a_sample_are_those_of_a_summary(private):
+    summary = private.regress("cost").summary(estimand="population")
+    assert embedded_release(private)["sample_rows"] == pytest.approx(summary.n_rows, rel=1e-12)
+    weak = gm.release(patients(20), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=0)
+    with pytest.raises(gm.ArgumentError, match="less than two standard deviations"):
+        weak.regress("cost").summary(estimand="population")
+    assert embedded_release(weak)["sample_rows"] is None
     table = pd.DataFrame({"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500), "w": 1.0, "id": np.arange(500)})
     budget = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
     weighted = gm.release(table, schema=gm.Schema.of({"x": [0, 1], "y": [0, 1], "w": [0, 2]}, weight="w"), **budget)
-    assert "weighted" in embedded_release(weighted)["no_tables"]
-    persons = gm.release(table, schema={"x": [0, 1], "y": [0, 1]}, unit="id", rows_per_unit=1, **budget)
-    assert "by person" in embedded_release(persons)["no_counts"]
-    assert embedded_release(persons)["no_tables"] is None
-    assert "by person" in words(report.render(persons))
+    persons = gm.release(table, schema={"x": [0, 1], "y": [0, 1]}, unit="id", rows_per_unit=2, **budget)
+    assert embedded_release(weighted)["sample_rows"] is None
+    assert embedded_release(persons)["sample_rows"] is None
 
 
-def test_shortened_rows_are_said_beside_tables(private, page):
-    shown = words(page)
-    assert f"are shortened, by {private.statistic.shortened}." in shown
-    once = gm.release(patients(500), schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
-    assert "are shortened" not in words(report.render(once))
+def test_typed_rows_start_at_the_means(private):
+    parts = {part["name"]: part for part in embedded_release(private)["parts"]}
+    means = {row["term"]: row["estimate"] for row in private.describe().rows() if row["statistic"] == "mean"}
+    for name in ("age", "bmi", "cost"):
+        assert parts[name]["typical"] == float(f"{means[name]:.3g}")
+    assert "typical" not in parts["sex"]

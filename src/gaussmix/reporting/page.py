@@ -1,7 +1,7 @@
 """One page about a release, for a reviewer and for its readers: post-processing, which costs no privacy.
 
-The page holds the privacy label and statement, the privacy curve, noise against signal, and the release itself: models,
-predictions and tables are computed from it in the reader's browser (``templates/scripts``), with the numbers that this
+The page holds the privacy label and statement, tables, the privacy curve, noise against signal, and the release itself:
+models and predictions are computed from it in the reader's browser (``templates/scripts``), with the numbers that this
 library gives. It is one HTML file that loads nothing. Everything in it comes from the release, its certificate and
 the arguments: the same ones give the same page. Needs the extra ``gaussmix[plots]``.
 """
@@ -11,14 +11,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gaussmix import _validation as check
 from gaussmix.accounting.curve import curve_of
-from gaussmix.errors import MissingPackageError
-from gaussmix.models.describe import AS_SHORTENED, counted_early_words
+from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.reporting.embedding import embedded_release, first_response
@@ -36,6 +34,7 @@ from gaussmix.reporting.statement import (
     parameters_of,
     subject,
 )
+from gaussmix.reporting.static_tables import StaticTables, static_tables
 
 if TYPE_CHECKING:
     import jinja2
@@ -52,9 +51,8 @@ TOO_WIDE = (
 )
 
 _MATHEMATICS = ("algebra", "normal", "release", "coding", "problem", "weights", "score", "summary", "odds")
-_TABLES = ("describe", "counts", "models")
-_SHOWN = ("elements", "figures", "choices", "coefficients", "predictions", "tables", "start")
-_SCRIPTS = (*_MATHEMATICS, *_TABLES, *_SHOWN)
+_SHOWN = ("models", "elements", "figures", "choices", "coefficients", "predictions", "start")
+_SCRIPTS = (*_MATHEMATICS, *_SHOWN)
 """Parts of the page's one script, each after those that it uses."""
 
 
@@ -94,6 +92,7 @@ def render(
     drawn = None if curve is None else picture(curve, certificate)
     own = embedded_release(release) if release.schema.n_columns <= MOST_COLUMNS else None
     opening = first_response(release.schema, response)
+    tables, no_tables = _tables(release, opening, alpha)
     signals = signals_of(release)
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
@@ -123,12 +122,9 @@ def render(
         model=own is not None and opening is not None,
         chosen=response is not None,
         no_models=TOO_WIDE if own is None else "No column of this release can be the response of a model.",
-        tables=own is not None and own["no_tables"] is None,
-        no_tables=TOO_WIDE if own is None else own["no_tables"],
-        shortened=None if own is None else own["shortened"],
-        early="" if own is None else _early(own),
-        as_shortened=AS_SHORTENED,
-        no_counts=None if own is None else own["no_counts"],
+        tables=tables,
+        no_tables=no_tables,
+        shortened=release.statistic.noisy.shortened is not None,
         signals=signals,
         signal_words=SIGNAL_WORDS
         if release.statistic.column_noise.max() > 0
@@ -147,10 +143,14 @@ def _script() -> str:
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
-def _early(own: Mapping[str, Any]) -> str:
-    """Which columns have their levels counted in an earlier pass."""
-    names = [part["name"] for part in own["parts"] if part["whole"] and part["whole"][-1] < own["last"]]
-    return counted_early_words(names) if names else ""
+def _tables(release: Release, response: str | None, alpha: float) -> tuple[StaticTables | None, str]:
+    """Tables that need no choice, or why there are none."""
+    if release.schema.n_columns > MOST_COLUMNS:
+        return None, TOO_WIDE
+    try:
+        return static_tables(release, response, alpha=alpha), ""
+    except ArgumentError as error:  # weights, no intercept, or no number of rows
+        return None, str(error)
 
 
 def _environment() -> jinja2.Environment:

@@ -234,16 +234,9 @@ const Algebra = (() => {
     return multiply(map(vectors, (value, i, j) => value * inverse[j]), transpose(vectors));
   }
 
-  // The least-norm X with A X ≈ B.
-  function leastSquares(A, B) {
-    const { U, values, Rt } = singular(A);
-    const inverse = values.map((value) => (value > EPSILON * values[0] ? 1 / value : 0));
-    return multiply(transpose(Rt), map(multiply(transpose(U), B), (value, i) => value * inverse[i]));
-  }
-
   return {
     add, apply, block, cholesky, column, congruence, copy, diagonal, dot, eigen, forward, identity, leading,
-    leastSquares, map, multiply, outer, pseudoInverse, quadratic, scaled, singular, solve, solveVector, symmetric, total,
+    map, multiply, outer, pseudoInverse, quadratic, scaled, singular, solve, solveVector, symmetric, total,
     transpose, zeros,
   };
 })();

@@ -143,7 +143,7 @@ const Choices = (() => {
 
   function drawIntervals(release, state, changed) {
     const possible = !release.weighted && release.noisy.independent &&
-      (state.rows !== null || (release.rows !== null && release.rows.rows >= 2 * release.rows.deviation));
+      (state.rows !== null || release.sample_rows !== null);
     byId("estimand").replaceChildren(
       option("table", "this table"), ...(possible ? [option("population", "the population behind it")] : []),
     );

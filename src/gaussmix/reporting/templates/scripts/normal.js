@@ -60,18 +60,5 @@ const Normal = (() => {
     };
   }
 
-  // P(χ² > x) with a whole number of degrees of freedom: finite sums.
-  function chiSquare(x, degrees) {
-    if (!(x > 0)) return 1;
-    const half = x / 2;
-    let sum = degrees % 2 ? erfc(Math.sqrt(half)) : 0;
-    let term = degrees % 2 ? Math.exp(-half) * Math.sqrt(half) / (Math.sqrt(Math.PI) / 2) : Math.exp(-half);
-    for (let k = degrees % 2 ? 1.5 : 1; k <= degrees / 2; k++) {
-      sum += term;
-      term *= half / k;
-    }
-    return Math.min(sum, 1);
-  }
-
-  return { cdf, chiSquare, critical, upper };
+  return { cdf, critical, upper };
 })();

@@ -1,16 +1,7 @@
 // A row that the reader types in, and what the model says of it.
 const Predictions = (() => {
   const { byId, digits, isolated, make, option, percent, range, say } = Elements;
-  const DAY = 86400000;
-
-  // Begins at the means that the release shows, or in the middle of the bounds.
-  function typical(release, own) {
-    const middle = (own.lower + own.upper) / 2;
-    if (release.no_tables !== null) return middle;
-    const [row] = Described.describe({ ...release, parts: [own], rows: null }, 0.05);
-    const mean = Math.min(Math.max(row.estimate, own.lower), own.upper);
-    return Number.isFinite(mean) ? Number(mean.toPrecision(3)) : middle;
-  }
+  const DAY = 86400000, NONE_OF_THESE = "(none of these)";
 
   const asDate = (own, days) => new Date(Date.parse(own.origin) + Math.round(days) * DAY).toISOString().slice(0, 10);
 
@@ -35,13 +26,13 @@ const Predictions = (() => {
 
   function field(release, own, typed) {
     if (own.kind === "numeric") {
-      if (!typed.has(own.name)) typed.set(own.name, typical(release, own));
+      if (!typed.has(own.name)) typed.set(own.name, own.typical);
       const value = typed.get(own.name);
       return own.origin
         ? make("input", { type: "date", value: asDate(own, value), min: asDate(own, own.lower), max: asDate(own, own.upper) })
         : make("input", { type: "number", step: "any", value: String(value) });
     }
-    const labels = own.kind === "boolean" ? ["false", "true"] : Counts.kinds(own).labels;
+    const labels = own.kind === "boolean" ? ["false", "true"] : [...own.labels, ...(own.unknown === "zero" ? [NONE_OF_THESE] : [])];
     if (!typed.has(own.name)) typed.set(own.name, own.kind === "boolean" ? false : labels[0]);
     const select = make("select", {}, ...labels.map((label) => option(label)));
     select.value = String(typed.get(own.name));

@@ -45,7 +45,7 @@ const Problems = (() => {
     if (!features.length) throw new Error("There is nothing to explain the target with: choose columns.");
     const d = features.length, rows = features.map((own) => Releases.indicator(release, own.indices));
     const noisy = Releases.mapped(release.noisy, [...rows, response.vector]);
-    let toUser = Algebra.zeros(d, d), total = noisy.moment[d][d], rowCount = [NaN, NaN];
+    let toUser = Algebra.zeros(d, d), total = noisy.moment[d][d];
     const offset = new Float64Array(d);
     features.forEach(({ column }, i) => { toUser[i][i] = response.scale / column.scale; });
     if (release.intercept !== null) {
@@ -55,15 +55,12 @@ const Problems = (() => {
       toUser = Algebra.multiply(Coding.toRaw(release, features), toUser);
       offset[0] = response.centre;
       total -= noisy.moment[0][d] ** 2 / Math.max(noisy.moment[0][0], 1e-300);
-      rowCount = Releases.rowsWhere(release, [release.intercept]);
     }
     const half = halfRange(release, response.vector);
     return {
       d, features, references, noisy, toUser, offset, total, response, release,
       names: features.map((own) => own.name),
       reach: Float64Array.from(features, ({ column }) => half / halfSpan(release, column)),
-      rows: rowCount[0],
-      rowsDeviation: rowCount[1],
     };
   }
 

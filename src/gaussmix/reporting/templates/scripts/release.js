@@ -31,40 +31,15 @@ const Releases = (() => {
     shape: Algebra.congruence(L, noisy.shape),
   });
 
-  // uᵀMu, which estimates Σ (u·r)², and its standard deviation.
-  const squares = (noisy, u) => [
-    Algebra.quadratic(u, noisy.moment), Math.sqrt(2 * noisy.alpha) * Algebra.quadratic(u, noisy.spread),
-  ];
-
   function read(stored) {
     const part = new Map(stored.parts.map((own) => [own.name, own]));
-    const earlier = Object.fromEntries(
-      Object.entries(stored.earlier).map(([number, own]) => [number, noisyMoment(own)]),
-    );
-    return { ...stored, noisy: noisyMoment(stored.noisy), earlier, size: stored.encoded.length, part };
+    return { ...stored, noisy: noisyMoment(stored.noisy), size: stored.encoded.length, part };
   }
 
   function indicator(release, indices, value = 1) {
     const row = new Float64Array(release.size);
     for (const i of indices) row[i] = value;
     return row;
-  }
-
-  // Rows that have one of some levels, ± noise: where rows have weights, the sum of these.
-  function rowsWhere(release, indices) {
-    const { scale } = release.encoded[indices[0]];
-    return squares(release.noisy, indicator(release, indices, scale)).map((value) => value * release.weight_bound);
-  }
-
-  // The latest pass in which rows of all levels of some columns are whole, by number; 0 is the first.
-  const passThatCounts = (release, columns) => Math.max(
-    ...columns[0].whole.filter((number) => columns.every((own) => own.whole.includes(number))),
-  );
-
-  // The moment in which levels of some columns are counted.
-  function countedIn(release, columns) {
-    const number = passThatCounts(release, columns);
-    return number === release.last ? release.noisy : release.earlier[number];
   }
 
   // Parts that can be explained: numbers, true and false.
@@ -80,6 +55,6 @@ const Releases = (() => {
   };
 
   return {
-    INTERCEPT, countedIn, explaining, indicator, isClass, mapped, passThatCounts, read, rowsWhere, squares, targets,
+    INTERCEPT, explaining, indicator, isClass, mapped, read, targets,
   };
 })();

@@ -4,7 +4,7 @@ const data = JSON.parse(byId("data").textContent);
 const release = data.release === null ? null : Releases.read(data.release);
 
 const typed = new Map(); // values of the row that is typed in, by column
-let model = null, choices = null, drawTables = () => {};
+let model = null, choices = null;
 
 function compute() {
   const asked = Choices.asked(release, choices.state);
@@ -34,21 +34,12 @@ function dropUnidentified() {
   byId("model-words").focus(); // the button is gone
 }
 
-let lastAlpha = data.alpha;
-function changed() {
-  compute();
-  if (choices.state.alpha !== lastAlpha) {
-    lastAlpha = choices.state.alpha;
-    drawTables();
-  }
-}
-
 if (byId("delta")) {
   byId("delta").addEventListener("input", () => Figures.moveMarker(data.curve));
   Figures.moveMarker(data.curve);
 }
 if (byId("target")) {
-  choices = Choices.build(release, data.response, data, changed);
+  choices = Choices.build(release, data.response, data, compute);
   for (const radio of document.querySelectorAll('input[name="scale"]')) {
     radio.addEventListener("change", () => { if (model) Coefficients.show(release, model, data.not_identified); });
   }
@@ -57,11 +48,6 @@ if (byId("target")) {
   byId("drop-unidentified").addEventListener("click", dropUnidentified);
   compute();
 }
-if (byId("description")) {
-  drawTables = Tables.build(release, () => (choices === null ? data.alpha : choices.state.alpha));
-  drawTables();
-}
-
 byId("save-label").addEventListener("click", () => {
   const label = new XMLSerializer().serializeToString(document.querySelector("svg.label"));
   Elements.save("privacy-label.svg", "image/svg+xml", label);
@@ -88,8 +74,4 @@ window.gaussmix = Object.freeze({
   release,
   regress: (asked) => Models.regress(release, asked),
   predict: (found, values) => Models.predict(release, found, values),
-  describe: (alpha = 0.05) => Described.describe(release, alpha),
-  correlations: (names) => Described.correlations(release, names),
-  crosstab: (rows, columns, alpha = 0.05) => Counts.crosstab(release, release.part.get(rows), release.part.get(columns), alpha),
-  means: (target, by, alpha = 0.05) => Counts.means(release, release.part.get(target), release.part.get(by), alpha),
 });

@@ -8,10 +8,10 @@ const Summaries = (() => {
     if (release.weighted) throw new Error("Rows have weights: intervals are for the weighted table alone.");
     if (!release.noisy.independent) throw new Error("One person has several rows: intervals are for this table alone.");
     if (stated !== null) return stated;
-    if (!(problem.rows >= 2 * problem.rowsDeviation)) {
+    if (release.sample_rows === null) {
       throw new Error("The release does not show how many rows there are: state it, if it is public.");
     }
-    return problem.rows;
+    return release.sample_rows;
   }
 
   // Within [0, 1], and whether noise took it out of there: then it says nothing.
