@@ -91,13 +91,14 @@ def test_a_release_too_wide_for_a_page_is_not_embedded(monkeypatch, private):
     monkeypatch.setattr(report, "MOST_COLUMNS", 5)
     page = report.render(private)
     assert embedded(page)["release"] is None
-    assert "too many for a page to compute with" in words(page)
-    assert 'id="target"' not in page
+    assert "too many for a page" in words(page)
+    assert 'id="response"' not in page
 
 
 def test_rows_of_a_sample_are_those_of_a_summary(private):
     summary = private.regress("cost").summary(estimand="population")
     assert embedded_release(private)["sample_rows"] == pytest.approx(summary.n_rows, rel=1e-12)
+    assert embedded_release(private, 20_000)["sample_rows"] == 20_000
     weak = gm.release(patients(20), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=0)
     with pytest.raises(gm.ArgumentError, match="less than two standard deviations"):
         weak.regress("cost").summary(estimand="population")
@@ -106,8 +107,8 @@ def test_rows_of_a_sample_are_those_of_a_summary(private):
     budget = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
     weighted = gm.release(table, schema=gm.Schema.of({"x": [0, 1], "y": [0, 1], "w": [0, 2]}, weight="w"), **budget)
     persons = gm.release(table, schema={"x": [0, 1], "y": [0, 1]}, unit="id", rows_per_unit=2, **budget)
-    assert embedded_release(weighted)["sample_rows"] is None
-    assert embedded_release(persons)["sample_rows"] is None
+    assert embedded_release(weighted, 500)["sample_rows"] is None
+    assert embedded_release(persons, 500)["sample_rows"] is None
 
 
 def test_typed_rows_start_at_the_means(private):

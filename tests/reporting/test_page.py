@@ -16,6 +16,7 @@ import gaussmix as gm
 from gaussmix.cli import main
 from gaussmix.models.release_file import METADATA_KEY
 from gaussmix.reporting import page as report
+from gaussmix.reporting.signals import signals_of
 from report_pages import EVIL, Loads, assert_nothing_is_promised, embedded, words
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
@@ -72,9 +73,12 @@ def test_page_is_self_contained_and_labelled(which, request):
 
 
 def test_signals_are_the_diagonal_of_the_second_moment(private, page):
-    signals = embedded(page)["signals"]
-    np.testing.assert_allclose([row["signal"] for row in signals], np.diagonal(private.second_moment))
-    np.testing.assert_allclose([row["noise"] for row in signals], private.statistic.column_noise)
+    signals, diagonal, noise = signals_of(private), np.diagonal(private.second_moment), private.statistic.column_noise
+    np.testing.assert_allclose([float(row["signal"]) for row in signals], diagonal, rtol=1e-3)
+    np.testing.assert_allclose([float(row["noise"]) for row in signals], noise, rtol=1e-3)
+    bars = np.maximum(np.log10(diagonal / noise), 0)
+    np.testing.assert_allclose([row["bar"] for row in signals], 100 * bars / bars.max(), atol=0.051)
+    assert all(f'<rect class="signal" width="{row["bar"]}"' in page for row in signals)
 
 
 def test_same_release_same_page(private, page):
@@ -156,7 +160,9 @@ def test_page_fits_every_width_and_text_has_contrast(visit, private, page, schem
 def test_infinite_epsilon_and_printing(visit, unprotected):
     tab = visit(unprotected, color_scheme="dark")
     assert "Not private." in tab.locator("#banner").inner_text()
-    assert tab.locator("#signals svg").count() == 0
+    assert tab.locator('#signals rect:not([width="0.0"])').count() == 0
+    assert "It is not embedded in the page" in tab.locator("#no-models").inner_text()
+    assert embedded(tab.content())["release"] is None
     assert tab.pdf(format="A4").startswith(b"%PDF")
     tab.emulate_media(media="print")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -15,10 +15,12 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.fits import part_name
+from gaussmix.models.fits import number_response, part_name
 from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.problem import Response, half_range, half_span
 from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts, parts_without
 from gaussmix.models.release import Release
+from gaussmix.models.responses import two_classes
 from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.tables.parts import Part
@@ -51,8 +53,8 @@ def first_response(schema: Schema, response: str | None = None) -> str | None:
     return name
 
 
-def embedded_release(release: Release) -> dict[str, Any]:
-    """The release as the page's own functions read it."""
+def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, Any]:
+    """The release as the page's own functions read it; ``n_rows`` is a number of rows that is public."""
     schema, noisy = release.schema, release.statistic.noisy
     (constant,) = schema.groups.get(INTERCEPT, (None,))
     return {
@@ -61,9 +63,9 @@ def embedded_release(release: Release) -> dict[str, Any]:
             {
                 "name": column.name,
                 "source": column.source,
-                "kind": column.kind,
                 "centre": column.centre,
                 "scale": column.scale,
+                "span": half_span(schema, column),
                 "levels": [list(level) for level in column.levels],
             }
             for column in schema.encoded
@@ -74,7 +76,7 @@ def embedded_release(release: Release) -> dict[str, Any]:
         "weighted": schema.weight is not None,
         "proposed": release.propose_merges(),
         "shortened": None if noisy.shortened is None else str(noisy.shortened),
-        "sample_rows": _sample_rows(release),
+        "sample_rows": _sample_rows(release, n_rows),
     }
 
 
@@ -105,13 +107,36 @@ def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,
-        "weight": part.weight,
         "indices": list(schema.groups[name]),
         "columns": list(columns_behind(schema, name)),
         "needs": needs_of_part(schema, name),
-        "marked": is_marked(schema, name),
-        "own": name in schema.columns,
+        "responses": _responses(schema, name, part),
+        "typed": kind in ("numeric", "boolean", "categorical")
+        and name in schema.columns
+        and not is_marked(schema, name),
         **more,
+    }
+
+
+def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
+    """A part as a response, by the scale of its coefficients; None where it can be none."""
+    found: dict[str, Response] = {}
+    if not is_marked(schema, name):
+        if isinstance(part, Numeric | Boolean):
+            found["linear"] = number_response(schema, name)
+        if isinstance(part, Boolean) or (isinstance(part, Categorical) and len(part.labels) == 2):
+            found["odds"] = two_classes(schema, name)[0]
+    return {scale: _response(schema, response) for scale, response in found.items()} or None
+
+
+def _response(schema: Schema, response: Response) -> dict[str, Any]:
+    entries = np.flatnonzero(response.vector).tolist()
+    return {
+        "name": response.name,
+        "vector": [[i, float(response.vector[i])] for i in entries],
+        "centre": response.centre,
+        "scale": response.scale,
+        "half": half_range(schema, response.vector),
     }
 
 
@@ -144,11 +169,13 @@ def _raw(schema: Schema) -> dict[str, Any] | None:
     return {"rows": rows, "b": b.tolist()}
 
 
-def _sample_rows(release: Release) -> float | None:
+def _sample_rows(release: Release, n_rows: int | None) -> float | None:
     """Return the number of rows that intervals of a population take, as a summary does; None where it takes none."""
     schema, noisy = release.schema, release.statistic.noisy
-    if not schema.intercept or schema.weight is not None or not noisy.independent:
+    if schema.weight is not None or not noisy.independent:
         return None
+    if n_rows is not None or not schema.intercept:
+        return n_rows
     rows, deviation = noisy.quadratic(constant_row(schema))
     return rows if rows >= 2 * deviation else None
 

@@ -46,13 +46,13 @@ MOST_COLUMNS = 400
 """Encoded columns of a release that a page can compute with."""
 
 TOO_WIDE = (
-    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page to compute with: "
-    "gaussmix regress, describe, corr and crosstab do."
+    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page: "
+    "use gaussmix regress, describe, corr and crosstab."
 )
 
-_MATHEMATICS = ("algebra", "normal", "release", "coding", "problem", "weights", "score", "summary", "odds")
-_SHOWN = ("models", "elements", "figures", "choices", "coefficients", "predictions", "start")
-_SCRIPTS = (*_MATHEMATICS, *_SHOWN)
+NO_NOISE = "This release has no noise. It is not embedded in the page, which computes no models: gaussmix regress does."
+
+_SCRIPTS = ("algebra", "normal", "design", "score", "models", "elements", "choices", "results", "page")
 """Parts of the page's one script, each after those that it uses."""
 
 
@@ -90,17 +90,16 @@ def render(
     invalid = banner(release)
     curve = None if invalid else curve_of(certificate.account)
     drawn = None if curve is None else picture(curve, certificate)
-    own = embedded_release(release) if release.schema.n_columns <= MOST_COLUMNS else None
     opening = first_response(release.schema, response)
+    no_models = _no_models(release, opening)
     tables, no_tables = _tables(release, opening, alpha)
     signals = signals_of(release)
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
-        "release": own,
+        "release": None if no_models else embedded_release(release, n_rows),
         "response": opening,
         "alpha": alpha,
         "rows": n_rows,
-        "signals": signals,
         "not_identified": NOT_IDENTIFIED,
     }
     style, script = _part("report.css"), _script()
@@ -119,9 +118,9 @@ def render(
         parameters=parameters_of(certificate),
         curve=drawn,
         no_curve=why_no_curve(certificate, valid=not invalid),
-        model=own is not None and opening is not None,
+        model=not no_models,
         chosen=response is not None,
-        no_models=TOO_WIDE if own is None else "No column of this release can be the response of a model.",
+        no_models=no_models,
         tables=tables,
         no_tables=no_tables,
         shortened=release.statistic.noisy.shortened is not None,
@@ -141,6 +140,15 @@ def _script() -> str:
     """All parts of the script in a scope of their own."""
     parts = "".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
+
+
+def _no_models(release: Release, response: str | None) -> str:
+    """Why the page computes no models; empty if it does."""
+    if release.schema.n_columns > MOST_COLUMNS:
+        return TOO_WIDE
+    if release.statistic.noisy.alpha == 0:
+        return NO_NOISE
+    return "" if response is not None else "No column of this release can be the response of a model."
 
 
 def _tables(release: Release, response: str | None, alpha: float) -> tuple[StaticTables | None, str]:

@@ -25,7 +25,7 @@ __all__ = ["CorrelationTable", "StaticTable", "StaticTables", "static_tables"]
 MOST_LEVELS = 100
 """Levels of a category, or entries of a vector, that tables of a page show."""
 
-MOST_CORRELATED = 100
+MOST_CORRELATED = 60
 """Encoded columns whose correlations a page shows."""
 
 MOST_PAIRS = 12
