@@ -52,7 +52,7 @@ def tasks(private: gm.Release) -> dict[str, Callable[[], object]]:
         "population": lambda: loaded().regress("y").summary(estimand="population").conf_int(),
         "odds ratios": lambda: loaded().classify("yes", on=some).odds_ratios(),
         "describe": lambda: loaded().describe(),
-        "page": lambda: render(loaded(), target="y"),
+        "page": lambda: render(loaded(), response="y"),
         "file": lambda: loaded().to_bytes(),
     }
 

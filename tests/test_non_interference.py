@@ -398,7 +398,7 @@ sign a.parquet --key private.pem
 verify a.parquet --key public.pem
 verify sketch.parquet --json
 report a.parquet -o page.html --label label.svg
-report persons.parquet -o persons.html --registry record.yaml --title Costs --target age --alpha 0.1 --json
+report persons.parquet -o persons.html --registry record.yaml --title Costs --response age --alpha 0.1 --json
 """
 OPEN = {"age": "number", "cost": {"lower": 0, "upper": None}, "region": "category", "code": "codes"}
 

@@ -157,7 +157,7 @@ def test_table_to_release_to_models(files):
     logs = json.loads(run("rates", out, "cost", "--on", "smoker", "--log", "--json"))
     assert logs["predictor"] == {"coef": model.coef, "intercept": model.intercept}
     assert "Use classify for true and false" in run("rates", out, "smoker", code=2)
-    run("report", out, "-o", str(files / "report.html"), "--target", "cost")
+    run("report", out, "-o", str(files / "report.html"), "--response", "cost")
     assert "<html" in (files / "report.html").read_text()
 
 
@@ -422,7 +422,7 @@ def test_every_command_speaks_json(files):
     assert "n" not in sums
     released = json.loads(stdout("release", str(files / "a.moments"), "-e", "5", "-d", "1e-5", "-o", out, "--json"))
     assert released["epsilon"] == 5
-    page = json.loads(stdout("report", out, "-o", str(files / "r.html"), "--target", "cost", "--json"))
+    page = json.loads(stdout("report", out, "-o", str(files / "r.html"), "--response", "cost", "--json"))
     assert page["release"] == out
     shown = json.loads(stdout("demo", "-o", str(files / "demo"), "--json"))
     assert shown["models"]["cost, linear"]["smoker"]["truth"] == 4.0

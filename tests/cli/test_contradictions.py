@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read: leave them out"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
         (f"release a.csv -s s.json --note x {RELEASE}", "--note is kept in a ledger"),
-        ("report r.parquet --label new.svg --target cost", "--target is about the page: give --out as well"),
+        ("report r.parquet --label new.svg --response cost", "--response is about the page: give --out as well"),
         ("report r.parquet --label new.svg --alpha 0.05", "--alpha is about the page"),
         ("report r.parquet --registry new.yaml --rows 9", "--rows is about the page"),
         ("report r.parquet --registry new.yaml --title x", "--title is about the page"),

@@ -28,7 +28,7 @@ def page(private):
     pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
     from gaussmix.reporting.page import render
 
-    return render(private)
+    return render(private, response="cost")
 
 
 @pytest.fixture(scope="module")

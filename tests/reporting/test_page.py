@@ -17,6 +17,7 @@ from gaussmix._text import plain
 from gaussmix.cli import main
 from gaussmix.models.release_file import METADATA_KEY
 from gaussmix.reporting import page as report
+from gaussmix.reporting.signals import signals_of
 from report_pages import EVIL, Loads, assert_nothing_is_promised, embedded, words
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
@@ -26,7 +27,7 @@ def test_page_names_the_file_it_is_about(private, page, tmp_path):
     private.save(tmp_path / "r.parquet")
     stored = json.loads(pq.read_schema(tmp_path / "r.parquet").metadata[METADATA_KEY])
     assert stored["sha256"] in page
-    assert report.render(gm.load(tmp_path / "r.parquet")) == page
+    assert report.render(gm.load(tmp_path / "r.parquet"), response="cost") == page
 
 
 @pytest.mark.parametrize("which", ["evil", "unprotected"])
@@ -73,13 +74,16 @@ def test_page_is_self_contained_and_labelled(which, request):
 
 
 def test_signals_are_the_diagonal_of_the_second_moment(private, page):
-    signals = embedded(page)["signals"]
-    np.testing.assert_allclose([row["signal"] for row in signals], np.diagonal(private.second_moment))
-    np.testing.assert_allclose([row["noise"] for row in signals], private.statistic.column_noise)
+    signals, diagonal, noise = signals_of(private), np.diagonal(private.second_moment), private.statistic.column_noise
+    np.testing.assert_allclose([float(row["signal"]) for row in signals], diagonal, rtol=1e-3)
+    np.testing.assert_allclose([float(row["noise"]) for row in signals], noise, rtol=1e-3)
+    bars = np.maximum(np.log10(diagonal / noise), 0)
+    np.testing.assert_allclose([row["bar"] for row in signals], 100 * bars / bars.max(), atol=0.051)
+    assert all(f'<rect class="signal" width="{row["bar"]}"' in page for row in signals)
 
 
 def test_same_release_same_page(private, page):
-    assert report.render(private) == page
+    assert report.render(private, response="cost") == page
 
 
 def test_missing_jinja2_is_explained(private, monkeypatch):
@@ -97,17 +101,17 @@ def test_missing_jinja2_is_explained(private, monkeypatch):
 
 def test_command_writes_the_page(private, tmp_path):
     private.save(tmp_path / "r.parquet")
-    arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--target", "age"]
+    arguments = ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html"), "--response", "bmi"]
     said = ["--alpha", "0.1", "--title", "<Costs>", "--description", "Of patients & others", "--rows", "20000"]
     result = CliRunner().invoke(main, [*arguments, *said])
     assert result.exit_code == 0, result.output
     digest = hashlib.sha256((tmp_path / "r.parquet").read_bytes()).hexdigest()
     more = {"title": "<Costs>", "description": "Of patients & others", "n_rows": 20_000}
-    page = report.render(private, alpha=0.1, target="age", file_sha256=digest, **more)
+    page = report.render(private, alpha=0.1, response="bmi", file_sha256=digest, **more)
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == page
     shown = words(page)
     assert all(text in shown for text in ("<Costs>", "Of patients & others", "20,000 rows, as its publisher states"))
-    assert embedded(page)["start"]["target"] == "age"
+    assert embedded(page)["response"] == "bmi"
     assert (embedded(page)["alpha"], embedded(page)["rows"]) == (0.1, 20_000)
     assert CliRunner().invoke(main, [*arguments, "--rows", "0"]).exit_code == 2
     assert CliRunner().invoke(main, [*arguments, "--alpha", "2"]).exit_code == 2
@@ -157,7 +161,9 @@ def test_page_fits_every_width_and_text_has_contrast(visit, private, page, schem
 def test_infinite_epsilon_and_printing(visit, unprotected):
     tab = visit(unprotected, color_scheme="dark")
     assert "Not private." in tab.locator("#banner").inner_text()
-    assert tab.locator("#signals svg").count() == 0
+    assert tab.locator('#signals rect:not([width="0.0"])').count() == 0
+    assert "It is not embedded in the page" in tab.locator("#no-models").inner_text()
+    assert embedded(tab.content())["release"] is None
     assert tab.pdf(format="A4").startswith(b"%PDF")
     tab.emulate_media(media="print")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -131,7 +131,7 @@ def test_estimators_releases_have_statement_and_curve(variant):
     assert "made by LinearMixing" in shown
     assert "vector of 3" in shown
     assert "entries within bounds of their own, norm 1" in shown
-    assert embedded(page)["start"] == {"target": "y", "on": ["X"], "merge": {}}
+    assert embedded(page)["response"] == "y"
 
 
 def test_levels_beyond_forty_are_counted():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
+from gaussmix.reporting.embedding import first_response
 from gaussmix.reporting.imagined import KINDS, imagine, target_of
-from gaussmix.reporting.starting import targets_of
 from gaussmix.reporting.statement import bounds_of
 
 SCHEMA = gm.Schema.of(
@@ -43,5 +43,8 @@ def test_a_page_says_what_terms_and_weights_are():
     assert found["born"][1:3] == ["date", "0 to 21915 days since 1950-01-01"]
 
 
-def test_numbers_without_holes_can_be_explained():
-    assert targets_of(SCHEMA) == ["born", "log(wage)"]
+def test_terms_and_dates_can_be_responses():
+    assert first_response(SCHEMA) == "born"
+    assert first_response(SCHEMA, "log(wage)") == "log(wage)"
+    with pytest.raises(gm.ArgumentError, match="without an indicator of missing values"):
+        first_response(SCHEMA, "experience")

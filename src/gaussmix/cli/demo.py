@@ -70,6 +70,7 @@ def _parquet(table: pa.Table) -> bytes:
 def _page(private: Release) -> str:
     return render(
         private,
+        response="cost",
         title="100,000 synthetic patients",
         description="A made-up hospital table whose coefficients are known.",
         n_rows=hospital.ROWS,

@@ -42,7 +42,7 @@ __all__ = ["plan", "report", "sign", "verify"]
 @click.option("--registry", type=click.Path(path_type=Path), help="YAML file: a record for the public registry.")
 @click.option("--label", type=click.Path(path_type=Path), help="SVG file: the privacy label.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
-@click.option("--target", help="Column that the page begins to explain; default: what is explained best.")
+@click.option("--response", help="Response of the model that the page opens with; default: the first numeric column.")
 @click.option("--title", default="", help="What the page is about.")
 @click.option("--description", default="", help="The same in a sentence or two.")
 @click.option("--rows", type=int, help="Number of rows, if it is public: shown, and used for intervals of populations.")
@@ -54,7 +54,7 @@ def report(
     registry: Path | None,
     label: Path | None,
     alpha: float,
-    target: str | None,
+    response: str | None,
     title: str,
     description: str,
     rows: int | None,
@@ -67,7 +67,7 @@ def report(
     costs no privacy.
 
     \b
-    gaussmix report patients.release.parquet -o report.html
+    gaussmix report patients.release.parquet -o report.html --response cost
     gaussmix report patients.release.parquet -o report.html --title "Costs of patients, 2025" --rows 20000
     gaussmix report patients.release.parquet --registry record.yaml --label label.svg
 
@@ -80,7 +80,7 @@ def report(
             "Say what to write: --out for the page, --registry for the record, --label for the label, or several."
         )
     if out is None:
-        _refuse_about_the_page("alpha", "target", "title", "description", "rows", "as_json")
+        _refuse_about_the_page("alpha", "response", "title", "description", "rows", "as_json")
     for path, own, kind in (
         (out, (".html",), "a page in HTML"),
         (registry, (".yaml", ".yml"), "a record in YAML"),
@@ -97,17 +97,16 @@ def report(
         _write_label(release, label, force)
     if out is None:
         return
-    with reserve(out, 0, force=force) as output:  # before models are computed
-        with Console(stderr=True).status("choosing a model to begin with"):
-            page = render(
-                release,
-                alpha=alpha,
-                target=target,
-                title=title,
-                description=description,
-                n_rows=rows,
-                file_sha256=digest,
-            )
+    with reserve(out, 0, force=force) as output:
+        page = render(
+            release,
+            alpha=alpha,
+            response=response,
+            title=title,
+            description=description,
+            n_rows=rows,
+            file_sha256=digest,
+        )
         written, valid = output.commit(page.encode()), is_valid(release)
     if as_json:
         echo_json({"file": str(written), "release": str(file), "private": valid})

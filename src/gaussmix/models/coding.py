@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -164,33 +163,22 @@ def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[st
 def propose_merges(
     noisy: NoisyMoment, schema: Schema, sources: Collection[str] | None = None, *, at_least: float = ENOUGH
 ) -> dict[str, dict[str, list[str]]]:
-    """Merges of the levels whose noisy counts are below ``at_least`` standard deviations, for ``merge=``.
+    """Propose to merge the levels whose own noisy counts are below ``at_least`` standard deviations, for ``merge=``.
 
-    Of all categories, or of those in ``sources``. The rare levels of a category become one, called ``"other"``; while
-    that is rare itself, or has one member only, the next rarest level joins it. Two levels are left at least: where
-    that cannot be had, nothing is proposed. It reads noisy counts alone, so it costs no privacy; the model is then
-    chosen by the data, which intervals do not know.
+    Of all categories, or of those in ``sources``. The rare levels of a category become one, called ``"other"``. Nothing
+    is proposed for a category with one rare level, which would have to be merged with a frequent one, or with rare
+    levels only. The proposal reads noisy counts alone, so it costs no privacy. A model that follows it was chosen by
+    the data, which intervals do not account for.
     """
     found = {}
     for source, column in schema.parts.items():
         if not isinstance(column, Categorical) or (sources is not None and source not in sources):
             continue
         counts = counts_of_levels(noisy, schema, source)
-        order = sorted(counts, key=lambda label: _ratio(*counts[label]))
-        indices = {label: schema.groups[source][place] for place, label in enumerate(column.labels)}
-
-        def rare_together(labels: Sequence[str], indices: dict[str, int] = indices) -> bool:
-            own = _indicator([indices[label] for label in labels], schema.n_columns)
-            count, deviation = rows_where(noisy, schema, own)
-            return count < at_least * deviation
-
-        rare = sum(rare_together([label]) for label in order)
-        members = order[:rare]
-        while 0 < len(members) < len(order) and (len(members) < 2 or rare_together(members)):
-            members = order[: len(members) + 1]
-        if members and len(members) < len(order):
-            kept = [label for label in counts if label in members]
-            found[source] = {"other" if "other" not in order[len(members) :] else "other levels": kept}
+        rare = [label for label, (count, deviation) in counts.items() if count < at_least * deviation]
+        if 2 <= len(rare) < len(counts):
+            frequent = counts.keys() - rare
+            found[source] = {"other" if "other" not in frequent else "other levels": rare}
     return found
 
 
@@ -203,10 +191,6 @@ def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, 
     scale = schema.encoded[int(np.flatnonzero(row)[0])].scale
     count, deviation = noisy.quadratic(scale * row)
     return schema.weight_bound * count, schema.weight_bound * deviation
-
-
-def _ratio(count: float, deviation: float) -> float:
-    return count / deviation if deviation else math.inf
 
 
 def _indicator(indices: Sequence[int], m: int) -> Floats:

@@ -40,9 +40,9 @@ from gaussmix.tables.schema import Schema
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
-__all__ = ["ChiSquare", "Crosstab", "cell_counts", "crosstab", "independence", "scaled_to"]
+__all__ = ["NOISY", "ChiSquare", "Crosstab", "cell_counts", "crosstab", "independence", "scaled_to"]
 
-_NOISY = "Counts are noisy estimates: those of few rows can be negative, and rounded cells may not add up to margins."
+NOISY = "Counts are noisy estimates: those of few rows can be negative, and rounded cells may not add up to margins."
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,15 @@ class ChiSquare:
     p_value: float
     degrees: int
     privacy_share: float
+
+    def __str__(self) -> str:
+        freedom = f"{self.degrees} degree{'s' * (self.degrees != 1)} of freedom"
+        if math.isnan(self.p_value):
+            return f"Independence in the population: {freedom}, not identified at this budget."
+        return (
+            f"Independence in the population: chi-square {self.statistic:.4g}, {freedom}, p = {self.p_value:.3g}; "
+            f"{100 * self.privacy_share:.0f} % of the variance is privacy noise."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,32 +147,25 @@ class Crosstab:
         """One row a cell."""
         return self.table().to_frame(frame)
 
-    def as_text(self) -> str:
-        """Counts with ± 1.96 deviations, and margins, rounded to integers, for a terminal."""
-        z = _quantile(0.05)
+    def cells(self, alpha: float = 0.05) -> list[list[str]]:
+        """Counts as text, ± half their intervals, and margins, rounded to integers; the first row is the head."""
+        z = _quantile(alpha)
         cells = [
             [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, deviations, strict=True)] + [f"{counts.sum():z,.0f}"]
             for counts, deviations in zip(self.estimates, self.deviations, strict=True)
         ]
         margins = [f"{total:z,.0f}" for total in (*self.estimates.sum(axis=0), self.estimates.sum())]
-        rows = [[self.names[0], *self.columns, "all"]]
-        rows += [[name, *row] for name, row in zip((*self.rows, "all"), [*cells, margins], strict=True)]
-        return ResultTable(
-            f"{self.names[0]} by {self.names[1]}", columns_of(rows[0], rows[1:]), self._notes()
-        ).as_text()
+        rows = [[name, *row] for name, row in zip((*self.rows, "all"), [*cells, margins], strict=True)]
+        return [[self.names[0], *self.columns, "all"], *rows]
+
+    def as_text(self) -> str:
+        """The cells under the names of both columns, for a terminal."""
+        head, *rows = self.cells()
+        title = f"{self.names[0]} by {self.names[1]}"
+        return ResultTable(title, columns_of(head, rows), self._notes()).as_text()
 
     def _notes(self) -> tuple[str, ...]:
-        test = self.independence
-        words = "" if math.isnan(test.p_value) else f"chi-square {test.statistic:.4g}, "
-        p = "not told at this budget" if math.isnan(test.p_value) else f"p = {test.p_value:.3g}"
-        share = (
-            "" if math.isnan(test.p_value) else f"; {100 * test.privacy_share:.0f} % of the variance is privacy noise"
-        )
-        return (
-            *self._about,
-            _NOISY,
-            f"Independence in the population: {words}{test.degrees} degrees of freedom, {p}{share}.",
-        )
+        return (*self._about, NOISY, str(self.independence))
 
     def _repr_html_(self) -> str:
         return self.table().as_html()

@@ -42,6 +42,7 @@ __all__ = [
     "feature_indices",
     "fit_regressions",
     "linear_values",
+    "number_response",
     "part_name",
     "unit_vector",
     "user_units",
@@ -76,7 +77,7 @@ class RegressionModel(Tidied):
 
     @property
     def _unit(self) -> float:
-        return _number(self.statistic.schema, self.target).scale
+        return number_response(self.statistic.schema, self.target).scale
 
     def summary(
         self,
@@ -108,7 +109,7 @@ class RegressionModel(Tidied):
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
         schema = self.statistic.schema
-        response = _number(schema, self.target)
+        response = number_response(schema, self.target)
         return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
@@ -124,7 +125,7 @@ class RegressionModel(Tidied):
             raise ArgumentError(
                 "prediction_interval needs a release with an intercept column, which holds the row count."
             )
-        response, noisy = _number(schema, self.target), self.statistic.noisy
+        response, noisy = number_response(schema, self.target), self.statistic.noisy
         residual, _ = noisy.quadratic(_left(schema, response, self.coef, self.intercept))
         (constant,) = schema.groups[INTERCEPT]
         rows, _ = noisy.quadratic(unit_vector(schema, {constant: schema.encoded[constant].scale}))
@@ -158,7 +159,7 @@ def fit_regressions(
 ) -> dict[str, RegressionModel]:
     """Least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
     schema = statistic.schema
-    responses = [_number(schema, target) for target in targets]
+    responses = [number_response(schema, target) for target in targets]
     features = feature_indices(schema, targets, on)
     thetas = statistic.solve(features, np.column_stack([response.vector for response in responses]), variant)
     models = {}
@@ -176,7 +177,7 @@ def clipped(schema: Schema, target: str, values: Floats) -> Floats:
     return np.clip(values, *((column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)))
 
 
-def _number(schema: Schema, target: str) -> Response:
+def number_response(schema: Schema, target: str) -> Response:
     """A numeric or boolean column as a response."""
     target = part_name(schema, target)
     column = schema.parts[target]

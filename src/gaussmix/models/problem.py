@@ -18,7 +18,7 @@ from gaussmix.tables.columns import Categorical
 from gaussmix.tables.parts import EncodedColumn
 from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["Problem", "Response", "sources_of"]
+__all__ = ["Problem", "Response", "half_range", "half_span", "sources_of"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Problem:
             total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
             nobs, deviation = rows_where(noisy, schema, coding.rows[0])
         half = half_range(schema, response.vector)
-        spans = np.array([_half_span(schema, column) for column in coding.columns])
+        spans = np.array([half_span(schema, column) for column in coding.columns])
         levels = [
             (name, row)
             for name, row, column in zip(coding.names, coding.rows, coding.columns, strict=True)
@@ -216,12 +216,12 @@ def half_range(schema: Schema, vector: Floats) -> float:
         found += (
             float(np.ptp(ends)) / 2
             if levels
-            else float(sum(abs(vector[i]) * _half_span(schema, schema.encoded[i]) for i in indices))
+            else float(sum(abs(vector[i]) * half_span(schema, schema.encoded[i]) for i in indices))
         )
     return found
 
 
-def _half_span(schema: Schema, column: EncodedColumn) -> float:
+def half_span(schema: Schema, column: EncodedColumn) -> float:
     """Half of the declared range of an encoded column in encoded units; all of the intercept."""
     if column.source is None:
         return 1 / column.scale

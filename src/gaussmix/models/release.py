@@ -215,10 +215,11 @@ class Release(Described):
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
 
     def propose_merges(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
-        """Rare levels of categories to take as one, as ``summary(merge=)`` takes them: from noisy counts, and free.
+        """Propose to merge rare levels of categories, as ``summary(merge=)`` takes it: from noisy counts, and free.
 
-        Levels whose noisy count is below ``at_least`` standard deviations of its noise become ``"other"``; intervals do
-        not know that the model was then chosen by the data (:func:`gaussmix.models.coding.propose_merges`).
+        Where two or more levels of a category have noisy counts below ``at_least`` standard deviations of the noise,
+        they become ``"other"``. Intervals do not account for a model that was chosen in this way
+        (:func:`gaussmix.models.coding.propose_merges`).
         """
         return propose_merges(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaussmix._text import csv_cell, plain
 from gaussmix.models.certificate import NO_GUARANTEE
+from gaussmix.models.coding import ENOUGH
 
 if TYPE_CHECKING:
     from gaussmix.models.summary import Summary
@@ -131,8 +132,10 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             f"{summary.largest:g} times the target's declared range across its own (largest={summary.largest:g})."
         )
     if summary.proposed:
+        clipped = "" if summary.shortened is None else ", after norm clipping,"
         found.append(
-            f"Levels with few rows, by their noisy counts: they can be taken as one by merge={summary.proposed}."
+            f"Levels whose noisy counts{clipped} are below {ENOUGH:g} standard deviations of the noise can be merged: "
+            f"merge={summary.proposed}."
         )
     if summary.estimand == "ridge":
         found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')

@@ -1,86 +1,83 @@
 """What the page computes from: the numbers of a release and its declared columns, in plain values for JSON.
 
 **Private**: all of it is in the release's file, or a function of it. Matrices go as base64 of little-endian float64,
-lower triangles row by row, so that a browser has the same bits. Intervals, tables and predictions need the moment that
-intervals come from and the law of its noise (:mod:`gaussmix.models.noisy`): the last pass, or the sketch; and earlier
-passes where levels are counted in them (:mod:`gaussmix.models.whole_rows`).
+lower triangles row by row, so that a browser has the same bits. Coefficients, intervals and predictions need the moment
+that intervals come from and the distribution of its noise (:mod:`gaussmix.models.noisy`): the last pass, or the sketch.
 """
 
 from __future__ import annotations
 
 import base64
-import itertools
 import math
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.fits import number_response, part_name
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts
+from gaussmix.models.problem import Response, half_range, half_span
+from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts, parts_without
 from gaussmix.models.release import Release
-from gaussmix.models.row_counts import row_count
-from gaussmix.models.transcript import Statistic, Transcript
-from gaussmix.models.user_units import constant_row
-from gaussmix.models.whole_rows import moment_of_pass, whole_in
+from gaussmix.models.responses import two_classes
+from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.tables.parts import Part
 from gaussmix.tables.releasing import name_of
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.terms import needs_of, parse_terms
 
-__all__ = ["embedded_release", "needs_of_part"]
+__all__ = ["embedded_release", "first_response", "needs_of_part"]
 
 
-def embedded_release(release: Release) -> dict[str, Any]:
-    """The release as the page's own functions read it."""
+def first_response(schema: Schema, response: str | None = None) -> str | None:
+    """Return the response that the page opens with: the one named, or the first numeric column.
+
+    Without numeric columns it is the first Boolean, then the first category with two levels; None where no column can
+    be a response.
+    """
+    plain = {name: part for name, part in schema.parts.items() if not is_marked(schema, name)}
+    numbers = [name for name, part in plain.items() if isinstance(part, Numeric)]
+    booleans = [name for name, part in plain.items() if isinstance(part, Boolean)]
+    classes = [name for name, part in plain.items() if isinstance(part, Categorical) and len(part.labels) == 2]
+    possible = [name for name in (*numbers, *booleans, *classes) if schema.intercept or parts_without(schema, [name])]
+    if response is None:
+        return possible[0] if possible else None
+    name = part_name(schema, response)
+    if name not in possible:
+        raise ArgumentError(
+            f"response must be a numeric or Boolean column without an indicator of missing values, or a category with "
+            f"two levels, got {response!r}."
+        )
+    return name
+
+
+def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, Any]:
+    """The release as the page's own functions read it; ``n_rows`` is a number of rows that is public."""
     schema, noisy = release.schema, release.statistic.noisy
     (constant,) = schema.groups.get(INTERCEPT, (None,))
-    shortened, whole = noisy.shortened, _whole(release)
     return {
         "noisy": _noisy(noisy),
         "encoded": [
             {
                 "name": column.name,
                 "source": column.source,
-                "kind": column.kind,
                 "centre": column.centre,
                 "scale": column.scale,
+                "span": half_span(schema, column),
                 "levels": [list(level) for level in column.levels],
             }
             for column in schema.encoded
         ],
-        "parts": [_part(schema, name, part) | {"whole": whole.get(name)} for name, part in schema.parts.items()],
-        "last": len(release.statistic.passes) - 1 if isinstance(release.statistic, Transcript) else 0,
-        "earlier": _earlier(release.statistic, whole),
+        "parts": [_part(release, name, part) for name, part in schema.parts.items()],
         "raw": _raw(schema),
         "intercept": constant,
         "weighted": schema.weight is not None,
-        "weight_bound": schema.weight_bound,
         "proposed": release.propose_merges(),
-        "shortened": None if shortened is None else str(shortened),
-        **_counted(release),
+        "shortened": None if noisy.shortened is None else str(noisy.shortened),
+        "sample_rows": _sample_rows(release, n_rows),
     }
-
-
-def _whole(release: Release) -> dict[str, list[int]]:
-    """Passes in which rows of all levels of a column are whole, for columns whose levels can be counted."""
-    schema, statistic = release.schema, release.statistic
-    if not schema.intercept or schema.weight is not None:
-        return {}
-    names = [name for name, part in schema.parts.items() if isinstance(part, Boolean | Categorical)]
-    return {name: sorted(whole_in(statistic, name)) if isinstance(statistic, Transcript) else [0] for name in names}
-
-
-def _earlier(statistic: Statistic, whole: dict[str, list[int]]) -> dict[str, Any]:
-    """Passes but the last in which a column's levels, or those of two, are counted, by number."""
-    if not isinstance(statistic, Transcript):
-        return {}
-    sets = [set(passes) for passes in whole.values()]
-    chosen = {max(one & other) for one, other in itertools.product(sets, repeat=2)} - {len(statistic.passes) - 1}
-    return {str(number): _noisy(moment_of_pass(statistic, number)) for number in sorted(chosen)}
 
 
 def _noisy(noisy: NoisyMoment) -> dict[str, Any]:
@@ -103,18 +100,43 @@ def _triangle(matrix: Floats) -> str:
     return base64.b64encode(np.ascontiguousarray(lower, dtype="<f8").tobytes()).decode()
 
 
-def _part(schema: Schema, name: str, part: Part) -> dict[str, Any]:
-    kind, more = _kind(part)
+def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
+    schema, (kind, more) = release.schema, _kind(part)
+    if isinstance(part, Numeric):
+        more["typical"] = _typical(release, name, part)
     return {
         "name": name,
         "kind": kind,
-        "weight": part.weight,
         "indices": list(schema.groups[name]),
         "columns": list(columns_behind(schema, name)),
         "needs": needs_of_part(schema, name),
-        "marked": is_marked(schema, name),
-        "own": name in schema.columns,
+        "responses": _responses(schema, name, part),
+        "typed": kind in ("numeric", "boolean", "categorical")
+        and name in schema.columns
+        and not is_marked(schema, name),
         **more,
+    }
+
+
+def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
+    """A part as a response, by the scale of its coefficients; None where it can be none."""
+    found: dict[str, Response] = {}
+    if not is_marked(schema, name):
+        if isinstance(part, Numeric | Boolean):
+            found["linear"] = number_response(schema, name)
+        if isinstance(part, Boolean) or (isinstance(part, Categorical) and len(part.labels) == 2):
+            found["odds"] = two_classes(schema, name)[0]
+    return {scale: _response(schema, response) for scale, response in found.items()} or None
+
+
+def _response(schema: Schema, response: Response) -> dict[str, Any]:
+    entries = np.flatnonzero(response.vector).tolist()
+    return {
+        "name": response.name,
+        "vector": [[i, float(response.vector[i])] for i in entries],
+        "centre": response.centre,
+        "scale": response.scale,
+        "half": half_range(schema, response.vector),
     }
 
 
@@ -147,14 +169,23 @@ def _raw(schema: Schema) -> dict[str, Any] | None:
     return {"rows": rows, "b": b.tolist()}
 
 
-def _counted(release: Release) -> dict[str, Any]:
-    """The noisy number of rows, and why there are no tables or no counts where there are none."""
-    nothing: dict[str, Any] = {"rows": None, "no_tables": None, "no_counts": None}
-    try:
-        constant_row(release.schema)
-    except ArgumentError as error:
-        return nothing | {"no_tables": str(error)}
-    try:
-        return nothing | {"rows": asdict(row_count(release))}
-    except ArgumentError as error:
-        return nothing | {"no_counts": str(error)}
+def _sample_rows(release: Release, n_rows: int | None) -> float | None:
+    """Return the number of rows that intervals of a population take, as a summary does; None where it takes none."""
+    schema, noisy = release.schema, release.statistic.noisy
+    if schema.weight is not None or not noisy.independent:
+        return None
+    if n_rows is not None or not schema.intercept:
+        return n_rows
+    rows, deviation = noisy.quadratic(constant_row(schema))
+    return rows if rows >= 2 * deviation else None
+
+
+def _typical(release: Release, name: str, part: Numeric) -> float:
+    """Return the mean of a column that the release shows, to three digits, or the middle of its bounds."""
+    schema, moment = release.schema, release.statistic.noisy.moment
+    middle = (part.lower + part.upper) / 2
+    if not schema.intercept or schema.weight is not None:
+        return middle
+    one, x = constant_row(schema), unit_rows(schema, schema.groups[name])[0]
+    rows = float(one @ moment @ one)
+    return float(f"{min(max(float(x @ moment @ one) / rows, part.lower), part.upper):.3g}") if rows > 0 else middle

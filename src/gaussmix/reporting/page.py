@@ -1,7 +1,7 @@
 """One page about a release, for a reviewer and for its readers: post-processing, which costs no privacy.
 
-The page holds the privacy label and statement, the privacy curve, noise against signal, and the release itself: models,
-predictions and tables are computed from it in the reader's browser (``templates/scripts``), with the numbers that this
+The page holds the privacy label and statement, tables, the privacy curve, noise against signal, and the release itself:
+models and predictions are computed from it in the reader's browser (``templates/scripts``), with the numbers that this
 library gives. It is one HTML file that loads nothing. Everything in it comes from the release, its certificate and
 the arguments: the same ones give the same page. Needs the extra ``gaussmix[plots]``.
 """
@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 from gaussmix import _validation as check
 from gaussmix._text import plain
 from gaussmix.accounting.curve import curve_of
-from gaussmix.errors import MissingPackageError
-from gaussmix.models.describe import AS_SHORTENED, counted_early_words
+from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.reporting.embedding import embedded_release
+from gaussmix.reporting.embedding import embedded_release, first_response
 from gaussmix.reporting.figure import picture, why_no_curve
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.signals import SIGNAL_WORDS, signals_of
-from gaussmix.reporting.starting import starting_model
 from gaussmix.reporting.statement import (
     NOTHING,
     assumed,
@@ -38,6 +36,7 @@ from gaussmix.reporting.statement import (
     parameters_of,
     subject,
 )
+from gaussmix.reporting.static_tables import StaticTables, static_tables
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,14 +48,13 @@ MOST_COLUMNS = 400
 """Encoded columns of a release that a page can compute with."""
 
 TOO_WIDE = (
-    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page to compute with: "
-    "gaussmix regress, describe, corr and crosstab do."
+    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page: "
+    "use gaussmix regress, describe, corr and crosstab."
 )
 
-_MATHEMATICS = ("algebra", "normal", "release", "coding", "problem", "weights", "score", "summary", "odds")
-_TABLES = ("describe", "counts", "models")
-_SHOWN = ("elements", "figures", "choices", "coefficients", "predictions", "tables", "start")
-_SCRIPTS = (*_MATHEMATICS, *_TABLES, *_SHOWN)
+NO_NOISE = "This release has no noise. It is not embedded in the page, which computes no models: gaussmix regress does."
+
+_SCRIPTS = ("algebra", "normal", "design", "score", "models", "elements", "choices", "results", "page")
 """Parts of the page's one script, each after those that it uses."""
 
 
@@ -64,7 +62,7 @@ def render(
     release: Release,
     *,
     alpha: float = 0.05,
-    target: str | None = None,
+    response: str | None = None,
     title: str = "",
     description: str = "",
     n_rows: int | None = None,
@@ -77,9 +75,9 @@ def render(
     release : Release
     alpha : float
         Intervals have level 1 - alpha, unless the reader chooses another.
-    target : str, optional
-        Column that the page begins to explain; default: what is explained best
-        (:mod:`gaussmix.reporting.starting`).
+    response : str, optional
+        Column that is the response of the model that the page opens with; all others are its predictors. Default: the
+        first numeric column, and the page says that the reader chooses.
     title, description : str
         What the page is about, in the publisher's words.
     n_rows : int, optional
@@ -94,16 +92,16 @@ def render(
     invalid = banner(release)
     curve = None if invalid else curve_of(certificate.account)
     drawn = None if curve is None else picture(curve, certificate)
-    own = embedded_release(release) if release.schema.n_columns <= MOST_COLUMNS else None
-    start = None if own is None else starting_model(release, target=target, alpha=alpha)
+    opening = first_response(release.schema, response)
+    no_models = _no_models(release, opening)
+    tables, no_tables = _tables(release, opening, alpha)
     signals = signals_of(release)
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
-        "release": own,
-        "start": None if start is None else start.as_plain(),
+        "release": None if no_models else embedded_release(release, n_rows),
+        "response": opening,
         "alpha": alpha,
         "rows": n_rows,
-        "signals": signals,
         "not_identified": NOT_IDENTIFIED,
     }
     style, script = _part("report.css"), _script()
@@ -122,14 +120,12 @@ def render(
         parameters=parameters_of(certificate),
         curve=drawn,
         no_curve=why_no_curve(certificate, valid=not invalid),
-        model=start is not None,
-        no_models=TOO_WIDE if own is None else "No column of this release can be explained by others.",
-        tables=own is not None and own["no_tables"] is None,
-        no_tables=TOO_WIDE if own is None else own["no_tables"],
-        shortened=None if own is None else own["shortened"],
-        early="" if own is None else _early(own),
-        as_shortened=AS_SHORTENED,
-        no_counts=None if own is None else own["no_counts"],
+        model=not no_models,
+        chosen=response is not None,
+        no_models=no_models,
+        tables=tables,
+        no_tables=no_tables,
+        shortened=release.statistic.noisy.shortened is not None,
         signals=signals,
         signal_words=SIGNAL_WORDS
         if release.statistic.column_noise.max() > 0
@@ -148,10 +144,23 @@ def _script() -> str:
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
-def _early(own: Mapping[str, Any]) -> str:
-    """Which columns have their levels counted in an earlier pass."""
-    names = [part["name"] for part in own["parts"] if part["whole"] and part["whole"][-1] < own["last"]]
-    return counted_early_words(names) if names else ""
+def _no_models(release: Release, response: str | None) -> str:
+    """Why the page computes no models; empty if it does."""
+    if release.schema.n_columns > MOST_COLUMNS:
+        return TOO_WIDE
+    if release.statistic.noisy.alpha == 0:
+        return NO_NOISE
+    return "" if response is not None else "No column of this release can be the response of a model."
+
+
+def _tables(release: Release, response: str | None, alpha: float) -> tuple[StaticTables | None, str]:
+    """Tables that need no choice, or why there are none."""
+    if release.schema.n_columns > MOST_COLUMNS:
+        return None, TOO_WIDE
+    try:
+        return static_tables(release, response, alpha=alpha), ""
+    except ArgumentError as error:  # weights, no intercept, or no number of rows
+        return None, str(error)
 
 
 def _environment() -> jinja2.Environment:

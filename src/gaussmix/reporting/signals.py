@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,20 @@ SIGNAL_WORDS = (
 
 
 def signals_of(release: Release) -> list[dict[str, Any]]:
-    """Sum of squares of every encoded column beside the noise."""
-    diagonal = np.diagonal(release.second_moment).tolist()
+    """Sum of squares of every encoded column beside the noise, as text, and the length of its bar in percent.
+
+    Bars are logarithmic: none for a signal that does not exceed the noise, 100 for the largest.
+    """
+    signals, noises = np.diagonal(release.second_moment).tolist(), release.statistic.column_noise.tolist()
+    ratios = [signal / noise for signal, noise in zip(signals, noises, strict=True) if noise > 0]
+    longest = math.log10(max([10.0, *ratios]))
     return [
         {
             "name": name,
-            "signal": value,
-            "signal_text": f"{value:.4g}",
-            "noise": noise,
-            "noise_text": f"{noise:.4g}",
-            "ratio_text": f"{value / noise:.3g}" if noise > 0 else "no noise",
+            "signal": f"{value:.4g}",
+            "noise": f"{noise:.4g}",
+            "ratio": f"{value / noise:.3g}" if noise > 0 else "no noise",
+            "bar": round(100 * math.log10(value / noise) / longest, 1) if value > noise > 0 else 0.0,
         }
-        for name, value, noise in zip(
-            release.schema.names, diagonal, release.statistic.column_noise.tolist(), strict=True
-        )
+        for name, value, noise in zip(release.schema.names, signals, noises, strict=True)
     ]

@@ -6,6 +6,7 @@ A term brings along the terms that it needs (:func:`gaussmix.tables.terms.needs_
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError
@@ -134,7 +135,9 @@ def _same(term: Term, names: Mapping[str, object], columns: Mapping[str, Column]
 
 def _absent(text: str, term: Term, parts: Mapping[str, Part], columns: Mapping[str, Column]) -> str:
     if isinstance(term, Base) and term.name not in columns:
-        return f"Column {text!r} is not in the release; it has {', '.join(parts)}."
+        close = difflib.get_close_matches(text, parts, n=1)
+        meant = f"did you mean {close[0]!r}? It" if close else "it"
+        return f"Column {text!r} is not in the release; {meant} has {', '.join(parts)}."
     if isinstance(term, Base):
         return f"Column {text!r} is in no release of this schema by itself: only terms or weights are made of it."
     return (

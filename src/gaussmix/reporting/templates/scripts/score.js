@@ -1,76 +1,143 @@
-// The score test of regression coefficients: estimates, p-values, intervals and standard errors.
-const Scores = (() => {
-  const IDENTIFIED = 0.05;
-  const { apply, leading, map, multiply, transpose } = Algebra;
+// The score test of regression coefficients θ, |θ_j| ≤ 1 in units of their bounds: gaussmix.models.weights and score.
+const KAPPAS = [1, 4, 16, 64, 256, 4096, 65536], HARDLY_LONGER = 1.02, LEVEL = 0.05;
+const PRIOR = 3, STRONG = 10, ROUNDS = 3, ROUNDING = 1e-13, IDENTIFIED = 0.05;
 
-  // The tests of a problem, with no coefficient beyond its bounds; rows, where they were drawn from a population.
-  function ofProblem(problem, rows, largest) {
-    const bounds = Problems.bounds(problem, largest);
-    const units = [...bounds, 1], inUnits = (A) => map(A, (value, i, j) => units[i] * value * units[j]);
-    const { moment, spread, shape } = problem.noisy;
-    const noisy = { ...problem.noisy, moment: inUnits(moment), spread: inUnits(spread), shape: inUnits(shape) };
-    const functionals = map(problem.toUser, (value, i, j) => value * bounds[j]);
-    return of(noisy, functionals, problem.offset, Weights.pilot(noisy, rows), rows);
+const unexplained = (theta) => Float64Array.of(...Array.from(theta, (value) => -value), 1); // a = (-θ, 1)
+const columnSums = (A, B) => A[0].map((_, j) => A.reduce((sum, row, i) => sum + row[j] * B[i][j], 0)); // Σ_i A_ij B_ij
+
+// What corrects aᵀQa of a sketch for the coefficients that were fitted to it.
+const noiseFactor = ({ degrees }, fitted) => (degrees === Infinity ? 1 : degrees / Math.max(degrees - fitted, 1));
+
+// s²M_xx: what drawing n rows adds; directions of M_xx that noise turned negative count nothing.
+function samplingCovariance(noisy, theta, rows) {
+  const d = theta.length;
+  if (rows === null) return zeros(d, d);
+  const variance = Math.max(quadratic(unexplained(theta), noisy.moment), 0) / Math.max(rows - d, 1);
+  const scale = diagonal(leading(noisy.spread, d)).map((value) => Math.sqrt(Math.max(value, 1e-300)));
+  const { values, V } = eigen(map(leading(noisy.moment, d), (value, i, j) => value / (scale[i] * scale[j])));
+  return gram(map(V, (value, i, j) => scale[j] * value * Math.sqrt(variance * Math.max(values[i], 0))));
+}
+
+// α[Q_xx aᵀQa + (Na)_x(Na)_xᵀ], averaged over a distribution of θ with a mean and a covariance.
+function scoreCovariance(noisy, theta, covariance, factor) {
+  const d = theta.length, a = unexplained(theta), Q = leading(noisy.spread, d), N = leading(noisy.shape, d);
+  const c = apply(noisy.shape, a), omega = quadratic(a, noisy.spread) + (covariance ? total(Q, covariance) : 0);
+  const more = covariance ? multiply(multiply(N, covariance), N) : zeros(d, d);
+  return map(more, (value, i, j) => noisy.alpha * (factor * omega * Q[i][j] + c[i] * c[j] + value));
+}
+
+// H with HVHᵀ = I; directions that rounding lost are raised to the smallest that it could not lose.
+function whitening(covariance) {
+  const scale = diagonal(covariance).map((value) => Math.sqrt(Math.max(value, 1e-300)));
+  const { values, V } = eigen(map(covariance, (value, i, j) => value / (scale[i] * scale[j])));
+  return map(V, (value, i, j) => value / Math.sqrt(Math.max(values[i], ROUNDING * values[0])) / scale[j]);
+}
+
+// What is known about all coefficients at once: a normal distribution, from information less what noise adds to it.
+function pilotOf(noisy, rows) {
+  const d = noisy.moment.length - 1;
+  let theta = new Float64Array(d), covariance = zeros(d, d), V, H, sampling, Bt, signal;
+  for (let round = 0; round < ROUNDS; round++) {
+    sampling = samplingCovariance(noisy, theta, rows);
+    V = add(scoreCovariance(noisy, theta, covariance, noiseFactor(noisy, d - 1)), sampling);
+    H = whitening(V);
+    const HM = multiply(H, noisy.moment.slice(0, d)), HQ = multiply(H, noisy.spread.slice(0, d));
+    const trace = total(leading(HQ, d), H), ofNoise = gram(HQ);
+    const found = map(gram(HM), (value, i, j) => value - noisy.alpha * (ofNoise[i][j] + trace * noisy.spread[i][j]));
+    const { values, V: vectors } = eigen(leading(found, d));
+    Bt = vectors;
+    signal = values.map((value) => Math.sqrt(Math.max(value, 0)));
+    covariance = gram(map(Bt, (value, i) => value / Math.sqrt(signal[i] ** 2 + PRIOR)));
+    theta = apply(covariance, column(found, d));
   }
+  const { U, values, R } = singular(multiply(H, leading(noisy.moment, d)));
+  return { theta, covariance, V, H, sampling, Bt, signal, R, half: transpose(multiply(U, H)), values };
+}
 
-  // The tests of functionals of the coefficients, the i-th of them with a part in the i-th coefficient.
-  function of(noisy, functionals, offset, pilot, rows) {
-    const d = functionals.length, moment = leading(noisy.moment, d);
-    const weights = Weights.of(pilot, moment, functionals), w = weights.columns;
-    const level = apply(transpose(w), Algebra.column(noisy.moment, d).slice(0, d));
-    const found = Weights.slopesAndBiases(w, moment, functionals), slope = found.slope;
-    const bias = found.bias.map((value, j) => (weights.exact[j] ? 0 : value));
-    const score = {
-      noisy, functionals, offset, pilot, rows, weights, level, slope, bias,
-      estimate: level.map((value, j) => value / slope[j] + offset[j]),
-      middle: apply(functionals, pilot.theta),
-    };
-    score.variance = variances(score);
-    score.atInfinity = slope.map((value, j) => {
-      const p = 2 * Normal.cdf(-Math.abs(value) / Math.sqrt(score.variance.square[j]));
-      return Number.isNaN(p) ? 1 : p;
+// Distributions of all coefficients given one functional each, a column each.
+function conditional({ theta, covariance, H, sampling, Bt, signal }, noisy, functionals) {
+  const d = theta.length, B = transpose(Bt), ofFeatures = leading(noisy.spread, d);
+  const Q = congruence(Bt, ofFeatures), X = multiply(Bt, transpose(functionals));
+  const atMean = quadratic(unexplained(theta), noisy.spread), whole = atMean + total(ofFeatures, covariance);
+  const constant = total(multiply(H, sampling), H) / d; // share of V that is not noise
+  const strong = signal.map((value) => value ** 2 / (value ** 2 + STRONG ** 2) + 1e-4);
+  let omega = new Float64Array(d).fill(whole), values, moves, along, own;
+  for (let round = 0; round < ROUNDS; round++) {
+    const fall = omega.map((value) => constant + (1 - constant) * Math.min(value / whole, 1));
+    values = map(X, (_, i, j) => 1 / (signal[i] ** 2 / fall[j] + PRIOR));
+    const turned = map(X, (value, i, j) => values[i][j] * strong[i] * value), sums = columnSums(X, turned);
+    moves = map(turned, (value, i, j) => value / sums[j]);
+    along = map(X, (value, i, j) => values[i][j] * value);
+    own = columnSums(X, along);
+    const Qm = multiply(Q, moves), crossed = columnSums(Qm, along), squared = columnSums(Qm, moves);
+    const spread = apply(transpose(values), diagonal(Q));
+    omega = omega.map((_, j) => atMean + spread[j] - 2 * crossed[j] + own[j] * squared[j]);
+  }
+  return { moves: multiply(B, moves), along: multiply(B, along), own, values, omega };
+}
+
+// How wᵀM_xx θ depends on ψ = ℓᵀθ, and the most that it can move by the other coefficients.
+function slopesAndBiases(w, moment, functionals) {
+  const e = multiply(transpose(w), moment), slope = diagonal(e).map((value, i) => value / functionals[i][i]);
+  const rest = map(e, (value, i, j) => (i === j ? 0 : Math.abs(value - slope[i] * functionals[i][j])));
+  return { slope, bias: Float64Array.from(rest, (row) => row.reduce((sum, value) => sum + value, 0)) };
+}
+
+// Weights of every test as columns, each with the κ that promises the shortest interval; exact: κ = ∞.
+function weightsOf({ V, R, half, values }, moment, functionals) {
+  const inBasis = multiply(R, transpose(functionals));
+  const weights = (kappa) => multiply(half, map(inBasis, (value, i) => {
+    const s = Math.max(values[i], ROUNDING * values[0]);
+    return value * (s / (s ** 2 + 1 / kappa));
+  }));
+  const lengths = (w, withBias) => {
+    const { slope, bias } = slopesAndBiases(w, moment, functionals);
+    return columnSums(w, multiply(V, w)).map((variance, j) => {
+      const deviation = Math.sqrt(variance), ratio = withBias ? bias[j] / deviation : 0;
+      const length = (critical(LEVEL, ratio) * deviation) / Math.abs(slope[j]);
+      return Number.isFinite(length) ? length : Infinity;
     });
-    return score;
+  };
+  const w = weights(Infinity), exact = functionals.map(() => true);
+  const shortest = lengths(w, false).map((length) => length / HARDLY_LONGER);
+  for (const kappa of KAPPAS) {
+    const others = weights(kappa);
+    lengths(others, true).forEach((length, j) => {
+      if (!(length < shortest[j])) return;
+      shortest[j] = length;
+      exact[j] = false;
+      w.forEach((row, i) => { row[j] = others[i][j]; });
+    });
   }
+  return { w, exact };
+}
 
-  // Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's.
-  function variances({ noisy, functionals, pilot, weights }) {
-    const d = functionals.length, w = weights.columns, a = Weights.unexplained(pilot.theta);
-    const known = Weights.conditional(pilot, noisy, functionals), r = known.moves;
-    const Q = leading(noisy.spread, d), Nw = multiply(leading(noisy.shape, d), w);
-    const factor = Weights.noiseFactor(noisy, d - 1);
-    const stretch = Weights.columnSums(w, multiply(Q, w)).map((value) => factor * value);
-    const along = apply(transpose(w), apply(noisy.shape, a).slice(0, d)), turn = Weights.columnSums(Nw, r);
-    const left = Weights.left(known, pilot.basis, Nw);
-    const moved = apply(transpose(r), apply(noisy.spread, a).slice(0, d));
-    const squared = Weights.columnSums(r, multiply(Q, r));
-    const sampled = Weights.columnSums(w, multiply(pilot.sampling, w));
-    return {
-      constant: stretch.map((value, j) => noisy.alpha * (value * known.omega[j] + along[j] ** 2 + left[j]) + sampled[j]),
-      linear: stretch.map((value, j) => -2 * noisy.alpha * (value * moved[j] + along[j] * turn[j])),
-      square: stretch.map((value, j) => noisy.alpha * (value * squared[j] + turn[j] ** 2)),
-    };
-  }
-
-  // The p-value of one value of one coefficient.
-  function p(score, j, value) {
-    const psi = value - score.offset[j], t = psi - score.middle[j];
-    const { constant, linear, square } = score.variance;
-    const deviation = Math.sqrt(Math.max(constant[j] + t * (linear[j] + t * square[j]), 1e-300));
-    const distance = Math.abs(score.level[j] - psi * score.slope[j]) / deviation, bias = score.bias[j] / deviation;
-    return Math.min(Normal.cdf(bias - distance) + Normal.cdf(-bias - distance), 1);
-  }
-
-  // Below a level exactly where the interval of that level leaves the value out.
-  const pOfHull = (score, j, value) => Math.max(p(score, j, value), score.atInfinity[j]);
-
+// Tests of functionals of the coefficients, the i-th of them with a part in the i-th coefficient; rows, where they were
+// drawn from a population.
+function scoreOf({ noisy, functionals, offset }, rows, pilot = pilotOf(noisy, rows)) {
+  const d = functionals.length, moment = leading(noisy.moment, d), { w, exact } = weightsOf(pilot, moment, functionals);
+  const level = apply(transpose(w), column(noisy.moment, d).slice(0, d)), middle = apply(functionals, pilot.theta);
+  const { slope, bias: most } = slopesAndBiases(w, moment, functionals);
+  const bias = most.map((value, j) => (exact[j] ? 0 : value));
+  const variance = variances(noisy, functionals, pilot, w);
+  const estimate = level.map((value, j) => value / slope[j] + offset[j]);
+  const atInfinity = slope.map((value, j) => {
+    const p = 2 * cdf(-Math.abs(value) / Math.sqrt(variance.square[j]));
+    return Number.isNaN(p) ? 1 : p;
+  });
+  const p = (j, value) => {
+    const psi = value - offset[j], t = psi - middle[j];
+    const square = variance.constant[j] + t * (variance.linear[j] + t * variance.square[j]);
+    const deviation = Math.sqrt(Math.max(square, 1e-300));
+    const distance = Math.abs(level[j] - psi * slope[j]) / deviation, moved = bias[j] / deviation;
+    return Math.min(cdf(moved - distance) + cdf(-moved - distance), 1);
+  };
   // Both ends of the accepted values of one coefficient; infinite where they do not end.
-  function interval(score, j, level) {
-    if (!(score.atInfinity[j] < level)) return [-Infinity, Infinity];
-    const middle = score.estimate[j];
-    const unit = (Math.sqrt(score.variance.constant[j]) + score.bias[j]) / Math.abs(score.slope[j]);
+  const interval = (j, alpha) => {
+    if (!(atInfinity[j] < alpha)) return [-Infinity, Infinity];
+    const unit = (Math.sqrt(variance.constant[j]) + bias[j]) / Math.abs(slope[j]);
     return [-1, 1].map((side) => {
-      const inside = (steps) => p(score, j, middle + side * steps * unit) >= level;
+      const inside = (steps) => p(j, estimate[j] + side * steps * unit) >= alpha;
       let low = 0, high = 4;
       while (inside(high) && high < 1e60) [low, high] = [high, 2 * high];
       for (let k = 0; k < 60; k++) {
@@ -78,48 +145,53 @@ const Scores = (() => {
         if (inside(half)) low = half;
         else high = half;
       }
-      return middle + side * low * unit;
+      return estimate[j] + side * low * unit;
     });
-  }
+  };
+  const pOfHull = (j, value) => Math.max(p(j, value), atInfinity[j]); // rejects where the interval leaves the value out
+  return { noisy, functionals, offset, rows, pilot, w, slope, bias, variance, estimate, atInfinity, interval, pOfHull };
+}
 
-  const intervals = (score, level) => Array.from(score.slope, (_, j) => interval(score, j, level));
+// Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's.
+function variances(noisy, functionals, pilot, w) {
+  const d = functionals.length, { alpha } = noisy, a = unexplained(pilot.theta), wt = transpose(w);
+  const { moves: r, along: ofPsi, own, values, omega } = conditional(pilot, noisy, functionals);
+  const Q = leading(noisy.spread, d), Nw = multiply(leading(noisy.shape, d), w), factor = noiseFactor(noisy, d - 1);
+  const stretch = columnSums(w, multiply(Q, w)).map((value) => factor * value);
+  const along = apply(wt, apply(noisy.shape, a).slice(0, d));
+  const turn = columnSums(Nw, r), crossed = columnSums(Nw, ofPsi);
+  const whole = columnSums(map(multiply(pilot.Bt, Nw), (value) => value ** 2), values);
+  const left = whole.map((value, j) => Math.max(value - 2 * turn[j] * crossed[j] + turn[j] ** 2 * own[j], 0));
+  const moved = apply(transpose(r), apply(noisy.spread, a).slice(0, d)), squared = columnSums(r, multiply(Q, r));
+  const sampled = columnSums(w, multiply(pilot.sampling, w));
+  return {
+    constant: stretch.map((value, j) => alpha * (value * omega[j] + along[j] ** 2 + left[j]) + sampled[j]),
+    linear: stretch.map((value, j) => -2 * alpha * (value * moved[j] + along[j] * turn[j])),
+    square: stretch.map((value, j) => alpha * (value * squared[j] + turn[j] ** 2)),
+  };
+}
 
-  // Covariances of the estimates at the estimates: from the noise, and from sampling.
-  function covariance(score) {
-    const { noisy, functionals, offset, pilot, weights, slope, rows } = score, d = functionals.length;
-    const far = score.atInfinity.map((value) => value >= IDENTIFIED);
-    const unknown = functionals.map((row) => row.some((value, j) => value !== 0 && far[j]));
-    const theta = Algebra.solveVector(functionals, score.estimate.map((value, j) => value - offset[j])).map(
-      (value, j) => Math.min(Math.max(unknown[j] || !Number.isFinite(value) ? pilot.theta[j] : value, -1), 1),
-    );
-    const w = map(weights.columns, (value, i, j) => value / slope[j]), wt = transpose(w);
-    const factor = Weights.noiseFactor(noisy, d);
-    const within = (V) => multiply(multiply(wt, V), w);
-    return {
-      noise: Algebra.scaled(within(Weights.scoreCovariance(noisy, theta, null, 1)), factor),
-      sampling: within(Weights.samplingCovariance(noisy, theta, rows)),
-    };
-  }
+// Covariances of the estimates at the estimates: from the noise, and from sampling. A coefficient that is not identified
+// counts with the pilot's mean.
+function covariances({ noisy, functionals, offset, pilot, w, slope, rows, estimate, atInfinity }) {
+  const unknown = functionals.map((row) => row.some((value, j) => value !== 0 && atInfinity[j] >= IDENTIFIED));
+  const found = column(solve(functionals, Array.from(estimate, (value, j) => [value - offset[j]])), 0);
+  const theta = found.map((value, j) => (
+    Math.min(Math.max(unknown[j] || !Number.isFinite(value) ? pilot.theta[j] : value, -1), 1)
+  ));
+  const scaled = transpose(map(w, (value, i, j) => value / slope[j])), factor = noiseFactor(noisy, theta.length);
+  const within = (V) => multiply(multiply(scaled, V), transpose(scaled));
+  return {
+    noise: within(scoreCovariance(noisy, theta, null, 1)).map((row) => row.map((value) => factor * value)),
+    sampling: within(samplingCovariance(noisy, theta, rows)),
+  };
+}
 
-  // Share of the intervals' half-lengths that is there for the bounds of other coefficients.
-  function reliance(score, level) {
-    const { noisy, pilot, weights, variance, bias } = score, w = weights.columns;
-    const factor = Weights.noiseFactor(noisy, w.length - 1);
-    const V = Algebra.add(Weights.scoreCovariance(noisy, pilot.theta, null, factor), pilot.sampling);
-    const plain = Weights.columnSums(w, multiply(V, w)), critical = Normal.critical(level);
-    return plain.map((value, j) => {
-      const deviation = Math.sqrt(variance.constant[j]);
-      return Math.max(1 - (critical(0) * Math.sqrt(value)) / (critical(bias[j] / deviation) * deviation), 0);
-    });
-  }
-
-  // The tests with the mean at a row of features in the place of the intercept.
-  function at(score, row) {
-    const functionals = Algebra.copy(score.functionals), offset = Float64Array.from(score.offset);
-    functionals[0] = apply(transpose(score.functionals), row);
-    offset[0] = Algebra.dot(row, score.offset);
-    return of(score.noisy, functionals, offset, score.pilot, score.rows);
-  }
-
-  return { at, covariance, interval, intervals, ofProblem, p, pOfHull, reliance };
-})();
+// Share of the intervals' half-lengths that is there for the bounds of other coefficients.
+function reliance({ noisy, pilot, w, variance, bias }) {
+  const V = add(scoreCovariance(noisy, pilot.theta, null, noiseFactor(noisy, w.length - 1)), pilot.sampling);
+  return columnSums(w, multiply(V, w)).map((plain, j) => {
+    const deviation = Math.sqrt(variance.constant[j]), whole = critical(LEVEL, bias[j] / deviation) * deviation;
+    return Math.max(1 - (critical(LEVEL) * Math.sqrt(plain)) / whole, 0);
+  });
+}

@@ -1,0 +1,125 @@
+// The embedded release, and a regression on some of its columns as an inference problem.
+const INTERCEPT = "(intercept)";
+const LARGEST = 5; // assumed: across its declared range no predictor moves the response by more times its own range
+
+function triangle(text, size) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
+  const A = zeros(size, size);
+  for (let i = 0, at = 0; i < size; i++) {
+    for (let j = 0; j <= i; j++, at += 8) A[i][j] = A[j][i] = view.getFloat64(at, true);
+  }
+  return A;
+}
+
+// Entries of the moment M have covariance α(Q_ik Q_jl + Q_il Q_jk), Q the spread; the shape N is the part of Q that an
+// empty table has too.
+function readRelease(stored) {
+  const { size, alpha, degrees, ...own } = stored.noisy;
+  const matrix = (A) => (typeof A === "number" ? map(identity(size), (value) => A * value) : triangle(A, size));
+  const moment = matrix(own.moment), shape = matrix(own.shape);
+  const spread = own.spread === null ? shape : matrix(own.spread);
+  const noisy = { moment, shape, spread, alpha, degrees: degrees ?? Infinity };
+  return { ...stored, noisy, part: new Map(stored.parts.map((part) => [part.name, part])) };
+}
+
+// A combination of encoded columns from its entries that are not 0.
+function combination(release, entries) {
+  const row = new Float64Array(release.encoded.length);
+  for (const [i, value] of entries) row[i] = value;
+  return row;
+}
+
+// Parts of a model with what they need: lower terms, and indicators of missing values.
+function withNeeds(release, predictors) {
+  const found = new Set(predictors.flatMap((name) => [...release.part.get(name).needs, name]));
+  return release.parts.filter((own) => found.has(own.name));
+}
+
+// Parts that share no column of the table with a response.
+function predictorsFor(release, response) {
+  const taken = new Set(release.part.get(response).columns);
+  return release.parts.filter((own) => !own.columns.some((name) => taken.has(name)));
+}
+
+const key = (category, label) => JSON.stringify([category, label]);
+
+// Features { name, source, column, indices }, the intercept first, and the reference level of each category. `levels` has
+// what the levels of a category are called, by category: those of one name are merged.
+function featuresOf(release, predictors, levels, reference) {
+  const parts = withNeeds(release, predictors), called = new Map(), left = new Set(), references = new Map();
+  for (const { name, labels } of parts.filter((own) => own.kind === "categorical")) {
+    const names = levels.get(name) || labels, first = reference.get(name) ?? names[0];
+    if (!names.includes(first)) throw new Error(`“${name}” has no level “${first}”.`);
+    if (release.intercept !== null) references.set(name, `${name}=${first}`);
+    labels.forEach((label, i) => {
+      called.set(key(name, label), names[i]);
+      if (names[i] === first) left.add(key(name, label));
+    });
+  }
+  const features = release.intercept === null ? []
+    : [{ name: INTERCEPT, source: null, column: release.encoded[release.intercept], indices: [release.intercept] }];
+  for (const own of parts) {
+    const found = new Map(), isLevel = own.kind === "categorical";
+    for (const index of own.indices) {
+      const { name, levels: pairs } = release.encoded[index];
+      if (!isLevel) for (const [category] of pairs) checkFirst(release.part.get(category), left);
+      if (pairs.some((pair) => left.has(key(...pair))) && !(isLevel && release.intercept === null)) continue;
+      const renamed = pairs.reduce((text, pair) => (
+        text.replace(pair.join("="), () => `${pair[0]}=${called.get(key(...pair))}`)
+      ), name);
+      found.set(renamed, [...(found.get(renamed) || []), index]);
+    }
+    for (const [name, indices] of found) {
+      features.push({ name, source: own.name, column: release.encoded[indices[0]], indices });
+    }
+  }
+  return { features, references };
+}
+
+// A release has no products with the first level of a category, unless unknown values are 0 in all levels.
+function checkFirst({ name, labels, unknown }, left) {
+  if (unknown === "zero" || left.has(key(name, labels[0]))) return;
+  throw new Error(`Products with “${name}” are measured from its first level, “${labels[0]}”, in this release: keep it ` +
+    "as the reference level, or leave the products out.");
+}
+
+// The map of coefficients of encoded features to those of raw units, where the release has terms.
+function toRaw(release, features) {
+  const d = features.length, found = identity(d);
+  if (release.raw === null || d < 2) return found;
+  const own = new Map(release.raw.rows), raw = (i) => combination(release, own.get(i) || [[i, 1]]);
+  const others = features.slice(1), first = others.map(({ indices }) => indices[0]);
+  const A = others.map(({ indices }) => {
+    const rows = indices.map(raw);
+    return Float64Array.from(first, (j) => rows.reduce((sum, row) => sum + row[j], 0));
+  });
+  const back = solve(transpose(A), identity(d - 1));
+  const b = others.map(({ indices }) => indices.reduce((sum, i) => sum + release.raw.b[i], 0));
+  back.forEach((row, i) => found[i + 1].set(row, 1));
+  found[0].set(apply(transpose(back), b).map((value) => -value), 1);
+  return found;
+}
+
+// The second moment of features and response, coefficients in units of their bounds: those in the user's units are
+// functionals · θ + offset.
+function problemOf(release, response, { predictors, levels, reference }) {
+  const { features, references } = featuresOf(release, predictors, levels, reference), d = features.length;
+  if (!d) throw new Error("Choose predictors: this release has no intercept.");
+  const bounds = features.map(({ source, column }) => (
+    ((source === null ? 1 + 2 * LARGEST : LARGEST) * response.half) / column.span
+  ));
+  const rows = features.map(({ indices }, i) => combination(release, indices.map((index) => [index, bounds[i]])));
+  const { moment, spread, shape, ...rest } = release.noisy, L = [...rows, combination(release, response.vector)];
+  const noisy = { ...rest, moment: congruence(L, moment), spread: congruence(L, spread), shape: congruence(L, shape) };
+  let toUser = zeros(d, d), squares = noisy.moment[d][d];
+  const offset = new Float64Array(d);
+  features.forEach(({ column }, i) => { toUser[i][i] = response.scale / column.scale; });
+  if (release.intercept !== null) {
+    for (let i = 1; i < d; i++) toUser[0][i] = -toUser[i][i] * features[i].column.centre;
+    toUser = multiply(toRaw(release, features), toUser);
+    offset[0] = response.centre;
+    squares -= noisy.moment[0][d] ** 2 / Math.max(noisy.moment[0][0], 1e-300);
+  }
+  const functionals = map(toUser, (value, i, j) => value * bounds[j]);
+  return { features, references, noisy, functionals, offset, squares, constant: release.intercept !== null };
+}

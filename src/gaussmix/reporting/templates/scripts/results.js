@@ -1,0 +1,172 @@
+// The model as the page shows it: words, a figure, a table, the same call in Python, a file; and a row to predict.
+const MOST = 200; // coefficients that a page computes at once
+
+// What a coefficient is for, and the declared range of its predictor.
+function meaning(release, { problem }, { source }) {
+  if (source === null) return { words: "where predictors are 0 or at their reference levels", span: null };
+  const { kind, lower, upper, origin } = release.part.get(source), from = problem.references.get(source);
+  if (kind === "boolean") return { words: "true versus false", span: 1 };
+  if (kind === "categorical") return { words: from ? `versus ${from}` : "of this level", span: 1 };
+  if (kind === "missing") return { words: "missing versus the middle of its bounds", span: null };
+  if (kind !== "numeric") return { words: "per unit", span: null };
+  const since = origin ? ` days since ${origin}` : "";
+  return { words: `per ${origin ? "day" : "unit"}, ${lower} to ${upper}${since}`, span: upper - lower };
+}
+
+function showModel(release, model, notIdentified) {
+  const { coefficients, summary, scale, name } = model, odds = scale === "odds";
+  const unknown = coefficients.filter((row) => !row.identified).length, known = coefficients.length - unknown;
+  const words = [`${known} of ${coefficients.length} coefficients are identified at this budget.`];
+  if (odds) words.push("They are discriminant coefficients, on the scale of log odds.");
+  else if (!unknown && summary.dominated) words.push("Noise dominates R²: it says nothing.");
+  else if (!unknown) words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
+  if (model.rows !== null) words.push(`Sampling error is that of ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
+  if (release.weighted) words.push("Rows are weighted.");
+  if (release.shortened) words.push(`Norm clipping removed ${release.shortened}.`);
+  say("model-words", words.join(" "));
+  byId("drop-unidentified").hidden = !unknown;
+  byId("relies").hidden = !coefficients.some((row) => row.relies);
+  const predictors = [...new Set(coefficients.map((row) => row.source).filter((source) => source !== null))];
+  byId("coefficients-caption").replaceChildren(isolated(`${name} on ${predictors.join(", ") || "a constant"}`));
+  const level = `${percent(1 - model.alpha)} interval`;
+  const head = odds ? ["Coefficient", "Odds ratio", level, "Log odds", "Std. error", "p", "Meaning"]
+    : ["Coefficient", "Per unit", level, "Std. error", "Across the declared range", "p", "Meaning"];
+  const className = (i) => (i === 0 ? "" : i < 6 ? "number" : "words");
+  byId("coefficients").tHead.replaceChildren(make("tr", {}, ...head.map((text, i) => (
+    make("th", { scope: "col", className: className(i), textContent: text })
+  ))));
+  byId("coefficients").tBodies[0].replaceChildren(...coefficients.map((row) => {
+    const { words: means, span } = meaning(release, model, row), p = row.p < 1e-4 ? "<1e-4" : digits(row.p, 3);
+    const numbers = !row.identified ? ["", notIdentified, "", ""] : odds ? oddsCells(row) : linearCells(row, span);
+    const cells = [...numbers, p, means].map((text, i) => (
+      make("td", { className: className(i + 1) + (text === notIdentified ? " wraps" : "") }, isolated(text))
+    ));
+    return make("tr", {}, make("th", { scope: "row" }, isolated(row.name + (row.relies ? " *" : ""))), ...cells);
+  }));
+  drawForest(release, model, notIdentified);
+}
+
+function linearCells({ estimate, low, high, error }, span) {
+  const across = span === null ? "" : `${digits(estimate * span)} (${range(low * span, high * span)})`;
+  return [digits(estimate), range(low, high), digits(error, 3), span === 1 ? "the same" : across];
+}
+
+const oddsCells = ({ odds, estimate, error }) => [
+  ...(odds === null ? ["", ""] : [digits(odds.ratio), range(odds.low, odds.high)]), digits(estimate), digits(error, 3),
+];
+
+// Intervals across the declared ranges of the predictors, one line each, as wide as the page allows.
+function drawForest(release, model, notIdentified) {
+  const LINE = 28, TOP = 8, LETTER = 7.6, holder = byId("forest");
+  const spans = model.coefficients.map((row) => ({ ...row, span: meaning(release, model, row).span }));
+  const rows = spans.filter((row) => row.span !== null), known = rows.filter((row) => row.identified);
+  holder.replaceChildren();
+  if (!known.length) return;
+  const ends = [0, ...known.flatMap(({ low, high, span }) => [low * span, high * span])];
+  const margin = 0.05 * (Math.max(...ends) - Math.min(...ends)) || 1;
+  const low = Math.min(...ends) - margin, high = Math.max(...ends) + margin;
+  const width = Math.max(280, Math.min(holder.clientWidth, 720)), right = width - 28, bottom = TOP + LINE * rows.length;
+  const left = Math.min(Math.max(...rows.map(({ name }) => Array.from(name).length)) * LETTER + 14, width * 0.36);
+  const room = Math.max(6, Math.floor((left - 14) / LETTER + 0.01)); // letters of a name
+  const at = (value) => left + ((value - low) / (high - low)) * (right - left);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${bottom + 44}`, role: "img" });
+  const put = (tag, attributes, text) => picture.appendChild(svg(tag, attributes, text));
+  picture.setAttribute("aria-label", `Forest plot of ${model.name}: ${known.length} coefficients with intervals, ` +
+    `${rows.length - known.length} not identified. The table below has the numbers.`);
+  const most = Math.max(3, Math.floor((right - left) / 80)); // ticks
+  const power = 10 ** Math.floor(Math.log10((high - low) / most));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => (high - low) / m <= most);
+  for (let i = Math.ceil(low / step); i * step <= high; i++) {
+    const x = at(i * step), text = String(Number((i * step).toPrecision(6)));
+    put("line", { class: i ? "grid" : "zero", x1: x, x2: x, y1: TOP, y2: bottom });
+    put("text", { class: "tick", x, y: bottom + 16, "text-anchor": "middle" }, text);
+  }
+  const words = `lower to upper bound, ${model.scale === "odds" ? "log odds" : "units of the response"}`;
+  put("text", { class: "axis", x: right, y: bottom + 36, "text-anchor": "end" }, words);
+  rows.forEach((row, i) => {
+    const y = TOP + LINE * (i + 0.5), letters = Array.from(row.name);
+    const label = letters.length > room ? `${letters.slice(0, room - 1).join("")}…` : row.name;
+    put("text", { x: 0, y: y + 4 }, label).append(svg("title", {}, row.name));
+    if (!row.identified) {
+      put("text", { class: "unknown", x: left + 4, y: y + 4 }, notIdentified);
+      return;
+    }
+    const [a, b] = [at(row.low * row.span), at(row.high * row.span)];
+    put("path", { class: "interval", d: `M${a} ${y - 5}v10m0 -5H${b}m0 -5v10` });
+    put("circle", { class: "estimate", cx: at(row.estimate * row.span), cy: y, r: 5 })
+      .append(svg("title", {}, `${row.name}: ${digits(row.estimate)}, ${range(row.low, row.high)}`));
+  });
+  holder.append(picture);
+}
+
+// The same numbers from the library.
+function inPython(release, { response, predictors, levels, reference, scale, rows }, declared) {
+  const text = JSON.stringify, options = [], merge = new Map();
+  const used = withNeeds(release, predictors).map((own) => own.name);
+  for (const name of used.filter((own) => levels.has(own))) {
+    const groups = new Map(), names = levels.get(name), { labels } = release.part.get(name);
+    labels.forEach((label, i) => groups.set(names[i], [...(groups.get(names[i]) || []), label]));
+    const changed = [...groups].filter(([label, members]) => members.length > 1 || members[0] !== label);
+    if (changed.length) merge.set(name, Object.fromEntries(changed));
+  }
+  const references = [...reference].filter(([name]) => used.includes(name));
+  if (merge.size) options.push(`merge=${text(Object.fromEntries(merge))}`);
+  if (references.length) options.push(`reference=${text(Object.fromEntries(references))}`);
+  if (rows !== null) options.push('estimand="population"', ...(declared === null ? [] : [`n_rows=${declared}`]));
+  const method = scale === "odds" ? "classify" : "regress";
+  return `release.${method}(${text(response)}, ${text(predictors)}).summary(${options.join(", ")})`;
+}
+
+// The names of `tidy()`; where an interval does not end nothing is known.
+function saveCoefficients({ response, scale, coefficients }) {
+  const head = ["term", "estimate", "std.error", "statistic", "p.value", "conf.low", "conf.high", "privacy.share"];
+  const rows = coefficients.map((row) => {
+    const { name, estimate, error, p, low, high, share } = row, known = (value) => (row.identified ? value : NaN);
+    return [name, known(estimate), known(error), known(estimate / error), p, low, high, known(share)];
+  });
+  if (scale === "odds") {
+    head.push("odds.ratio", "odds.low", "odds.high");
+    coefficients.forEach(({ odds }, i) => rows[i].push(...(odds ? [odds.ratio, odds.low, odds.high] : [NaN, NaN, NaN])));
+  }
+  const file = response.replace(/[^\p{L}\p{N}_-]+/gu, "-").slice(0, 40) || "column";
+  saveTable(`coefficients-${file}`, [head, ...rows]);
+}
+
+// Fields for a row to predict, by column; what is being typed stays where the model keeps its columns.
+const DAY = 86400000;
+const asDate = (origin, days) => new Date(Date.parse(origin) + Math.round(days) * DAY).toISOString().slice(0, 10);
+
+function buildFields(release, model, typed, changed) {
+  const used = new Set(model.problem.features.map((own) => own.source));
+  const parts = release.parts.filter((own) => used.has(own.name)), names = JSON.stringify(parts.map((own) => own.name));
+  if (byId("typed").dataset.names === names) return;
+  byId("typed").dataset.names = names;
+  byId("typed").replaceChildren(...parts.map(({ name, kind, labels, unknown, lower, upper, origin, typical }, i) => {
+    const others = unknown === "zero" ? ["(none of these)"] : [];
+    const choices = kind === "boolean" ? ["false", "true"] : [...(labels || []), ...others];
+    const value = typed.get(name) ?? (kind === "boolean" ? false : typical ?? choices[0]);
+    const input = kind !== "numeric" ? make("select", {}, ...choices.map((label) => option(label)))
+      : origin ? make("input", { type: "date", min: asDate(origin, lower), max: asDate(origin, upper) })
+        : make("input", { type: "number", step: "any" });
+    input.id = `typed-${i}`;
+    input.value = origin ? asDate(origin, value) : String(value);
+    typed.set(name, value);
+    input.addEventListener("input", () => {
+      const number = origin ? (Date.parse(input.value) - Date.parse(origin)) / DAY : parseFloat(input.value);
+      typed.set(name, kind === "numeric" ? number : kind === "boolean" ? input.value === "true" : input.value);
+      changed();
+    });
+    const bounds = kind === "numeric" && !origin ? make("span", { className: "note" }, `${lower} to ${upper}`) : "";
+    return make("label", { htmlFor: input.id }, isolated(name), input, bounds);
+  }));
+}
+
+function showPrediction(release, model, typed) {
+  const { probability, mean, interval } = predict(release, model, typed), { origin } = release.part.get(model.response);
+  const subject = `Mean of ${model.response} for such rows`, days = origin ? ` days since ${origin}` : "";
+  const level = percent(1 - model.alpha);
+  if (Number.isNaN(probability ?? mean)) say("prediction", "Fill in every number.");
+  else if (probability !== undefined) say("prediction", `Probability that ${model.name}: ${digits(probability, 3)}.`);
+  else if (!interval.every(Number.isFinite)) say("prediction", `${subject}: not identified at this budget.`);
+  else say("prediction", `${subject}: ${digits(mean)}${days}, ${level} interval ${range(...interval)}.`);
+}

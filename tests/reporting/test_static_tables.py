@@ -1,0 +1,140 @@
+"""Tables that are written into the page: the numbers of the library, and what is left out is said."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gaussmix as gm
+from example_tables import SCHEMA, patients
+from gaussmix.models.whole_rows import pass_that_counts
+from gaussmix.reporting import page as report
+from gaussmix.reporting import static_tables as tables
+from gaussmix.reporting.static_tables import static_tables
+from report_pages import words
+
+
+@pytest.fixture(scope="module")
+def found(private):
+    return static_tables(private, "cost", alpha=0.1)
+
+
+def test_the_description_has_the_numbers_of_the_library(private, found):
+    expected = private.describe(alpha=0.1).columns
+    assert [row[:2] for row in found.description.rows] == list(
+        zip(expected["term"], expected["statistic"], strict=True)
+    )
+    assert found.description.head[-1] == "90 % interval"
+    count, *others = found.description.rows
+    assert count[2] == f"{expected['estimate'][0]:,.0f}"
+    for row, estimate, low, high in zip(
+        others, *(expected[name][1:] for name in ("estimate", "conf.low", "conf.high")), strict=True
+    ):
+        assert row[2] == f"{estimate:.4g}"
+        assert row[4] == f"{low:.4g} to {high:.4g}"
+    assert any("shortened, by" in note for note in found.description.notes)
+
+
+def test_means_are_of_the_response_within_levels(private, found):
+    expected = private.means("cost", "region", alpha=0.1).columns
+    shown = {row[0]: row[1:] for row in found.means.rows}
+    for label, mean, low, high in zip(*(expected[k] for k in ("region", "mean", "conf.low", "conf.high")), strict=True):
+        assert shown[f"region={label}"][0] == f"{mean:.4g}"
+        assert shown[f"region={label}"][2] == f"{low:.4g} to {high:.4g}"
+    assert set(shown) == {"sex=f", "sex=m", "smoker=false", "smoker=true", *(f"region={r}" for r in expected["region"])}
+    assert static_tables(private, "sex", alpha=0.05).means is None  # a category has no mean
+    assert static_tables(private, None, alpha=0.05).means is None
+
+
+def test_correlations_are_a_lower_triangle_with_shades(private, found):
+    expected = private.corr()
+    assert found.correlations.names == expected.names
+    for i, row in enumerate(found.correlations.rows):
+        assert len(row) == i + 1
+        for j, (text, shade) in enumerate(row):
+            assert text == f"{expected.values[i, j]:z.2f}"
+            assert shade.split() == [
+                "below" if expected.values[i, j] < 0 else "above",
+                f"shade-{round(9 * abs(expected.values[i, j]))}",
+            ]
+
+
+def test_cross_tables_are_those_of_the_library(private, found):
+    for (one, two), table in zip(itertools.combinations(["sex", "region", "smoker"], 2), found.crosstabs, strict=True):
+        expected = private.crosstab(one, two)
+        head, *rows = expected.cells(0.1)
+        assert table.head == tuple(head)
+        assert table.rows == tuple(map(tuple, rows))
+        assert table.notes == (str(expected.independence),)
+    assert not any("are shown for the first" in note for note in found.notes)
+
+
+def test_more_pairs_than_a_page_shows_are_said():
+    names = [f"c{i}" for i in range(6)]
+    rng = np.random.default_rng(0)
+    rows = {name: rng.choice(["a", "b"], 2000) for name in names} | {"wide": rng.choice(300, 2000).astype(str)}
+    schema = {name: ["a", "b"] for name in names} | {"wide": {"levels": [str(i) for i in range(300)]}}
+    release = gm.release(rows, schema=schema, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
+    found = static_tables(release, None, alpha=0.05)
+    pairs = list(itertools.combinations(names, 2))
+    assert [table.caption.split(":")[0] for table in found.crosstabs] == [f"{a} by {b}" for a, b in pairs[:12]]
+    said = " ".join(found.notes)
+    assert "the first 12 of 15 pairs" in said
+    assert "more than 100 levels or entries are left out: wide" in said
+    assert not any("wide" in row[0] for row in found.description.rows)
+
+
+def test_many_columns_have_no_correlations(monkeypatch, private):
+    monkeypatch.setattr(tables, "MOST_CORRELATED", 5)
+    found = static_tables(private, None, alpha=0.05)
+    assert found.correlations is None
+    assert any("gaussmix corr" in note for note in found.notes)
+
+
+def test_what_a_release_does_not_show_is_said():
+    table = pd.DataFrame({"x": np.linspace(0, 1, 500), "w": 1.0, "id": np.arange(500), "s": ["f", "m"] * 250})
+    table["t"] = table["s"]
+    budget = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
+    declared = {"x": [0, 1], "s": ["f", "m"], "t": ["f", "m"]}
+    weighted = gm.release(table, schema=gm.Schema.of({**declared, "w": [0, 2]}, weight="w"), **budget)
+    with pytest.raises(gm.ArgumentError, match="weighted"):
+        static_tables(weighted, None, alpha=0.05)
+    persons = gm.release(table, schema=declared, unit="id", rows_per_unit=1, **budget)
+    found = static_tables(persons, None, alpha=0.05)
+    assert found.crosstabs == ()
+    assert any("by person" in note for note in found.notes)
+    pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
+    assert "Rows of this release are weighted" in words(report.render(weighted))
+    assert "by person" in words(report.render(persons))
+
+
+def test_levels_that_are_counted_in_an_earlier_pass_are_said(table):
+    region = np.array(table["region"])
+    west = np.flatnonzero(region == "west")
+    region[west[250:]] = "north"
+    rare = gm.release(table.assign(region=region), schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=0)
+    assert pass_that_counts(rare.statistic, ["region"]) == 0
+    found = static_tables(rare, None, alpha=0.05)
+    early = "Levels of region are counted in an earlier pass"
+    assert any(early in note for note in found.description.notes)
+    assert any("region" in note and "counted in an earlier pass" in note for note in found.notes)
+    once = gm.release(patients(500), schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
+    assert not any("shortened" in note for note in static_tables(once, None, alpha=0.05).description.notes)
+
+
+def test_tables_are_shown_without_scripts(visit, private, page):
+    tab = visit(private, page=page, java_script_enabled=False)
+    assert tab.locator("#description tbody tr").count() == len(private.describe())
+    assert tab.locator("#cross-3").is_visible()
+    row = tab.locator("#correlations tbody tr").last
+    assert [float(text) for text in row.locator("td").all_inner_texts()] == [
+        float(f"{r:.2f}") for r in private.corr().values[-1]
+    ]
+    assert row.locator("td").first.evaluate("(cell) => getComputedStyle(cell).backgroundColor") != "rgba(0, 0, 0, 0)"
+    heads = tab.locator("#correlations thead th").all_text_contents()
+    assert heads[1:] == [f"{place} {name}" for place, name in enumerate(private.corr().names, 1)]
+    assert re.fullmatch(r"[\d,]+ ± [\d,]+", tab.locator("#cross-1 td").first.inner_text())
