@@ -73,7 +73,7 @@ function drawForest(release, model, notIdentified) {
   const put = (tag, attributes, text) => picture.appendChild(svg(tag, attributes, text));
   picture.setAttribute("aria-label", `Forest plot of ${model.name}: ${known.length} coefficients with intervals, ` +
     `${rows.length - known.length} not identified. The table below has the numbers.`);
-  const most = Math.max(3, Math.floor((right - left) / 80)); // ticks
+  const most = Math.max(4, Math.floor((right - left) / 80)); // ticks
   const power = 10 ** Math.floor(Math.log10((high - low) / most));
   const step = [1, 2, 5, 10].map((m) => m * power).find((m) => (high - low) / m <= most);
   for (let i = Math.ceil(low / step); i * step <= high; i++) {
