@@ -39,6 +39,7 @@ RELEASES = {
 }
 LEDGERS = {"two_entries.ledger": "814b00fb8db8112ccbf4947ecd3db3fbbddb605e5dc69c3861120e9a0e1f3ec9"}
 MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
+SKETCHES = ("paper.parquet",)  # read in tests/paper/test_sketch.py
 SIGNED, KEY = "passes.parquet", "signer.pem"
 
 SCHEMAS = ("schema.json", "schema.toml")
@@ -129,14 +130,14 @@ def test_golden_files_are_reproducible(tmp_path):
         folder.mkdir()
         make_golden.write_all(folder)
     written = {path.name for path in (tmp_path / "one").iterdir()}
-    assert written == {*RELEASES, *LEDGERS, *MOMENTS, KEY, f"{SIGNED}{SUFFIX}", "accounting.json"}
+    assert written == {*RELEASES, *SKETCHES, *LEDGERS, *MOMENTS, KEY, f"{SIGNED}{SUFFIX}", "accounting.json"}
     for name in written:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_every_golden_file_is_read_and_listed():
     """A golden file that nothing reads, or that docs/formats.md does not list, fails here."""
-    read = {*RELEASES, *LEDGERS, *MOMENTS, *SCHEMAS, KEY, f"{SIGNED}{SUFFIX}"}
+    read = {*RELEASES, *SKETCHES, *LEDGERS, *MOMENTS, *SCHEMAS, KEY, f"{SIGNED}{SUFFIX}"}
     kept = [path for path in GOLDEN.rglob("*") if path.is_file()]
     assert read == {path.name for path in kept if path.parent != GOLDEN or path.suffix != ".json"}
     assert read <= set(re.findall(r"`([\w.]+)`", PAGE.read_text(encoding="utf-8")))
