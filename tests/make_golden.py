@@ -122,6 +122,18 @@ def releases(folder: Path) -> None:
     model.release_.save(folder / "steps.parquet")
 
 
+def paper_sketch() -> gm.paper.Sketch:
+    """Draw a sketch of the paper's Algorithm 1 from a seed."""
+    table = rows(4000)
+    A = np.column_stack([table["age"].to_numpy() / 120, table["smoker"].to_numpy(), table["cost"].to_numpy() / 20])
+    return gm.paper.modified_gauss_mix(A, 1.5, 60, 40.0, 0.5, 6.0, columns=("age", "smoker", "cost"), rng=6)
+
+
+def sketches(folder: Path) -> None:
+    """Write a sketch of `gaussmix.paper`."""
+    paper_sketch().save(folder / "paper.parquet")
+
+
 def ledgers(folder: Path) -> None:
     """Write a ledger with two entries, and the release of the first of them."""
     ledger = gm.Ledger(folder / "two_entries.ledger", **LEDGER)
@@ -158,7 +170,7 @@ def signatures(folder: Path) -> None:
 def write_all(folder: Path) -> None:
     """Write every golden file but `numbers.json` and the schemas."""
     with reproducible():
-        for kind in (releases, ledgers, moments, signatures):
+        for kind in (releases, sketches, ledgers, moments, signatures):
             kind(folder)
     (folder / "accounting.json").write_text(json.dumps(accounting(), indent=1) + "\n")
 

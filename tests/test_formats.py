@@ -37,8 +37,9 @@ RELEASES = {
     "sketch.parquet": (0, 0, 3.0, 555.6983922556794, -1145.4277990706776),
     "not_private.parquet": (0, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
-LEDGERS = {"two_entries.ledger": "8e88a7d5dc903c2b8ba3306d08afeb66bf65d45759a44ed0006551f00b3e3cf7"}
+LEDGERS = {"two_entries.ledger": "bb9ba8ab283f3b8bf018ee99cb77256a2f23f00fd516881fc03276429217eca0"}
 MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
+SKETCHES = ("paper.parquet",)  # read in tests/paper/test_sketch.py
 SIGNED, KEY = "passes.parquet", "signer.pem"
 
 SCHEMAS = ("schema.json", "schema.toml")
@@ -129,14 +130,14 @@ def test_golden_files_are_reproducible(tmp_path):
         folder.mkdir()
         make_golden.write_all(folder)
     written = {path.name for path in (tmp_path / "one").iterdir()}
-    assert written == {*RELEASES, *LEDGERS, *MOMENTS, KEY, f"{SIGNED}{SUFFIX}", "accounting.json"}
+    assert written == {*RELEASES, *SKETCHES, *LEDGERS, *MOMENTS, KEY, f"{SIGNED}{SUFFIX}", "accounting.json"}
     for name in written:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_every_golden_file_is_read_and_listed():
     """A golden file that nothing reads, or that docs/formats.md does not list, fails here."""
-    read = {*RELEASES, *LEDGERS, *MOMENTS, *SCHEMAS, KEY, f"{SIGNED}{SUFFIX}"}
+    read = {*RELEASES, *SKETCHES, *LEDGERS, *MOMENTS, *SCHEMAS, KEY, f"{SIGNED}{SUFFIX}"}
     kept = [path for path in GOLDEN.rglob("*") if path.is_file()]
     assert read == {path.name for path in kept if path.parent != GOLDEN or path.suffix != ".json"}
     assert read <= set(re.findall(r"`([\w.]+)`", PAGE.read_text(encoding="utf-8")))

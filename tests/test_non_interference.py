@@ -44,6 +44,7 @@ from gaussmix.mechanism import adassp, mixing, objective_perturbation, passes, p
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules
 from gaussmix.models.steps import Likelihood
+from gaussmix.paper import mixing as paper_mixing
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.registry import record_of
@@ -64,6 +65,9 @@ BOUNDARY: list[tuple[Any, str]] = [
     (adassp, "_noisy_eigenvalue"),
     (adassp, "to_grid"),
     (objective_perturbation, "to_grid"),
+    (paper_mixing, "draw_eigenvalue"),
+    (paper_mixing, "draw_factor"),
+    (paper_mixing, "draw_rows"),
 ]
 """Where noise is added: what these return is private."""
 
@@ -448,6 +452,7 @@ def arrays_of(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 BOUNDS = {"bounds_X": (-1, 1), "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 
 
+NORM = {"data_norm": 1.5, "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 BOUNDED, CLASSES = BOUNDS | {"bounds_y": (-1, 1)}, BOUNDS | {"classes": (False, True)}
 MODELS = {
     "linear": gm.LinearMixing(**BOUNDED),
@@ -464,6 +469,9 @@ MODELS = {
     "Sheffet": baselines.SheffetMixing(**BOUNDED),
     "Sheffet, Renyi": baselines.SheffetMixing(analysis="renyi", **BOUNDED),
     "objective perturbation": baselines.ObjectivePerturbation(**CLASSES),
+    "Algorithm 2": gm.paper.LinearMixing(**NORM, bounds_y=(-1, 1)),
+    "Algorithm 2, exact": gm.paper.LinearMixing(**NORM, bounds_y=(-1, 1), analysis="exact", fit_intercept=True),
+    "Algorithm 2, logistic": gm.paper.LogisticMixing(**NORM, classes=(False, True)),
 }
 ARRAYS = arrays_of(1), arrays_of(2, 611)
 
@@ -481,6 +489,30 @@ def test_estimators(model, compared):
         X, y = table
         grouped = {"groups": np.arange(len(X)) // 3} if getattr(model, "rows_per_group", None) else {}
         return shown_by(clone(model).fit(X, y > 0 if hasattr(model, "classes") else y, **grouped))
+
+    compared(subject, ARRAYS)
+
+
+def test_sketches_of_the_paper(compared, tmp_path):
+    """Methods, relations, blocks, Algorithm 1, stacks, and the files of all of them."""
+
+    def subject(table):
+        A, place = np.column_stack(table), anew(tmp_path / "place")
+        options = {"row_norm": 1.2, "rng": 0}
+        found = [gm.paper.gauss_mix(A, k, 4.0, **options) for k in (2, 30)]
+        found += [
+            gm.paper.gauss_mix(A, 30, 4.0, **options | {"rng": 1}),
+            gm.paper.gauss_mix(iter([A]), 5, 3.0, **options),
+        ]
+        found += [
+            gm.paper.gauss_mix(A, 9, 3.0, neighbours="replace-one", scale_bound=9.0, method="explicit", **options)
+        ]
+        found += [gm.paper.modified_gauss_mix(A, 1.2, 9, 20.0, tau, 4.0, rng=0) for tau in (0.5, 30.0)]
+        found += [gm.paper.stack(found[1:3])]
+        for i, sketch in enumerate(found):
+            sketch.save(place / f"{i}.parquet")
+        shown = [(str(sketch.certificate), sketch.epsilon(1e-5), sketch.lstsq("x2", ["x0"])) for sketch in found]
+        return [found, shown, files_in(place), gm.paper.average(found[1:3], "x2"), found[0].sample_rows(1)]
 
     compared(subject, ARRAYS)
 

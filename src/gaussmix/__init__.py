@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gaussmix._version import __version__
 
 if TYPE_CHECKING:
-    from gaussmix import accounting, baselines, errors
+    from gaussmix import accounting, baselines, errors, paper
     from gaussmix.accounting.calibration import Calibration
     from gaussmix.accounting.least_noise import calibrate
     from gaussmix.errors import (
@@ -95,11 +95,12 @@ __all__ = [
     "calibrate",
     "errors",
     "load",
+    "paper",
     "propose",
     "release",
 ]
 
-_ROOMS = ("accounting", "baselines", "errors")
+_ROOMS = ("accounting", "baselines", "errors", "paper")
 _HOMES = {
     "Boolean": "tables.columns",
     "Calibration": "accounting.calibration",
