@@ -37,7 +37,7 @@ RELEASES = {
     "sketch.parquet": (0, 0, 3.0, 555.6983922556794, -1145.4277990706776),
     "not_private.parquet": (0, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
-LEDGERS = {"two_entries.ledger": "bb9ba8ab283f3b8bf018ee99cb77256a2f23f00fd516881fc03276429217eca0"}
+LEDGERS = {"two_entries.ledger": "8e88a7d5dc903c2b8ba3306d08afeb66bf65d45759a44ed0006551f00b3e3cf7"}
 MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
 SKETCHES = ("paper.parquet",)  # read in tests/paper/test_sketch.py
 SIGNED, KEY = "passes.parquet", "signer.pem"

@@ -22,7 +22,8 @@ from gaussmix.accounting.arguments import GAMMA_MAX, ROUNDING, BoundHoldsFor, Re
 from gaussmix.accounting.claims import LEAST_COMPOSED_DELTA, scale_delta
 from gaussmix.accounting.search import log_excess, smallest_or_infinity, smallest_safe
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
-from gaussmix.mechanism.sampling import SEEDED, describe, secure_generator
+from gaussmix.mechanism.sampling import SEEDED
+from gaussmix.models.certificate import SECURE
 
 __all__ = [
     "NEIGHBOURS",
@@ -48,8 +49,6 @@ N_MAX = 2**40
 
 NORMS = (1e-100, 1e100)
 """Bounds C for which squares and grids stay within the doubles."""
-
-SECURE = describe(secure_generator())
 
 _ALGORITHMS = ("GaussMix", "ModifiedGaussMix")
 _DIFFERENCE = {"add-remove": "one row added or removed", "replace-one": "one row replaced by another"}
