@@ -1,6 +1,6 @@
 """Compiles what is done to rows, where there is a C compiler; else the package is pure Python.
 
-Both compute the same bits (``tests/tables/test_kernels.py``, ``test_fused.py``). ``GAUSSMIX_PURE=1`` leaves the library
+Both compute the same bits (``tests/tables/test_fused.py``). ``GAUSSMIX_PURE=1`` leaves the library
 out: for wheels that are to serve every platform. At run time the same variable keeps it from being loaded.
 """
 
@@ -16,8 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-TABLES = Path("src/gaussmix/tables")
-SOURCES = ("_kernels.c", "_fused.c")
+SOURCE = Path("src/gaussmix/tables/_fused.c")
 # No -ffast-math and no fused operations: every operation is rounded by itself. Traps and errno are not looked at.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
 
@@ -27,10 +26,10 @@ class Kernels(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, beside the source for an editable install, and name the wheel after its platform."""
-        sources = [Path(self.root) / TABLES / name for name in SOURCES]
-        library = sources[0].with_suffix(".so")
+        source = Path(self.root) / SOURCE
+        library = source.with_name("_kernels.so")
         library.unlink(missing_ok=True)
-        if os.environ.get("GAUSSMIX_PURE") == "1" or sys.platform == "win32" or not compiled(sources, library):
+        if not wanted() or not compiled(source, library):
             return
         if version == "editable":  # it lies beside its source
             return
@@ -40,12 +39,18 @@ class Kernels(BuildHookInterface):
         build_data["force_include"][str(library)] = "gaussmix/tables/_kernels.so"
 
 
-def compiled(sources: list[Path], library: Path) -> bool:
+def wanted() -> bool:
+    """Whether the library is to be built: its functions are for x86-64, and for compilers with GCC's attributes."""
+    x86 = sysconfig.get_platform().endswith("x86_64")
+    return x86 and sys.platform != "win32" and os.environ.get("GAUSSMIX_PURE") != "1"
+
+
+def compiled(source: Path, library: Path) -> bool:
     """Whether a compiler was found and was content."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     try:
         done = subprocess.run(
-            [*compiler, *FLAGS, *map(str, sources), "-o", str(library), "-lm"], capture_output=True, check=False
+            [*compiler, *FLAGS, str(source), "-o", str(library), "-lm"], capture_output=True, check=False
         )
     except OSError:
         return False

@@ -27,6 +27,7 @@ SCHEMAS = {
     "bounds": lambda d: Schema({"X": Vector(d, lower=-1.0, upper=2.0), "y": Numeric(-1, 1)}, intercept=1.0),
     "norm": lambda d: Schema({"X": Vector(d, norm=1.5), "y": Numeric(-3, 1), "u": Numeric(0, 1)}, intercept=0.5),
     "both": lambda d: Schema({"X": Vector(d, lower=-1.0, upper=1.0, norm=1.0)}, intercept=0.0),
+    "huge": lambda d: Schema({"X": Vector(d, lower=-1e90, upper=1e90), "y": Numeric(-1e-90, 1e-90)}),
 }
 EDGES = [0.0, -0.0, 5e-324, 1e-310, 1.0, -1.0, math.nextafter(1, 2), 2.5, -3e7, 1e154, -1e200, 1.7e308, -1.7e308]
 VALUES = st.one_of(st.sampled_from(EDGES), st.floats(-2, 2), st.floats(allow_nan=False, allow_infinity=False))
@@ -57,7 +58,7 @@ def questions(m: int, seed: int, clip: float, shape: str) -> list[Any]:
     d=st.sampled_from([1, 3, 7, 8, 17, 70]),
     shape=st.sampled_from(["full", "upper", "lower"]),
     clip=st.sampled_from([1e-30, 1e-3, 0.3, 2.0, 1e30]),  # from all rows far beyond it to all rounded to zero
-    layout=st.sampled_from(["rows", "part of wider rows", "backwards", "chosen"]),
+    layout=st.sampled_from(["rows", "part of wider rows", "backwards", "every second", "columns", "float32", "chosen"]),
     values=st.lists(VALUES, min_size=1, max_size=40),
     seed=st.integers(0, 100),
 )
@@ -70,7 +71,13 @@ def test_answers_are_the_same_bits(name, d, shape, clip, layout, values, seed):
     if layout == "rows":
         X, Y = X.copy(), Y.copy()
     elif layout == "backwards":
-        X, Y = X[::-1], Y[::-1]
+        X, Y = X[::-1], Y[::-1, ::-1]
+    elif layout == "every second":
+        X, Y = np.repeat(X, 2, axis=0)[::2], np.repeat(Y, 2, axis=0)[::2]
+    elif layout == "columns":
+        X = np.asfortranarray(X)
+    elif layout == "float32":
+        X = np.clip(X, -3e38, 3e38).astype(np.float32)
     elif layout == "chosen":
         chosen = np.sort(rng.choice(n, 41, replace=False))
     for question in questions(schema.n_columns, seed, clip, shape):
@@ -83,7 +90,7 @@ def test_answers_are_the_same_bits(name, d, shape, clip, layout, values, seed):
         assert found.n == expected.n == (n if chosen is None else 41)
 
 
-@pytest.mark.parametrize("columns", [1, 5, 24, 100, 192])
+@pytest.mark.parametrize("columns", [1, 5, 24, 100, 192, 300, 512])
 def test_whole_rows_are_added_up_to_the_same_bits(columns):
     """Several blocks of 2¹² rows, some mapped far beyond the clip, some to nothing."""
     rng = np.random.default_rng(columns)
@@ -140,7 +147,10 @@ def test_whole_rows_that_are_not_finite_are_a_fault_that_is_found(bad):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
-def test_what_is_not_finite_is_refused(name, bad):
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_what_is_not_finite_is_refused(name, bad, by_numpy, monkeypatch):
+    if by_numpy:
+        without(monkeypatch)
     schema = SCHEMAS[name](19)
     for where in range(19 + len(schema.columns) - 1):
         table = np.full((300, 19 + len(schema.columns) - 1), 0.1)

@@ -1,14 +1,19 @@
-/* Sums over rows in one go, a few rows at a time that stay in the first-level cache: encode, map, scale, shorten, multiply.
+/* Exact sums over rows of integers, a few rows at a time that stay in the first-level cache: encode, map, scale, clip,
+ * multiply.
  *
- * Rows, transforms and sums are whole numbers that float64 holds (gaussmix/tables/transforms.py, exact_sums.py), so that
- * products and their sums are the same in any order, and fused operations round nothing either. All else is done entry by
- * entry, each operation rounded by itself, in numpy's order (-ffp-contract=off): the same bits as without this file.
+ * The results have the bits of the numpy code that replaces this file where it was not built:
+ * - Rows, transforms and sums are integers that float64 holds (gaussmix/tables/transforms.py, exact_sums.py), so that
+ *   products and their sums are exact in any order, with or without fused multiply-add.
+ * - Everything else is computed entry by entry, in numpy's order. The file is compiled without -ffast-math and with
+ *   -ffp-contract=off: each operation is IEEE 754's and is rounded by itself.
  *
- * A row that is not finite, or whose squares add up to 2^53 or more, is left out and marked: Python takes it in, or refuses
- * it. No row is looked at for the sake of another one.
+ * A row that is not finite, or whose squares add up to 2^53 or more, is left out and marked: Python adds it, or refuses it.
+ * No row depends on another one.
  */
 #include <math.h>
 #include <stddef.h>
+
+#define VERSION 5 /* as in kernels.py: raise both with every change of this file */
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -22,7 +27,11 @@
 #define EXACT 4096 /* rows of norm at most 2^20 whose products add up to at most 2^52; a multiple of BLOCK */
 #define INEXACT 9007199254740992.0
 
-int gaussmix_fused(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+/* The version of this file; 0 where the processor lacks what it needs. */
+int gaussmix_kernels_version(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? VERSION : 0;
+}
 
 struct source { /* n rows of m columns: whole ones, or arrays to be encoded, at positions chosen unless NULL */
     ptrdiff_t n, m, d, targets, stride, stride_Y;
@@ -324,5 +333,5 @@ FAST ptrdiff_t gaussmix_lengths(const struct source *from, const struct map *by,
 }
 
 #else
-int gaussmix_fused(void) { return 0; }
+int gaussmix_kernels_version(void) { return 0; }
 #endif

@@ -28,7 +28,6 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables import kernels
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import FRACTION_BITS, Schema
@@ -183,19 +182,7 @@ class ArrayEncoder:
         self.constants = centre, multiplier, limits
 
     def encode_whole(self, X: Rows, Y: Rows, rows: Floats) -> None:
-        """Write up to ``block_rows`` whole rows, best in the order of X; at once where there is a compiled library."""
-        constants = (*self.constants, math.trunc(self.intercept))
-        squares = kernels.encode(X, Y, *constants, rows=rows) if rows.flags.c_contiguous else None
-        if squares is None:
-            self._by_numpy(X, Y, rows)
-        elif self.norm_limit is not None:
-            long = np.flatnonzero(~(squares <= self.norm_limit))
-            if len(long):
-                again = np.empty((len(long), self.m))
-                self._by_numpy(X[long], Y[long], again)
-                rows[long] = again
-
-    def _by_numpy(self, X: Rows, Y: Rows, rows: Floats) -> None:
+        """Write up to ``block_rows`` whole rows, best in the order of X."""
         others = np.empty((self.m - self.d, len(X)))
         order: Literal["C", "F"] = "C" if row_major(X) else "F"
         scratch = np.empty((len(X), self.d), order=order) if self.d < SHORT_ROW else None

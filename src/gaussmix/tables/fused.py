@@ -1,9 +1,9 @@
 """Sums over rows by compiled functions that encode, map, scale, shorten and multiply a few rows at a time.
 
 What is done to a row stays in the first-level cache, where BLAS reads and writes blocks of rows between its products,
-and zeros of a triangular transform cost nothing. `_fused.c` is built with `_kernels.c`
-(:mod:`gaussmix.tables.kernels`) and serves processors with AVX2, and rows of up to 192 columns. All numbers are those
-that :mod:`gaussmix.tables.tallies` computes without it, bit for bit.
+and zeros of a triangular transform cost nothing. `_fused.c` (:mod:`gaussmix.tables.kernels`) serves processors with
+AVX2, and rows of up to 512 columns. All numbers are those that :mod:`gaussmix.tables.tallies` computes without it, bit
+for bit.
 
 What it computes is **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is left out and
 marked (`Source.left`): the caller takes it in with numpy, or refuses it. Squared norms of rows as they were added go
@@ -26,8 +26,8 @@ from gaussmix.tables.transforms import ROW_UNIT, Transform
 
 __all__ = ["MOST_ROWS", "Map", "Room", "Source", "Totals", "gram", "lengths", "mapped", "serves"]
 
-MOST_COLUMNS = 192
-"""Beyond, sums leave the second-level cache, and BLAS is faster."""
+MOST_COLUMNS = 512
+"""Beyond, sums leave the caches, and BLAS is as fast."""
 
 MOST_ROWS = 2**14
 """Of one source: what is not done in compiled functions is then next to nothing."""
@@ -51,9 +51,9 @@ class _Map(ctypes.Structure):
 
 @functools.cache
 def _functions() -> ctypes.CDLL | None:
-    """The compiled functions; None where they were not built, or where the processor lacks what they need."""
+    """The compiled functions, declared; None where there are none."""
     found = kernels.library()
-    if found is None or not found.gaussmix_fused():
+    if found is None:
         return None
     sources, maps = ctypes.POINTER(_Source), ctypes.POINTER(_Map)
     for name, arguments, result in (

@@ -21,10 +21,9 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.tables import fused
-from gaussmix.tables.encoder import EXACT_ROWS, pieces
+from gaussmix.tables.encoder import EXACT_ROWS, pieces, squared_norms_of, tiled
 from gaussmix.tables.exact_sums import ExactSums, Limbs
 from gaussmix.tables.fused_tallies import FusedGram, FusedLengths, FusedMapped
-from gaussmix.tables.scaling import Scaling
 from gaussmix.tables.transforms import BinCounter, BinCounts, Bins, Transform, shorten, to_units
 
 __all__ = ["Gram", "MappedGram", "NormCounts", "Question", "Tally"]
@@ -118,13 +117,15 @@ class _MappedTally:
         self.gram = _GramTally(k)
         self.product = question.transform.product
         self.z = np.empty((self.block_rows, k))
-        self.scaling = Scaling(to_units(question.transform, question.clip), self.block_rows)
+        self.factors = tiled(to_units(question.transform, question.clip), self.block_rows)
 
     def add(self, rows: Floats) -> None:
         for piece in pieces(len(rows), self.block_rows):
             block = rows[piece]
             z = self.product(block, out=self.z[: len(block)])
-            shorten(z, self.scaling.apply(z))
+            np.multiply(z, self.factors[: len(z)], out=z)
+            np.trunc(z, out=z)
+            shorten(z)
             self.gram.add_block(z)
 
     def answer(self) -> ExactSums:
@@ -175,7 +176,7 @@ class _CountTally:
             else:
                 same.append(j)
         bins = [Bins.of(*pair) for pair in zip(question.transforms, question.edges, strict=True)]
-        self.scalings = [Scaling(one.factors, self.block_rows) for one in bins]
+        self.factors = [tiled(one.factors, self.block_rows) for one in bins]
         self.counters = [BinCounter(one) for one in bins]
         largest = max(len(transform.integers) for transform in question.transforms)
         self.products, self.scratch = (np.empty(self.block_rows * largest) for _ in range(2))
@@ -189,7 +190,10 @@ class _CountTally:
                 product, scratch = (part[: n * k].reshape(n, k) for part in (self.products, self.scratch))
                 transform.product(block, out=product)
                 for j in members:
-                    self.counters[j].add(product, self.scalings[j].norms(product, scratch))
+                    np.multiply(product, self.factors[j][:n], out=scratch)
+                    np.trunc(scratch, out=scratch)
+                    with np.errstate(over="ignore"):
+                        self.counters[j].add(product, squared_norms_of(scratch))
             self.rows += n
 
     def answer(self) -> BinCounts:

@@ -176,14 +176,13 @@ def to_units(transform: Transform, clip: float) -> Floats:
     return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
 
 
-def shorten(rows: Floats, squares: Floats | None = None) -> None:
+def shorten(rows: Floats) -> None:
     """Make rows of whole numbers, of any size, no longer than 2²⁰, in place; who is not longer stays as it is.
 
-    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting. ``squares`` are the
-    rows' squared norms where they are known.
+    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting.
     """
     with np.errstate(over="ignore"):
-        squares = squared_norms_of(rows) if squares is None else squares
+        squares = squared_norms_of(rows)
         long = np.flatnonzero(~(squares <= ROW_UNIT**2))
         if len(long):
             part = rows[long]
