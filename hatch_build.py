@@ -1,7 +1,7 @@
 """Compiles what is done to rows, where there is a C compiler; else the package is pure Python.
 
-Both compute the same bits (``tests/tables/test_fused.py``). ``GAUSSMIX_PURE=1`` leaves the library
-out: for wheels that are to serve every platform. At run time the same variable keeps it from being loaded.
+Both compute the same bits (``tests/tables/test_kernels.py``). ``GAUSSMIX_PURE=1`` leaves the library out: for wheels
+that are to serve every platform. At run time the same variable keeps it from being loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/gaussmix/tables/_fused.c")
+SOURCE = Path("src/gaussmix/tables/_kernels.c")
 # No -ffast-math and no fused operations: every operation is rounded by itself. Traps and errno are not looked at.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
 
@@ -27,7 +27,7 @@ class Kernels(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, beside the source for an editable install, and name the wheel after its platform."""
         source = Path(self.root) / SOURCE
-        library = source.with_name("_kernels.so")
+        library = source.with_suffix(".so")
         library.unlink(missing_ok=True)
         if not wanted() or not compiled(source, library):
             return

@@ -1,7 +1,7 @@
-"""What a fit in one pass is made of, and readings by fused functions and by BLAS: python -m benchmarks.readings.
+"""What a fit in one pass is made of, and readings by compiled functions and by numpy: python -m benchmarks.readings.
 
 Every part over the product AᵀA of the same array: processor time, one thread. Readings are those of a first pass, of a
-later pass, whose rows are mapped and shortened, and of a histogram of two metrics; fused functions serve up to 192
+later pass, whose rows are mapped and clipped, and of a histogram of two metrics; compiled functions serve up to 512
 columns. Noise is that of one pass; what a fit takes besides is the choice of a ridge.
 """
 
@@ -23,14 +23,14 @@ from gaussmix import LinearMixing
 from gaussmix._types import Floats
 from gaussmix.mechanism.lattice import symmetric_noise
 from gaussmix.models.tails import bin_edges
-from gaussmix.tables import fused
+from gaussmix.tables import kernels
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform
 
 SIZES = ((1_000_000, 20), (200_000, 100), (200_000, 18), (64_516, 62), (31_746, 126), (21_052, 190), (15_748, 254))
 READINGS = ("first pass", "later pass", "histogram")
-BY_BLAS, REST = ", by BLAS", "rest of the fit"
+BY_NUMPY, REST = ", by numpy", "rest of the fit"
 REPEATS = 5
 
 
@@ -55,12 +55,12 @@ def parts(n: int, d: int) -> dict[str, float]:
         "later pass": lambda: rows.mapped(triangle, clip),
         "histogram": lambda: rows.counts(metrics, edges),
     }
-    slowly = patch.object(fused, "serves", lambda columns: False)
+    slowly = patch.object(kernels, "serves", lambda columns: False)
     model = LinearMixing(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1)
     contenders: dict[str, Callable[[], object]] = {
         "AᵀA": lambda: A.T @ A,
         **read,
-        **{f"{name}{BY_BLAS}": slowly(call) for name, call in read.items()},
+        **{f"{name}{BY_NUMPY}": slowly(call) for name, call in read.items()},
         "noise": lambda: symmetric_noise(d + 2, diagonal=1e12, off_diagonal=7e11, rng=None),
         "fit in one pass": lambda: model.fit(A, y),
     }
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--part", type=int, default=1, help="one row in so many, to try it")
     parser.add_argument("--csv", type=Path, help="file to add the measurements to")
     options = parser.parse_args()
-    readings = [heading for name in READINGS for heading in (name, f"{name}{BY_BLAS}")]
+    readings = [heading for name in READINGS for heading in (name, f"{name}{BY_NUMPY}")]
     headings = (*readings, "noise", REST, "fit in one pass")
     table = Table(title="Over AᵀA, one thread, processor time", title_justify="left")
     for heading in ("rows", "columns", "AᵀA, ms", *headings):

@@ -28,7 +28,7 @@ from gaussmix.ledger import ledger as ledger_module
 from gaussmix.ledger import plans, reservation, store
 from gaussmix.mechanism import adassp, lattice, mixing, passes, proposing
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.tables import arrow, fused, gradients, person_tallies, tallies
+from gaussmix.tables import arrow, gradients, kernels, person_tallies, tallies
 from gaussmix.tables import persons as person_rows
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.rows import ArrayRows
@@ -182,7 +182,7 @@ def test_gamma_without_the_row_norm_is_detected(name, monkeypatch):
 def test_weights_not_divided_by_their_bound_are_detected(monkeypatch):
     """Rows of weight 4 then have twice the allowed norm."""
     honest = arrow._roots_of_weights
-    monkeypatch.setattr(fused, "serves", lambda columns: False)
+    monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(arrow, "_roots_of_weights", lambda schema, arrays: 2 * honest(schema, arrays))
     assert not audit.run("weights", **claim("weights")).holds
 
@@ -246,7 +246,7 @@ def test_the_operator_slip_in_adassp_is_detected(monkeypatch):
 
 
 def test_missing_norm_clipping_is_detected(monkeypatch):
-    monkeypatch.setattr(fused, "serves", lambda columns: False)
+    monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(tallies, "shorten", lambda *rows: None)
     assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
 
@@ -260,7 +260,7 @@ def test_rows_beyond_the_clipping_norm_are_detected(monkeypatch):
         return dataclasses.replace(found, clip=found.clip / 10)
 
     monkeypatch.setattr(passes, "plan_pass", short)
-    monkeypatch.setattr(fused, "serves", lambda columns: False)
+    monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(tallies, "shorten", lambda *rows: None)
     assert not audit.run("passes-binary", **claim("passes-binary")).holds
 
@@ -268,14 +268,14 @@ def test_rows_beyond_the_clipping_norm_are_detected(monkeypatch):
 @pytest.mark.parametrize(("name", "runs"), [("units", 200), ("units-passes", 24), ("linear-units", 60)])
 def test_a_missing_contribution_bound_is_detected(name, runs, monkeypatch):
     """Each row is within its norm, but the unit has 20 of them."""
-    monkeypatch.setattr(fused, "serves", lambda columns: False)  # its sums would overflow
+    monkeypatch.setattr(kernels, "serves", lambda columns: False)  # its sums would overflow
     monkeypatch.setattr(person_tallies, "shorten_together", lambda *rows: None)
     assert not audit.run(name, **claim(name) | {"runs": runs}).holds
 
 
 def test_missing_truncation_of_a_unit_is_detected(monkeypatch):
     """The rows that are kept need no clipping: the claim holds without it."""
-    monkeypatch.setattr(fused, "serves", lambda columns: False)
+    monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(person_tallies, "shorten_together", lambda *rows: None)
     assert audit.run("units-truncated", **claim("units-truncated")).holds
     monkeypatch.setattr(person_rows, "kept", lambda block, unit, key: block)

@@ -1,32 +1,238 @@
-"""The compiled library is optional: without it every result has the same bits."""
+"""Compiled functions and numpy give the same answers, bit for bit, whatever the rows are."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gaussmix.tables import kernels
-from gaussmix.tables.columns import Vector
+from gaussmix.errors import DataError
+from gaussmix.tables import fused_tallies, kernels
+from gaussmix.tables.accumulate import ask_arrays, ask_rows
+from gaussmix.tables.columns import Numeric, Vector
+from gaussmix.tables.encoder import encode_arrays
+from gaussmix.tables.kept import KeptRows
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.tallies import Gram, MappedGram, NormCounts
 from gaussmix.tables.transforms import Transform
 
-compiled = pytest.mark.skipif(kernels.library() is None, reason="no C compiler when the package was installed")
+compiled = pytest.mark.skipif(not kernels.serves(1), reason="no compiled functions, or no AVX2")
 
-SCHEMA = Schema({"X": Vector(12, lower=-1.0, upper=1.0, norm=1.0)}, intercept=0.0)
+SCHEMAS = {
+    "bounds": lambda d: Schema({"X": Vector(d, lower=-1.0, upper=2.0), "y": Numeric(-1, 1)}, intercept=1.0),
+    "norm": lambda d: Schema({"X": Vector(d, norm=1.5), "y": Numeric(-3, 1), "u": Numeric(0, 1)}, intercept=0.5),
+    "both": lambda d: Schema({"X": Vector(d, lower=-1.0, upper=1.0, norm=1.0)}, intercept=0.0),
+    "huge": lambda d: Schema({"X": Vector(d, lower=-1e90, upper=1e90), "y": Numeric(-1e-90, 1e-90)}),
+}
+EDGES = [0.0, -0.0, 5e-324, 1e-310, 1.0, -1.0, math.nextafter(1, 2), 2.5, -3e7, 1e154, -1e200, 1.7e308, -1.7e308]
+VALUES = st.one_of(st.sampled_from(EDGES), st.floats(-2, 2), st.floats(allow_nan=False, allow_infinity=False))
 
 
+def without(patch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a compiler."""
+    patch.setattr(kernels, "library", lambda: None)
+
+
+def parts(answer: Any) -> list[np.ndarray]:
+    """What an answer is made of."""
+    return answer.counts if hasattr(answer, "counts") else [answer.high, answer.low]
+
+
+def questions(m: int, seed: int, clip: float, shape: str) -> list[Any]:
+    matrix = np.random.default_rng(seed).standard_normal((m, m))
+    matrix = {"full": matrix, "upper": np.triu(matrix) + np.eye(m), "lower": np.tril(matrix) + np.eye(m)}[shape]
+    first = Transform.nearest(matrix)
+    second = first.times(np.linspace(0.5, 2, m))
+    edges = [clip * np.geomspace(0.01, 3, 7), clip * np.array([1e-6, 0.5])]
+    return [Gram(), MappedGram(first, clip), NormCounts.of([first, second], edges)]
+
+
+@compiled
+@settings(max_examples=50)
+@given(
+    name=st.sampled_from(sorted(SCHEMAS)),
+    d=st.sampled_from([1, 3, 7, 8, 17, 70]),
+    shape=st.sampled_from(["full", "upper", "lower"]),
+    clip=st.sampled_from([1e-30, 1e-3, 0.3, 2.0, 1e30]),  # from all rows far beyond it to all rounded to zero
+    layout=st.sampled_from(["rows", "part of wider rows", "backwards", "every second", "columns", "float32", "chosen"]),
+    values=st.lists(VALUES, min_size=1, max_size=40),
+    seed=st.integers(0, 100),
+)
+def test_answers_are_the_same_bits(name, d, shape, clip, layout, values, seed):
+    schema = SCHEMAS[name](d)
+    rng = np.random.default_rng(seed)
+    n, targets = 70, len(schema.columns) - 1  # one block and a part of one
+    table = rng.choice(np.array(values), (n, d + targets)) * rng.choice([1.0, 1e-9, 0.3, 0.0], (n, 1))
+    X, Y, chosen = table[:, :d], table[:, d:], None
+    if layout == "rows":
+        X, Y = X.copy(), Y.copy()
+    elif layout == "backwards":
+        X, Y = X[::-1], Y[::-1, ::-1]
+    elif layout == "every second":
+        X, Y = np.repeat(X, 2, axis=0)[::2], np.repeat(Y, 2, axis=0)[::2]
+    elif layout == "columns":
+        X = np.asfortranarray(X)
+    elif layout == "float32":
+        X = np.clip(X, -3e38, 3e38).astype(np.float32)
+    elif layout == "chosen":
+        chosen = np.sort(rng.choice(n, 41, replace=False))
+    for question in questions(schema.n_columns, seed, clip, shape):
+        found = ask_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
+        with pytest.MonkeyPatch.context() as patch:
+            without(patch)
+            expected = ask_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
+        for one, other in zip(parts(found), parts(expected), strict=True):
+            assert np.array_equal(one, other)
+        assert found.n == expected.n == (n if chosen is None else 41)
+
+
+@compiled
+@pytest.mark.parametrize("columns", [1, 5, 24, 100, 192, 300, 512])
+def test_whole_rows_are_added_up_to_the_same_bits(columns):
+    """Several blocks of 2¹² rows, some mapped far beyond the clip, some to nothing."""
+    rng = np.random.default_rng(columns)
+    rows = np.trunc(rng.standard_normal((40_000 if columns < 10 else 4_500, columns)) / (4 * np.sqrt(columns)) * 2**20)
+    rows = np.clip(rows, -(2**20 / np.sqrt(columns)), 2**20 / np.sqrt(columns)) // 1
+    rows[::50] = 0
+    kept = KeptRows([rows[:1_000], np.asfortranarray(rows[1_000:])])
+    for clip in (1e-18, 0.05, 5.0):
+        for question in questions(columns, 1, clip, "upper"):
+            found = ask_rows(kept, question, columns, threads=1)
+            with pytest.MonkeyPatch.context() as patch:
+                without(patch)
+                expected = ask_rows(kept, question, columns, threads=1)
+            assert all(np.array_equal(*pair) for pair in zip(parts(found), parts(expected), strict=True))
+            assert found.n == len(rows)
+
+
+def test_sums_are_those_of_the_encoded_rows():
+    """In Python's integers."""
+    rng = np.random.default_rng(2)
+    schema = SCHEMAS["norm"](9)
+    X, Y = rng.uniform(-1, 1, (150, 9)), rng.uniform(-4, 2, (150, 2))
+    sums = ask_arrays([(X, Y)], schema, Gram(), threads=1)
+    rows = (encode_arrays(schema, X, Y) * 2**20).astype(int).astype(object)
+    exact = rows.T @ rows
+    assert (exact == (sums.high.astype(object) << 40) + sums.low.astype(object)).all()
+
+
+@compiled
+def test_limbs_are_carried_before_they_are_full(monkeypatch):
+    """After every second block of 2¹² rows in place of 2¹⁰: the same sums."""
+    rows = np.full((70_000, 3), -604_000.0)
+    rows[:, 1] = 605_000.0
+    found = []
+    for most in (fused_tallies.FLUSHES_PER_CARRY, 2):
+        monkeypatch.setattr(fused_tallies, "FLUSHES_PER_CARRY", most)
+        tally = fused_tallies.FusedGram(3)
+        for part in (rows[:5_000], rows[5_000:]):
+            tally.add(part)
+        assert tally._high.any() == (most == 2)
+        found.append(tally.answer())
+    exact = 70_000 * np.outer([int(entry) for entry in rows[0]], [int(entry) for entry in rows[0]])
+    for sums in found:
+        assert ((sums.high.astype(object) << 40) + sums.low.astype(object) == exact.astype(object)).all()
+        assert sums.n == 70_000
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_whole_rows_that_are_not_finite_are_a_fault_that_is_found(bad):
+    rows = np.zeros((10, 3))
+    rows[4, 1] = bad
+
+    def summed() -> None:
+        tally = Gram().tally(3)
+        tally.add(rows)
+        tally.answer()  # numpy finds it here, where sums become integers
+
+    with np.errstate(invalid="ignore"), pytest.raises(RuntimeError, match="not finite"):
+        summed()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_what_is_not_finite_is_refused(name, bad, by_numpy, monkeypatch):
+    if by_numpy:
+        without(monkeypatch)
+    schema = SCHEMAS[name](19)
+    for where in range(19 + len(schema.columns) - 1):
+        table = np.full((300, 19 + len(schema.columns) - 1), 0.1)
+        table[211, where] = bad
+        for question in questions(schema.n_columns, 0, 1.0, "full"):
+            with pytest.raises(DataError, match="NaN or infinite"):
+                ask_arrays([(table[:, :19], table[:, 19:])], schema, question, threads=1)
+
+
+@compiled
+def test_a_row_longer_than_its_clip_is_a_fault_that_is_found(monkeypatch):
+    monkeypatch.setattr(kernels, "SHRINK", 1.01)
+    rows = ArrayRows(np.full((10, 2), 0.7), None, SCHEMAS["both"](2), threads=1)
+    with pytest.raises(RuntimeError, match="longer than its bound"):
+        rows.mapped(Transform.nearest(np.eye(2)), 0.2)
+
+
+@compiled
+def test_a_whole_row_that_is_too_long_is_a_fault_that_is_found():
+    """What no encoder gives: the sensitivity of the first pass rests on it."""
+    rows = np.zeros((100, 3))
+    rows[70] = 2.0**20, 0.0, 0.0
+    Gram().tally(3).add(rows)
+    rows[70, 2] = 1.0
+    with pytest.raises(RuntimeError, match="longer than its bound"):
+        Gram().tally(3).add(rows)
+
+
+@compiled
+def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (200, 4))
+    taken = []
+    take = fused_tallies.FusedGram.take
+    monkeypatch.setattr(
+        fused_tallies.FusedGram, "take", lambda self, source: taken.append(source.structure.rows) or take(self, source)
+    )
+    X = X.astype(np.float32)
+    found = [
+        ArrayRows(same, None, SCHEMAS["both"](4)).moments().sums()
+        for same in (X.astype(float), np.asfortranarray(X, dtype=float), X)
+    ]
+    assert all(np.array_equal(one.low, found[0].low) for one in found)
+    assert [whole is None for whole in taken] == [True, False, False]
+    assert kernels.serves(kernels.MOST_COLUMNS)
+    assert not kernels.serves(kernels.MOST_COLUMNS + 1)
+
+
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_a_row_that_shortening_leaves_too_long_is_refused(by_numpy, monkeypatch):
+    """What cannot be, with a factor that is too large: encoded rows are measured again after rounding."""
+    monkeypatch.setattr(kernels, "SHRINK", 1.01)
+    monkeypatch.setattr("gaussmix.tables.encoder.SHRINK", 1.01)
+    if by_numpy:
+        monkeypatch.setattr(kernels, "serves", lambda columns: False)
+    rows = ArrayRows(np.full((5, 3), 9.0), np.zeros(5), Schema.of({"X": {"size": 3, "norm": 1.0}, "y": [-1, 1]}))
+    with pytest.raises(RuntimeError, match="longer than its bound"):
+        rows.moments()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Without the library
 def test_answers_do_not_depend_on_the_library(monkeypatch):
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (9000, 12))
-    transform = Transform.nearest(rng.standard_normal((SCHEMA.n_columns, SCHEMA.n_columns)))
+    schema = SCHEMAS["both"](12)
+    transform = Transform.nearest(rng.standard_normal((schema.n_columns, schema.n_columns)))
 
     def answers() -> list[np.ndarray]:
-        rows = ArrayRows(X, None, SCHEMA, threads=1)
+        rows = ArrayRows(X, None, schema, threads=1)
         sums = [rows.moments().sums(), rows.mapped(transform, 0.7)]
         counts = rows.counts([transform], [np.array([0.3, 1.0, 4.0])])
         return [part for one in sums for part in (one.high, one.low)] + counts
@@ -45,7 +251,7 @@ class Watched(ctypes.CDLL):
         super().__init__(name, *rest, **options)
 ctypes.CDLL = Watched
 import numpy as np
-from gaussmix.tables import fused, kernels
+from gaussmix.tables import kernels
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
@@ -60,7 +266,7 @@ found = [rows.moments().gram(), rows.mapped(transform, 0.7).low, *rows.counts([t
 X, Y = rng.normal(size=(9000, 6)), rng.normal(size=9000)
 found.append(Moments.of_arrays([(X, Y)], Schema.of({"X": {"size": 6, "norm": 2.0}, "y": [-1, 1]})).gram())
 digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in found)).hexdigest()
-print(any("_kernels" in name for name in loaded), kernels.library() is None, fused.serves(5), digest)
+print(any("_kernels" in name for name in loaded), kernels.library() is None, kernels.serves(5), digest)
 """
 
 

@@ -27,9 +27,9 @@ from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
-from gaussmix.tables.fused import MOST_ROWS, Source
 from gaussmix.tables.fused_tallies import FusedTally
 from gaussmix.tables.kept import Coins, Keeper, KeptRows
+from gaussmix.tables.kernels import MOST_ROWS, Source
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, Question, Summable, Tally

@@ -1,6 +1,6 @@
 """The tallies of :mod:`gaussmix.tables.tallies` by fused compiled functions: the same answers, in less time.
 
-**Sensitive.** Rows come whole, or from arrays that are encoded on the way (:class:`gaussmix.tables.fused.Source`).
+**Sensitive.** Rows come whole, or from arrays that are encoded on the way (:class:`gaussmix.tables.kernels.Source`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gaussmix._types import Floats, Integers
-from gaussmix.tables import fused
+from gaussmix.tables import kernels
 from gaussmix.tables.encoder import EXACT_ROWS, pieces
 from gaussmix.tables.exact_sums import FLUSHES_PER_CARRY, ExactSums, carried, symmetric
 from gaussmix.tables.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Transform, shorten, to_units
@@ -29,7 +29,7 @@ class FusedTally(ABC):
     """A tally that takes in arrays as well as whole rows."""
 
     @abstractmethod
-    def take(self, source: fused.Source) -> Integers:
+    def take(self, source: kernels.Source) -> Integers:
         """Take in the rows of a source but for those whose positions are returned: they are to be added otherwise."""
 
 
@@ -37,21 +37,21 @@ class FusedGram(FusedTally):
     """Σ r rᵀ of rows of m columns."""
 
     def __init__(self, m: int) -> None:
-        self.block_rows, self.room, self._m = EXACT_ROWS, fused.Room(m), m
-        self._totals = fused.Totals(m)
+        self.block_rows, self.room, self._m = EXACT_ROWS, kernels.Room(m), m
+        self._totals = kernels.Totals(m)
         self._high, self._rows, self._flushes = np.zeros_like(self._totals.numbers), 0, 0
 
     def add(self, rows: Floats) -> None:
         """Take in any number of whole rows."""
-        for piece in pieces(len(rows), fused.MOST_ROWS):
-            self.take(fused.Source.of_rows(rows[piece]))
+        for piece in pieces(len(rows), kernels.MOST_ROWS):
+            self.take(kernels.Source.of_rows(rows[piece]))
 
-    def take(self, source: fused.Source) -> Integers:
+    def take(self, source: kernels.Source) -> Integers:
         """Of whole rows none are left out."""
-        _refuse_longer(fused.gram(source, self.totals_for(source.n), self.room))
+        _refuse_longer(kernels.gram(source, self.totals_for(source.n), self.room))
         return self.counted(source)
 
-    def totals_for(self, rows: int) -> fused.Totals:
+    def totals_for(self, rows: int) -> kernels.Totals:
         """Sums to which the products of so many rows can be added: low limbs below 2⁶³."""
         flushes = -(-rows // EXACT_ROWS)
         self._flushes += flushes
@@ -60,7 +60,7 @@ class FusedGram(FusedTally):
             self._flushes = flushes
         return self._totals
 
-    def counted(self, source: fused.Source) -> Integers:
+    def counted(self, source: kernels.Source) -> Integers:
         """Count the rows that were added; positions of those that were not."""
         left = source.left()
         self._rows += source.n - len(left)
@@ -77,25 +77,25 @@ class FusedMapped(FusedTally):
 
     def __init__(self, transform: Transform, clip: float) -> None:
         k, m = transform.integers.shape
-        self.block_rows, self._room, self._gram = EXACT_ROWS, fused.Room(m), FusedGram(k)
+        self.block_rows, self._room, self._gram = EXACT_ROWS, kernels.Room(m), FusedGram(k)
         self._transform, self._units = transform, to_units(transform, clip)
-        self._map = fused.Map(transform)
+        self._map = kernels.Map(transform)
         self._factors = self._map.factors(self._units)
 
     def add(self, rows: Floats) -> None:
         """Take in any number of whole rows."""
-        for piece in pieces(len(rows), fused.MOST_ROWS):
+        for piece in pieces(len(rows), kernels.MOST_ROWS):
             block = rows[piece]
-            far = self.take(fused.Source.of_rows(block))
+            far = self.take(kernels.Source.of_rows(block))
             if len(far):
                 z = np.trunc(self._transform.product(block[far]) * self._units)
                 shorten(z)
                 self._gram.add(z)
 
-    def take(self, source: fused.Source) -> Integers:
+    def take(self, source: kernels.Source) -> Integers:
         """But for rows that are not finite, or far beyond the clip."""
         totals = self._gram.totals_for(source.n)
-        _refuse_longer(fused.mapped(source, self._map, self._factors, totals, self._room, self._gram.room))
+        _refuse_longer(kernels.mapped(source, self._map, self._factors, totals, self._room, self._gram.room))
         return self._gram.counted(source)
 
     def answer(self) -> ExactSums:
@@ -110,21 +110,21 @@ class FusedLengths(FusedTally):
         k, m = transform.integers.shape
         self.block_rows, self._room, self._products, self._map = (
             EXACT_ROWS,
-            fused.Room(m),
-            fused.Room(k),
-            fused.Map(transform),
+            kernels.Room(m),
+            kernels.Room(k),
+            kernels.Map(transform),
         )
         self._factors = self._map.factors(*(one.factors for one in bins))
         self._rows, self._counters = 0, [BinCounter(one) for one in bins]
 
     def add(self, rows: Floats) -> None:
         """Take in any number of whole rows."""
-        for piece in pieces(len(rows), fused.MOST_ROWS):
-            self.take(fused.Source.of_rows(rows[piece]))
+        for piece in pieces(len(rows), kernels.MOST_ROWS):
+            self.take(kernels.Source.of_rows(rows[piece]))
 
-    def take(self, source: fused.Source) -> Integers:
+    def take(self, source: kernels.Source) -> Integers:
         """Of whole rows none are left out."""
-        lengths, zeros = fused.lengths(source, self._map, self._factors, self._room, self._products)
+        lengths, zeros = kernels.lengths(source, self._map, self._factors, self._room, self._products)
         left = source.left()
         for counter, squares in zip(self._counters, lengths, strict=True):
             counter.add_squares(np.delete(squares, left) if len(left) else squares, zeros)

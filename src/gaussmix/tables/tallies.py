@@ -20,7 +20,7 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.tables import fused
+from gaussmix.tables import kernels
 from gaussmix.tables.encoder import EXACT_ROWS, pieces, squared_norms_of, tiled
 from gaussmix.tables.exact_sums import ExactSums, Limbs
 from gaussmix.tables.fused_tallies import FusedGram, FusedLengths, FusedMapped
@@ -69,7 +69,7 @@ class Gram:
 
     def tally(self, m: int) -> Tally[ExactSums]:
         """For rows of m columns."""
-        return FusedGram(m) if fused.serves(m) else _GramTally(m)
+        return FusedGram(m) if kernels.serves(m) else _GramTally(m)
 
 
 class _GramTally:
@@ -107,7 +107,7 @@ class MappedGram:
     def tally(self, m: int) -> Tally[ExactSums]:
         """For rows of m columns."""
         widest = max(_checked_width(self.transform, m), len(self.transform.integers))
-        return FusedMapped(self.transform, self.clip) if fused.serves(widest) else _MappedTally(self, m)
+        return FusedMapped(self.transform, self.clip) if kernels.serves(widest) else _MappedTally(self, m)
 
 
 class _MappedTally:
@@ -159,7 +159,7 @@ class NormCounts:
         """For rows of m columns."""
         first, *others = self.transforms
         widest = max(_checked_width(first, m), len(first.integers))
-        if all(map(first.same_integers, others)) and fused.serves(widest):
+        if all(map(first.same_integers, others)) and kernels.serves(widest):
             return FusedLengths(first, [Bins.of(*pair) for pair in zip(self.transforms, self.edges, strict=True)])
         return _CountTally(self, m)
 
