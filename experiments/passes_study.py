@@ -32,7 +32,7 @@ from gaussmix.models.passes import PassRequest, State, absorb, first_state, plan
 from gaussmix.models.pooling import Pool, goe
 from gaussmix.models.schedules import Schedule
 from gaussmix.models.shrinkage import Shrinkage
-from gaussmix.tables.tallies import MappedGram, NormCounts, Question
+from gaussmix.tables.tallies import MappedGram, NormCounts, Query
 from gaussmix.tables.transforms import ROW_UNIT
 
 Floats = NDArray[np.float64]
@@ -72,11 +72,11 @@ def noisy(gram: Floats, mu: float, rng: np.random.Generator) -> Floats:
     return gram + goe(len(gram), rng) / (math.sqrt(2) * mu)
 
 
-def answer(rows: Rows, question: Question[Any]) -> Any:
+def answer(rows: Rows, query: Query[Any]) -> Any:
     """What the table answers, computed as a release computes it."""
-    tally = question.tally(rows.integers.shape[1])
-    tally.add(rows.integers)
-    return tally.answer()
+    aggregator = query.aggregator(rows.integers.shape[1])
+    aggregator.add(rows.integers)
+    return aggregator.result()
 
 
 def in_passes(

@@ -23,7 +23,7 @@ from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
 from gaussmix.models.schedules import Schedule
 from gaussmix.models.tails import BINS, bin_edges, read_tail
 from gaussmix.tables.tallies import NormCounts
-from gaussmix.tables.transforms import ROW_UNIT, shorten, to_units
+from gaussmix.tables.transforms import ROW_UNIT, clip_norms, to_units
 
 
 def skewed_table(n: int, seed: int) -> np.ndarray:
@@ -42,15 +42,15 @@ def gram(rows: np.ndarray) -> np.ndarray:
 
 def norm_counts(asked, rows: np.ndarray) -> tuple[np.ndarray, ...]:
     """The histograms that a plan asks for, without noise."""
-    tally = NormCounts.of([metric.transform for metric in asked.metrics], asked.edges).tally(rows.shape[1])
-    tally.add(rows)
-    return tuple(counts.astype(float) for counts in tally.answer().counts)
+    aggregator = NormCounts.of([metric.transform for metric in asked.metrics], asked.edges).aggregator(rows.shape[1])
+    aggregator.add(rows)
+    return tuple(counts.astype(float) for counts in aggregator.result().counts)
 
 
 def clipped(request, rows: np.ndarray) -> np.ndarray:
     """What a pass sums the products of, in units of 2⁻²⁰."""
     z = np.trunc(request.metric.transform.product(rows) * to_units(request.metric.transform, request.clip))
-    shorten(z)
+    clip_norms(z, ROW_UNIT**2)
     return z
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from array_tables import SCHEMAS, Y, arrays, integers, same_bits
 from declared_schemas import vector_array
 from encoded_rows import exact_gram
-from gaussmix.tables import accumulate, exact_sums, fused_tallies
+from gaussmix.tables import accumulate, tallies
 from gaussmix.tables.columns import Vector
 from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
 from gaussmix.tables.moments import Moments
@@ -65,8 +65,7 @@ def test_longest_rows_fill_a_block_without_rounding():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sums_carry_far_beyond_64_bits(monkeypatch, threads):
-    for module in (exact_sums, fused_tallies):
-        monkeypatch.setattr(module, "FLUSHES_PER_CARRY", 2)
+    monkeypatch.setattr(tallies, "FLUSHES_PER_CARRY", 2)
     schema = Schema({"X": Vector(2, norm=1.0)}, intercept=0)
     X = np.tile([[0.6, -0.8]], (9 * EXACT_ROWS, 1))
     part = Moments.of_arrays([(X, None)], schema, threads=threads)
@@ -116,7 +115,7 @@ def test_arrays_and_tables_give_the_same_bits(schema, cuts, threads, size, seed)
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise([0, *sorted(cuts), 9000])]
     assert same_bits(by_arrays, Moments.of(parts, schema))
     batches = (batch for part in parts for batch in part.to_batches(max_chunksize=1000))
-    sums = accumulate.ask_batches(batches, schema, Gram(), threads=threads)
+    sums = accumulate.aggregate_batches(batches, schema, Gram(), threads=threads)
     assert np.array_equal(sums.high, by_arrays._high)
     assert np.array_equal(sums.low, by_arrays._low)
     assert sums.n == 9000
@@ -251,4 +250,4 @@ def test_an_error_in_one_thread_stops_the_pass():
             yield pa.record_batch({"X": vector_array([[0.0, math.nan if i == 3 else 0.0]])})
 
     with pytest.raises(ValueError, match="Column 'X' has missing"):
-        accumulate.ask_batches(parts(), schema, Gram(), threads=3)
+        accumulate.aggregate_batches(parts(), schema, Gram(), threads=3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from array_tables import same_bits
 from declared_schemas import vector_array
 from encoded_rows import plain_rows, summed_rows
-from gaussmix.tables.accumulate import ask_batches
+from gaussmix.tables.accumulate import aggregate_batches
 from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
@@ -197,7 +197,7 @@ def test_blocks_reuse_one_buffer_and_serve_the_sums():
     parts = [batch(a=rng.uniform(-2, 2, n), b=rng.uniform(-2, 2, n)) for n in (7, 50, 3)]
     schema = Schema.of({"a": [-1, 1], "b": [-2, 2]})
     separate = sum((Moments.of(part, schema) for part in parts), Moments.empty(schema))
-    sums = ask_batches(iter(parts), schema, Gram())
+    sums = aggregate_batches(iter(parts), schema, Gram())
     np.testing.assert_array_equal(sums.high, separate._high)
     np.testing.assert_array_equal(sums.low, separate._low)
     blocks = encoded_blocks(parts[1:], schema, BlockEncoder.of(schema))

@@ -33,7 +33,7 @@ def test_overlapping_limits():
 def test_overlapping_builds():
     plan = BlockEncoder.of(Schema.of({"a": [0, 1]}))
     with threadpool_limits(4, user_api="blas"):
-        first, second = (_Team(lambda: _BlockWorker(plan, Gram().tally(2)), 2) for _ in range(2))
+        first, second = (_Team(lambda: _BlockWorker(plan, Gram().aggregator(2)), 2) for _ in range(2))
         assert first.start()
         assert second.start()
         assert (current(), blas_threads()) == (1, 4)

@@ -16,7 +16,7 @@ from array_tables import BOUNDS, SCHEMAS, Y, arrays, targets
 from declared_schemas import KINDS, corner_rows, schemas, vector_array
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.encoder import BlockEncoder, encode_arrays, shorten_vectors, squared_norms_of
+from gaussmix.tables.encoder import BlockEncoder, clip_vectors, encode_arrays, squared_norms_of
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
@@ -116,7 +116,7 @@ def test_maps_give_back_the_users_units():
 
 
 @every_schema
-def test_plain_rows_are_neithershorten_vectorsed_nor_rounded(schema):
+def test_plain_rows_are_neither_clipped_nor_rounded(schema):
     """What predictions are made of: the map to encoded units alone, clipped where entries have bounds."""
     X, Y = arrays(schema, 50)
     names = [name for name in schema.columns if name != "X"]
@@ -313,7 +313,7 @@ def test_huge_entries_of_a_vector_make_no_warning():
 
 @pytest.mark.parametrize("d", [1, 7, 300])
 @pytest.mark.parametrize("size", [2.0**21, 2.0**25, 2.0**60, 2.0**400])
-def testshorten_vectorsed_rows_have_the_weight_that_is_documented(d, size):
+def test_clipped_rows_have_the_weight_that_is_documented(d, size):
     """Against the norm of the entries before they are rounded, by exact arithmetic."""
     rng, limit = np.random.default_rng(d), 2.0**38
     rows = rng.uniform(-size, size, (20, d))
@@ -321,7 +321,7 @@ def testshorten_vectorsed_rows_have_the_weight_that_is_documented(d, size):
     part = np.trunc(rows)
     squares = squared_norms_of(part)
     near = bool((squares < 2.0**53).all())
-    factors = shorten_vectors(part, squares, limit)
+    factors = clip_vectors(part, squares, limit)
     most = math.sqrt(d) / math.sqrt(limit) if near else d * 2.0**-24
     for row, factor, short in zip(rows.tolist(), factors.tolist(), part.tolist(), strict=True):
         square = Fraction(factor) ** 2 * sum(Fraction(x) ** 2 for x in row) / Fraction(limit)

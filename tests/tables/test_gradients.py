@@ -37,9 +37,9 @@ def question(clip=4.0, steep=30.0, seed=1):
 
 
 def answered(asked, rows):
-    tally = asked.tally(M)
-    tally.add(rows)
-    return tally.answer()
+    aggregator = asked.aggregator(M)
+    aggregator.add(rows)
+    return aggregator.result()
 
 
 def test_the_exponential_is_one_function_of_its_argument():
@@ -55,15 +55,15 @@ def test_the_exponential_is_one_function_of_its_argument():
 
 
 def test_a_row_adds_the_same_wherever_it_stands():
-    rows, tally = whole_rows(), question().tally(M)
-    gradients, weights = tally.of_rows(rows)
+    rows, aggregator = whole_rows(), question().aggregator(M)
+    gradients, weights = aggregator.of_rows(rows)
     order = np.random.default_rng(2).permutation(len(rows))
     for chosen, layout in ((order, "C"), (order, "F"), (order[:5], "C"), (order[3:260], "F")):
-        found = tally.of_rows(np.asarray(rows[chosen], order=layout))
+        found = aggregator.of_rows(np.asarray(rows[chosen], order=layout))
         assert np.array_equal(found[0], gradients[chosen])
         assert np.array_equal(found[1], weights[chosen])
     for place in range(40):
-        found = tally.of_rows(rows[place : place + 1])
+        found = aggregator.of_rows(rows[place : place + 1])
         assert np.array_equal(found[0][0], gradients[place])
         assert found[1][0] == weights[place]
 
@@ -71,7 +71,7 @@ def test_a_row_adds_the_same_wherever_it_stands():
 @pytest.mark.parametrize("clip", [1e-6, 0.5, 4.0, 1e6])
 @pytest.mark.parametrize("steep", [1e-3, 30.0, 1e6])
 def test_no_row_counts_for_more_than_the_clip(clip, steep):
-    gradients, weights = question(clip, steep).tally(M).of_rows(whole_rows())
+    gradients, weights = question(clip, steep).aggregator(M).of_rows(whole_rows())
     assert all(sum(int(entry) ** 2 for entry in row) <= 2**40 for row in gradients)
     assert all(entry == int(entry) for entry in gradients.ravel())
     assert all(0 <= weight <= 2**20 and weight == int(weight) for weight in weights)
@@ -129,4 +129,6 @@ def test_what_is_refused():
     with pytest.raises(ArgumentError, match="clip must be positive"):
         ClippedGradient(Transform.nearest(matrix), 1, 0.0)
     with pytest.raises(ArgumentError, match="maps rows of 3 columns"):
-        ClippedGradient(Transform.nearest(matrix), 1, 1.0).tally(4)
+        ClippedGradient(Transform.nearest(matrix), 1, 1.0).aggregator(4)
+    with pytest.raises(ArgumentError, match="no account for a privacy unit"):
+        question().aggregator(M).add(whole_rows(), np.array([0, 10]))

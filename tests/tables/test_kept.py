@@ -91,7 +91,7 @@ def test_memory_is_bounded_and_the_kept_are_a_sample(monkeypatch):
     monkeypatch.setattr(module, "KEPT_BYTES", 8 * M * 600)
     keeper = Keeper(COINS, SCHEMA)
     source = Source(table(20_000).to_batches(max_chunksize=900))
-    source.ask(Gram(), SCHEMA, keeper=keeper)
+    source.aggregate(Gram(), SCHEMA, keeper=keeper)
     assert 150 <= keeper._rows <= 600
     assert sum(len(rows) for _, rows in keeper._blocks) == keeper._rows
     assert keeper._limit < 2**16

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaussmix.errors import DataError
-from gaussmix.tables import fused_tallies, kernels
-from gaussmix.tables.accumulate import ask_arrays, ask_rows
+from gaussmix.tables import kernels, tallies
+from gaussmix.tables.accumulate import aggregate_arrays, aggregate_rows
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.encoder import encode_arrays
 from gaussmix.tables.kept import KeptRows
@@ -85,10 +85,10 @@ def test_answers_are_the_same_bits(name, d, shape, clip, layout, values, seed):
     elif layout == "chosen":
         chosen = np.sort(rng.choice(n, 41, replace=False))
     for question in questions(schema.n_columns, seed, clip, shape):
-        found = ask_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
+        found = aggregate_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
         with pytest.MonkeyPatch.context() as patch:
             without(patch)
-            expected = ask_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
+            expected = aggregate_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
         for one, other in zip(parts(found), parts(expected), strict=True):
             assert np.array_equal(one, other)
         assert found.n == expected.n == (n if chosen is None else 41)
@@ -105,12 +105,32 @@ def test_whole_rows_are_added_up_to_the_same_bits(columns):
     kept = KeptRows([rows[:1_000], np.asfortranarray(rows[1_000:])])
     for clip in (1e-18, 0.05, 5.0):
         for question in questions(columns, 1, clip, "upper"):
-            found = ask_rows(kept, question, columns, threads=1)
+            found = aggregate_rows(kept, question, columns, threads=1)
             with pytest.MonkeyPatch.context() as patch:
                 without(patch)
-                expected = ask_rows(kept, question, columns, threads=1)
+                expected = aggregate_rows(kept, question, columns, threads=1)
             assert all(np.array_equal(*pair) for pair in zip(parts(found), parts(expected), strict=True))
             assert found.n == len(rows)
+
+
+@pytest.mark.parametrize("by_numpy", [False, True])
+@pytest.mark.parametrize("clip", [1e-18, 0.05, 5.0])
+def test_privacy_units_of_one_row_are_rows(clip, by_numpy, monkeypatch):
+    """Some rows are far beyond the clip, some are zero."""
+    if by_numpy:
+        without(monkeypatch)
+    rng = np.random.default_rng(4)
+    rows = np.trunc(rng.standard_normal((5_000, 9)) / 16 * 2**20)
+    rows *= np.trunc(np.minimum(1, 2**20 / np.linalg.norm(rows, axis=1)))[:, np.newaxis]
+    rows[::50] = 0
+    for query in questions(9, 1, clip, "full"):
+        by_row, by_unit = query.aggregator(9), query.aggregator(9)
+        by_row.add(rows)
+        for part in (rows[:4_096], rows[4_096:]):
+            by_unit.add(part.copy(), np.arange(len(part)))
+        found, expected = by_unit.result(), by_row.result()
+        assert all(np.array_equal(*pair) for pair in zip(parts(found), parts(expected), strict=True))
+        assert found.n == expected.n == 5_000
 
 
 def test_sums_are_those_of_the_encoded_rows():
@@ -118,25 +138,27 @@ def test_sums_are_those_of_the_encoded_rows():
     rng = np.random.default_rng(2)
     schema = SCHEMAS["norm"](9)
     X, Y = rng.uniform(-1, 1, (150, 9)), rng.uniform(-4, 2, (150, 2))
-    sums = ask_arrays([(X, Y)], schema, Gram(), threads=1)
+    sums = aggregate_arrays([(X, Y)], schema, Gram(), threads=1)
     rows = (encode_arrays(schema, X, Y) * 2**20).astype(int).astype(object)
     exact = rows.T @ rows
     assert (exact == (sums.high.astype(object) << 40) + sums.low.astype(object)).all()
 
 
-@compiled
-def test_limbs_are_carried_before_they_are_full(monkeypatch):
+@pytest.mark.parametrize("by_numpy", [False, True])
+def test_limbs_are_carried_before_they_are_full(by_numpy, monkeypatch):
     """After every second block of 2¹² rows in place of 2¹⁰: the same sums."""
+    if by_numpy:
+        without(monkeypatch)
     rows = np.full((70_000, 3), -604_000.0)
     rows[:, 1] = 605_000.0
     found = []
-    for most in (fused_tallies.FLUSHES_PER_CARRY, 2):
-        monkeypatch.setattr(fused_tallies, "FLUSHES_PER_CARRY", most)
-        tally = fused_tallies.FusedGram(3)
+    for most in (tallies.FLUSHES_PER_CARRY, 2):
+        monkeypatch.setattr(tallies, "FLUSHES_PER_CARRY", most)
+        aggregator = Gram().aggregator(3)
         for part in (rows[:5_000], rows[5_000:]):
-            tally.add(part)
-        assert tally._high.any() == (most == 2)
-        found.append(tally.answer())
+            aggregator.add(part)
+        assert aggregator.high.any() == (most == 2)
+        found.append(aggregator.result())
     exact = 70_000 * np.outer([int(entry) for entry in rows[0]], [int(entry) for entry in rows[0]])
     for sums in found:
         assert ((sums.high.astype(object) << 40) + sums.low.astype(object) == exact.astype(object)).all()
@@ -149,9 +171,9 @@ def test_whole_rows_that_are_not_finite_are_a_fault_that_is_found(bad):
     rows[4, 1] = bad
 
     def summed() -> None:
-        tally = Gram().tally(3)
-        tally.add(rows)
-        tally.answer()  # numpy finds it here, where sums become integers
+        aggregator = Gram().aggregator(3)
+        aggregator.add(rows)
+        aggregator.result()  # numpy finds it here, where sums become integers
 
     with np.errstate(invalid="ignore"), pytest.raises(RuntimeError, match="not finite"):
         summed()
@@ -169,7 +191,7 @@ def test_what_is_not_finite_is_refused(name, bad, by_numpy, monkeypatch):
         table[211, where] = bad
         for question in questions(schema.n_columns, 0, 1.0, "full"):
             with pytest.raises(DataError, match="NaN or infinite"):
-                ask_arrays([(table[:, :19], table[:, 19:])], schema, question, threads=1)
+                aggregate_arrays([(table[:, :19], table[:, 19:])], schema, question, threads=1)
 
 
 @compiled
@@ -185,20 +207,19 @@ def test_a_whole_row_that_is_too_long_is_a_fault_that_is_found():
     """What no encoder gives: the sensitivity of the first pass rests on it."""
     rows = np.zeros((100, 3))
     rows[70] = 2.0**20, 0.0, 0.0
-    Gram().tally(3).add(rows)
+    Gram().aggregator(3).add(rows)
     rows[70, 2] = 1.0
     with pytest.raises(RuntimeError, match="longer than its bound"):
-        Gram().tally(3).add(rows)
+        Gram().aggregator(3).add(rows)
 
 
 @compiled
 def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (200, 4))
-    taken = []
-    take = fused_tallies.FusedGram.take
+    taken, honest = [], kernels.gram
     monkeypatch.setattr(
-        fused_tallies.FusedGram, "take", lambda self, source: taken.append(source.structure.rows) or take(self, source)
+        kernels, "gram", lambda rows, *arrays: taken.append(rows.structure.rows) or honest(rows, *arrays)
     )
     X = X.astype(np.float32)
     found = [
@@ -206,7 +227,7 @@ def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
         for same in (X.astype(float), np.asfortranarray(X, dtype=float), X)
     ]
     assert all(np.array_equal(one.low, found[0].low) for one in found)
-    assert [whole is None for whole in taken] == [True, False, False]
+    assert [encoded is None for encoded in taken] == [True, False, False]
     assert kernels.serves(kernels.MOST_COLUMNS)
     assert not kernels.serves(kernels.MOST_COLUMNS + 1)
 

@@ -20,11 +20,10 @@ from gaussmix.tables import partitions
 from gaussmix.tables.exact_sums import LIMB_BITS
 from gaussmix.tables.keyed import names_of, siphash, texts_of
 from gaussmix.tables.partitions import Block, kept
-from gaussmix.tables.person_tallies import shorten_together
 from gaussmix.tables.persons import persons_of
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
+from gaussmix.tables.transforms import Transform, clip_norms
 from gaussmix.tables.unit import Unit
 
 SCHEMA = Schema.of({"a": [0, 1], "b": ["x", "y"], "c": {"lower": -1, "upper": 1, "missing": "drop-row"}})
@@ -51,7 +50,7 @@ def answers(data, unit=SHORTEN, key=KEY, **words):
     found = [
         *(part.tolist() for sums in (gram, mapped, sampled) for part in (sums.high, sums.low)),
         [count.tolist() for count in counts],
-        rows.people(),
+        rows.unit_counts(),
     ]
     rows.close()
     return found
@@ -121,7 +120,7 @@ def test_persons_are_shortened_in_integers(sizes, scale, seed):
     rows = np.trunc(rng.standard_normal((sum(sizes), 3)) * scale)
     starts = np.cumsum(sizes) - sizes
     found = rows.copy()
-    shorten_together(found, starts, float(LIMIT))
+    clip_norms(found, float(LIMIT), starts)
     for start, size in zip(starts, sizes, strict=True):
         before, after = rows[start : start + size], found[start : start + size]
         exact, total = (sum(int(value) ** 2 for value in part.ravel()) for part in (before, after))
@@ -133,7 +132,7 @@ def test_persons_are_shortened_in_integers(sizes, scale, seed):
             factor = np.sqrt(LIMIT) / np.sqrt(float(np.sum((before / scale) ** 2))) / scale
             np.testing.assert_allclose(after, before * factor, rtol=1e-6, atol=2.0)
         alone = before.copy()
-        shorten_together(alone, np.array([0]), float(LIMIT))
+        clip_norms(alone, float(LIMIT), np.array([0]))
         assert np.array_equal(alone, after)  # no person sees another
 
 
@@ -145,7 +144,7 @@ def test_the_gram_matrix_is_that_of_bounded_persons(unit):
     rows = persons_of(data, SCHEMA, unit, key=KEY)
     sums = rows.moments().sums()
     found = (sums.high.astype(object) << LIMB_BITS) + sums.low.astype(object)
-    assert rows.people() == (frame["who"].nunique(), int(frame.groupby("who").size().clip(upper=3).sum()))
+    assert rows.unit_counts() == (frame["who"].nunique(), int(frame.groupby("who").size().clip(upper=3).sum()))
     total = np.zeros((5, 5), dtype=object)
     for _, own in frame.groupby("who"):
         encoded = summed_rows(SCHEMA, pa.Table.from_pandas(own))

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from gaussmix.errors import ArgumentError, MissingFileError
 from gaussmix.tables import sources
-from gaussmix.tables.accumulate import ask_batches
+from gaussmix.tables.accumulate import aggregate_batches
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
@@ -181,7 +181,7 @@ def test_every_source_has_the_same_rows(make, batch_rows, tmp_path):
 def test_every_source_gives_the_same_bits(make, tmp_path):
     def gram(data, **options):
         found = batches(data, list(SCHEMA.columns), types=SCHEMA.text_types, **options)
-        sums = ask_batches(found, SCHEMA, Gram())
+        sums = aggregate_batches(found, SCHEMA, Gram())
         return sums.high, sums.low, sums.n
 
     for found, expected in zip(gram(make(tmp_path), batch_rows=99), gram(TABLE), strict=True):

@@ -15,7 +15,7 @@ from gaussmix.tables.transforms import (
     BinCounter,
     Bins,
     Transform,
-    shorten,
+    clip_norms,
     to_units,
 )
 
@@ -23,14 +23,14 @@ from gaussmix.tables.transforms import (
 def clipped_rows(transform: Transform, rows: np.ndarray, clip: float) -> np.ndarray:
     """Mapped rows as `MappedGram` sums them up."""
     z = np.trunc(transform.product(rows) * to_units(transform, clip))
-    shorten(z)
+    clip_norms(z, ROW_UNIT**2)
     return z
 
 
 def counted(transform: Transform, rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    tally = NormCounts.of([transform], [edges]).tally(rows.shape[1])
-    tally.add(rows)
-    return tally.answer().counts[0]
+    aggregator = NormCounts.of([transform], [edges]).aggregator(rows.shape[1])
+    aggregator.add(rows)
+    return aggregator.result().counts[0]
 
 
 def encoded_rows(n: int, m: int, seed: int) -> np.ndarray:
@@ -176,14 +176,14 @@ def test_extreme_scales_neither_overflow_nor_lose_rows(size):
     transform = Transform(ill_conditioned(5, 1).integers, np.geomspace(1, 1e3, 5) * size)
     rows = encoded_rows(200, 5, 1)
     z = np.trunc(transform.product(rows) * to_units(transform, 1.0))
-    shorten(z)
+    clip_norms(z, ROW_UNIT**2)
     assert np.isfinite(z).all()
     assert all(sum(int(v) ** 2 for v in row) <= 2**40 for row in z)
     counter = BinCounter(Bins.of(transform, np.array([1.0, 2.0])))
     product = transform.product(rows)
     with np.errstate(over="ignore"):
         squares = squared_norms_of(np.trunc(product * Bins.of(transform, np.array([1.0, 2.0])).factors))
-    counter.add(product, squares)
+    counter.add(squares, 1)
     assert counter.counts().tolist() == ([199, 0, 0] if size < 1 else [0, 0, 199])  # the row of zeros is in none
 
 

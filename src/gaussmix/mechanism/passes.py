@@ -124,7 +124,7 @@ def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[f
     (part,) = split_mu(mu, [Fraction(1, 2)])
     number, total = (
         float(draw.counts(np.array([count]), part, most=most)[0])
-        for count, most in zip(rows.people(), (1, rows.unit.rows), strict=True)
+        for count, most in zip(rows.unit_counts(), (1, rows.unit.rows), strict=True)
     )
     return number, Persons(number, total, rows.unit.rows)
 

@@ -296,9 +296,9 @@ FAST int gaussmix_mapped(const struct source *from, const struct map *by, const 
 /* Squares of mapped rows times each of several factors (kinds, padded k), rounded towards zero: (kinds, n). Returns how
  * many rows that are not left out are mapped to nothing but zeros.
  */
-FAST ptrdiff_t gaussmix_lengths(const struct source *from, const struct map *by, ptrdiff_t kinds,
-                                const double *restrict factors, double *restrict squares, double *restrict block,
-                                double *restrict z)
+FAST ptrdiff_t gaussmix_norms(const struct source *from, const struct map *by, ptrdiff_t kinds,
+                              const double *restrict factors, double *restrict squares, double *restrict block,
+                              double *restrict z)
 {
     const ptrdiff_t width = padded(by->k);
     ptrdiff_t zeros = 0;

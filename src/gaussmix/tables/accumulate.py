@@ -1,9 +1,8 @@
-"""Passes over the rows of a table: encoded, asked and added up, in parallel and in bounded memory.
+"""Passes over the rows of a table: encoded and aggregated, in parallel and in bounded memory.
 
 **Sensitive.** Encoded rows (:mod:`gaussmix.tables.encoder`) have norm at most 1 and entries that are multiples of 2⁻²⁰;
-sums of their products are exact (:mod:`gaussmix.tables.exact_sums`), and so is whatever else is asked of them
-(:mod:`gaussmix.tables.tallies`). So block size, memory order, number of threads, order of merging and processor leave
-no trace in the bits, and removing a row changes the Gram matrix by exactly r rᵀ.
+what is aggregated of them is exact (:mod:`gaussmix.tables.tallies`). So block size, memory order, number of threads,
+order of merging and processor leave no trace in the bits, and removing a row changes the Gram matrix by exactly r rᵀ.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +26,13 @@ from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
-from gaussmix.tables.fused_tallies import FusedTally
 from gaussmix.tables.kept import Coins, Keeper, KeptRows
-from gaussmix.tables.kernels import MOST_ROWS, Source
+from gaussmix.tables.kernels import MOST_ROWS, KernelInput
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, Question, Summable, Tally
+from gaussmix.tables.tallies import Aggregator, Gram, Query, Summable
 
-__all__ = ["LIMB_BITS", "ExactSums", "ask_arrays", "ask_batches", "ask_rows", "carried", "sum_arrays"]
+__all__ = ["LIMB_BITS", "ExactSums", "aggregate_arrays", "aggregate_batches", "aggregate_rows", "carried", "sum_arrays"]
 
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
 _PIECES = 64  # that are enough for any number of threads
@@ -49,38 +47,38 @@ def sum_arrays(
     blocks: Iterable[tuple[ArrayLike, ArrayLike | None]], schema: Schema, *, threads: int | None = None
 ) -> ExactSums:
     """Sum over blocks (X, Y) of rows, for a schema of one vector and numbers (`encoder.ArrayEncoder`)."""
-    return ask_arrays((checked_arrays(schema, X, Y) for X, Y in blocks), schema, Gram(), threads=threads)
+    return aggregate_arrays((checked_arrays(schema, X, Y) for X, Y in blocks), schema, Gram(), threads=threads)
 
 
-def ask_arrays(
+def aggregate_arrays(
     blocks: Iterable[tuple[Rows, Rows]],
     schema: Schema,
-    question: Question[A],
+    query: Query[A],
     *,
     chosen: Integers | None = None,
     plan: ArrayEncoder | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about blocks of rows as `encoder.checked_arrays` returns them, or about chosen positions in each block.
+    """Aggregate blocks of rows as `encoder.checked_arrays` returns them, or chosen positions in each block.
 
-    ``plan`` is the schema's encoder, where several questions share it.
+    ``plan`` is the schema's encoder, where several queries share it.
     """
     plan = ArrayEncoder(schema) if plan is None else plan
-    with _Team(lambda: _ArrayWorker(plan, question.tally(plan.m)), threads) as team:
+    with _Team(lambda: _ArrayWorker(plan, query.aggregator(plan.m)), threads) as team:
         for X, Y in blocks:
             _share_out(team, X, Y, chosen)
-        return _total(worker.answer() for worker in team.workers)
+        return _total(team.workers)
 
 
-def ask_rows(kept: KeptRows, question: Question[A], m: int, *, threads: int | None = None) -> A:
-    """Answer about whole rows that were kept."""
+def aggregate_rows(kept: KeptRows, query: Query[A], m: int, *, threads: int | None = None) -> A:
+    """Aggregate encoded rows that were kept."""
     waiting: queue.SimpleQueue[Floats | None] = queue.SimpleQueue()
-    with _Team(lambda: _RowWorker(question.tally(m)), threads) as team:
+    with _Team(lambda: _RowWorker(query.aggregator(m)), threads) as team:
         several = len(kept.blocks) >= _WORTH_THREADS and team.start()
         for block in [*kept.blocks, *[None] * len(team.workers)]:
             waiting.put(block)
         team.run(lambda worker: worker.drain(waiting), team.workers if several else team.workers[:1])
-        return _total(worker.answer() for worker in team.workers)
+        return _total(team.workers)
 
 
 def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers | None) -> None:
@@ -99,16 +97,16 @@ def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Batches
-def ask_batches(
+def aggregate_batches(
     stream: Iterator[pa.RecordBatch],
     schema: Schema,
-    question: Question[A],
+    query: Query[A],
     *,
     sample: Sample | None = None,
     keeper: Keeper | None = None,
     threads: int | None = None,
 ) -> A:
-    """Answer about the batches of a table, or about a sample of their rows, by position in the stream.
+    """Aggregate the batches of a table, or a sample of their rows, by position in the stream.
 
     A ``keeper`` is shown every row.
     """
@@ -125,10 +123,10 @@ def ask_batches(
             shared.close()  # the others have no reason to go on
             raise
 
-    with _Team(lambda: _BlockWorker(plan, question.tally(schema.n_columns)), threads) as team:
+    with _Team(lambda: _BlockWorker(plan, query.aggregator(schema.n_columns)), threads) as team:
         team.start()
         team.run(work, team.workers)
-        return _total(worker.answer() for worker in team.workers)
+        return _total(team.workers)
 
 
 class _Shared:
@@ -178,9 +176,9 @@ class _Drawn:
             self._coins = self._coins[len(rows) :]
 
 
-def _total(answers: Iterable[A]) -> A:
-    """The order of adding does not matter."""
-    return functools.reduce(operator.add, answers)
+def _total(workers: Iterable[_Worker[A]]) -> A:
+    """Add the results of all workers; the order does not matter."""
+    return functools.reduce(operator.add, (worker.aggregator.result() for worker in workers))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -188,72 +186,72 @@ def _total(answers: Iterable[A]) -> A:
 _Piece = slice | Integers
 
 
-class _BlockWorker(Generic[A]):
-    """Takes in blocks of whole rows, which are finished where they are."""
+class _Worker(Protocol[A]):
+    """One thread, and its share of the result."""
 
-    def __init__(self, plan: BlockEncoder, tally: Tally[A]) -> None:
-        self.plan, self.tally = plan, tally
-        self.answer = tally.answer
+    aggregator: Aggregator[A]
+
+
+class _BlockWorker(Generic[A]):
+    """Aggregates blocks of encoded rows, which are rounded where they are."""
+
+    def __init__(self, plan: BlockEncoder, aggregator: Aggregator[A]) -> None:
+        self.plan, self.aggregator = plan, aggregator
 
     def add(self, block: Floats) -> None:
-        """Take in any number of rows that are clipped and scaled but not yet rounded."""
-        for piece in pieces(len(block), self.tally.block_rows):
+        """Add any number of rows that are clipped and scaled but not yet rounded."""
+        for piece in pieces(len(block), self.aggregator.block_rows):
             rows = block[piece]
             self.plan.finish(rows)
-            self.tally.add(rows)
+            self.aggregator.add(rows)
 
 
 class _RowWorker(Generic[A]):
-    """Takes in whole rows."""
+    """Aggregates encoded rows."""
 
-    def __init__(self, tally: Tally[A]) -> None:
-        self.tally = tally
-        self.answer = tally.answer
+    def __init__(self, aggregator: Aggregator[A]) -> None:
+        self.aggregator = aggregator
 
     def drain(self, waiting: queue.SimpleQueue[Floats | None]) -> None:
-        """Take in one block after the other until the queue says None."""
+        """Add one block after the other until the queue says None."""
         while (rows := waiting.get()) is not None:
-            self.tally.add(rows)
+            self.aggregator.add(rows)
 
 
 class _ArrayWorker(Generic[A]):
-    """Encodes pieces of arrays, one cache-sized block of whole rows after the other, and takes them in."""
+    """Encodes pieces of arrays and aggregates them: on the way, or one cache-sized block after the other."""
 
-    def __init__(self, plan: ArrayEncoder, tally: Tally[A]) -> None:
-        self.plan, self.tally = plan, tally
-        self.answer = tally.answer
-        self.block_rows = min(plan.block_rows, tally.block_rows)
+    def __init__(self, plan: ArrayEncoder, aggregator: Aggregator[A]) -> None:
+        self.plan, self.aggregator = plan, aggregator
+        self.block_rows = min(plan.block_rows, aggregator.block_rows)
         self.rows = np.empty(self.block_rows * plan.m)
 
     def piece_rows(self, n: int) -> int:
         """Of a table of n rows that workers share: more where it costs neither cache nor balance."""
-        most = MOST_ROWS if isinstance(self.tally, FusedTally) else EXACT_ROWS
+        most = EXACT_ROWS if self.aggregator.take is None else MOST_ROWS
         return min(max(n // _PIECES, EXACT_ROWS), most)
 
     def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
-        """Take in the rows of one piece after the other until the queue says None."""
-        fused = self.tally if isinstance(self.tally, FusedTally) else None
-        constants = (*self.plan.constants, self.plan.intercept)
-        source = Source.of_arrays(X, Y, constants, m=self.plan.m, norm_limit=self.plan.norm_limit)
+        """Add the rows of one piece after the other until the queue says None."""
+        take, plan = self.aggregator.take, self.plan
+        constants = (*plan.constants, plan.intercept)
+        whole = KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
         with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
-            while (drawn := waiting.get()) is not None:
-                if fused is None or source is None:
-                    self._add_drawn(X[drawn], Y[drawn])
+            while (piece := waiting.get()) is not None:
+                if take is None or whole is None:
+                    self._encode_and_add(X[piece], Y[piece])
                     continue
-                source.draw(drawn)
-                left = fused.take(source)
+                whole.select(piece)
+                left = take(whole)
                 if len(left):
-                    self._add_drawn(X[drawn][left], Y[drawn][left])
+                    self._encode_and_add(X[piece][left], Y[piece][left])
 
-    def _add_drawn(self, X: Rows, Y: Rows) -> None:
+    def _encode_and_add(self, X: Rows, Y: Rows) -> None:
         for piece in pieces(len(X), self.block_rows):
-            self._add(X[piece], Y[piece])
-
-    def _add(self, X: Rows, Y: Rows) -> None:
-        n, m = len(X), self.plan.m
-        rows = self.rows[: n * m].reshape((n, m), order="C" if row_major(X) else "F")
-        self.plan.encode_whole(X, Y, rows)
-        self.tally.add(rows)
+            part, m = X[piece], self.plan.m
+            rows = self.rows[: len(part) * m].reshape((len(part), m), order="C" if row_major(X) else "F")
+            self.plan.encode_whole(part, Y[piece], rows)
+            self.aggregator.add(rows)
 
 
 class _Team(Generic[W]):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.accumulate import ask_batches
+from gaussmix.tables.accumulate import aggregate_batches
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import query_of, relation_of
 from gaussmix.tables.kept import Keeper
@@ -24,7 +24,7 @@ from gaussmix.tables.paths import files_of, is_path
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import batches, known_rows, with_progress
-from gaussmix.tables.tallies import Question, Summable
+from gaussmix.tables.tallies import Query, Summable
 
 __all__ = ["CHANGED", "ONCE", "Source"]
 
@@ -72,16 +72,16 @@ class Source:
         self._readings, self._rows = 0, 0
         self._files: list[tuple[object, ...]] | None = None
 
-    def ask(
+    def aggregate(
         self,
-        question: Question[A],
+        query: Query[A],
         schema: Schema,
         *,
         sample: Sample | None = None,
         keeper: Keeper | None = None,
         describe: str = "Reading",
     ) -> A:
-        """Read the table, or a sample of its rows, and answer. A ``keeper`` keeps rows for later.
+        """Read the table, or a sample of its rows, and aggregate it. A ``keeper`` keeps rows for later.
 
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
@@ -90,7 +90,7 @@ class Source:
             sample = sample.fresh(self._readings)
         threads = None if _stays_as_it_is(self._data) else 1
         with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
-            return ask_batches(stream, schema, question, sample=sample, keeper=keeper, threads=threads)
+            return aggregate_batches(stream, schema, query, sample=sample, keeper=keeper, threads=threads)
 
     @contextmanager
     def reading(

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gaussmix._types import Floats, Rows
+from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.parts import Block
@@ -39,10 +39,10 @@ __all__ = [
     "ArrayEncoder",
     "BlockEncoder",
     "checked_arrays",
+    "clip_vectors",
     "encode_arrays",
     "pieces",
     "row_major",
-    "shorten_vectors",
     "squared_norms_of",
     "tiled",
 ]
@@ -117,7 +117,7 @@ class BlockEncoder:
                 np.trunc(part, out=part)
                 squares = squared_norms_of(part)
                 if not (squares <= bound.limit).all():
-                    factors = shorten_vectors(part, squares, bound.limit)[:, np.newaxis]
+                    factors = clip_vectors(part, squares, bound.limit)[:, np.newaxis]
                     block[:, : bound.start] *= factors
                     block[:, bound.stop :] *= factors
 
@@ -203,7 +203,7 @@ class ArrayEncoder:
             squares = squared_norms_of(features)
             if not (squares <= self.norm_limit).all():  # also with NaN
                 _check_finite(X, "X")
-                others *= shorten_vectors(features, squares, self.norm_limit)
+                others *= clip_vectors(features, squares, self.norm_limit)
         np.trunc(others, out=others)
 
     def map_others(self, Y: Rows, out: Floats) -> None:
@@ -232,37 +232,49 @@ class ArrayEncoder:
         np.clip(out, -self.limit, self.limit, out=out)
 
 
-def shorten_vectors(part: Floats, squares: Floats, limit: float) -> Floats:
-    """Make the squares of every row of ``part`` add up to at most ``limit``; return what the rest of a row is times.
+def clip_vectors(part: Floats, totals: Floats, limit: float, starts: Integers | None = None) -> Floats:
+    """Scale rows, in place, so that the squares of each row add up to at most ``limit``; return the factors.
+
+    With ``starts`` the squares of each privacy unit do: one factor for all of its rows. Rows and units are independent
+    of each other.
 
     ``part``, shape (n, d), is whole numbers, or infinite where a finite value was mapped beyond the range of floats.
-    It is changed in place. No row sees another one. The norm is that of the rounded entries: exact, where a float sum
-    would depend on its order. It is short of the true one by less than √d, so the factor is at most 1 + √d/√limit times
-    √limit over the true norm (1 + d 2⁻²⁴ times, where squares add up to 2⁵³ or more), and at least 1 - 2⁻³¹ times.
-    Rounding towards zero turns the row by as little; entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more.
+    The norm is that of the rounded entries: exact, where a float sum would depend on its order. It is short of the true
+    one by less than √d, so the factor is at most 1 + √d/√limit times √limit over the true norm (1 + d 2⁻²⁴ times, where
+    squares add up to 2⁵³ or more), and at least 1 - 2⁻³¹ times. Rounding towards zero turns the row by as little;
+    entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more.
+
+    Parameters
+    ----------
+    part : array (n, d)
+    totals : array (n,) or (units,)
+        `squared_norms_of` the part.
+    limit : float
+    starts : array (units,), optional
+        Where the rows of each unit begin.
     """
-    factors = np.ones(len(part))
-    far = np.flatnonzero(~(squares < 2.0**53))  # norms that are rounded or infinite
-    if len(far):
-        part[far], factors[far] = _bring_near(part[far])
-        squares[far] = squared_norms_of(part[far])
-    long = squares > limit
-    long[far] = True
-    shrink = np.ones(len(part))
-    shrink[long] = math.sqrt(limit) * SHRINK / np.sqrt(squares[long])
-    part *= shrink[:, np.newaxis]
+    sizes = np.ones(len(totals), dtype=np.int64) if starts is None else np.diff(np.append(starts, len(part)))
+    powers = np.ones(len(totals))
+    far = ~(totals < 2.0**53)  # totals that are rounded or infinite, and known only to be that large
+    if far.any():
+        # Times powers of two, which round nothing but what truncation cuts off, squares add up to at most 2**52.
+        np.clip(part, -_HUGE, _HUGE, out=part)
+        largest = np.abs(part).max(axis=1)
+        _, exponents = np.frexp(largest if starts is None else np.maximum.reduceat(largest, starts))
+        room = 26 - np.ceil(np.log2(sizes * part.shape[1]) / 2).astype(np.int64)
+        steps = np.where(far, room - exponents, 0)
+        np.ldexp(part, np.repeat(steps, sizes)[:, np.newaxis], out=part)
+        np.trunc(part, out=part)
+        totals, powers = squared_norms_of(part, starts), np.ldexp(1.0, steps)
+    long = far | (totals > limit)
+    shrink = np.ones(len(totals))
+    np.divide(math.sqrt(limit) * SHRINK, np.sqrt(totals), out=shrink, where=long)
+    part *= np.repeat(shrink, sizes)[:, np.newaxis]
     np.trunc(part, out=part)
-    if not (squared_norms_of(part) <= limit).all():
+    # The sensitivity rests on this check, in exact integers, and not on the floats before it.
+    if not (squared_norms_of(part, starts) <= limit).all():
         raise RuntimeError("A row is longer than its bound: a fault of the library. Nothing was released.")
-    return factors * shrink
-
-
-def _bring_near(part: Floats) -> tuple[Floats, Floats]:
-    """Rows times powers of two that make the sums of their squares exact; and these powers."""
-    part = np.clip(part, -_HUGE, _HUGE)
-    _, exponents = np.frexp(np.abs(part).max(axis=1))
-    steps = 26 - math.ceil(math.log2(part.shape[1]) / 2) - exponents  # d squares add up to at most 2**52
-    return np.trunc(np.ldexp(part, steps[:, np.newaxis])), np.ldexp(1.0, steps)
+    return powers * shrink
 
 
 def vector_and_numbers(schema: Schema) -> int:
@@ -322,11 +334,15 @@ def row_major(array: Rows) -> bool:
     return abs(array.strides[0]) >= abs(array.strides[1])
 
 
-def squared_norms_of(rows: Floats) -> Floats:
-    """Exact for whole numbers whose squares sum to less than 2**53; at least 2**53 or NaN for others."""
-    if row_major(rows) and rows.shape[1] >= SHORT_ROW:
-        return np.asarray(np.vecdot(rows, rows))
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+def squared_norms_of(rows: Floats, starts: Integers | None = None) -> Floats:
+    """Return the squared norm of each row, or of all rows of each privacy unit.
+
+    For whole numbers the sum is exact where it is less than 2⁵³. Where it is not, any order of summation gives at least
+    2⁵³, or NaN: partial sums below 2⁵³ are exact, and rounding never takes a larger one back below (2⁵³ is a float).
+    """
+    by_row_major = row_major(rows) and rows.shape[1] >= SHORT_ROW
+    squares = np.vecdot(rows, rows) if by_row_major else np.einsum("ij,ij->i", rows, rows)
+    return np.asarray(squares if starts is None else np.add.reduceat(squares, starts))
 
 
 def _check_finite(array: Rows, name: str) -> None:

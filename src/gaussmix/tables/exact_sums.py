@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaussmix._types import Floats, Integers
-from gaussmix.tables.encoder import EXACT_ROWS
+from gaussmix._types import Integers
 from gaussmix.tables.schema import FRACTION_BITS
 
-__all__ = ["FLUSHES_PER_CARRY", "LIMB_BITS", "ExactSums", "Limbs", "carried", "symmetric"]
+__all__ = ["FLUSHES_PER_CARRY", "LIMB_BITS", "ExactSums", "carried", "symmetric"]
 
 LIMB_BITS = 2 * FRACTION_BITS
 FLUSHES_PER_CARRY = 2**10
@@ -44,36 +43,3 @@ def symmetric(high: Integers, low: Integers, n: int) -> ExactSums:
     """Sums of n rows whose upper triangle is known."""
     high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in carried(high, low))
     return ExactSums(high, low, n)
-
-
-class Limbs:
-    """One thread's sums as integers, and how many rows it has in floats that were not added to them yet."""
-
-    def __init__(self, m: int) -> None:
-        self.high, self.low = (np.zeros((m, m), dtype=np.int64, order="F") for _ in range(2))
-        self.rows, self.pending_rows, self.flushes = 0, 0, 0
-
-    def fits(self, rows: int) -> bool:
-        """Whether so many rows more can be held in floats without rounding."""
-        return self.pending_rows + rows <= EXACT_ROWS
-
-    def count(self, rows: int) -> None:
-        """So many rows more are in floats."""
-        self.pending_rows += rows
-        self.rows += rows
-
-    def take(self, *parts: tuple[Floats, tuple[slice, slice]]) -> None:
-        """Add the floats, each at its place, and set them to zero."""
-        for floats, place in parts:
-            if not np.isfinite(floats).all():  # 4096 rows of norm at most 1 cannot do that
-                raise RuntimeError("Encoded rows are not finite: a fault of the encoder. Nothing was released.")
-            self.low[place] += floats.astype(np.int64)
-            floats.fill(0)
-        self.pending_rows = 0
-        self.flushes += 1
-        if self.flushes % FLUSHES_PER_CARRY == 0:
-            self.high, self.low = carried(self.high, self.low)
-
-    def sums(self) -> ExactSums:
-        """Everything taken so far; the upper triangle counts."""
-        return symmetric(self.high, self.low, self.rows)

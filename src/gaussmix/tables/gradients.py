@@ -23,16 +23,15 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.encoder import EXACT_ROWS, pieces
-from gaussmix.tables.tallies import Tally
-from gaussmix.tables.transforms import ROW_UNIT, Transform, shorten, to_units
+from gaussmix.tables.encoder import pieces
+from gaussmix.tables.tallies import Aggregator, block_rows
+from gaussmix.tables.transforms import ROW_UNIT, Transform, clip_norms, to_units
 
 __all__ = ["ClippedGradient", "GradientSums", "exponential"]
 
 _FARTHEST = 40.0  # e⁻⁴⁰ is less than the unit of any weight or gradient that is not clipped
 _LOG2 = math.log(2.0)
 _COEFFICIENTS = tuple(1 / math.factorial(k) for k in range(14))  # |x| ≤ log(2)/2: the next term is below 2⁻⁵⁷
-_LEAST_BLOCK_ROWS, _BLOCK_BYTES = 64, 2**20
 
 
 def exponential(x: Floats) -> Floats:
@@ -60,7 +59,7 @@ class GradientSums:
 
 @dataclass(frozen=True)
 class ClippedGradient:
-    """Σ ū over rows, u = y q z shortened to ‖ū‖² ≤ clip, and Σ q(1 - q): sensitivities are the clip's root and ¼.
+    """Σ ū over rows, u = y q z clipped to ‖ū‖² ≤ clip, and Σ q(1 - q): sensitivities are the clip's root and ¼.
 
     Attributes
     ----------
@@ -82,24 +81,28 @@ class ClippedGradient:
         if k < 2 or not 0 <= self.label < m or self.transform.integers[:, self.label].any():
             raise ArgumentError("a gradient needs a metric and coefficients, and neither may read the label.")
 
-    def tally(self, m: int) -> Tally[GradientSums]:
+    def aggregator(self, m: int) -> Aggregator[GradientSums]:
         """For rows of m columns."""
         if self.transform.integers.shape[1] != m:
             raise ArgumentError(
                 f"The transform maps rows of {self.transform.integers.shape[1]} columns, the schema has {m}."
             )
-        return _GradientTally(self)
+        return _GradientAggregator(self)
 
 
-class _GradientTally:
-    def __init__(self, question: ClippedGradient) -> None:
-        self.transform, self.label = question.transform, question.label
+class _GradientAggregator:
+    take = None
+
+    def __init__(self, query: ClippedGradient) -> None:
+        self.transform, self.label = query.transform, query.label
         k, m = self.transform.integers.shape
-        self.block_rows = min(max(_BLOCK_BYTES // (8 * max(k, m)), _LEAST_BLOCK_ROWS), EXACT_ROWS)
-        self.factors = to_units(self.transform, question.clip)[:-1]
+        self.block_rows = block_rows(max(k, m))
+        self.factors = to_units(self.transform, query.clip)[:-1]
         self.gradient, self.weight = np.zeros(k - 1, dtype=np.int64), 0
 
-    def add(self, rows: Floats) -> None:
+    def add(self, rows: Floats, starts: Integers | None = None) -> None:
+        if starts is not None:  # the gradients of one unit's rows may add up to any number of clips
+            raise ArgumentError("Gradients are summed over single rows: they have no account for a privacy unit.")
         for piece in pieces(len(rows), self.block_rows):
             gradients, weights = self.of_rows(rows[piece])
             # Whole numbers of at most 2²⁰, in blocks of at most 2¹² rows: no order of summation rounds them.
@@ -113,9 +116,9 @@ class _GradientTally:
         other = 1 / (1 + exponential(signs * (products[:, -1] * self.transform.scales[-1])))
         gradients = products[:, :-1] * self.factors * (signs * other)[:, np.newaxis]
         np.trunc(gradients, out=gradients)
-        shorten(gradients)
+        clip_norms(gradients, ROW_UNIT**2)
         weights = np.minimum(np.trunc(4 * other * (1 - other) * np.abs(signs) * ROW_UNIT), ROW_UNIT)
         return gradients, weights
 
-    def answer(self) -> GradientSums:
+    def result(self) -> GradientSums:
         return GradientSums(self.gradient.copy(), self.weight)

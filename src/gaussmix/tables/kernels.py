@@ -1,18 +1,17 @@
-"""Sums over rows by compiled functions that encode, map, scale, shorten and multiply a few rows at a time.
+"""Compiled functions that encode, map, scale, clip and add up a few rows at a time.
 
-What is done to a row stays in the first-level cache, where BLAS reads and writes blocks of rows between its products,
-and zeros of a triangular transform cost nothing. `_kernels.c` serves processors with AVX2, and rows
-of up to 512 columns. All numbers are those that :mod:`gaussmix.tables.tallies` computes without it, bit
-for bit.
-
-What it computes is **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is left out and
-marked (`Source.left`): the caller takes it in with numpy, or refuses it. Squared norms of rows as they were added go
-back to Python, where they are held against their limits.
+A row stays in the first-level cache from its encoding to its product, where numpy and BLAS write and read whole blocks
+of rows, and the zeros of a triangular transform cost nothing. The results have the bits that
+:mod:`gaussmix.tables.tallies` computes with numpy.
 
 `_kernels.c` is built when the package is installed from its source and a C compiler is there (``hatch_build.py``). It
 is a plain library with no Python in it: one build serves every version of Python, and the interpreter's lock is
 released while it runs. Without it, with ``GAUSSMIX_PURE=1`` in the environment when this module is imported, or on a
-processor without AVX2, numpy computes the same bits, more slowly.
+processor without AVX2, numpy computes everything.
+
+What is computed is **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is left out and
+marked (`KernelInput.left_out`): the caller adds it with numpy, or refuses it. The squared norms of rows as they were
+added go back to Python, where they are compared with their limits.
 """
 
 from __future__ import annotations
@@ -29,7 +28,19 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.tables.encoder import SHRINK
 from gaussmix.tables.transforms import ROW_UNIT, Transform
 
-__all__ = ["MOST_ROWS", "Map", "Room", "Source", "Totals", "gram", "lengths", "library", "mapped", "serves"]
+__all__ = [
+    "MOST_ROWS",
+    "KernelInput",
+    "Map",
+    "Scratch",
+    "gram",
+    "library",
+    "mapped",
+    "norms",
+    "padded",
+    "serves",
+    "zeros",
+]
 
 _VERSION = 5  # as in the source
 _PURE = os.environ.get("GAUSSMIX_PURE") == "1"
@@ -38,34 +49,10 @@ MOST_COLUMNS = 512
 """Beyond, sums leave the caches, and BLAS is as fast."""
 
 MOST_ROWS = 2**14
-"""Of one source: what is not done in compiled functions is then next to nothing."""
+"""Of one input: what is done in Python is then a small part."""
 
 _LANES, _BLOCK = 8, 64  # as in the source
 _Size, _Pointer, _Number = ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_double
-
-
-@functools.cache
-def library() -> ctypes.CDLL | None:
-    """The compiled functions; None where they were not built, are of another version, or are switched off."""
-    if _PURE:
-        return None
-    try:
-        found = ctypes.CDLL(str(Path(__file__).with_name("_kernels.so")))
-        return found if found.gaussmix_kernels_version() == _VERSION else None
-    except (OSError, AttributeError):
-        return None
-
-
-def by_rows(array: Rows) -> Floats:
-    """As float64 with contiguous rows that are whole numbers of entries apart; a view where it can."""
-    fits = array.dtype == np.float64 and array.strides[1] == 8 and not array.strides[0] % 8 and array.flags.aligned
-    return array if fits else np.ascontiguousarray(array, dtype=np.float64)
-
-
-def address(array: Rows) -> int:
-    """Where the entries begin; ``array.ctypes`` is slow."""
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 class _Source(ctypes.Structure):
@@ -82,27 +69,41 @@ class _Map(ctypes.Structure):
 
 
 @functools.cache
-def _functions() -> ctypes.CDLL | None:
-    """The compiled functions, declared; None where there are none."""
-    found = library()
-    if found is None:
+def library() -> ctypes.CDLL | None:
+    """Return the compiled functions; None where they were not built, are of another version, or are switched off."""
+    if _PURE:
+        return None
+    try:
+        found = ctypes.CDLL(str(Path(__file__).with_name("_kernels.so")))
+        if found.gaussmix_kernels_version() != _VERSION:  # 0 where the processor lacks what they need
+            return None
+    except (OSError, AttributeError):
         return None
     sources, maps = ctypes.POINTER(_Source), ctypes.POINTER(_Map)
     for name, arguments, result in (
         ("gram", (sources, *[_Pointer] * 4), ctypes.c_int),
         ("mapped", (sources, maps, _Pointer, _Number, _Number, *[_Pointer] * 5), ctypes.c_int),
-        ("lengths", (sources, maps, _Size, *[_Pointer] * 4), _Size),
+        ("norms", (sources, maps, _Size, *[_Pointer] * 4), _Size),
     ):
         function = getattr(found, f"gaussmix_{name}")
         function.argtypes, function.restype = arguments, result
     return found
 
 
+def _compiled() -> ctypes.CDLL:
+    found = library()
+    if found is None:
+        raise RuntimeError("There are no compiled functions: ask `serves` first.")
+    return found
+
+
 def serves(columns: int) -> bool:
-    """Whether rows of so many columns are best taken in by compiled functions."""
-    return columns <= MOST_COLUMNS and library() is not None and _functions() is not None
+    """Whether rows of so many columns are best added by compiled functions."""
+    return columns <= MOST_COLUMNS and library() is not None
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Memory
 def padded(width: int) -> int:
     """Columns of rows and sums in memory."""
     return -(-width // _LANES) * _LANES
@@ -112,20 +113,26 @@ def zeros(*shape: int) -> Floats:
     """At the beginning of a cache line."""
     size = math.prod(shape)
     found = np.zeros(size + _LANES)
-    start = -(address(found) // 8) % _LANES
+    start = -(_address(found) // 8) % _LANES
     return found[start : start + size].reshape(shape)
 
 
-class Room:
-    """Where rows of one width are worked on; of one thread."""
+def _address(array: Rows) -> int:
+    """Where the entries begin; ``array.ctypes`` is slow."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class Scratch:
+    """Memory for a few rows of one width; of one thread."""
 
     def __init__(self, width: int) -> None:
         self._rows = zeros(_BLOCK, padded(width))
-        self.at = address(self._rows)
+        self.address = _address(self._rows)
 
 
-class Source:
-    """At most 2¹⁴ rows that compiled functions take in: whole ones, or arrays that are encoded first.
+class KernelInput:
+    """At most 2¹⁴ rows for compiled functions: encoded ones, or arrays that are encoded on the way.
 
     Attributes
     ----------
@@ -135,23 +142,26 @@ class Source:
 
     def __init__(self, m: int) -> None:
         self.n, self.m, self._left = 0, m, np.zeros(MOST_ROWS, dtype=np.uint8)
-        self.structure = _Source(m=m, left=address(self._left))
-        self._kept: tuple[Rows, ...] = ()  # whose addresses are in there
-        self._at = (0, 0)
+        self.structure = _Source(m=m, left=_address(self._left))
+        self._referenced: tuple[Rows, ...] = ()  # arrays whose addresses are in the structure
+        self._addresses = (0, 0)
 
     @classmethod
-    def of_rows(cls, rows: Floats) -> Source:
-        """Whole rows, (n, m)."""
-        found, rows = cls(rows.shape[1]), by_rows(rows)
+    def of_rows(cls, rows: Floats) -> KernelInput:
+        """Encoded rows, (n, m)."""
+        found = cls(rows.shape[1])
+        if not _by_rows(rows):
+            rows = np.ascontiguousarray(rows)
         found.n = found.structure.n = len(rows)
-        found.structure.rows, found.structure.stride, found._kept = address(rows), rows.strides[0] // 8, (rows,)
+        found.structure.rows, found.structure.stride = _address(rows), rows.strides[0] // 8
+        found._referenced = (rows,)
         return found
 
     @classmethod
     def of_arrays(
         cls, X: Rows, Y: Rows, constants: tuple[Floats, Floats, Floats, float], *, m: int, norm_limit: float | None
-    ) -> Source | None:
-        """Rows of arrays, which are encoded; none before `draw`. None for arrays of another layout.
+    ) -> KernelInput | None:
+        """Rows of arrays, which are encoded; none before `select`. None for arrays of another memory layout.
 
         Parameters
         ----------
@@ -161,39 +171,39 @@ class Source:
         m : int
             d + targets, or one more for the constant.
         norm_limit : float or None
-            Features whose squares add up to more are shortened, and the rest of their rows with them.
+            Features whose squares add up to more are clipped, and the rest of their rows with them.
         """
-        if not (_plain(X) and _plain(Y)):
+        if not (_by_rows(X) and _by_rows(Y)):
             return None
         found, (centre, multiplier, limits, constant) = cls(m), constants
         there = found.structure
         there.d, there.targets = X.shape[1], Y.shape[1]
         there.stride, there.stride_Y = X.strides[0] // 8, Y.strides[0] // 8
-        there.centre, there.multiplier, there.limits = address(centre), address(multiplier), address(limits)
+        there.centre, there.multiplier, there.limits = _address(centre), _address(multiplier), _address(limits)
         there.constant = constant
         there.longest = math.inf if norm_limit is None else norm_limit
         there.shortened = 0.0 if norm_limit is None else math.sqrt(norm_limit) * SHRINK
-        found._kept, found._at = (X, Y, centre, multiplier, limits), (address(X), address(Y))
+        found._referenced, found._addresses = (X, Y, centre, multiplier, limits), (_address(X), _address(Y))
         return found
 
-    def draw(self, drawn: slice | Integers) -> None:
+    def select(self, selected: slice | Integers) -> None:
         """Turn to other rows of the arrays: a slice of step one, or positions."""
-        there, (X, Y) = self.structure, self._at
-        if isinstance(drawn, slice):
-            there.X, there.Y = X + 8 * there.stride * drawn.start, Y + 8 * there.stride_Y * drawn.start
-            there.chosen, self.n = None, drawn.stop - drawn.start
+        there, (X, Y) = self.structure, self._addresses
+        if isinstance(selected, slice):
+            there.X, there.Y = X + 8 * there.stride * selected.start, Y + 8 * there.stride_Y * selected.start
+            there.chosen, self.n = None, selected.stop - selected.start
         else:
-            self._chosen = np.ascontiguousarray(drawn, dtype=np.intp)
-            there.X, there.Y, there.chosen, self.n = X, Y, address(self._chosen), len(drawn)
+            self._selected = np.ascontiguousarray(selected, dtype=np.intp)
+            there.X, there.Y, there.chosen, self.n = X, Y, _address(self._selected), len(selected)
         there.n = self.n
 
-    def left(self) -> Integers:
-        """Positions among these rows of those that the last function left out."""
+    def left_out(self) -> Integers:
+        """Return the positions among these rows of those that the last function left out."""
         return np.flatnonzero(self._left[: self.n])
 
 
-def _plain(array: Rows) -> bool:
-    """Whether rows are contiguous in memory, of float64."""
+def _by_rows(array: Rows) -> bool:
+    """Whether rows are contiguous in memory, of float64, and whole numbers of entries apart."""
     in_row = array.shape[1] < 2 or array.strides[1] == 8
     return bool(array.dtype == np.float64 and in_row and not array.strides[0] % 8 and array.flags.aligned)
 
@@ -208,8 +218,8 @@ class Map:
         columns[:k] = transform.integers
         parts = columns.reshape(width // _LANES, _LANES, m)
         self._panels = np.ascontiguousarray(parts.transpose(0, 2, 1))
-        self._ranges = np.array([_used(part) for part in parts], dtype=np.intp)
-        self.k, self.structure = k, _Map(m=m, k=k, panels=address(self._panels), ranges=address(self._ranges))
+        self._ranges = np.array([_nonzero_range(part) for part in parts], dtype=np.intp)
+        self.k, self.structure = k, _Map(m=m, k=k, panels=_address(self._panels), ranges=_address(self._ranges))
 
     def factors(self, *factors: Floats) -> Floats:
         """Factors of the k columns, padded: one row for each."""
@@ -218,56 +228,54 @@ class Map:
         return found
 
 
-def _used(part: Floats) -> tuple[int, int]:
+def _nonzero_range(part: Floats) -> tuple[int, int]:
     used = np.flatnonzero(part.any(axis=0))
     return (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Functions
-def _compiled() -> ctypes.CDLL:
-    found = _functions()
-    if found is None:
-        raise RuntimeError("There are no compiled functions: ask `serves` first.")
-    return found
+def gram(rows: KernelInput, low: Integers, pending: Floats, scratch: Scratch) -> Floats:
+    """Add Σ r rᵀ to ``low``; return the squared norms of all r.
 
-
-class Totals:
-    """Σ r rᵀ of rows of m columns, in integers; of one thread. What is below the diagonal is not to be used."""
-
-    def __init__(self, m: int) -> None:
-        self.numbers = np.zeros((padded(m), padded(m)), dtype=np.int64)
-        self.sums = zeros(*self.numbers.shape)  # of a few rows, in floats
-
-    def arrays(self) -> tuple[int, int]:
-        """Where both begin."""
-        return address(self.numbers), address(self.sums)
-
-
-def gram(source: Source, totals: Totals, room: Room) -> Floats:
-    """Add Σ r rᵀ; squared norms of all r."""
-    squares = np.empty(source.n)
-    _check(_compiled().gaussmix_gram(source.structure, *totals.arrays(), address(squares), room.at))
+    Parameters
+    ----------
+    rows : KernelInput
+    low : array of int64, (padded m, padded m)
+        What is below the diagonal is not to be used.
+    pending : array of the same shape, zeros before and after
+        The sums of at most 2¹² rows.
+    scratch : Scratch
+        Of width m.
+    """
+    squares = np.empty(rows.n)
+    arrays = (_address(low), _address(pending), _address(squares), scratch.address)
+    _check(_compiled().gaussmix_gram(rows.structure, *arrays))
     return squares
 
 
-def mapped(source: Source, by: Map, factors: Floats, totals: Totals, room: Room, products: Room) -> Floats:
-    """Add Σ z̄ z̄ᵀ, z̄ = trunc(factors · T r), shortened to 2²⁰; squared norms of all z̄."""
-    squares = np.empty(source.n)
+def mapped(
+    rows: KernelInput, by: Map, factors: Floats, low: Integers, pending: Floats, scratch: Scratch, products: Scratch
+) -> Floats:
+    """Add Σ z̄ z̄ᵀ, z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``; return the squared norms of all z̄.
+
+    Arrays are those of `gram`, for k columns; ``products`` has width k.
+    """
+    squares = np.empty(rows.n)
     limits = ROW_UNIT**2, ROW_UNIT * SHRINK
-    arrays = (*totals.arrays(), address(squares), room.at, products.at)
-    _check(_compiled().gaussmix_mapped(source.structure, by.structure, address(factors), *limits, *arrays))
+    arrays = (_address(low), _address(pending), _address(squares), scratch.address, products.address)
+    _check(_compiled().gaussmix_mapped(rows.structure, by.structure, _address(factors), *limits, *arrays))
     return squares
 
 
 def _check(exact: int) -> None:
-    if not exact:  # 4096 rows of norm at most 1 cannot do that
+    if not exact:  # 4096 rows of norm at most 2²⁰ cannot do that
         raise RuntimeError("Encoded rows are not finite: a fault of the encoder. Nothing was released.")
 
 
-def lengths(source: Source, by: Map, factors: Floats, room: Room, products: Room) -> tuple[Floats, int]:
-    """‖trunc(f · T r)‖² for several factors f, (kinds, n), and how many rows that are not left out have T r = 0."""
-    squares = np.empty((len(factors), source.n))
-    arrays = (address(factors), address(squares), room.at, products.at)
-    zeros = _compiled().gaussmix_lengths(source.structure, by.structure, len(factors), *arrays)
-    return squares, int(zeros)
+def norms(rows: KernelInput, by: Map, factors: Floats, scratch: Scratch, products: Scratch) -> tuple[Floats, int]:
+    """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), and how many rows have T r = 0; left out ones not."""
+    squares = np.empty((len(factors), rows.n))
+    arrays = (_address(factors), _address(squares), scratch.address, products.address)
+    zero = _compiled().gaussmix_norms(rows.structure, by.structure, len(factors), *arrays)
+    return squares, int(zero)

@@ -188,7 +188,7 @@ class Moments:
         if unit_sorted:
             raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
         source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
-        return cls.built(source.ask(Gram(), declared), declared, is_computed=source.is_computed)
+        return cls.built(source.aggregate(Gram(), declared), declared, is_computed=source.is_computed)
 
     @classmethod
     def of_arrays(

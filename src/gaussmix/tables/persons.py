@@ -9,38 +9,34 @@ person who reappears is an error. Any other table is read once, and its encoded 
 
 >>> table = {"who": np.array([1, 2, 1]), "a": np.array([0.5, 1.0, 0.0])}
 >>> rows = persons_of(table, Schema.of({"a": [0, 1]}), Unit("who", rows=2), key=bytes(32))
->>> rows.moments(), rows.people(), rows.close()
+>>> rows.moments(), rows.unit_counts(), rows.close()
 (Moments(2 columns, 1 parts, sensitive: no numbers shown), (2, 3), None)
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gaussmix._types import Floats, Integers
+from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.arrays import one_column
 from gaussmix.tables.arrow import complete_rows, encode_batch
 from gaussmix.tables.asking import Source
 from gaussmix.tables.cluster import is_clustered
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.encoder import BlockEncoder, pieces
-from gaussmix.tables.exact_sums import ExactSums
+from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, pieces
 from gaussmix.tables.keyed import Words, names_of, siphash
-from gaussmix.tables.moments import Moments
 from gaussmix.tables.partitions import Block, Grouped, Partitions, kept
-from gaussmix.tables.person_tallies import BLOCK_ROWS, PersonCounts, PersonGram, PersonMapped, PersonQuestion
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Question, Summable
-from gaussmix.tables.transforms import Transform
+from gaussmix.tables.tallies import Query, Summable
 from gaussmix.tables.unit import Unit
 
 __all__ = ["REAPPEARS", "PersonRows", "persons_of"]
@@ -82,42 +78,14 @@ class PersonRows(RowSource):
 
     def __init__(self, schema: Schema, unit: Unit, feed: _Feed, *, is_computed: bool = False) -> None:
         self.schema, self.unit, self._feed, self.is_computed = schema, unit, feed, is_computed
-        self._people: tuple[int, int] | None = None
+        self._counted: tuple[int, int] | None = None
         self._turn = threading.Lock()  # one file is behind it, and names, starts and rows are read one after the other
 
-    # -- what a release asks ---------------------------------------------------------------------------------------
-    def moments(
-        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
-    ) -> Moments:
-        """The exact Gram matrix in the declared metric, no person's part of it longer than j rows.
-
-        ``keep`` is for tables that are read by row: persons who were brought together are kept whole, others are not.
-        """
-        sums = self._answer(PersonGram(self.unit), sample, describe)
-        return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
-
-    def mapped(
-        self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
-    ) -> ExactSums:
-        """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, all z = T r of a person shortened together to Σ‖z̄‖² ≤ clip."""
-        return self._answer(PersonMapped(transform, clip), sample, describe)
-
-    def counts(
-        self,
-        transforms: Sequence[Transform],
-        edges: Sequence[Floats],
-        sample: Sample | None = None,
-        *,
-        describe: str = "Reading",
-    ) -> list[Integers]:
-        """How many persons have Σ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges."""
-        return self._answer(PersonCounts.of(transforms, edges), sample, describe).counts
-
-    def people(self) -> tuple[int, int]:
-        """Persons, and their rows, of which no person's count for more than j, after a pass. **Sensitive**."""
-        if self._people is None:
-            raise ArgumentError("Persons are counted in the first pass.")
-        return self._people
+    def unit_counts(self) -> tuple[int, int]:
+        """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
+        if self._counted is None:
+            raise ArgumentError("Units are counted in the first pass.")
+        return self._counted
 
     def count(self) -> int | None:
         """Not known before a pass."""
@@ -132,22 +100,19 @@ class PersonRows(RowSource):
         """Remove what was brought together."""
         self._feed.close()
 
-    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
-        raise ArgumentError("Rows of a person are not asked one by one.")
-
-    def _answer(self, question: PersonQuestion[A], sample: Sample | None, describe: str) -> A:
-        tally, counted = question.tally(self.schema.n_columns), np.zeros(2, dtype=np.int64)
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+        aggregator, counted = query.aggregator(self.schema.n_columns), np.zeros(2, dtype=np.int64)
 
         def visit(block: Block) -> None:
             counted[:] += len(block.starts), np.minimum(block.sizes, self.unit.rows).sum()
             chosen = block if sample is None else block.chosen(_coins(block.names, sample))
-            for rows, starts in chosen.pieces(BLOCK_ROWS):
-                tally.add(rows, starts)
+            for rows, starts in chosen.pieces(EXACT_ROWS):
+                aggregator.add(rows, starts)
 
         with self._turn:
             self._feed.each(visit, describe)
-            self._people = int(counted[0]), int(counted[1])
-        return tally.answer()
+            self._counted = int(counted[0]), int(counted[1])
+        return aggregator.result()
 
 
 def persons_of(

@@ -1,8 +1,7 @@
-"""Rows that can be read several times: what a release in passes asks of a table, one pass after the other.
+"""Tables that can be read several times: what a release in passes asks of one, pass after pass.
 
-**Sensitive**: all that is answered here are exact sums over rows; only the mechanism reads them. Each answer is a sum
-over single rows, and a row gives the same bits wherever it stands (:mod:`gaussmix.tables.tallies`), so that sources of
-every kind answer alike.
+**Sensitive**: every result is an exact sum over rows, or over privacy units; only the mechanism reads it. A row gives
+the same bits wherever it stands (:mod:`gaussmix.tables.tallies`), so that sources of every kind give the same results.
 
 >>> import numpy as np
 >>> rows = rows_of({"a": np.linspace(0, 1, 50)}, {"a": [0, 1]})
@@ -27,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.accumulate import ExactSums, ask_arrays, ask_rows
+from gaussmix.tables.accumulate import ExactSums, aggregate_arrays, aggregate_rows
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
@@ -38,7 +37,7 @@ from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Question, Summable
+from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Query, Summable
 from gaussmix.tables.transforms import Transform
 from gaussmix.tables.unit import Unit
 
@@ -60,8 +59,8 @@ class RowSource(ABC):
     is_computed: bool = False  # rows come from a query, a lazy frame or a stream
 
     @abstractmethod
-    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
-        """Answer of the whole table."""
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+        """Read the whole table, or a sample of its rows."""
 
     @abstractmethod
     def count(self) -> int | None:
@@ -71,9 +70,9 @@ class RowSource(ABC):
     def check_again(self) -> None:
         """Refuse a table that can be read only once."""
 
-    def people(self) -> tuple[int, int]:
-        """Persons, and their rows, of which no person's count for more than j, after a pass. **Sensitive**."""
-        raise ArgumentError("Persons are counted where the unit is a person.")
+    def unit_counts(self) -> tuple[int, int]:
+        """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
+        raise ArgumentError("Units are counted where a privacy unit with several rows is declared.")
 
     def close(self) -> None:  # noqa: B027 - most sources keep nothing
         """Forget what was kept between passes."""
@@ -81,18 +80,20 @@ class RowSource(ABC):
     def moments(
         self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
-        """The exact Gram matrix in the declared metric.
+        """The exact Gram matrix in the declared metric; of a privacy unit no more than j rows' worth.
 
         With ``keep``, the coins of a release, a source that is read anew for every pass may keep rows for later passes
         with these coins.
         """
-        return Moments.built(self._ask(Gram(), sample, describe), self.schema, is_computed=self.is_computed)
+        query = Gram() if self.unit is None else Gram(self.unit.rows)
+        sums = self._aggregate(query, sample, describe)
+        return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
 
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
     ) -> ExactSums:
-        """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, z = T r shortened to ‖z̄‖² ≤ clip."""
-        return self._ask(MappedGram(transform, clip), sample, describe)
+        """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, z = T r clipped to ‖z̄‖² ≤ clip, or Σ‖z̄‖² ≤ clip over a privacy unit."""
+        return self._aggregate(MappedGram(transform, clip), sample, describe)
 
     def counts(
         self,
@@ -102,12 +103,12 @@ class RowSource(ABC):
         *,
         describe: str = "Reading",
     ) -> list[Integers]:
-        """How many rows have ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges."""
-        return self._ask(NormCounts.of(transforms, edges), sample, describe).counts
+        """How many rows, or privacy units, have ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
+        return self._aggregate(NormCounts.of(transforms, edges), sample, describe).counts
 
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
         """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.tables.gradients`)."""
-        return self._ask(ClippedGradient(transform, label, clip), None, describe)
+        return self._aggregate(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"
@@ -131,10 +132,10 @@ class ArrayRows(RowSource):
         self._plan, self._threads = ArrayEncoder(schema), threads
         self._coins: tuple[bytes, Coins, dict[int, Integers]] | None = None
 
-    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         chosen = None if sample is None else self._chosen(sample)
         blocks = [(self._X, self._Y)]
-        return ask_arrays(blocks, self.schema, question, chosen=chosen, plan=self._plan, threads=self._threads)
+        return aggregate_arrays(blocks, self.schema, query, chosen=chosen, plan=self._plan, threads=self._threads)
 
     def _chosen(self, sample: Sample) -> Integers:
         """The positions of a sample; the coins of one release are thrown once."""
@@ -189,15 +190,15 @@ class TableRows(RowSource):
         if keep is None or sample is not None or not self._source.keeps_order:
             return super().moments(sample, describe=describe)
         keeper = Keeper(keep, self.schema)
-        sums = self._source.ask(Gram(), self.schema, keeper=keeper, describe=describe)
+        sums = self._source.aggregate(Gram(), self.schema, keeper=keeper, describe=describe)
         self._keeper = keeper
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
-    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         kept = None if self._keeper is None else self._keeper.find(sample)
         if kept is not None:
-            return ask_rows(kept, question, self.schema.n_columns)
-        return self._source.ask(question, self.schema, sample=sample, describe=describe)
+            return aggregate_rows(kept, query, self.schema.n_columns)
+        return self._source.aggregate(query, self.schema, sample=sample, describe=describe)
 
     def count(self) -> int | None:
         """Rows where they are known without reading them. **Sensitive**; None: not known."""
@@ -209,7 +210,7 @@ class TableRows(RowSource):
 
 
 class ClusterRows(RowSource):
-    """A Dask or Spark table: each pass is one job, only sums leave the workers, questions are sent to everybody.
+    """A Dask or Spark table: each pass is one job, only sums leave the workers, the query is sent to all of them.
 
     The coins of a sample belong to a partition and a position in it, and are fresh for every pass: an engine that
     computes a partition again may put its rows in another order. Persist the table, or every pass computes it anew.
@@ -222,10 +223,10 @@ class ClusterRows(RowSource):
         self._data, self._expect_rows = data, expect_rows
         self._passes, self._rows = 0, 0
 
-    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         fresh = None if sample is None else sample.fresh(self._passes)
-        build = functools.partial(_ask_part, schema=self.schema, question=question, sample=fresh)
-        empty = _Counted(question.tally(self.schema.n_columns).answer(), 0)
+        build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
+        empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
         found = sum_on_cluster(self._data, self.schema, build, empty)
         if self._passes and found.rows != self._rows:
             raise DataError(CHANGED)
@@ -234,8 +235,8 @@ class ClusterRows(RowSource):
         if not found.rows:
             raise DataError("The table has no rows. Check the query or the filter that made it.")
         self._passes, self._rows = self._passes + 1, found.rows
-        answer: A = found.answer
-        return answer
+        result: A = found.result
+        return result
 
     def count(self) -> int | None:
         """Not known before a pass."""
@@ -247,20 +248,20 @@ class ClusterRows(RowSource):
 
 @dataclass(frozen=True, repr=False)
 class _Counted(Summable):
-    """An answer, and the rows of the source that it is about or that a sample of it left out."""
+    """A result, and the rows of the source, those that a sample left out included."""
 
-    answer: Any
+    result: Any
     rows: int
 
     def __add__(self, other: _Counted) -> _Counted:
-        return _Counted(self.answer + other.answer, self.rows + other.rows)
+        return _Counted(self.result + other.result, self.rows + other.rows)
 
 
-def _ask_part(part: Any, number: int, *, schema: Schema, question: Question[Any], sample: Sample | None) -> _Counted:
-    """Answer of one partition, on a worker."""
+def _aggregate_part(part: Any, number: int, *, schema: Schema, query: Query[Any], sample: Sample | None) -> _Counted:
+    """Aggregate one partition, on a worker."""
     source = Source(part)
-    answer = source.ask(question, schema, sample=None if sample is None else sample.part(number))
-    return _Counted(answer, source.rows)
+    result = source.aggregate(query, schema, sample=None if sample is None else sample.part(number))
+    return _Counted(result, source.rows)
 
 
 class SummedRows(RowSource):
@@ -270,7 +271,7 @@ class SummedRows(RowSource):
         self.schema, self.unit, self.is_computed = moments.schema, moments.unit, moments.is_computed
         self._moments = moments
 
-    def _ask(self, question: Question[A], sample: Sample | None, describe: str) -> A:
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         raise self._refusal()
 
     def _refusal(self) -> ArgumentError:

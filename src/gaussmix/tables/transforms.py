@@ -27,7 +27,7 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers, Rows
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.encoder import shorten_vectors, squared_norms_of
+from gaussmix.tables.encoder import clip_vectors, squared_norms_of
 
 __all__ = [
     "ROW_UNIT",
@@ -35,7 +35,7 @@ __all__ = [
     "BinCounts",
     "Bins",
     "Transform",
-    "shorten",
+    "clip_norms",
     "to_units",
 ]
 
@@ -176,18 +176,24 @@ def to_units(transform: Transform, clip: float) -> Floats:
     return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
 
 
-def shorten(rows: Floats) -> None:
-    """Make rows of whole numbers, of any size, no longer than 2²⁰, in place; who is not longer stays as it is.
+def clip_norms(rows: Floats, limit: float, starts: Integers | None = None) -> None:
+    """Scale rows of whole numbers, in place, so that the squares of each add up to at most ``limit``.
 
-    A longer row is multiplied as a whole, which keeps linear relations: clipping is weighting.
+    With ``starts``, where the rows of each privacy unit begin, the squares of each unit do. What is within the limit
+    stays as it is. A row, or a unit, is multiplied as a whole, which keeps linear relations: clipping is weighting.
     """
     with np.errstate(over="ignore"):
-        squares = squared_norms_of(rows)
-        long = np.flatnonzero(~(squares <= ROW_UNIT**2))
-        if len(long):
-            part = rows[long]
-            shorten_vectors(part, squares[long], ROW_UNIT**2)
-            rows[long] = part
+        totals = squared_norms_of(rows, starts)
+        long = ~(totals <= limit)
+        if not long.any():
+            return
+        inside, firsts = long, None
+        if starts is not None:
+            sizes = np.diff(np.append(starts, len(rows)))
+            inside, firsts = np.repeat(long, sizes), np.cumsum(sizes[long]) - sizes[long]
+        part = rows[inside]
+        clip_vectors(part, totals[long], limit, firsts)
+        rows[inside] = part
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -241,18 +247,11 @@ class BinCounter:
         self.squares, self.within = np.empty(_NORMS), np.empty(_NORMS, dtype=np.bool_)
         self.cumulated = np.zeros(len(bins.limits) + 1, dtype=np.int64)
 
-    def add(self, products: Floats, squares: Floats) -> None:
-        """Count fewer than 2¹⁴ rows by the squared norms of ``products`` times the bins' factors, rounded."""
-        if self.filled + len(squares) > _NORMS:
-            self._flush()
-        self.squares[self.filled : self.filled + len(squares)] = squares
-        self.filled += len(squares)
-        if np.count_nonzero(squares) < len(squares):
-            # What is only rounded to zero is in the first bin.
-            self.zeros += int(np.count_nonzero(~products[squares == 0].any(axis=1)))
+    def add(self, squares: Floats, zeros: int) -> None:
+        """Count at most 2¹⁴ squared norms in units of the bins, of which ``zeros`` are of rows mapped to zero exactly.
 
-    def add_squares(self, squares: Floats, zeros: int) -> None:
-        """Count fewer than 2¹⁴ squared norms in units of the bins, of which so many are of nothing but zeros."""
+        A row that is only rounded to zero is in the first bin.
+        """
         if self.filled + len(squares) > _NORMS:
             self._flush()
         self.squares[self.filled : self.filled + len(squares)] = squares
