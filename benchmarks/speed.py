@@ -99,7 +99,7 @@ def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sa
     metrics, edges, triangle, clip = learned(make(), make().count() or 1)
 
     def read() -> None:
-        rows = make()  # it keeps coins
+        rows = make()  # it keeps sampling keys
         rows.moments()
         for sample in (early, early, None):
             rows.counts(metrics, edges, histograms)
@@ -116,8 +116,8 @@ def passes(
     A = rng.uniform(-1, 1, (n, d)) / np.sqrt(d)
     y = A @ rng.standard_normal(d) / d
     schema = Schema.of({"X": {"size": d, **declared}, "y": [-1, 1]})
-    coins = Sample.secure(1.0)
-    early, histograms = (None if rate == 1 else coins.at(rate) for rate in rates)
+    whole = Sample.secure(1.0)
+    early, histograms = (None if rate == 1 else whole.at(rate) for rate in rates)
     contenders = {
         "one": lambda: ArrayRows(A, y, schema).moments(),
         "four": readings(lambda: ArrayRows(A, y, schema), early, histograms),

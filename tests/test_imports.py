@@ -64,7 +64,7 @@ DRAWING = {
     "reporting/planning.py": "a trial on made-up rows",
     "reporting/trial.py": "a trial on made-up rows",
     "tables/moments.py": "names of parts, and the key that tells persons apart",
-    "tables/sample.py": "coins that choose rows; no privacy is claimed for them",
+    "tables/sample.py": "secret keys of samples; no privacy is claimed for them",
 }
 """Where something is drawn outside of the mechanism, and why that is no noise of a release."""
 

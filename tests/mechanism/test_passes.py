@@ -182,7 +182,7 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
 
 
 def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
-    """As coins of one release, so that the smaller sample is a part of the larger one."""
+    """As sampling keys of one release, so that the smaller sample is a part of the larger one."""
     monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 1000)
     monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
     account, rows = account_of(4, epsilon=10.0), rows_of(table(20_000), SCHEMA)
@@ -195,7 +195,7 @@ def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
 
     monkeypatch.setattr(type(rows), "_aggregate", spy)
     coins = Sample.seeded(1.0, 3)
-    found = draw_passes(rows, rows.moments(keep=coins), account, np.random.default_rng(1), coins=coins)
+    found = draw_passes(rows, rows.moments(cache=coins), account, np.random.default_rng(1), coins=coins)
     rates = [None if sample is None else sample.rate for sample in asked]
     histogram, early = rates[0], rates[1]
     assert rates == [histogram, early, histogram, early, histogram, None]

@@ -54,7 +54,7 @@ def account_of(passes, relation="zero-out", epsilon=1.0):
 
 def drawn(data, unit, account, schema=SCHEMA, coins=None):
     rows = persons_of(data, schema, unit, key=bytes(32))
-    return draw_passes(rows, rows.moments(keep=coins), account, np.random.default_rng(0), coins=coins)
+    return draw_passes(rows, rows.moments(cache=coins), account, np.random.default_rng(0), coins=coins)
 
 
 CORNER = (1.0, "c", -1.0)

@@ -1,4 +1,4 @@
-"""Rows that are kept from one reading: the same answers as from reading again, in bounded memory."""
+"""Rows that are cached from one reading: the same results as from reading again, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from gaussmix.tables import asking
 from gaussmix.tables import kept as module
 from gaussmix.tables.asking import Source
-from gaussmix.tables.kept import Keeper
+from gaussmix.tables.kept import RowCache
 from gaussmix.tables.rows import TableRows
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
@@ -23,7 +23,7 @@ SCHEMA = Schema.of(
 )
 M = SCHEMA.n_columns
 TRANSFORM = Transform.nearest(np.eye(M) + 0.3)
-COINS = Sample.seeded(1.0, 5)
+KEYS = Sample.seeded(1.0, 5)
 
 
 def table(n: int) -> pa.Table:
@@ -63,8 +63,8 @@ def in_order(monkeypatch):
 @pytest.mark.parametrize("rate", [None, 0.3, 0.01])
 def test_a_table_that_fits_is_read_once(rate):
     source = Counted(5000)
-    rows, sample = TableRows(source, SCHEMA), None if rate is None else COINS.at(rate)
-    first = rows.moments(keep=COINS)
+    rows, sample = TableRows(source, SCHEMA), None if rate is None else KEYS.at(rate)
+    first = rows.moments(cache=KEYS)
     assert same(answers(rows, sample), answers(TableRows(table(5000), SCHEMA), sample))
     assert source.readings == 1
     assert np.array_equal(first.gram(), TableRows(table(5000), SCHEMA).moments().gram())
@@ -72,42 +72,42 @@ def test_a_table_that_fits_is_read_once(rate):
 
 @pytest.mark.usefixtures("in_order")
 def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch):
-    monkeypatch.setattr(module, "KEPT_BYTES", 8 * M * 600)
+    monkeypatch.setattr(module, "CACHE_BYTES", 8 * M * 600)
     data = table(5000)
     source = Counted(5000)
     rows = TableRows(source, SCHEMA)
-    rows.moments(keep=COINS)
-    sample = COINS.at(0.02)
+    rows.moments(cache=KEYS)
+    sample = KEYS.at(0.02)
     expected = answers(TableRows(data, SCHEMA), sample)
     assert same(answers(rows, sample), expected)
     assert source.readings == 1
-    for larger in (None, COINS.at(0.9), Sample.seeded(0.02, 6)):  # all rows, more than were kept, another release's
+    for larger in (None, KEYS.at(0.9), Sample.seeded(0.02, 6)):  # all rows, more than were cached, another release's
         before = source.readings
         answers(rows, larger)
         assert source.readings == before + 2  # one a question
 
 
-def test_memory_is_bounded_and_the_kept_are_a_sample(monkeypatch):
-    monkeypatch.setattr(module, "KEPT_BYTES", 8 * M * 600)
-    keeper = Keeper(COINS, SCHEMA)
+def test_memory_is_bounded_and_cached_rows_are_a_sample(monkeypatch):
+    monkeypatch.setattr(module, "CACHE_BYTES", 8 * M * 600)
+    cache = RowCache(KEYS, SCHEMA)
     source = Source(table(20_000).to_batches(max_chunksize=900))
-    source.aggregate(Gram(), SCHEMA, keeper=keeper)
-    assert 150 <= keeper._rows <= 600
-    assert sum(len(rows) for _, rows in keeper._blocks) == keeper._rows
-    assert keeper._limit < 2**16
-    assert all((coins < keeper._limit).all() for coins, _ in keeper._blocks)
-    sample = COINS.at(keeper._limit / 2**16)
+    source.aggregate(Gram(), SCHEMA, cache=cache)
+    assert 150 <= cache._rows <= 600
+    assert sum(len(rows) for _, rows in cache._blocks) == cache._rows
+    assert cache._limit < 2**16
+    assert all((keys < cache._limit).all() for keys, _ in cache._blocks)
+    sample = KEYS.at(cache._limit / 2**16)
     again = TableRows(table(20_000), SCHEMA).moments(sample).sums()
-    assert sum(len(rows) for rows in keeper.find(sample).blocks) == again.n
-    assert keeper.find(COINS.at((keeper._limit + 1) / 2**16)) is None
+    assert sum(len(rows) for rows in cache.find(sample)) == again.n
+    assert cache.find(KEYS.at((cache._limit + 1) / 2**16)) is None
 
 
-def test_a_source_without_an_order_keeps_nothing():
-    """Its readings have coins of their own; whether rows fit must not decide whether passes share them."""
+def test_a_source_without_an_order_is_not_cached():
+    """Its readings have sampling keys of their own; whether rows fit must not decide whether passes share them."""
     ordered, other = (TableRows(data, SCHEMA) for data in (table(50), pa.dataset.dataset(table(50))))
     for rows in (ordered, other):
-        rows.moments(keep=COINS)
-    assert ordered._keeper is not None
-    assert other._keeper is None
+        rows.moments(cache=KEYS)
+    assert ordered._cache is not None
+    assert other._cache is None
     ordered.moments()
-    assert ordered._keeper is None  # another release does not read the rows of this one
+    assert ordered._cache is None  # another release does not read the rows of this one

@@ -18,7 +18,6 @@ from gaussmix.tables import kernels, tallies
 from gaussmix.tables.accumulate import aggregate_arrays, aggregate_rows
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.encoder import encode_arrays
-from gaussmix.tables.kept import KeptRows
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, MappedGram, NormCounts
@@ -102,13 +101,13 @@ def test_whole_rows_are_added_up_to_the_same_bits(columns):
     rows = np.trunc(rng.standard_normal((40_000 if columns < 10 else 4_500, columns)) / (4 * np.sqrt(columns)) * 2**20)
     rows = np.clip(rows, -(2**20 / np.sqrt(columns)), 2**20 / np.sqrt(columns)) // 1
     rows[::50] = 0
-    kept = KeptRows([rows[:1_000], np.asfortranarray(rows[1_000:])])
+    blocks = [rows[:1_000], np.asfortranarray(rows[1_000:])]
     for clip in (1e-18, 0.05, 5.0):
         for question in questions(columns, 1, clip, "upper"):
-            found = aggregate_rows(kept, question, columns, threads=1)
+            found = aggregate_rows(blocks, question, columns, threads=1)
             with pytest.MonkeyPatch.context() as patch:
                 without(patch)
-                expected = aggregate_rows(kept, question, columns, threads=1)
+                expected = aggregate_rows(blocks, question, columns, threads=1)
             assert all(np.array_equal(*pair) for pair in zip(parts(found), parts(expected), strict=True))
             assert found.n == len(rows)
 

@@ -224,7 +224,7 @@ def test_every_source_answers_alike(tmp_path):
         rows = rows_of(source, SCHEMA)
         rows.check_again()
         assert same(answers(rows), expected), name
-        if name != "dataset":  # its order is not promised: fresh coins for every pass
+        if name != "dataset":  # its order is not promised: fresh sampling keys for every pass
             assert same(answers(rows, sample), sampled), name
 
 
@@ -244,7 +244,7 @@ def test_lazy_frames_and_queries(tmp_path):
     assert same(answers(query), expected)
     sample, m = Sample.seeded(0.3, 0), Schema.of(SCHEMA).n_columns
     first, second = (query.mapped(transform_of(m), 5.0, sample) for _ in range(2))
-    assert not np.array_equal(first.low, second.low)  # fresh coins: the order is not promised
+    assert not np.array_equal(first.low, second.low)  # fresh sampling keys: the order is not promised
 
 
 def test_a_sample_is_of_positions_before_rows_are_dropped():
@@ -256,7 +256,7 @@ def test_a_sample_is_of_positions_before_rows_are_dropped():
     assert same(answers(rows_of(table, schema), sample), answers(rows_of(kept, schema)))
 
 
-def test_samples_of_arrays_are_those_of_their_coins():
+def test_samples_of_arrays_are_those_of_their_sampling_keys():
     """Of several rates and keys, one after the other, from the same arrays."""
     schema = SCHEMAS["norm"]
     X, Y = arrays(schema, 9000)
@@ -443,7 +443,9 @@ def test_another_release_from_the_same_arrays_does_not_change_which_rows_are_rea
 
     class Interrupted(ArrayRows):
         def __setattr__(self, name, value):
-            super().__setattr__(name, (other.key, other.coins(0, 4000), {}) if name == "_coins" and value else value)
+            super().__setattr__(
+                name, (other.key, other.sampling_keys(0, 4000), {}) if name == "_keys" and value else value
+            )
 
     rows = Interrupted(X, None, schema)
     assert rows.moments(one).sums().n == len(one.positions(4000))

@@ -1,4 +1,4 @@
-"""Coins of positions: the same however positions are asked for, independent of each other, secret."""
+"""Sampling keys of positions: the same however positions are asked for, independent of each other, secret."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FALSE_ALARM = 1e-6
 
 @settings(max_examples=60)
 @given(cuts=st.lists(st.integers(0, 5000), max_size=8), seed=st.integers(0, 5), rate=st.sampled_from([0.01, 0.3, 0.9]))
-def test_coins_belong_to_positions(cuts, seed, rate):
+def test_sampling_keys_belong_to_positions(cuts, seed, rate):
     sample = Sample.seeded(rate, seed)
     edges = [0, *sorted(cuts), 5000]
     parts = [sample.chosen(a, b) for a, b in itertools.pairwise(edges)]
@@ -27,8 +27,8 @@ def test_coins_belong_to_positions(cuts, seed, rate):
     assert np.array_equal(sample.positions(5000), np.flatnonzero(sample.chosen(0, 5000)))
 
 
-def test_coins_are_the_words_of_the_cipher_at_their_counter():
-    """Coin p is half a word: the low half of word p // 2 for even p."""
+def test_sampling_keys_are_the_words_of_the_cipher_at_their_counter():
+    """Key p is half a word: the low half of word p // 2 for even p."""
     sample = Sample.seeded(0.25, 3)
     raw = ChaCha(key=int.from_bytes(sample.key, "little"), rounds=20).random_raw(500)
     halves = [(int(word) >> shift) & 0xFFFF for word in raw for shift in (0, 16, 32, 48)]
@@ -43,11 +43,11 @@ def test_rate(rate):
         assert stats.binomtest(chosen, 1_000_000, 0.51).pvalue < FALSE_ALARM
 
 
-def test_neighbouring_coins_and_keys_are_independent():
+def test_neighbouring_positions_and_secret_keys_are_independent():
     base = Sample.seeded(0.5, 0)
     others = [base.part(0), base.part(1), base.fresh(0), base.fresh(1), Sample.seeded(0.5, 1)]
-    coins = [sample.chosen(0, 200_000).astype(int) for sample in (base, *others)]
-    pairs = [(coins[0][:-1], coins[0][1:]), *((a, b) for i, a in enumerate(coins) for b in coins[:i])]
+    chosen = [sample.chosen(0, 200_000).astype(int) for sample in (base, *others)]
+    pairs = [(chosen[0][:-1], chosen[0][1:]), *((a, b) for i, a in enumerate(chosen) for b in chosen[:i])]
     for a, b in pairs:
         agree = int((a == b).sum())
         assert stats.binomtest(agree, len(a), 0.5).pvalue > FALSE_ALARM
@@ -71,9 +71,9 @@ def test_bad_samples_are_refused():
 
 
 def test_samples_of_several_rates_are_nested():
-    coins = Sample.seeded(1.0, 4)
-    small, large = coins.at(0.1).chosen(5, 3000), coins.at(0.4).chosen(5, 3000)
+    whole = Sample.seeded(1.0, 4)
+    small, large = whole.at(0.1).chosen(5, 3000), whole.at(0.4).chosen(5, 3000)
     assert 0 < small.sum() < large.sum()
     assert not (small & ~large).any()
-    assert coins.chosen(0, 100).all()
-    assert np.array_equal(coins.coins(5, 3000) < coins.at(0.1).sides, small)
+    assert whole.chosen(0, 100).all()
+    assert np.array_equal(whole.sampling_keys(5, 3000) < whole.at(0.1).threshold, small)

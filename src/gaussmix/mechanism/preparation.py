@@ -136,7 +136,7 @@ class Prepared:
         account = self._account_for(rows)
         several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
         coins = Sample(1.0, self.rng.bytes(32)) if several else None
-        moments = rows.moments(keep=coins)
+        moments = rows.moments(cache=coins)
         self._once.take()
         if protects:
             remember(data)

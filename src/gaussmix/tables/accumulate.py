@@ -11,7 +11,7 @@ import functools
 import operator
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Generic, Protocol, TypeVar
@@ -26,9 +26,9 @@ from gaussmix.tables.arrow import encoded_blocks
 from gaussmix.tables.blas import blas_threads, one_blas_thread
 from gaussmix.tables.encoder import EXACT_ROWS, ArrayEncoder, BlockEncoder, checked_arrays, pieces, row_major
 from gaussmix.tables.exact_sums import LIMB_BITS, ExactSums, carried
-from gaussmix.tables.kept import Coins, Keeper, KeptRows
+from gaussmix.tables.kept import RowCache
 from gaussmix.tables.kernels import MOST_ROWS, KernelInput
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sample import Sample, SamplingKeys
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Aggregator, Gram, Query, Summable
 
@@ -70,12 +70,12 @@ def aggregate_arrays(
         return _total(team.workers)
 
 
-def aggregate_rows(kept: KeptRows, query: Query[A], m: int, *, threads: int | None = None) -> A:
-    """Aggregate encoded rows that were kept."""
+def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:
+    """Aggregate blocks of encoded rows."""
     waiting: queue.SimpleQueue[Floats | None] = queue.SimpleQueue()
     with _Team(lambda: _RowWorker(query.aggregator(m)), threads) as team:
-        several = len(kept.blocks) >= _WORTH_THREADS and team.start()
-        for block in [*kept.blocks, *[None] * len(team.workers)]:
+        several = len(blocks) >= _WORTH_THREADS and team.start()
+        for block in [*blocks, *[None] * len(team.workers)]:
             waiting.put(block)
         team.run(lambda worker: worker.drain(waiting), team.workers if several else team.workers[:1])
         return _total(team.workers)
@@ -103,22 +103,22 @@ def aggregate_batches(
     query: Query[A],
     *,
     sample: Sample | None = None,
-    keeper: Keeper | None = None,
+    cache: RowCache | None = None,
     threads: int | None = None,
 ) -> A:
     """Aggregate the batches of a table, or a sample of their rows, by position in the stream.
 
-    A ``keeper`` is shown every row.
+    A ``cache`` is offered every row.
     """
     plan = BlockEncoder.of(schema)
     shared = _Shared(stream)
 
     def work(worker: _BlockWorker[A]) -> None:
         try:
-            drawn = _Drawn(shared, sample, keeper)
+            drawn = _Drawn(shared, sample, cache)
             for block in encoded_blocks(drawn, schema, plan):
                 worker.add(block)
-                drawn.show(block)
+                drawn.offer(block)
         except BaseException:
             shared.close()  # the others have no reason to go on
             raise
@@ -151,16 +151,16 @@ class _Shared:
 
 
 class _Drawn:
-    """The batches that one thread draws, those of a sample or all; a keeper is shown whole rows with their coins."""
+    """The batches that one thread draws, those of a sample or all; a cache is offered encoded rows with their keys."""
 
-    def __init__(self, shared: _Shared, sample: Sample | None, keeper: Keeper | None) -> None:
-        self._shared, self._sample, self._keeper = shared, sample, keeper
-        self._coins: Coins = np.empty(0, dtype=np.uint16)  # of the rows of the last batch that were not shown yet
+    def __init__(self, shared: _Shared, sample: Sample | None, cache: RowCache | None) -> None:
+        self._shared, self._sample, self._cache = shared, sample, cache
+        self._keys: SamplingKeys = np.empty(0, dtype=np.uint16)  # of rows of the last batch that are not encoded yet
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for start, batch in self._shared:
-            if self._keeper is not None:
-                complete, self._coins = self._keeper.coins_of(start, batch)
+            if self._cache is not None:
+                complete, self._keys = self._cache.keys_of(start, batch)
                 yield complete
             elif self._sample is None:
                 yield batch
@@ -169,11 +169,11 @@ class _Drawn:
                 if len(chosen):
                     yield batch.take(pa.array(chosen))
 
-    def show(self, rows: Floats) -> None:
-        """The next rows of the last batch, encoded."""
-        if self._keeper is not None:
-            self._keeper.keep(self._coins[: len(rows)], rows)
-            self._coins = self._coins[len(rows) :]
+    def offer(self, rows: Floats) -> None:
+        """Offer the next rows of the last batch, encoded, to the cache."""
+        if self._cache is not None:
+            self._cache.add(self._keys[: len(rows)], rows)
+            self._keys = self._keys[len(rows) :]
 
 
 def _total(workers: Iterable[_Worker[A]]) -> A:

@@ -18,7 +18,7 @@ from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.accumulate import aggregate_batches
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import query_of, relation_of
-from gaussmix.tables.kept import Keeper
+from gaussmix.tables.kept import RowCache
 from gaussmix.tables.memory import as_narwhals, is_dataset, is_named_array
 from gaussmix.tables.paths import files_of, is_path
 from gaussmix.tables.sample import Sample
@@ -78,10 +78,10 @@ class Source:
         schema: Schema,
         *,
         sample: Sample | None = None,
-        keeper: Keeper | None = None,
+        cache: RowCache | None = None,
         describe: str = "Reading",
     ) -> A:
-        """Read the table, or a sample of its rows, and aggregate it. A ``keeper`` keeps rows for later.
+        """Read the table, or a sample of its rows, and aggregate it. A ``cache`` keeps rows for later.
 
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times,
         is an error.
@@ -90,7 +90,7 @@ class Source:
             sample = sample.fresh(self._readings)
         threads = None if _stays_as_it_is(self._data) else 1
         with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
-            return aggregate_batches(stream, schema, query, sample=sample, keeper=keeper, threads=threads)
+            return aggregate_batches(stream, schema, query, sample=sample, cache=cache, threads=threads)
 
     @contextmanager
     def reading(

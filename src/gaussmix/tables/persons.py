@@ -105,7 +105,7 @@ class PersonRows(RowSource):
 
         def visit(block: Block) -> None:
             counted[:] += len(block.starts), np.minimum(block.sizes, self.unit.rows).sum()
-            chosen = block if sample is None else block.chosen(_coins(block.names, sample))
+            chosen = block if sample is None else block.chosen(_chosen(block.names, sample))
             for rows, starts in chosen.pieces(EXACT_ROWS):
                 aggregator.add(rows, starts)
 
@@ -156,12 +156,12 @@ def persons_of(
     return PersonRows(schema, unit, feed, is_computed=source.is_computed)
 
 
-def _coins(names: Words, sample: Sample) -> NDArray[np.bool_]:
-    """A coin for every person, by the name alone: nobody's depends on who else is there.
+def _chosen(names: Words, sample: Sample) -> NDArray[np.bool_]:
+    """Which privacy units are in a sample, by their names alone: independent of who else is there.
 
-    With one key a person has one coin for samples of all rates, and is in those whose rate is above it.
+    Under one secret key a unit has one sampling key for samples of all rates, and is in those whose threshold is above.
     """
-    return np.asarray(siphash(names, sample.key[:16]) >> np.uint64(48) < sample.sides)
+    return np.asarray(siphash(names, sample.key[:16]) >> np.uint64(48) < sample.threshold)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -32,10 +32,10 @@ from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
-from gaussmix.tables.kept import Coins, Keeper
+from gaussmix.tables.kept import RowCache
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.reading import another_number
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sample import Sample, SamplingKeys
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Query, Summable
 from gaussmix.tables.transforms import Transform
@@ -78,12 +78,12 @@ class RowSource(ABC):
         """Forget what was kept between passes."""
 
     def moments(
-        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
+        self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
         """The exact Gram matrix in the declared metric; of a privacy unit no more than j rows' worth.
 
-        With ``keep``, the coins of a release, a source that is read anew for every pass may keep rows for later passes
-        with these coins.
+        With ``cache``, a sample of the release, a source that is read again for every pass may cache rows for later
+        passes with the same sampling keys.
         """
         query = Gram() if self.unit is None else Gram(self.unit.rows)
         sums = self._aggregate(query, sample, describe)
@@ -130,7 +130,7 @@ class ArrayRows(RowSource):
         self.schema = schema
         self._X, self._Y = checked_arrays(schema, X, Y)
         self._plan, self._threads = ArrayEncoder(schema), threads
-        self._coins: tuple[bytes, Coins, dict[int, Integers]] | None = None
+        self._keys: tuple[bytes, SamplingKeys, dict[int, Integers]] | None = None
 
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         chosen = None if sample is None else self._chosen(sample)
@@ -138,14 +138,14 @@ class ArrayRows(RowSource):
         return aggregate_arrays(blocks, self.schema, query, chosen=chosen, plan=self._plan, threads=self._threads)
 
     def _chosen(self, sample: Sample) -> Integers:
-        """The positions of a sample; the coins of one release are thrown once."""
-        known = self._coins  # another thread may draw another release from the same rows
+        """The positions of a sample; the sampling keys of one release are computed once."""
+        known = self._keys  # another thread may draw another release from the same rows
         if known is None or known[0] != sample.key:
-            self._coins = known = (sample.key, sample.coins(0, len(self._X)), {})
-        _, coins, found = known
-        if sample.sides not in found:
-            found[sample.sides] = np.flatnonzero(coins < sample.sides)
-        return found[sample.sides]
+            self._keys = known = (sample.key, sample.sampling_keys(0, len(self._X)), {})
+        _, keys, found = known
+        if sample.threshold not in found:
+            found[sample.threshold] = np.flatnonzero(keys < sample.threshold)
+        return found[sample.threshold]
 
     def count(self) -> int | None:
         """Rows of the arrays, **sensitive**."""
@@ -158,7 +158,7 @@ class ArrayRows(RowSource):
 class TableRows(RowSource):
     """Anything that :func:`gaussmix.tables.sources.batches` reads, in bounded memory.
 
-    Every pass reads it again, but for rows that were kept (:mod:`gaussmix.tables.kept`).
+    Every pass reads it again, but for rows that were cached (:mod:`gaussmix.tables.kept`).
 
     Parameters are those of :class:`gaussmix.tables.asking.Source`.
     """
@@ -176,28 +176,28 @@ class TableRows(RowSource):
         self.schema = schema
         self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
         self.is_computed = self._source.is_computed
-        self._keeper: Keeper | None = None
+        self._cache: RowCache | None = None
 
     def moments(
-        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
+        self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
-        """The exact Gram matrix in the declared metric; with ``keep`` rows are kept for later passes.
+        """The exact Gram matrix in the declared metric; with ``cache`` rows are cached for later passes.
 
-        Not of a source that does not promise its order: there each reading has coins of its own, and whether rows were
-        kept, which depends on their number, would decide whether passes share them.
+        Not of a source that does not promise its order: there each reading has sampling keys of its own, and whether
+        rows were cached, which depends on their number, would decide whether passes share them.
         """
-        self._keeper = None
-        if keep is None or sample is not None or not self._source.keeps_order:
+        self._cache = None
+        if cache is None or sample is not None or not self._source.keeps_order:
             return super().moments(sample, describe=describe)
-        keeper = Keeper(keep, self.schema)
-        sums = self._source.aggregate(Gram(), self.schema, keeper=keeper, describe=describe)
-        self._keeper = keeper
+        rows = RowCache(cache, self.schema)
+        sums = self._source.aggregate(Gram(), self.schema, cache=rows, describe=describe)
+        self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
-        kept = None if self._keeper is None else self._keeper.find(sample)
-        if kept is not None:
-            return aggregate_rows(kept, query, self.schema.n_columns)
+        cached = None if self._cache is None else self._cache.find(sample)
+        if cached is not None:
+            return aggregate_rows(cached, query, self.schema.n_columns)
         return self._source.aggregate(query, self.schema, sample=sample, describe=describe)
 
     def count(self) -> int | None:
@@ -212,7 +212,7 @@ class TableRows(RowSource):
 class ClusterRows(RowSource):
     """A Dask or Spark table: each pass is one job, only sums leave the workers, the query is sent to all of them.
 
-    The coins of a sample belong to a partition and a position in it, and are fresh for every pass: an engine that
+    Sampling keys belong to a partition and a position in it, and are fresh for every pass: an engine that
     computes a partition again may put its rows in another order. Persist the table, or every pass computes it anew.
     """
 
@@ -278,7 +278,7 @@ class SummedRows(RowSource):
         return ArgumentError("Moments that were summed up before serve one pass: set passes=1, or pass the table.")
 
     def moments(
-        self, sample: Sample | None = None, *, keep: Sample | None = None, describe: str = "Reading"
+        self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
         """The moments, whole."""
         if sample is not None:

@@ -1,25 +1,26 @@
-"""Which rows a pass reads: a coin for every position of the table, under a secret key.
+"""Which rows a pass reads: a sampling key for every position of the table, under a secret key.
 
-A pass that needs few rows may read a Bernoulli sample of them. The coin of a row is a pseudo-random function of its
-position in the source (ChaCha20 under a secret key), so that batches, threads and the kind of source do not matter, and
-readings with the same key choose the same rows.
+A pass that needs few rows may read a Bernoulli sample of them. The sampling key of a row is a pseudo-random function of
+its position in the source (ChaCha20 under a secret key), so that batches, threads and the kind of source do not matter,
+and readings with the same secret key choose the same rows.
 
-**What is private about it.** Take a table D and the same table without the row x. Coins are functions of the key and of
-positions alone, never of values. Let every row have *one* position in all readings that share a key. Then, over the
-key, whether rows are chosen are independent coins of the same rate, one a row: that rows behind x move up by one
-position changes which coin is theirs, but distinct positions have independent coins, so the joint law of what is chosen
-from the rows other than x is the same in both tables. Couple the two: the chosen rows are equal but for x, which is
-there or not. Given that, each pass is the mechanism on two tables that differ in one row at most, and the divergence
-between two mixtures with the same weights is at most the largest of their parts. So sampling costs nothing. It is not
-claimed to gain anything: amplification by sampling is left out of every account.
+**What is private about it.** Take a table D and the same table without the row x. Sampling keys are functions of the
+secret key and of positions alone, never of values. Let every row have *one* position in all readings that share a
+secret key. Then, over that key, rows are chosen independently and at the same rate: that rows behind x move up by one
+position changes which sampling key is theirs, but distinct positions have independent ones, so the joint distribution
+of what is chosen from the rows other than x is the same in both tables. Couple the two: the chosen rows are equal but
+for x, which is there or not. Given that, each pass is the mechanism on two tables that differ in one row at most, and
+the divergence between two mixtures with the same weights is at most the largest of their parts. So sampling costs
+nothing. It is not claimed to gain anything: amplification by sampling is left out of every account.
 
-The same holds for samples of several rates under one key: a row has one coin, and is in all samples whose rate is above
-it, so that what is chosen from a row is a function of one coin of its own.
+The same holds for samples of several rates under one secret key: a row has one sampling key, and is in all samples
+whose threshold is above it, so that what is chosen from a row is a function of one key of its own.
 
-What the argument needs: the key is secret and drawn for one release; the rate is public; and a row stands at one
-position wherever the key is used. A source that does not promise its order takes fresh coins for every reading
-(`Sample.fresh`), so that no two readings share any; else a coin that two rows share in two readings would make the law
-of the rest depend on x. With ChaCha20 in place of true coins all of this holds for whoever cannot tell them apart.
+What the argument needs: the secret key is drawn for one release; the rate is public; and a row stands at one position
+wherever the secret key is used. A source that does not promise its order takes fresh sampling keys for every reading
+(`Sample.fresh`), so that no two readings share any; else a key that two rows share in two readings would make the
+distribution of the rest depend on x. With ChaCha20 in place of true randomness all of this holds for whoever cannot
+tell them apart.
 
 >>> sample = Sample.seeded(0.25, 1)
 >>> whole = sample.chosen(0, 1000)
@@ -41,12 +42,14 @@ from gaussmix import _validation as check
 from gaussmix._types import Integers
 from gaussmix.errors import ArgumentError
 
-__all__ = ["SIDES", "Sample"]
+__all__ = ["KEY_RANGE", "Sample", "SamplingKeys"]
 
-SIDES = 2**16
-"""Of a coin: half a word of ChaCha."""
+SamplingKeys = NDArray[np.uint16]
 
-_ALIGNED = 32  # coins of one block of ChaCha
+KEY_RANGE = 2**16
+"""Sampling keys are below this: half a word of ChaCha."""
+
+_ALIGNED = 32  # sampling keys of one block of ChaCha
 _CHUNK = 2**20
 
 
@@ -70,7 +73,7 @@ class Sample:
             raise ArgumentError(f"rate must be above 0 and at most 1, got {self.rate!r}.")
         if not isinstance(self.key, bytes) or len(self.key) != 32:
             raise ArgumentError("key must be 32 bytes: use Sample.secure(rate).")
-        object.__setattr__(self, "rate", max(round(self.rate * SIDES), 1) / SIDES)
+        object.__setattr__(self, "rate", max(round(self.rate * KEY_RANGE), 1) / KEY_RANGE)
 
     @classmethod
     def secure(cls, rate: float) -> Sample:
@@ -79,34 +82,34 @@ class Sample:
 
     @classmethod
     def seeded(cls, rate: float, seed: int) -> Sample:
-        """For tests: whoever knows the seed knows the coins."""
+        """For tests: whoever knows the seed knows the sampling keys."""
         return cls(rate, hashlib.sha256(b"seeded %d" % seed).digest())
 
     def at(self, rate: float) -> Sample:
-        """The same coins at another rate: whoever is in the sample of a smaller rate is in that of a larger one."""
+        """The same sampling keys at another rate: the sample of a smaller rate is a part of that of a larger one."""
         return Sample(rate, self.key)
 
     def part(self, number: int) -> Sample:
-        """The coins of one partition of a table, whose positions begin at 0 again."""
+        """The sampling keys of one partition of a table, whose positions begin at 0 again."""
         return self._derived(b"part %d" % number)
 
     def fresh(self, reading: int) -> Sample:
-        """Coins of one reading, which it shares with no other reading."""
+        """Sampling keys of one reading, which it shares with no other reading."""
         return self._derived(b"reading %d" % reading)
 
     def _derived(self, purpose: bytes) -> Sample:
         return Sample(self.rate, hashlib.blake2b(purpose, key=self.key, digest_size=32).digest())
 
+    @property
+    def threshold(self) -> int:
+        """Rows whose sampling key is below this are in the sample: the rate in units of 2⁻¹⁶."""
+        return round(self.rate * KEY_RANGE)
+
     def chosen(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Whether each of the positions from ``start`` on, before ``stop``, is in the sample."""
-        return np.asarray(self.coins(start, stop) < self.sides)
+        return np.asarray(self.sampling_keys(start, stop) < self.threshold)
 
-    @property
-    def sides(self) -> int:
-        """Coins below this number are in the sample: the rate in units of 2⁻¹⁶."""
-        return round(self.rate * SIDES)
-
-    def coins(self, start: int, stop: int) -> NDArray[np.uint16]:
+    def sampling_keys(self, start: int, stop: int) -> SamplingKeys:
         """A number below 2¹⁶ for each of the positions from ``start`` on, before ``stop``; as **secret** as the key."""
         first = start - start % _ALIGNED
         words = -(-(stop - first) // 2)
@@ -115,6 +118,6 @@ class Sample:
         return np.asarray(drawn.astype("<u4", copy=False).view("<u2")[start - first : stop - first])
 
     def positions(self, n: int) -> Integers:
-        """Those among the first n positions, in order. **Sensitive**, as the coins are."""
+        """Those among the first n positions, in order. **Sensitive**, as the sampling keys are."""
         found = [start + np.flatnonzero(self.chosen(start, min(start + _CHUNK, n))) for start in range(0, n, _CHUNK)]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
