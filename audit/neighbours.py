@@ -18,8 +18,7 @@ from gaussmix.models.sketch import Sketch
 from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.persons import persons_of
-from gaussmix.tables.rows import ArrayRows, RowSource, rows_of
+from gaussmix.tables.rows import ArrayRows, RowSource, UnitRows, rows_of
 from gaussmix.tables.schema import FRACTION_BITS, Schema
 from gaussmix.tables.unit import Unit
 
@@ -88,7 +87,7 @@ class Neighbours:
         X, y = self.arrays(present=present)
         if self.unit is not None:
             table = {self.unit.column: self.units(present=present), "X": X, "y": y}
-            return persons_of(table, schema, self.unit, key=os.urandom(32))
+            return UnitRows(table, schema, self.unit, key=os.urandom(32))
         if self.weight is not None:
             w = np.where(np.arange(len(y)) < len(self.common), 1.0, self.weight)
             return rows_of({"X": X, "y": y, "w": w}, schema)

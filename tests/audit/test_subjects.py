@@ -278,7 +278,7 @@ def test_missing_truncation_of_a_unit_is_detected(monkeypatch):
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(tallies, "clip_norms", lambda *rows: None)
     assert audit.run("units-truncated", **claim("units-truncated")).holds
-    monkeypatch.setattr(person_rows, "kept", lambda block, unit, key: block)
+    monkeypatch.setattr(person_rows, "truncated", lambda block, unit, key: block)
     assert not audit.run("units-truncated", **claim("units-truncated")).holds
 
 

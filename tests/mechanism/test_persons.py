@@ -19,8 +19,7 @@ from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.persons import persons_of
-from gaussmix.tables.rows import rows_of
+from gaussmix.tables.rows import UnitRows, rows_of
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import Unit
@@ -53,7 +52,7 @@ def account_of(passes, relation="zero-out", epsilon=1.0):
 
 
 def drawn(data, unit, account, schema=SCHEMA, coins=None):
-    rows = persons_of(data, schema, unit, key=bytes(32))
+    rows = UnitRows(data, schema, unit, key=bytes(32))
     return draw_passes(rows, rows.moments(cache=coins), account, np.random.default_rng(0), coins=coins)
 
 
@@ -148,7 +147,7 @@ def test_terms_and_weights_are_those_of_rows():
     data["a"][::11] = 400.0
     declared = {"a": [1, 10], "y": [1, 10], "w": {"lower": 0, "upper": 9, "missing": "drop-row"}}
     schema = declared_schema(declared, formula="log(y) ~ poly(a, 2)", weight="w")
-    by_person = persons_of(data, schema, Unit("who", 1), key=bytes(32)).moments().sums()
+    by_person = UnitRows(data, schema, Unit("who", 1), key=bytes(32)).moments().sums()
     by_row = rows_of(data, schema).moments().sums()
     assert by_person.n == by_row.n < 3000
     assert np.array_equal(by_person.high, by_row.high)
@@ -174,7 +173,7 @@ def test_the_first_pass_has_j_times_the_noise():
         gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, unit="who", rows_per_unit=J, **BUDGET)
         for seed in range(200)
     ]
-    gram = persons_of(table(), SCHEMA, unit, key=bytes(32)).moments().gram()
+    gram = UnitRows(table(), SCHEMA, unit, key=bytes(32)).moments().gram()
     shape = found[0].statistic.pool.current.shape
     noise = np.array([release.statistic.passes[0].matrix - gram for release in found])
     above = noise[:, *np.triu_indices(M, 1)].ravel() / shape[0, 0]
@@ -245,7 +244,7 @@ def test_what_is_refused(arguments, words):
 
 
 def test_rows_of_another_unit_are_refused():
-    rows = persons_of(table(), SCHEMA, UNITS[0], key=bytes(32))
+    rows = UnitRows(table(), SCHEMA, UNITS[0], key=bytes(32))
     with pytest.raises(gm.DeclarationError, match="another unit"):
         prepare(SCHEMA, **BUDGET).draw(rows)
 

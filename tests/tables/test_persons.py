@@ -18,9 +18,9 @@ import gaussmix as gm
 from encoded_rows import exact_gram, summed_rows
 from gaussmix.tables import partitions
 from gaussmix.tables.exact_sums import LIMB_BITS
-from gaussmix.tables.keyed import names_of, siphash, texts_of
-from gaussmix.tables.partitions import Block, kept
-from gaussmix.tables.persons import persons_of
+from gaussmix.tables.keyed import siphash, unit_ids, unit_texts
+from gaussmix.tables.partitions import UnitBlock, truncated
+from gaussmix.tables.rows import UnitRows
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform, clip_norms
@@ -41,7 +41,7 @@ def table(n=300, persons=40, seed=0):
 
 def answers(data, unit=SHORTEN, key=KEY, **words):
     """Everything that a release asks, in one tuple that can be compared."""
-    rows = persons_of(data, SCHEMA, unit, key=key, **words)
+    rows = UnitRows(data, SCHEMA, unit, key=key, **words)
     gram = rows.moments().sums()
     transform = Transform.nearest(np.vander([0.3, -0.5, 0.7, 1.1, 0.2], 5) + np.eye(5))
     mapped = rows.mapped(transform, clip=0.8)
@@ -76,10 +76,10 @@ def test_a_person_is_the_text_of_the_value():
         pa.concat_arrays([pa.array(["no"]), whole.cast(pa.string())]).slice(1),
     ]
     for array in same:
-        assert np.array_equal(names_of("who", array, KEY), names_of("who", whole, KEY))
+        assert np.array_equal(unit_ids("who", array, KEY), unit_ids("who", whole, KEY))
     texts = ["17", "017", " 17", "17.0", "1" * 8, "1" * 9, "1" * 7 + "\0"]
-    assert len(np.unique(names_of("who", pa.array(texts), KEY), axis=0)) == len(texts)
-    assert not np.array_equal(names_of("who", whole, KEY), names_of("who", whole, bytes(32)))
+    assert len(np.unique(unit_ids("who", pa.array(texts), KEY), axis=0)) == len(texts)
+    assert not np.array_equal(unit_ids("who", whole, KEY), unit_ids("who", whole, bytes(32)))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_a_person_is_the_text_of_the_value():
 )
 def test_what_names_nobody_is_refused_without_its_value(values, words):
     with pytest.raises(gm.DataError, match=words) as caught:
-        names_of("who", values, KEY)
+        unit_ids("who", values, KEY)
     assert "secret" not in str(caught.value)
     assert "4711" not in str(caught.value)
     assert caught.value.__context__ is None
 
 
 def test_texts_are_read_one_by_one():
-    assert texts_of("who", pa.array([1.0, -0.0, 2.0**52])).to_pylist() == ["1", "0", str(2**52)]
+    assert unit_texts("who", pa.array([1.0, -0.0, 2.0**52])).to_pylist() == ["1", "0", str(2**52)]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_the_gram_matrix_is_that_of_bounded_persons(unit):
     """Against sums in Python's integers over one person after the other."""
     data = table(seed=4)
     frame = pd.DataFrame(data).dropna()
-    rows = persons_of(data, SCHEMA, unit, key=KEY)
+    rows = UnitRows(data, SCHEMA, unit, key=KEY)
     sums = rows.moments().sums()
     found = (sums.high.astype(object) << LIMB_BITS) + sums.low.astype(object)
     assert rows.unit_counts() == (frame["who"].nunique(), int(frame.groupby("who").size().clip(upper=3).sum()))
@@ -163,15 +163,21 @@ def test_kept_rows_are_chosen_by_person_row_and_copy():
     names = np.repeat(np.column_stack([np.arange(3000), np.ones(3000)]).astype(np.uint64), 9, axis=0)
     orders = [np.tile(np.arange(9), 3000), np.argsort(rng.random((3000, 9)), axis=1).ravel()]
     first, second = (
-        np.sort(np.ascontiguousarray(kept(Block.of(names, rows[order]), KEEP, KEY).rows).view("i4,i4").reshape(-1, 3))
+        np.sort(
+            np.ascontiguousarray(truncated(UnitBlock.of(names, rows[order]), KEEP, KEY).rows)
+            .view("i4,i4")
+            .reshape(-1, 3)
+        )
         for order in orders
     )
     assert np.array_equal(first, second)
     chosen = np.array([np.count_nonzero(first == row) for row in rows[:8].view("i4,i4").ravel()])
     expected = np.array([1000.0] * 7 + [2000.0])
     assert np.abs(chosen / expected - 1).max() < 5 * np.sqrt(2 / 3 / 1000)
-    one = Block.of(np.zeros((9, 2), dtype=np.uint64), rows)
-    assert any(not np.array_equal(kept(one, KEEP, bytes([k]) * 32).rows, kept(one, KEEP, KEY).rows) for k in range(5))
+    one = UnitBlock.of(np.zeros((9, 2), dtype=np.uint64), rows)
+    assert any(
+        not np.array_equal(truncated(one, KEEP, bytes([k]) * 32).rows, truncated(one, KEEP, KEY).rows) for k in range(5)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -218,7 +224,7 @@ def test_a_person_who_reappears_is_refused_and_not_named():
     ordered = data.sort_values("who", kind="stable")
     for broken in (data, pd.concat([ordered, ordered[:1]]), pd.concat([ordered[-1:], ordered])):
         with pytest.raises(gm.DataError, match="do not stand together") as caught:
-            persons_of(broken, SCHEMA, SHORTEN, key=KEY, is_sorted=True).moments()
+            UnitRows(broken, SCHEMA, SHORTEN, key=KEY, is_sorted=True).moments()
         assert "47" not in str(caught.value)
 
 
@@ -246,7 +252,7 @@ def test_a_missing_unit_is_an_error_even_of_a_row_that_is_dropped():
     data = pd.DataFrame(table()).assign(who=lambda frame: frame["who"].astype(float))
     data.loc[data["c"].isna().idxmax(), "who"] = np.nan
     with pytest.raises(gm.DataError, match="has missing values"):
-        persons_of(data, SCHEMA, SHORTEN, key=KEY).moments()
+        UnitRows(data, SCHEMA, SHORTEN, key=KEY).moments()
 
 
 def test_temporary_files_are_nobodys_and_gone(monkeypatch):
@@ -260,7 +266,7 @@ def test_temporary_files_are_nobodys_and_gone(monkeypatch):
 
     monkeypatch.setattr(partitions, "MEMORY", 1000)
     monkeypatch.setattr(partitions.tempfile, "SpooledTemporaryFile", noted)
-    rows = persons_of(table(), SCHEMA, SHORTEN, key=KEY)
+    rows = UnitRows(table(), SCHEMA, SHORTEN, key=KEY)
     rows.moments()
     scattered, grouped = made
     assert scattered.closed
@@ -270,14 +276,14 @@ def test_temporary_files_are_nobodys_and_gone(monkeypatch):
     rows.close()
     assert grouped.closed
     with pytest.raises(gm.DataError):
-        persons_of([table(), {**table(), "b": np.array(["z"] * 300)}], SCHEMA, SHORTEN, key=KEY).moments()
+        UnitRows([table(), {**table(), "b": np.array(["z"] * 300)}], SCHEMA, SHORTEN, key=KEY).moments()
     assert all(file.closed for file in made)
 
 
 def test_threads_that_share_a_table_read_it_in_turn(monkeypatch):
     """Names, starts and rows of a block lie in one file: two readers would have those of two blocks."""
     monkeypatch.setattr(partitions, "MEMORY", 2**12)
-    rows = persons_of(table(3_000, 400), SCHEMA, SHORTEN, key=KEY)
+    rows = UnitRows(table(3_000, 400), SCHEMA, SHORTEN, key=KEY)
     alone = rows.moments().sums().low.tolist()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -297,12 +303,12 @@ def test_a_full_disk_costs_nothing_and_quotes_nothing(monkeypatch):
     monkeypatch.setattr(partitions, "MEMORY", 1000)
     monkeypatch.setattr(partitions.tempfile.SpooledTemporaryFile, "write", full)
     with pytest.raises(gm.OutputError, match="Nothing was spent") as caught:
-        persons_of(table(), SCHEMA, SHORTEN, key=KEY).moments()
+        UnitRows(table(), SCHEMA, SHORTEN, key=KEY).moments()
     assert "4711" not in str(caught.value)
 
 
 def test_nothing_shows_a_person():
-    rows = persons_of(table(), SCHEMA, SHORTEN, key=KEY)
+    rows = UnitRows(table(), SCHEMA, SHORTEN, key=KEY)
     rows.moments()
-    assert repr(rows) == "PersonRows(5 columns, sensitive: no numbers shown)"
-    assert "array" not in repr(Block.of(np.zeros((1, 2), dtype=np.uint64), np.zeros((1, 2), dtype=np.int32)))
+    assert repr(rows) == "UnitRows(5 columns, sensitive: no numbers shown)"
+    assert "array" not in repr(UnitBlock.of(np.zeros((1, 2), dtype=np.uint64), np.zeros((1, 2), dtype=np.int32)))

@@ -46,8 +46,7 @@ from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.persons import persons_of
-from gaussmix.tables.rows import RowSource, rows_of
+from gaussmix.tables.rows import RowSource, UnitRows, rows_of
 from gaussmix.tables.sample import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.unit import Unit
@@ -115,7 +114,7 @@ class Prepared:
         reading: Any = {"csv": csv, "expect_rows": expect_rows, "progress": progress, "row_by_row": row_by_row}
         if self.unit is None or isinstance(data, Moments):
             return rows_of(data, self.schema, **reading)
-        return persons_of(
+        return UnitRows(
             data,
             self.schema,
             self.unit,

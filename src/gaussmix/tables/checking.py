@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gaussmix.tables.arrays import one_column, present
 from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, without_negative
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.keyed import names_of
+from gaussmix.tables.keyed import unit_ids
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import CsvOptions, batches, known_rows, with_progress
 from gaussmix.tables.unit import Unit
@@ -145,7 +145,7 @@ def check_table(
         for batch in stream:
             rows += batch.num_rows
             if whose is not None:
-                names_of(whose.column, one_column(batch, whose.column), _NO_KEY)
+                unit_ids(whose.column, one_column(batch, whose.column), _NO_KEY)
             drop = np.zeros(batch.num_rows, dtype=bool)
             for name, column in declared.columns.items():
                 array = one_column(batch, name)

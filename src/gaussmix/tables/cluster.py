@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from gaussmix.errors import DataError, GaussmixError
+from gaussmix.tables.memory import is_clustered, is_dask_array, is_spark
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.tallies import Summable
@@ -27,11 +28,6 @@ from gaussmix.tables.tallies import Summable
 __all__ = ["is_clustered", "moments_on_cluster", "sum_on_cluster"]
 
 A = TypeVar("A", bound=Summable)
-
-
-def is_clustered(data: Any) -> bool:
-    """Whether the table is a Dask collection or a Spark data frame; imports neither."""
-    return _is_dask(data) or _is_dask_array(data) or _is_spark(data)
 
 
 def moments_on_cluster(data: Any, schema: Schema | dict[str, Any] | str | Path) -> Moments:
@@ -59,29 +55,13 @@ def sum_on_cluster(data: Any, schema: Schema, build: Callable[[Any, int], A], em
     empty
         The sum over no rows.
     """
-    if _is_dask(data) or _is_dask_array(data):
+    if not is_spark(data):
         return _dask_sum(data, schema, build, empty)
     return _spark_sum(data, schema, build, empty)
 
 
 def _moments(part: Any, number: int, *, schema: Schema) -> Moments:
     return Moments.of(part, schema)
-
-
-def _module(data: Any) -> str:
-    return type(data).__module__.split(".")[0]
-
-
-def _is_dask(data: Any) -> bool:
-    return _module(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
-
-
-def _is_dask_array(data: Any) -> bool:
-    return isinstance(data, tuple) and len(data) == 2 and _module(data[0]) == "dask"
-
-
-def _is_spark(data: Any) -> bool:
-    return _module(data) == "pyspark" and hasattr(data, "mapInArrow")
 
 
 def _check_columns(found: list[str], schema: Schema) -> None:
@@ -110,7 +90,7 @@ def _computed(run: Callable[[], Any], where: str) -> Any:
 def _dask_sum(data: Any, schema: Schema, build: Callable[[Any, int], A], empty: A) -> A:
     from dask.delayed import delayed
 
-    if _is_dask_array(data):
+    if is_dask_array(data):
         array, names = data
         if array.ndim != 2:
             raise DataError("(array, names) must be a 2-D array and one name per column of it.")

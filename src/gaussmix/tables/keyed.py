@@ -1,10 +1,10 @@
-r"""Keyed hashes of many short values at once: who a row belongs to, and which rows of a person are kept.
+r"""Keyed hashes of many short values at once: the id of a privacy unit, and which of its rows are sampled.
 
-**Sensitive**: whoever has the key can tell whose row it is by trying values.
+**Sensitive**: whoever has the key can tell which unit a row belongs to by trying values.
 
 SipHash-2-4 (Aumasson and Bernstein, 2012) is a pseudo-random function for short inputs. Here it runs on arrays: one
-64-bit lane a value. A person is named by 128 bits, two hashes under two keys, so that two of P persons share a name
-with a probability of at most P²/2¹²⁹: 10⁻²⁵ for ten million.
+64-bit lane a value. The id of a unit is 128 bits, two hashes under two keys, so that two of U units share an id with a
+probability of at most U²/2¹²⁹: 10⁻²⁵ for ten million.
 
 >>> key = bytes(range(16))
 >>> message = np.frombuffer(bytes(range(8)), dtype="<u8").reshape(1, 1)
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import DataError, DataTypeError
 
-__all__ = ["Words", "derived", "names_of", "siphash", "texts_of"]
+__all__ = ["Words", "derive_key", "siphash", "unit_ids", "unit_texts"]
 
 Words = NDArray[np.uint64]
 
@@ -33,8 +33,8 @@ _BLOCK = 2**14  # values at a time: their lanes stay in the cache
 _EXACT = 2.0**53
 
 
-def derived(key: bytes, purpose: bytes) -> bytes:
-    """16 bytes for one purpose, from a key."""
+def derive_key(key: bytes, purpose: bytes) -> bytes:
+    """Return 16 bytes for one purpose, from a key."""
     return hashlib.blake2b(purpose, key=key, digest_size=16).digest()
 
 
@@ -62,7 +62,7 @@ def _siphash(words: Words, key: bytes) -> Words:
 
 
 def _rounds(v: list[Words], count: int) -> None:
-    """So many rounds of SipHash, in place; additions are modulo 2⁶⁴."""
+    """Run rounds of SipHash, in place; additions are modulo 2⁶⁴."""
     for _ in range(count):
         for a, b, turn, half in ((0, 1, 13, True), (2, 3, 16, False), (0, 3, 21, False), (2, 1, 17, True)):
             v[a] += v[b]
@@ -77,10 +77,10 @@ def _turned(x: Words, bits: int) -> Words:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Persons
-def names_of(name: str, array: pa.Array, key: bytes) -> Words:
-    """128 bits for every value of the unit's column, shape (n, 2). Equal texts have equal names."""
-    texts = texts_of(name, array)
+# Ids of units
+def unit_ids(name: str, array: pa.Array, key: bytes) -> Words:
+    """Return 128 bits for every value of the unit's column, shape (n, 2). Equal texts have equal ids."""
+    texts = unit_texts(name, array)
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
     lengths = np.diff(offsets)
@@ -91,20 +91,20 @@ def names_of(name: str, array: pa.Array, key: bytes) -> Words:
         at = np.flatnonzero(lengths == length)
         words = _words(data, offsets[at], int(length))
         for half in range(2):
-            found[at, half] = siphash(words, derived(key, b"person %d" % half))
+            found[at, half] = siphash(words, derive_key(key, b"person %d" % half))
     return found
 
 
 def _words(data: NDArray[np.uint8], starts: Integers, length: int) -> Words:
-    """Texts of one length, and their length, as 64-bit words."""
+    """Return texts of one length, and their length, as 64-bit words."""
     padded = np.zeros((len(starts), -(-length // 8) * 8), dtype=np.uint8)
     padded[:, :length] = data[starts[:, np.newaxis] + np.arange(length)]
     words = padded.view("<u8").astype(np.uint64)
     return np.column_stack([words, np.full(len(words), length, dtype=np.uint64)])
 
 
-def texts_of(name: str, array: pa.Array) -> pa.LargeStringArray:
-    """Values of the unit's column as text: 17, 17.0 and "17" are one person, "017" is another.
+def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
+    """Return the values of the unit's column as text: 17, 17.0 and "17" are one unit, "017" is another.
 
     Raises
     ------

@@ -20,8 +20,11 @@ __all__ = [
     "array_batches",
     "as_narwhals",
     "frame_batches",
+    "is_clustered",
+    "is_dask_array",
     "is_dataset",
     "is_named_array",
+    "is_spark",
     "lazy_batches",
     "named_arrays",
     "peeked_type",
@@ -39,6 +42,26 @@ def as_narwhals(data: Any) -> Any:
                 next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
             ) from None
         raise
+
+
+def is_clustered(data: Any) -> bool:
+    """Whether the table is a Dask collection or a Spark data frame; imports neither."""
+    dask = _package(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
+    return dask or is_dask_array(data) or is_spark(data)
+
+
+def is_dask_array(data: Any) -> bool:
+    """Whether the table is a Dask array with names."""
+    return isinstance(data, tuple) and len(data) == 2 and _package(data[0]) == "dask"
+
+
+def is_spark(data: Any) -> bool:
+    """Whether the table is a Spark data frame."""
+    return _package(data) == "pyspark" and hasattr(data, "mapInArrow")
+
+
+def _package(data: Any) -> str:
+    return type(data).__module__.split(".")[0]
 
 
 def is_dataset(data: Any) -> bool:

@@ -34,6 +34,7 @@ from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileE
 from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
 from gaussmix.tables.asking import Source
 from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.persons import UnitReader
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.schema import Schema, stored_schema
 from gaussmix.tables.tallies import Gram
@@ -170,9 +171,7 @@ class Moments:
         declared = Schema.of(schema)
         whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
         if whose is not None:
-            from gaussmix.tables.persons import persons_of  # builds moments itself
-
-            rows = persons_of(
+            units = UnitReader(
                 data,
                 declared,
                 whose,
@@ -183,8 +182,8 @@ class Moments:
                 progress=progress,
                 row_by_row=row_by_row,
             )
-            with closing(rows):
-                return rows.moments()
+            with closing(units):
+                return cls.built(units.aggregate(Gram(whose.rows)), declared, whose, is_computed=units.is_computed)
         if unit_sorted:
             raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
         source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)

@@ -34,6 +34,7 @@ from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
 from gaussmix.tables.kept import RowCache
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.persons import UnitReader
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sample import Sample, SamplingKeys
 from gaussmix.tables.schema import Schema
@@ -41,7 +42,7 @@ from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Query, Summabl
 from gaussmix.tables.transforms import Transform
 from gaussmix.tables.unit import Unit
 
-__all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "rows_of"]
+__all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "UnitRows", "rows_of"]
 
 A = TypeVar("A", bound=Summable)
 
@@ -207,6 +208,37 @@ class TableRows(RowSource):
     def check_again(self) -> None:
         """Refuse an iterator or a reader, which can be read only once."""
         self._source.check_again()
+
+
+class UnitRows(RowSource):
+    """A table whose privacy unit has several rows: results are sums over units with bounded contributions.
+
+    Parameters are those of :class:`gaussmix.tables.persons.UnitReader`.
+    """
+
+    def __init__(self, data: Any, schema: Schema, unit: Unit, **options: Any) -> None:
+        self.schema, self.unit = schema, unit
+        self._units = UnitReader(data, schema, unit, **options)
+        self.is_computed = self._units.is_computed
+
+    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+        return self._units.aggregate(query, sample, describe=describe)
+
+    def unit_counts(self) -> tuple[int, int]:
+        """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
+        return self._units.counts()
+
+    def count(self) -> int | None:
+        """Not known before a pass."""
+        return None
+
+    def check_again(self) -> None:
+        """Refuse a sorted table that can be read only once."""
+        self._units.check_again()
+
+    def close(self) -> None:
+        """Remove what was stored for later passes."""
+        self._units.close()
 
 
 class ClusterRows(RowSource):

@@ -1,4 +1,4 @@
-"""The unit of privacy, declared: one row, or one person with all rows that have the same value in a column.
+"""The privacy unit, declared: one row, or all rows that have the same value in a column.
 
 Public: the name of the column and the number of rows that count, never a value.
 
@@ -33,17 +33,17 @@ MOST_ROWS = 2**12
 
 @dataclass(frozen=True)
 class Unit:
-    """One person: all rows that have the same value in a column.
+    """All rows that have the same value in a column, such as those of one person.
 
     Attributes
     ----------
     column : str
         Name of the column. It is read, and never released.
     rows : int
-        j: a person moves the Gram matrix by at most jC², from 1 to 4,096.
+        The contribution bound j, from 1 to 4,096: a unit changes the Gram matrix by at most jC².
     bound : {"shorten", "keep"}
-        How that is made sure. ``"shorten"``: all rows of a person are multiplied by one factor, so that their squared
-        norms add up to at most jC². ``"keep"``: at most j rows of a person are read, chosen by a keyed hash.
+        How contributions are bounded. ``"shorten"``: all rows of a unit are multiplied by one factor, so that their
+        squared norms add up to at most jC². ``"keep"``: at most j rows of a unit are read, chosen by a keyed hash.
     """
 
     column: str
