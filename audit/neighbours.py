@@ -18,9 +18,9 @@ from gaussmix.models.sketch import Sketch
 from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Numeric, Vector
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.rows import ArrayRows, RowSource, UnitRows, rows_of
 from gaussmix.tables.schema import FRACTION_BITS, Schema
-from gaussmix.tables.unit import Unit
 
 CORNER, OPPOSITE = (1.0, 1.0), (1.0, -1.0)
 """Rows at corners of the bounds: of the largest norm and, without an intercept, orthogonal to each other."""

@@ -53,8 +53,8 @@ from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Categorical, Numeric
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS
-from gaussmix.tables.unit import Unit
 
 _SKETCH_SIZE = 10
 

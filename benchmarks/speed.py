@@ -28,7 +28,7 @@ from benchmarks.readings import learned
 from gaussmix import LinearMixing
 from gaussmix.mechanism.sampling import explicit_sketch, secure_generator
 from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
 
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")

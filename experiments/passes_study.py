@@ -32,7 +32,7 @@ from gaussmix.models.passes import PassRequest, State, absorb, first_state, plan
 from gaussmix.models.pooling import Pool, goe
 from gaussmix.models.schedules import Schedule
 from gaussmix.models.shrinkage import Shrinkage
-from gaussmix.tables.tallies import MappedGram, NormCounts, Query
+from gaussmix.tables.gram import MappedGram, NormCounts, Query
 from gaussmix.tables.transforms import ROW_UNIT
 
 Floats = NDArray[np.float64]

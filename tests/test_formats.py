@@ -23,7 +23,7 @@ from gaussmix.models.signatures import SUFFIX, check_signature
 from gaussmix.models.sketch import Sketch
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables import moments
-from gaussmix.tables.unit import Unit
+from gaussmix.tables.contributions import Unit
 from make_golden import GOLDEN, SCHEMA
 
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"

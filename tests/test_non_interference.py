@@ -48,7 +48,7 @@ from gaussmix.paper import mixing as paper_mixing
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.registry import record_of
-from gaussmix.tables import kept
+from gaussmix.tables import sampling
 from gaussmix.tables.rows import rows_of
 from walker import assert_alike, watched
 
@@ -712,7 +712,7 @@ def told(monkeypatch):
 
 def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_path):
     """How many rows there are is on the curator's screen; nothing else of them is. Files, passes, steps and noise."""
-    monkeypatch.setattr(kept, "CACHE_BYTES", 0)  # else no later pass reads the file
+    monkeypatch.setattr(sampling, "CACHE_BYTES", 0)  # else no later pass reads the file
     monkeypatch.setattr(passes, "_MANY_COLUMNS", 3)  # else the noise is drawn at once
     schema = gm.Schema.of({"age": [0, 100], "cost": [0, 5_000], "smoker": gm.Boolean()})
     said = []

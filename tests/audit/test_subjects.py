@@ -28,8 +28,7 @@ from gaussmix.ledger import ledger as ledger_module
 from gaussmix.ledger import plans, reservation, store
 from gaussmix.mechanism import adassp, lattice, mixing, passes, proposing
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.tables import arrow, gradients, kernels, tallies
-from gaussmix.tables import persons as person_rows
+from gaussmix.tables import arrow, contributions, gradients, gram, kernels
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
@@ -247,7 +246,7 @@ def test_the_operator_slip_in_adassp_is_detected(monkeypatch):
 
 def test_missing_norm_clipping_is_detected(monkeypatch):
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
-    monkeypatch.setattr(tallies, "clip_norms", lambda *rows: None)
+    monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert not audit.run("passes", runs=60, **LOOSE | {"epsilon": 1.0}).holds
 
 
@@ -261,7 +260,7 @@ def test_rows_beyond_the_clipping_norm_are_detected(monkeypatch):
 
     monkeypatch.setattr(passes, "plan_pass", short)
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
-    monkeypatch.setattr(tallies, "clip_norms", lambda *rows: None)
+    monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert not audit.run("passes-binary", **claim("passes-binary")).holds
 
 
@@ -269,16 +268,16 @@ def test_rows_beyond_the_clipping_norm_are_detected(monkeypatch):
 def test_a_missing_contribution_bound_is_detected(name, runs, monkeypatch):
     """Each row is within its norm, but the unit has 20 of them."""
     monkeypatch.setattr(kernels, "serves", lambda columns: False)  # its sums would overflow
-    monkeypatch.setattr(tallies, "clip_norms", lambda *rows: None)
+    monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert not audit.run(name, **claim(name) | {"runs": runs}).holds
 
 
 def test_missing_truncation_of_a_unit_is_detected(monkeypatch):
     """The rows that are kept need no clipping: the claim holds without it."""
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
-    monkeypatch.setattr(tallies, "clip_norms", lambda *rows: None)
+    monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert audit.run("units-truncated", **claim("units-truncated")).holds
-    monkeypatch.setattr(person_rows, "truncated", lambda block, unit, key: block)
+    monkeypatch.setattr(contributions, "truncated", lambda block, unit, key: block)
     assert not audit.run("units-truncated", **claim("units-truncated")).holds
 
 

@@ -16,7 +16,7 @@ from gaussmix.models.passes import POWERS
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.tails import BINS
 from gaussmix.tables.rows import rows_of
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
 from scripted_noise import Script, spent
 

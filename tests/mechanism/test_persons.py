@@ -17,12 +17,12 @@ from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import UnitRows, rows_of
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.unit import Unit
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})

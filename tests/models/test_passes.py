@@ -22,7 +22,7 @@ from gaussmix.models.passes import (
 from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
 from gaussmix.models.schedules import Schedule
 from gaussmix.models.tails import BINS, bin_edges, read_tail
-from gaussmix.tables.tallies import NormCounts
+from gaussmix.tables.gram import NormCounts
 from gaussmix.tables.transforms import ROW_UNIT, clip_norms, to_units
 
 

@@ -14,7 +14,7 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.tables.cluster import is_clustered, moments_on_cluster
 from gaussmix.tables.rows import rows_of
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.transforms import Transform
 
 SECRET = "secret"  # no message may hold it

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaussmix.errors import DataError
-from gaussmix.tables import kernels, tallies
-from gaussmix.tables.accumulate import aggregate_arrays, aggregate_rows
+from gaussmix.tables import gram, kernels
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.encoder import encode_arrays
+from gaussmix.tables.gram import Gram, MappedGram, NormCounts, aggregate_arrays, aggregate_rows
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, MappedGram, NormCounts
 from gaussmix.tables.transforms import Transform
 
 compiled = pytest.mark.skipif(not kernels.serves(1), reason="no compiled functions, or no AVX2")
@@ -151,8 +150,8 @@ def test_limbs_are_carried_before_they_are_full(by_numpy, monkeypatch):
     rows = np.full((70_000, 3), -604_000.0)
     rows[:, 1] = 605_000.0
     found = []
-    for most in (tallies.FLUSHES_PER_CARRY, 2):
-        monkeypatch.setattr(tallies, "FLUSHES_PER_CARRY", most)
+    for most in (gram.FLUSHES_PER_CARRY, 2):
+        monkeypatch.setattr(gram, "FLUSHES_PER_CARRY", most)
         aggregator = Gram().aggregator(3)
         for part in (rows[:5_000], rows[5_000:]):
             aggregator.add(part)

@@ -24,7 +24,7 @@ from gaussmix.tables.columns import Vector
 from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform
 

@@ -22,12 +22,11 @@ from rich.console import Console
 
 from gaussmix.errors import ArgumentError, MissingFileError
 from gaussmix.tables import sources
-from gaussmix.tables.accumulate import aggregate_batches
 from gaussmix.tables.checking import check_table
+from gaussmix.tables.gram import Gram, aggregate_batches
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import CsvOptions, DuckDBQuery, known_rows, source_schema, with_progress
-from gaussmix.tables.tallies import Gram
 
 SECRET = "secret"  # no message may hold it
 COLUMNS = ["b", "s", "a"]

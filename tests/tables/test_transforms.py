@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gaussmix.tables.encoder import squared_norms_of
-from gaussmix.tables.tallies import NormCounts
+from gaussmix.tables.gram import NormCounts
 from gaussmix.tables.transforms import (
     ROW_UNIT,
     BinCounter,

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from gaussmix.tables.contributions import BOUNDS
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import DATABASES
 from gaussmix.tables.paths import ARROW, PARQUET
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.unit import BOUNDS
 
 __all__ = [
     "CSV",

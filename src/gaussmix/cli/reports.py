@@ -30,8 +30,8 @@ from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
 from gaussmix.reporting.statement import is_valid
 from gaussmix.reporting.verification import verdict_on
 from gaussmix.reporting.verification import verify as verified
+from gaussmix.tables.contributions import ONE_ROW, Unit
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.unit import ONE_ROW, Unit
 
 __all__ = ["plan", "report", "sign", "verify"]
 

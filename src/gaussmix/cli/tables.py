@@ -32,13 +32,13 @@ from gaussmix.cli.options import (
 )
 from gaussmix.cli.printing import echo, echo_json
 from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.tables.contributions import BoundRows, Unit
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments, check_name
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import source_schema, types_are_guessed
 from gaussmix.tables.template import describe_columns
-from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["moments", "release", "schema"]
 

@@ -22,8 +22,8 @@ from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.estimators.base import rows_of_arrays
 from gaussmix.estimators.declared import FEATURES, target_names
 from gaussmix.mechanism.preparation import Prepared
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.rows import RowSource
-from gaussmix.tables.unit import Unit
 
 __all__ = ["GROUPS", "NOT_A_UNIT", "check_groups", "group_unit", "grouped_rows", "table_of"]
 

@@ -22,8 +22,8 @@ from gaussmix.mechanism.drawing import Noise
 from gaussmix.mechanism.mixing import check_sketch_size, largest_table
 from gaussmix.models.schedules import AUTOMATIC_PASSES, releases_of, schedule_of
 from gaussmix.models.sketch import Variant
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.schema import FRACTION_BITS, Schema
-from gaussmix.tables.unit import Unit
 
 __all__ = ["Passes", "from_budget", "from_ledger", "papers_sketch_size", "refuse_alone", "sketch_size_of"]
 

@@ -26,11 +26,11 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.release import Release
+from gaussmix.tables.contributions import BoundRows, Unit
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["release"]
 

@@ -15,7 +15,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.steps import Likelihood
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 
 __all__ = ["Noise", "draw"]
 

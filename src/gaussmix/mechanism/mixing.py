@@ -29,9 +29,9 @@ from gaussmix.mechanism.sampling import describe, factor, secure_generator, wish
 from gaussmix.models.certificate import LEDGER_BUDGET, PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.sketch import Sketch
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.unit import Unit
 
 __all__ = ["certify", "check_sketch_size", "draw_release", "draw_sketch", "largest_table", "named_in", "open_release"]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import threading
 
 from gaussmix.errors import ArgumentError, DeclarationError
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.unit import Unit
 
 __all__ = ["OneDraw", "check_rows"]
 

@@ -38,10 +38,10 @@ from gaussmix.models.passes import Persons, absorb, plan_histogram, plan_pass
 from gaussmix.models.schedules import budgets_of, rates_of
 from gaussmix.models.steps import Likelihood, StepOutput, label_of
 from gaussmix.models.transcript import PassOutput, Transcript, start
-from gaussmix.tables.accumulate import ExactSums
+from gaussmix.tables.gram import ExactSums
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import FRACTION_BITS
 
 __all__ = ["draw_passes"]

@@ -31,8 +31,8 @@ from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.claims import verify_claim
 from gaussmix.ledger.values import Reservation
+from gaussmix.tables.contributions import ONE_ROW, Unit
 from gaussmix.tables.schema import Schema, stored_schema
-from gaussmix.tables.unit import ONE_ROW, Unit
 
 __all__ = [
     "LEDGER_BUDGET",

@@ -32,8 +32,8 @@ from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS
 from gaussmix.tables.columns import Vector
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
-from gaussmix.tables.unit import Unit
 
 __all__ = ["PassOutput", "Statistic", "Transcript", "noise_words", "start"]
 

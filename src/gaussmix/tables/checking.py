@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from gaussmix.tables.arrays import one_column, present
 from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, without_negative
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.keyed import unit_ids
+from gaussmix.tables.contributions import Unit, unit_ids
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import CsvOptions, batches, known_rows, with_progress
-from gaussmix.tables.unit import Unit
 
 __all__ = ["ColumnCheck", "TableCheck", "check_table"]
 

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from gaussmix.errors import DataError, GaussmixError
+from gaussmix.tables.gram import Summable
 from gaussmix.tables.memory import is_clustered, is_dask_array, is_spark
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Summable
 
 __all__ = ["is_clustered", "moments_on_cluster", "sum_on_cluster"]
 

@@ -1,7 +1,7 @@
 """How rows become whole numbers: clipped, scaled, shortened and rounded, each by itself.
 
 A row of the encoded table is divided by its bound C, so that its norm is at most 1, and every entry is rounded towards
-zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.tables.accumulate`). In here entries are
+zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.tables.gram`). In here entries are
 counted in units of 2⁻²⁰.
 
 Why no row is longer than 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares

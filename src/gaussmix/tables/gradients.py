@@ -24,7 +24,7 @@ import numpy as np
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
 from gaussmix.tables.encoder import pieces
-from gaussmix.tables.tallies import Aggregator, block_rows
+from gaussmix.tables.gram import Aggregator, block_rows
 from gaussmix.tables.transforms import ROW_UNIT, Transform, clip_norms, to_units
 
 __all__ = ["ClippedGradient", "GradientSums", "exponential"]

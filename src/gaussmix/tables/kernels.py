@@ -2,7 +2,7 @@
 
 A row stays in the first-level cache from its encoding to its product, where numpy and BLAS write and read whole blocks
 of rows, and the zeros of a triangular transform cost nothing. The results have the bits that
-:mod:`gaussmix.tables.tallies` computes with numpy.
+:mod:`gaussmix.tables.gram` computes with numpy.
 
 `_kernels.c` is built when the package is installed from its source and a C compiler is there (``hatch_build.py``). It
 is a plain library with no Python in it: one build serves every version of Python, and the interpreter's lock is

@@ -31,14 +31,12 @@ from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
-from gaussmix.tables.accumulate import LIMB_BITS, ExactSums, carried, sum_arrays
 from gaussmix.tables.asking import Source
+from gaussmix.tables.contributions import BoundRows, Unit, UnitReader
 from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.persons import UnitReader
+from gaussmix.tables.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.schema import Schema, stored_schema
-from gaussmix.tables.tallies import Gram
-from gaussmix.tables.unit import BoundRows, Unit
 
 __all__ = ["Moments", "check_name"]
 

@@ -1,7 +1,7 @@
 """Tables that can be read several times: what a release in passes asks of one, pass after pass.
 
 **Sensitive**: every result is an exact sum over rows, or over privacy units; only the mechanism reads it. A row gives
-the same bits wherever it stands (:mod:`gaussmix.tables.tallies`), so that sources of every kind give the same results.
+the same bits wherever it stands (:mod:`gaussmix.tables.gram`), so that sources of every kind give the same results.
 
 >>> import numpy as np
 >>> rows = rows_of({"a": np.linspace(0, 1, 50)}, {"a": [0, 1]})
@@ -26,21 +26,27 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.accumulate import ExactSums, aggregate_arrays, aggregate_rows
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
+from gaussmix.tables.contributions import Unit, UnitReader
 from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
-from gaussmix.tables.kept import RowCache
+from gaussmix.tables.gram import (
+    ExactSums,
+    Gram,
+    MappedGram,
+    NormCounts,
+    Query,
+    Summable,
+    aggregate_arrays,
+    aggregate_rows,
+)
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.persons import UnitReader
 from gaussmix.tables.reading import another_number
-from gaussmix.tables.sample import Sample, SamplingKeys
+from gaussmix.tables.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram, MappedGram, NormCounts, Query, Summable
 from gaussmix.tables.transforms import Transform
-from gaussmix.tables.unit import Unit
 
 __all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "UnitRows", "rows_of"]
 
@@ -159,7 +165,7 @@ class ArrayRows(RowSource):
 class TableRows(RowSource):
     """Anything that :func:`gaussmix.tables.sources.batches` reads, in bounded memory.
 
-    Every pass reads it again, but for rows that were cached (:mod:`gaussmix.tables.kept`).
+    Every pass reads it again, but for rows that were cached (:mod:`gaussmix.tables.sampling`).
 
     Parameters are those of :class:`gaussmix.tables.asking.Source`.
     """
@@ -213,7 +219,7 @@ class TableRows(RowSource):
 class UnitRows(RowSource):
     """A table whose privacy unit has several rows: results are sums over units with bounded contributions.
 
-    Parameters are those of :class:`gaussmix.tables.persons.UnitReader`.
+    Parameters are those of :class:`gaussmix.tables.contributions.UnitReader`.
     """
 
     def __init__(self, data: Any, schema: Schema, unit: Unit, **options: Any) -> None:

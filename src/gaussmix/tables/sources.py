@@ -13,12 +13,13 @@ pandas, polars, duckdb and Arrow's datasets are not imported here: their tables 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import narwhals as nw
@@ -46,7 +47,6 @@ from gaussmix.tables.memory import (
 )
 from gaussmix.tables.parquet_files import parquet_batches, parquet_schema
 from gaussmix.tables.paths import PARQUET, files_of, format_of, is_path, suffix_of
-from gaussmix.tables.progress import with_progress
 from gaussmix.tables.reading import (
     READAHEAD,
     Part,
@@ -61,6 +61,10 @@ from gaussmix.tables.reading import (
     valid,
     without_values,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
 
 __all__ = ["BATCH_ROWS", "CsvOptions", "DuckDBQuery", "batches", "known_rows", "source_schema", "with_progress"]
 
@@ -357,3 +361,58 @@ def _checked(parts: Iterator[Part], expect_rows: int | None) -> Generator[pa.Rec
         raise DataError(another_number(expect_rows))
     if not rows:
         raise DataError("The table has no rows. Check the path, the query or the filter that made it.")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Progress
+def with_progress(
+    found: Iterable[pa.RecordBatch],
+    total_rows: int | None = None,
+    *,
+    description: str = "Reading",
+    console: Console | None = None,
+) -> Generator[pa.RecordBatch]:
+    """Pass batches on and show rows, rows a second and the time left on standard error.
+
+    Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log.
+
+    Parameters
+    ----------
+    found : iterable of pyarrow.RecordBatch
+    total_rows : int, optional
+        Such as `known_rows` returns; without it no time left is shown.
+    description : str
+    console : rich.console.Console, optional
+        Default: one on standard error.
+    """
+    # rich, which takes a log for a terminal where FORCE_COLOR is set, is loaded where something is shown.
+    if not (sys.stderr.isatty() if console is None else console.is_terminal):
+        yield from found
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, force_terminal=True) if console is None else console
+    shown: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _speed()]
+    if total_rows is not None:
+        shown[2:2] = [BarColumn()]
+        shown.append(TimeRemainingColumn())
+    with Progress(*shown, console=console, transient=True) as progress:
+        task = progress.add_task(description, total=total_rows)
+        for batch in found:
+            yield batch
+            progress.advance(task, batch.num_rows)
+
+
+def _speed() -> ProgressColumn:
+    """A column of rows, and of rows a second."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            per_second = "" if speed is None else f", {speed:,.0f} rows/s"
+            return Text(f"{task.completed:,.0f} rows{per_second}")
+
+    return Speed()

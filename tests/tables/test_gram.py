@@ -1,7 +1,10 @@
-"""Sums: exact integers, blind to how the rows arrive, by arrays and by tables."""
+"""Sums: exact integers, blind to how the rows arrive, by arrays and by tables; BLAS's threads are restored."""
+
+from __future__ import annotations
 
 import itertools
 import math
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -9,16 +12,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from array_tables import SCHEMAS, Y, arrays, integers, same_bits
 from declared_schemas import vector_array
 from encoded_rows import exact_gram
-from gaussmix.tables import accumulate, tallies
+from gaussmix.tables import gram
 from gaussmix.tables.columns import Vector
-from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
+from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, encode_arrays
+from gaussmix.tables.gram import Gram, _BlockWorker, _Team, blas_threads, one_blas_thread
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.tallies import Gram
 
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 
@@ -65,7 +69,7 @@ def test_longest_rows_fill_a_block_without_rounding():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sums_carry_far_beyond_64_bits(monkeypatch, threads):
-    monkeypatch.setattr(tallies, "FLUSHES_PER_CARRY", 2)
+    monkeypatch.setattr(gram, "FLUSHES_PER_CARRY", 2)
     schema = Schema({"X": Vector(2, norm=1.0)}, intercept=0)
     X = np.tile([[0.6, -0.8]], (9 * EXACT_ROWS, 1))
     part = Moments.of_arrays([(X, None)], schema, threads=threads)
@@ -115,7 +119,7 @@ def test_arrays_and_tables_give_the_same_bits(schema, cuts, threads, size, seed)
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise([0, *sorted(cuts), 9000])]
     assert same_bits(by_arrays, Moments.of(parts, schema))
     batches = (batch for part in parts for batch in part.to_batches(max_chunksize=1000))
-    sums = accumulate.aggregate_batches(batches, schema, Gram(), threads=threads)
+    sums = gram.aggregate_batches(batches, schema, Gram(), threads=threads)
     assert np.array_equal(sums.high, by_arrays._high)
     assert np.array_equal(sums.low, by_arrays._low)
     assert sums.n == 9000
@@ -250,4 +254,65 @@ def test_an_error_in_one_thread_stops_the_pass():
             yield pa.record_batch({"X": vector_array([[0.0, math.nan if i == 3 else 0.0]])})
 
     with pytest.raises(ValueError, match="Column 'X' has missing"):
-        accumulate.aggregate_batches(parts(), schema, Gram(), threads=3)
+        gram.aggregate_batches(parts(), schema, Gram(), threads=3)
+
+
+def current():
+    return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+
+def test_overlapping_limits():
+    """The first to come is the first to go: what it found is restored by the last one, and only by it."""
+    with threadpool_limits(4, user_api="blas"):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert (current(), blas_threads()) == (1, 4)
+        first.__exit__(None, None, None)
+        assert current() == 1
+        second.__exit__(None, None, None)
+        assert current() == 4
+
+
+def test_overlapping_builds():
+    plan = BlockEncoder.of(Schema.of({"a": [0, 1]}))
+    with threadpool_limits(4, user_api="blas"):
+        first, second = (_Team(lambda: _BlockWorker(plan, Gram().aggregator(2)), 2) for _ in range(2))
+        assert first.start()
+        assert second.start()
+        assert (current(), blas_threads()) == (1, 4)
+        first.__exit__()
+        second.__exit__()
+        assert current() == 4
+
+
+def test_eight_builds_at_once(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for i in range(8):
+        pq.write_table(pa.table({"a": np.random.default_rng(i).random(30_000)}), tmp_path / f"{i}.parquet")
+    with threadpool_limits(4, user_api="blas"):
+        for _ in range(5):
+            start = threading.Barrier(8)
+
+            def build(i, start=start):
+                start.wait()
+                Moments.of(tmp_path / f"{i}.parquet", {"a": [0, 1]})
+
+            threads = [threading.Thread(target=build, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert current() == 4
+
+
+def test_a_build_that_fails_restores_too():
+    with threadpool_limits(4, user_api="blas"):
+        try:
+            with one_blas_thread():
+                raise KeyError
+        except KeyError:
+            pass
+        assert current() == 4

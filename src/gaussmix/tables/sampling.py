@@ -1,4 +1,4 @@
-"""Which rows a pass reads: a sampling key for every position of the table, under a secret key.
+"""Which rows a pass reads: a sampling key for every position of the table, under a secret key; and a cache of rows.
 
 A pass that needs few rows may read a Bernoulli sample of them. The sampling key of a row is a pseudo-random function of
 its position in the source (ChaCha20 under a secret key), so that batches, threads and the kind of source do not matter,
@@ -22,6 +22,10 @@ wherever the secret key is used. A source that does not promise its order takes 
 distribution of the rest depend on x. With ChaCha20 in place of true randomness all of this holds for whoever cannot
 tell them apart.
 
+**The cache.** The rows with the smallest sampling keys are cached from one reading for later passes, as many as fit. A
+sample whose threshold is not above the largest cached key is then there without reading the table again, and so are all
+rows of a table that fits whole. What fits decides how often a table is read, never what is computed from it.
+
 >>> sample = Sample.seeded(0.25, 1)
 >>> whole = sample.chosen(0, 1000)
 >>> bool((sample.chosen(700, 1000) == whole[700:]).all()), sample
@@ -32,22 +36,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from randomgen import ChaCha
 
 from gaussmix import _validation as check
-from gaussmix._types import Integers
+from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
+from gaussmix.tables.arrow import complete_rows
+from gaussmix.tables.encoder import EXACT_ROWS, pieces
+from gaussmix.tables.schema import Schema
 
-__all__ = ["KEY_RANGE", "Sample", "SamplingKeys"]
+__all__ = ["CACHE_BYTES", "KEY_RANGE", "RowCache", "Sample", "SamplingKeys"]
 
 SamplingKeys = NDArray[np.uint16]
 
 KEY_RANGE = 2**16
 """Sampling keys are below this: half a word of ChaCha."""
+
+CACHE_BYTES = 2**26
+"""Of encoded rows that are cached beside the table."""
 
 _ALIGNED = 32  # sampling keys of one block of ChaCha
 _CHUNK = 2**20
@@ -121,3 +133,59 @@ class Sample:
         """Those among the first n positions, in order. **Sensitive**, as the sampling keys are."""
         found = [start + np.flatnonzero(self.chosen(start, min(start + _CHUNK, n))) for start in range(0, n, _CHUNK)]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Cache
+class RowCache:
+    """**Sensitive**: rows of one reading whose sampling keys are below a limit, which falls when there are too many.
+
+    Parameters
+    ----------
+    sample : Sample
+        Of the release for which rows are cached; its rate is not used.
+    schema : Schema
+    """
+
+    def __init__(self, sample: Sample, schema: Schema) -> None:
+        self._sample, self._schema = sample, schema
+        self._most = CACHE_BYTES // (8 * schema.n_columns)
+        self._limit, self._rows, self._lock = KEY_RANGE, 0, threading.Lock()
+        self._blocks: list[tuple[SamplingKeys, Floats]] = []
+
+    def keys_of(self, start: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, SamplingKeys]:
+        """The rows of a batch that are not dropped, and their keys; the batch's first row is at position ``start``."""
+        keys = self._sample.sampling_keys(start, start + batch.num_rows)
+        complete = complete_rows(batch, self._schema)
+        if complete is None:
+            return batch, keys
+        return batch.filter(complete), keys[complete.to_numpy(zero_copy_only=False)]
+
+    def add(self, keys: SamplingKeys, rows: Floats) -> None:
+        """Cache those of the encoded rows whose keys are small enough; from any thread."""
+        for piece in pieces(len(rows), EXACT_ROWS):
+            chosen = np.flatnonzero(keys[piece] < self._limit)
+            if len(chosen):
+                self._add(keys[piece][chosen], np.array(rows[piece][chosen], order="C"))
+
+    def _add(self, keys: SamplingKeys, rows: Floats) -> None:
+        with self._lock:
+            self._blocks.append((keys, rows))
+            self._rows += len(rows)
+            while self._rows > self._most:
+                self._limit //= 2
+                self._blocks = _below(self._limit, self._blocks)
+                self._rows = sum(len(cached) for _, cached in self._blocks)
+
+    def find(self, sample: Sample | None) -> list[Floats] | None:
+        """Blocks with the rows of a sample, or with all rows; None where they were not cached."""
+        if sample is None:
+            return [rows for _, rows in self._blocks] if self._limit == KEY_RANGE else None
+        if sample.key != self._sample.key or sample.threshold > self._limit:
+            return None
+        return [rows for _, rows in _below(sample.threshold, self._blocks)]
+
+
+def _below(limit: int, blocks: list[tuple[SamplingKeys, Floats]]) -> list[tuple[SamplingKeys, Floats]]:
+    found = [(keys, rows, keys < limit) for keys, rows in blocks]
+    return [(keys[below], rows[below]) for keys, rows, below in found if below.any()]

@@ -1,4 +1,4 @@
-"""Rows of a person, brought together: the same bits from every source, in every order, in bounded memory."""
+"""Rows of a privacy unit, brought together: the same bits from every source, in every order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from hypothesis import strategies as st
 
 import gaussmix as gm
 from encoded_rows import exact_gram, summed_rows
-from gaussmix.tables import partitions
-from gaussmix.tables.exact_sums import LIMB_BITS
-from gaussmix.tables.keyed import siphash, unit_ids, unit_texts
-from gaussmix.tables.partitions import UnitBlock, truncated
+from gaussmix.tables import contributions
+from gaussmix.tables.contributions import Unit, UnitBlock, siphash, truncated, unit_ids, unit_texts
+from gaussmix.tables.gram import LIMB_BITS
 from gaussmix.tables.rows import UnitRows
-from gaussmix.tables.sample import Sample
+from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform, clip_norms
-from gaussmix.tables.unit import Unit
 
 SCHEMA = Schema.of({"a": [0, 1], "b": ["x", "y"], "c": {"lower": -1, "upper": 1, "missing": "drop-row"}})
 KEY = bytes(range(32))
@@ -206,7 +204,7 @@ def test_every_source_gives_the_same_bits(tmp_path, unit, monkeypatch):
     ]
     for data, words in sources:
         assert answers(data, unit, **words) == expected
-    monkeypatch.setattr(partitions, "MEMORY", 1000)
+    monkeypatch.setattr(contributions, "MEMORY", 1000)
     assert answers(frame, unit) == expected
 
 
@@ -258,14 +256,14 @@ def test_a_missing_unit_is_an_error_even_of_a_row_that_is_dropped():
 def test_temporary_files_are_nobodys_and_gone(monkeypatch):
     """They have no name, mode 0600, and end with the rows, also when reading fails."""
     made = []
-    original = partitions.tempfile.SpooledTemporaryFile
+    original = contributions.tempfile.SpooledTemporaryFile
 
     def noted(**words):
         made.append(original(**words))
         return made[-1]
 
-    monkeypatch.setattr(partitions, "MEMORY", 1000)
-    monkeypatch.setattr(partitions.tempfile, "SpooledTemporaryFile", noted)
+    monkeypatch.setattr(contributions, "MEMORY", 1000)
+    monkeypatch.setattr(contributions.tempfile, "SpooledTemporaryFile", noted)
     rows = UnitRows(table(), SCHEMA, SHORTEN, key=KEY)
     rows.moments()
     scattered, grouped = made
@@ -282,7 +280,7 @@ def test_temporary_files_are_nobodys_and_gone(monkeypatch):
 
 def test_threads_that_share_a_table_read_it_in_turn(monkeypatch):
     """Names, starts and rows of a block lie in one file: two readers would have those of two blocks."""
-    monkeypatch.setattr(partitions, "MEMORY", 2**12)
+    monkeypatch.setattr(contributions, "MEMORY", 2**12)
     rows = UnitRows(table(3_000, 400), SCHEMA, SHORTEN, key=KEY)
     alone = rows.moments().sums().low.tolist()
     interval = sys.getswitchinterval()
@@ -300,8 +298,8 @@ def test_a_full_disk_costs_nothing_and_quotes_nothing(monkeypatch):
     def full(self, content):
         raise OSError(28, "No space left on device: 4711")
 
-    monkeypatch.setattr(partitions, "MEMORY", 1000)
-    monkeypatch.setattr(partitions.tempfile.SpooledTemporaryFile, "write", full)
+    monkeypatch.setattr(contributions, "MEMORY", 1000)
+    monkeypatch.setattr(contributions.tempfile.SpooledTemporaryFile, "write", full)
     with pytest.raises(gm.OutputError, match="Nothing was spent") as caught:
         UnitRows(table(), SCHEMA, SHORTEN, key=KEY).moments()
     assert "4711" not in str(caught.value)

@@ -1,0 +1,675 @@
+r"""Contribution bounding: the privacy unit, and tables read by whole units with bounded contributions.
+
+**The unit**, declared and public, is one row, or all rows that have the same value in a column. Only the name of the
+column and the number of rows that count are ever shown, never a value.
+
+>>> print(Unit("patient_id", rows=12))
+one person (all rows with the same patient_id, together counted as at most 12)
+>>> print(Unit("patient_id", rows=12, bound="keep"))
+one person (all rows with the same patient_id, at most 12 counted)
+
+**Reading by unit** is sensitive. The column of the unit is read as text, hashed with a secret key, and forgotten:
+whoever has the key can tell which unit a row belongs to by trying values. The id of a unit is 128 bits, two hashes
+under two keys, so that two of U units share an id with a probability of at most U²/2¹²⁹: 10⁻²⁵ for ten million. The
+hash is SipHash-2-4 (Aumasson and Bernstein, 2012), a pseudo-random function for short inputs; here it runs on arrays,
+one 64-bit lane a value.
+
+>>> key = bytes(range(16))
+>>> message = np.frombuffer(bytes(range(8)), dtype="<u8").reshape(1, 1)
+>>> hex(siphash(message, key)[0])  # a test vector of the authors'
+'0x93f5f5799a932462'
+
+The rows of a unit must stand together. In a table that is declared to be sorted they do: every pass reads it again, and
+a unit that reappears is an error. Any other table is read once, and its encoded rows are grouped by partitions, which
+later passes read: a hash of the unit says which partition a row goes to. Few rows stay in memory; more go to a
+temporary file that has no name, mode 0600, and is gone with the process, however that ends. A partition is read whole:
+1/256 of the table, and at least all rows of one unit. A row is stored as whole numbers of 32 bits
+(:mod:`gaussmix.tables.encoder`: at most 2²⁰), and comes back as it was. Both ways give the same bits, in whatever order
+rows come. Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.tables.gram`).
+
+>>> from gaussmix.tables.gram import Gram
+>>> table = {"who": np.array([1, 2, 1]), "a": np.array([0.5, 1.0, 0.0])}
+>>> units = UnitReader(table, Schema.of({"a": [0, 1]}), Unit("who", rows=2), key=bytes(32))
+>>> units.aggregate(Gram(2)).n, units.counts(), units.close()
+(3, (2, 3), None)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats, Integers
+from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
+from gaussmix.tables.arrays import one_column
+from gaussmix.tables.arrow import complete_rows, encode_batch
+from gaussmix.tables.asking import Source
+from gaussmix.tables.columns import check_text
+from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, pieces
+from gaussmix.tables.gram import Query, Summable
+from gaussmix.tables.memory import is_clustered
+from gaussmix.tables.sampling import Sample
+from gaussmix.tables.schema import INTERCEPT, Schema
+
+__all__ = [
+    "BOUNDS",
+    "MOST_ROWS",
+    "ONE_ROW",
+    "REAPPEARS",
+    "BoundRows",
+    "GroupedUnits",
+    "Partitions",
+    "Unit",
+    "UnitBlock",
+    "UnitReader",
+    "Words",
+    "siphash",
+    "truncated",
+    "unit_ids",
+    "unit_texts",
+]
+
+BoundRows = Literal["keep", "shorten"]
+BOUNDS: tuple[BoundRows, ...] = ("shorten", "keep")
+
+ONE_ROW = "one row"
+"""The unit where none is declared."""
+
+MOST_ROWS = 2**12
+"""So many rows of norm 2²⁰ have squares that float64 adds up exactly, whatever the order."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """All rows that have the same value in a column, such as those of one person.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column. It is read, and never released.
+    rows : int
+        The contribution bound j, from 1 to 4,096: a unit changes the Gram matrix by at most jC².
+    bound : {"shorten", "keep"}
+        How contributions are bounded. ``"shorten"``: all rows of a unit are multiplied by one factor, so that their
+        squared norms add up to at most jC². ``"keep"``: at most j rows of a unit are read, chosen by a keyed hash.
+    """
+
+    column: str
+    rows: int
+    bound: BoundRows = "shorten"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise ArgumentTypeError(f"unit must be the name of a column, got {type(self.column).__name__}.")
+        check_text("unit", self.column)
+        rows = check.positive_integer(rows_per_unit=self.rows)
+        object.__setattr__(self, "rows", rows)  # a small integer of NumPy's would overflow where it is squared
+        if rows > MOST_ROWS:
+            raise ArgumentError(f"rows_per_unit must be from 1 to {MOST_ROWS:,}, got {self.rows!r}.")
+        check.choice(BOUNDS, bound_rows=self.bound)
+
+    @classmethod
+    def declared(
+        cls, column: str | None, rows_per_unit: int | None, bound_rows: BoundRows | None, schema: Schema
+    ) -> Unit | None:
+        """From the arguments of a release; None if no unit is declared."""
+        if column is None:
+            if rows_per_unit is not None or bound_rows is not None:
+                raise ArgumentError("rows_per_unit and bound_rows go with a unit: name its column, or leave them out.")
+            return None
+        if rows_per_unit is None:
+            raise DeclarationError(
+                "rows_per_unit must be declared with a unit: how many rows of one person count. It must be fixed "
+                "before the data are seen."
+            )
+        unit = cls(column, rows_per_unit, "shorten" if bound_rows is None else bound_rows)
+        if column in schema.columns or column == INTERCEPT:
+            raise DeclarationError(
+                f"Column {column!r} is the unit and cannot be released as well, nor weigh rows: take it out of the "
+                "schema."
+            )
+        return unit
+
+    @classmethod
+    def of(cls, stored: object) -> Unit:
+        """What :meth:`to_dict` gave."""
+        if not isinstance(stored, Mapping):
+            raise ArgumentTypeError("a stored unit must be an object.")
+        return cls(**stored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"column": self.column, "rows": self.rows, "bound": self.bound}
+
+    def __str__(self) -> str:
+        counted = f"at most {self.rows} counted"
+        if self.bound == "shorten":
+            counted = f"together counted as at most {self.rows}"
+        return f"one person (all rows with the same {self.column}, {counted})"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Keyed hashes
+Words = NDArray[np.uint64]
+
+_START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+_BLOCK = 2**14  # values at a time: their lanes stay in the cache
+_EXACT = 2.0**53
+
+
+def derive_key(key: bytes, purpose: bytes) -> bytes:
+    """Return 16 bytes for one purpose, from a key."""
+    return hashlib.blake2b(purpose, key=key, digest_size=16).digest()
+
+
+def siphash(words: Words, key: bytes) -> Words:
+    """SipHash-2-4 of each row of 64-bit words, shape (n, k): n words."""
+    out = np.empty(len(words), dtype=np.uint64)
+    for start in range(0, len(words), _BLOCK):
+        out[start : start + _BLOCK] = _siphash(words[start : start + _BLOCK], key)
+    return out
+
+
+def _siphash(words: Words, key: bytes) -> Words:
+    halves = np.frombuffer(key, dtype="<u8").astype(np.uint64)
+    v = [np.full(len(words), halves[i % 2] ^ np.uint64(constant)) for i, constant in enumerate(_START)]
+    length = np.full(len(words), (8 * words.shape[1] % 256) << 56, dtype=np.uint64)
+    for word in (*words.T, length):
+        v[3] ^= word
+        _rounds(v, 2)
+        v[0] ^= word
+    v[2] ^= np.uint64(0xFF)
+    _rounds(v, 4)
+    return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3])
+
+
+def _rounds(v: list[Words], count: int) -> None:
+    """Run rounds of SipHash, in place; additions are modulo 2⁶⁴."""
+    for _ in range(count):
+        for a, b, turn, half in ((0, 1, 13, True), (2, 3, 16, False), (0, 3, 21, False), (2, 1, 17, True)):
+            v[a] += v[b]
+            v[b] = _turned(v[b], turn)
+            v[b] ^= v[a]
+            if half:
+                v[a] = _turned(v[a], 32)
+
+
+def _turned(x: Words, bits: int) -> Words:
+    return np.asarray((x << np.uint64(bits)) | (x >> np.uint64(64 - bits)))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Ids of units
+def unit_ids(name: str, array: pa.Array, key: bytes) -> Words:
+    """Return 128 bits for every value of the unit's column, shape (n, 2). Equal texts have equal ids."""
+    texts = unit_texts(name, array)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
+    lengths = np.diff(offsets)
+    if not lengths.all():
+        raise _missing(name)
+    found = np.empty((len(texts), 2), dtype=np.uint64)
+    for length in np.unique(lengths):
+        at = np.flatnonzero(lengths == length)
+        words = _words(data, offsets[at], int(length))
+        for half in range(2):
+            found[at, half] = siphash(words, derive_key(key, b"person %d" % half))
+    return found
+
+
+def _words(data: NDArray[np.uint8], starts: Integers, length: int) -> Words:
+    """Return texts of one length, and their length, as 64-bit words."""
+    padded = np.zeros((len(starts), -(-length // 8) * 8), dtype=np.uint8)
+    padded[:, :length] = data[starts[:, np.newaxis] + np.arange(length)]
+    words = padded.view("<u8").astype(np.uint64)
+    return np.column_stack([words, np.full(len(words), length, dtype=np.uint64)])
+
+
+def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
+    """Return the values of the unit's column as text: 17, 17.0 and "17" are one unit, "017" is another.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, or is neither text nor a whole number. No value is named.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if array.null_count or pa.types.is_null(kind):
+        raise _missing(name)
+    if pa.types.is_floating(kind):
+        array = _whole(name, array)
+    elif pa.types.is_decimal(kind) and kind.scale == 0:
+        array = pc.cast(array, pa.string())
+    elif not (pa.types.is_integer(kind) or _textual(kind)):
+        raise _other_type(name, kind)
+    return pc.cast(array, pa.large_string())
+
+
+def _whole(name: str, array: pa.Array) -> pa.Array:
+    values: Floats = np.asarray(array.cast(pa.float64()))
+    if np.isnan(values).any():
+        raise _missing(name)
+    if not ((np.trunc(values) == values) & (np.abs(values) < _EXACT)).all():
+        raise DataError(
+            f"Column {name!r} is the unit and holds numbers that are not whole: a person is named by text or by a "
+            "whole number."
+        )
+    return pa.array(values.astype(np.int64))
+
+
+def _textual(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _missing(name: str) -> DataError:
+    return DataError(
+        f"Column {name!r} is the unit and has missing values: every row must say whose it is. Drop such rows, or "
+        "give each a unit of its own, by a rule that looks at one row at a time."
+    )
+
+
+def _other_type(name: str, kind: pa.DataType) -> DataTypeError:
+    return DataTypeError(f"Column {name!r} is the unit and has the type {kind}. Cast it to text or to whole numbers.")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Groups
+PARTITIONS = 2**8
+MEMORY = 2**25
+"""Bytes that wait in memory before they are written."""
+
+_NO_ROOM = (
+    "There is no room for the temporary file that brings the rows of each person together. Nothing was spent: free "
+    "some, name a folder with room for the encoded table in TMPDIR, or sort the table by the unit and declare it."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class UnitBlock:
+    """**Sensitive**: whole privacy units.
+
+    Attributes
+    ----------
+    ids : array (units, 2)
+        Keyed hashes.
+    starts : array (units,)
+        Where the rows of each unit begin.
+    rows : array (n, m)
+        Whole numbers.
+    """
+
+    ids: Words
+    starts: Integers
+    rows: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, ids: Words, rows: NDArray[np.int32]) -> UnitBlock:
+        """From rows whose units stand together; ``ids`` has one id for each row."""
+        new = np.any(ids[1:] != ids[:-1], axis=1)
+        starts = np.flatnonzero(np.append(len(ids) > 0, new))
+        return cls(ids[starts], starts, rows)
+
+    @property
+    def sizes(self) -> Integers:
+        """Rows of each unit."""
+        return np.diff(np.append(self.starts, len(self.rows)))
+
+    def chosen(self, units: NDArray[np.bool_]) -> UnitBlock:
+        """Some of the units."""
+        sizes = self.sizes[units]
+        starts = np.cumsum(sizes) - sizes
+        return UnitBlock(self.ids[units], starts, self.rows[np.repeat(units, self.sizes)])
+
+    def pieces(self, rows: int) -> Iterator[tuple[Floats, Integers]]:
+        """Whole units with at most ``rows`` rows together, or one with more; rows in floats, and their starts."""
+        stops = self.starts + self.sizes
+        first = 0
+        while first < len(stops):
+            begin = self.starts[first]
+            last = max(int(np.searchsorted(stops, begin + rows, side="right")), first + 1)
+            part = self.rows[begin : stops[last - 1]].astype(np.float64)
+            yield part, self.starts[first:last] - begin
+            first = last
+
+
+def truncated(block: UnitBlock, unit: Unit, key: bytes) -> UnitBlock:
+    """Return at most j rows of each unit, if that is how contributions are bounded, by a hash of unit, row and copy.
+
+    Equal rows of one unit are told apart by a copy number, 0, 1, …; which of them has which makes no difference. So the
+    choice is a function of the key and of the unit's rows, in whatever order they come, and of no other row. It is not
+    by content alone, which would choose the same kind of row of every unit.
+    """
+    sizes = block.sizes
+    if unit.bound != "keep" or not len(sizes) or sizes.max() <= unit.rows:
+        return block
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    content = siphash(np.column_stack([block.ids[owner], _packed(block.rows)]), derive_key(key, b"row"))
+    copy = _copies(owner, content)
+    order = siphash(np.column_stack([content, copy]), derive_key(key, b"copy"))
+    ranked = np.lexsort((order, owner))
+    rank = np.arange(len(owner)) - np.repeat(block.starts, sizes)
+    first = ranked[rank < unit.rows]
+    left = np.minimum(sizes, unit.rows)
+    return UnitBlock(block.ids, np.cumsum(left) - left, block.rows[first])
+
+
+def _packed(rows: NDArray[np.int32]) -> Words:
+    """Return rows of 32-bit numbers as 64-bit words."""
+    padded = np.zeros((len(rows), rows.shape[1] + rows.shape[1] % 2), dtype="<i4")
+    padded[:, : rows.shape[1]] = rows
+    return padded.view("<u8").astype(np.uint64)
+
+
+def _copies(owner: Integers, content: Words) -> Words:
+    """Return how many equal rows of the same unit come before each."""
+    ranked = np.lexsort((content, owner))
+    new = np.append(True, (owner[ranked][1:] != owner[ranked][:-1]) | (content[ranked][1:] != content[ranked][:-1]))
+    begins = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
+    copies = np.empty(len(owner), dtype=np.uint64)
+    copies[ranked] = (np.arange(len(new)) - begins).astype(np.uint64)
+    return copies
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Files without names
+class _Spool:
+    """Arrays of bytes one after the other: in memory up to a limit, then in a file without a name."""
+
+    def __init__(self) -> None:
+        self._file: Any = tempfile.SpooledTemporaryFile(max_size=MEMORY)  # noqa: SIM115 - closed by close
+        self._end = 0
+
+    def append(self, array: NDArray[Any]) -> int:
+        """Write an array; returns where it is."""
+        at, content = self._end, np.ascontiguousarray(array).view(np.uint8).reshape(-1).data
+        try:
+            self._file.seek(at)
+            self._file.write(content)
+        except OSError:
+            raise OutputError(_NO_ROOM) from None
+        self._end += content.nbytes
+        return at
+
+    def read(self, at: int, out: NDArray[Any]) -> None:
+        """Fill an array with what was written from there on."""
+        content = out.view(np.uint8).reshape(-1).data
+        self._file.seek(at)
+        if self._file.readinto(content) != content.nbytes:
+            raise OutputError("The temporary file that holds rows was cut off while it was used. Run it again.")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Partitions:
+    """Rows in any order go in; whole units come out, one partition after the other. Closed, it keeps nothing."""
+
+    def __init__(self, m: int) -> None:
+        self._kind = np.dtype([("id", np.uint64, (2,)), ("row", np.int32, (m,))])
+        self._waiting: list[NDArray[Any]] = []
+        self._bytes = 0
+        self._chunks: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
+        self._spool = _Spool()
+
+    def add(self, ids: Words, rows: Floats) -> None:
+        """Add rows of whole numbers, and the ids of their units."""
+        records = np.empty(len(rows), dtype=self._kind)
+        records["id"], records["row"] = ids, rows
+        self._waiting.append(records)
+        self._bytes += records.nbytes
+        if self._bytes > MEMORY:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the waiting rows, those of each partition together."""
+        records = np.concatenate(self._waiting)
+        self._waiting, self._bytes = [], 0
+        partition = (records["id"][:, 0] >> np.uint64(56)).astype(np.int64)
+        order = np.argsort(partition, kind="stable")
+        stops = np.cumsum(np.bincount(partition, minlength=PARTITIONS))
+        at = self._spool.append(records[order])
+        for number, (start, stop) in enumerate(zip(np.append(0, stops[:-1]), stops, strict=True)):
+            if stop > start:
+                place = at + int(start) * self._kind.itemsize
+                self._chunks[number].append((place, int(stop - start)))
+
+    def blocks(self) -> Iterator[UnitBlock]:
+        """All units, each once, in an order that the key alone decides."""
+        if not any(self._chunks):
+            yield from _by_unit(self._waiting)
+            return
+        if self._waiting:
+            self._write()
+        for chunks in self._chunks:
+            records = np.empty(sum(count for _, count in chunks), dtype=self._kind)
+            done = 0
+            for at, count in chunks:
+                self._spool.read(at, records[done : done + count])
+                done += count
+            yield from _by_unit([records])
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._waiting = []
+        self._spool.close()
+
+
+def _by_unit(parts: list[NDArray[Any]]) -> Iterator[UnitBlock]:
+    if not sum(len(part) for part in parts):
+        return
+    ids = np.concatenate([part["id"] for part in parts])
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    rows = np.concatenate([part["row"] for part in parts])
+    yield UnitBlock.of(ids[order], rows[order])
+
+
+class GroupedUnits:
+    """Blocks of whole units, stored to be read once for every pass."""
+
+    def __init__(self, m: int) -> None:
+        self._m, self._spool = m, _Spool()
+        self._places: list[tuple[int, int, int]] = []
+
+    def add(self, block: UnitBlock) -> None:
+        """Store a block."""
+        at = self._spool.append(block.ids)
+        self._spool.append(block.starts.astype(np.int64))
+        self._spool.append(block.rows)
+        self._places.append((at, len(block.ids), len(block.rows)))
+
+    def blocks(self) -> Iterator[UnitBlock]:
+        """All blocks, in the order in which they came."""
+        for at, units, rows in self._places:
+            block = UnitBlock(
+                np.empty((units, 2), dtype=np.uint64),
+                np.empty(units, dtype=np.int64),
+                np.empty((rows, self._m), dtype=np.int32),
+            )
+            for array in (block.ids, block.starts, block.rows):
+                self._spool.read(at, array)
+                at += array.nbytes
+            yield block
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._spool.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Reading
+REAPPEARS = (
+    "The table was declared to be sorted by its unit, and rows of one person do not stand together in it. Sort it, or "
+    "leave the declaration out: rows are then brought together in a temporary file."
+)
+"""Neither the unit nor its place is named."""
+
+_ENCODED_BYTES = 2**25
+
+A = TypeVar("A", bound=Summable)
+Encoded = tuple[Words, Floats]
+
+
+class UnitReader:
+    """The privacy units of anything that :func:`gaussmix.tables.sources.batches` reads. To be closed.
+
+    Parameters
+    ----------
+    data, schema, unit, csv, expect_rows, progress, row_by_row
+        As in :func:`gaussmix.release`.
+    key : bytes
+        32 bytes, secret and drawn for one release.
+    is_sorted : bool
+        The rows of a unit stand together.
+
+    Attributes
+    ----------
+    is_computed : bool
+        Whether rows come from a query, a lazy frame or a stream.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        schema: Schema,
+        unit: Unit,
+        *,
+        key: bytes,
+        is_sorted: bool = False,
+        csv: CsvOptions | None = None,
+        expect_rows: int | None = None,
+        progress: bool = False,
+        row_by_row: bool = False,
+    ) -> None:
+        if is_clustered(data):
+            raise ArgumentError(
+                "The rows of a person are brought together on one machine: write the Dask or Spark table to Parquet "
+                "files and pass their folder."
+            )
+        self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+        self.is_computed = self._source.is_computed
+        self._schema, self._unit, self._key, self._is_sorted = schema, unit, key, is_sorted
+        self._grouped: GroupedUnits | None = None
+        self._counts: tuple[int, int] | None = None
+        self._turn = threading.Lock()  # one file is behind it, and ids, starts and rows are read one after the other
+
+    def aggregate(self, query: Query[A], sample: Sample | None = None, *, describe: str = "Reading") -> A:
+        """Read all units, or a sample of them."""
+        aggregator, counts = query.aggregator(self._schema.n_columns), np.zeros(2, dtype=np.int64)
+        with self._turn, closing(self._blocks(describe)) as blocks:
+            for block in blocks:
+                counts += len(block.starts), np.minimum(block.sizes, self._unit.rows).sum()
+                chosen = block if sample is None else block.chosen(_in_sample(block.ids, sample))
+                for rows, starts in chosen.pieces(EXACT_ROWS):
+                    aggregator.add(rows, starts)
+            self._counts = int(counts[0]), int(counts[1])
+        return aggregator.result()
+
+    def counts(self) -> tuple[int, int]:
+        """Return the number of units, and of their rows, at most j of each counted, after a pass. **Sensitive**."""
+        if self._counts is None:
+            raise ArgumentError("Units are counted in the first pass.")
+        return self._counts
+
+    def check_again(self) -> None:
+        """Refuse a sorted table that can be read only once; groups can always be read again."""
+        if self._is_sorted:
+            self._source.check_again()
+
+    def close(self) -> None:
+        """Remove the stored groups."""
+        if self._grouped is not None:
+            self._grouped.close()
+
+    def _blocks(self, describe: str) -> Generator[UnitBlock]:
+        """Yield whole units, no more rows of each than are read."""
+        if self._is_sorted:
+            yield from self._in_order(describe)
+            return
+        if self._grouped is None:
+            self._grouped = self._brought_together(describe)
+        yield from self._grouped.blocks()
+
+    def _in_order(self, describe: str) -> Iterator[UnitBlock]:
+        """Read the table again. Units are noted as they end: 16 bytes each."""
+        ended: list[Words] = []
+        for block in _whole_units(self._encoded(describe)):
+            ended.append(block.ids)
+            yield truncated(block, self._unit, self._key)
+        ids = np.concatenate(ended) if ended else np.empty((0, 2), dtype=np.uint64)
+        ids = ids[np.lexsort((ids[:, 1], ids[:, 0]))]
+        if (ids[1:] == ids[:-1]).all(axis=1).any():
+            raise DataError(REAPPEARS)
+
+    def _brought_together(self, describe: str) -> GroupedUnits:
+        """Read the table once; later passes read what is stored here."""
+        m = self._schema.n_columns
+        partitions, grouped = Partitions(m), GroupedUnits(m)
+        try:
+            with closing(self._encoded(describe)) as stream:
+                for ids, rows in stream:
+                    partitions.add(ids, rows)
+            for block in partitions.blocks():
+                grouped.add(truncated(block, self._unit, self._key))
+        except BaseException:
+            grouped.close()
+            raise
+        finally:
+            partitions.close()
+        return grouped
+
+    def _encoded(self, describe: str) -> Generator[Encoded]:
+        """Yield ids of units and encoded rows, a bounded number at a time."""
+        schema, column = self._schema, self._unit.column
+        plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
+        columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
+        with self._source.reading(columns, types, describe=describe) as stream:
+            for batch in stream:
+                ids = unit_ids(column, one_column(batch, column), self._key)  # missing: an error, dropped or not
+                keep = complete_rows(batch, schema)
+                if keep is not None:
+                    batch, ids = batch.filter(keep), ids[keep.to_numpy(zero_copy_only=False)]
+                for piece in pieces(batch.num_rows, rows):
+                    block = encode_batch(batch.slice(piece.start, piece.stop - piece.start), schema, plan)
+                    plan.finish(block)
+                    yield ids[piece], block
+
+
+def _in_sample(ids: Words, sample: Sample) -> NDArray[np.bool_]:
+    """Return which units are in a sample, by their ids alone: independent of which others are there.
+
+    Under one secret key a unit has one sampling key for samples of all rates, and is in those whose threshold is above.
+    """
+    return np.asarray(siphash(ids, sample.key[:16]) >> np.uint64(48) < sample.threshold)
+
+
+def _whole_units(stream: Generator[Encoded]) -> Iterator[UnitBlock]:
+    """Yield blocks of whole units; the last unit of a piece waits for the next one, where there may be more rows."""
+    waiting: list[tuple[Words, NDArray[np.int32]]] = []
+    with closing(stream):
+        for ids, rows in stream:
+            whole = rows.astype(np.int32)
+            last = len(ids) - int(np.argmax(np.append((ids[::-1] != ids[-1]).any(axis=1), True)))
+            if last or (waiting and (waiting[-1][0][-1] != ids[0]).any()):
+                parts = [*waiting, (ids[:last], whole[:last])]
+                yield UnitBlock.of(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+                waiting = []
+            waiting.append((ids[last:], whole[last:]))
+    if waiting:
+        yield UnitBlock.of(*(np.concatenate(part) for part in zip(*waiting, strict=True)))
