@@ -19,8 +19,8 @@ from declared_schemas import vector_array
 from encoded_rows import exact_gram
 from gaussmix.tables import gram
 from gaussmix.tables.columns import Vector
-from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, encode_arrays
-from gaussmix.tables.gram import Gram, _BlockWorker, _Team, blas_threads, one_blas_thread
+from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
+from gaussmix.tables.gram import Gram, blas_threads, one_blas_thread
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.schema import Schema
 
@@ -275,11 +275,10 @@ def test_overlapping_limits():
 
 
 def test_overlapping_builds():
-    plan = BlockEncoder.of(Schema.of({"a": [0, 1]}))
     with threadpool_limits(4, user_api="blas"):
-        first, second = (_Team(lambda: _BlockWorker(plan, Gram().aggregator(2)), 2) for _ in range(2))
-        assert first.start()
-        assert second.start()
+        first, second = (gram._Team(Gram(), 2, 2) for _ in range(2))
+        first.start()
+        second.start()
         assert (current(), blas_threads()) == (1, 4)
         first.__exit__()
         second.__exit__()

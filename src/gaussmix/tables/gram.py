@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -117,8 +117,7 @@ class Summable(Protocol):
 
 A = TypeVar("A", bound=Summable)
 A_co = TypeVar("A_co", bound=Summable, covariant=True)
-W = TypeVar("W")
-
+Q = TypeVar("Q")
 
 Take = Callable[[kernels.KernelInput], Integers]
 """Adds rows by compiled functions; returns the positions of those that are to be added otherwise."""
@@ -411,11 +410,11 @@ def _check_width(transform: Transform, m: int) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Arrays
+# Passes
 def sum_arrays(
     blocks: Iterable[tuple[ArrayLike, ArrayLike | None]], schema: Schema, *, threads: int | None = None
 ) -> ExactSums:
-    """Sum over blocks (X, Y) of rows, for a schema of one vector and numbers (`encoder.ArrayEncoder`)."""
+    """Sum r rᵀ over blocks (X, Y) of rows, for a schema of one vector and numbers (`encoder.ArrayEncoder`)."""
     return aggregate_arrays((checked_arrays(schema, X, Y) for X, Y in blocks), schema, Gram(), threads=threads)
 
 
@@ -433,39 +432,31 @@ def aggregate_arrays(
     ``plan`` is the schema's encoder, where several queries share it.
     """
     plan = ArrayEncoder(schema) if plan is None else plan
-    with _Team(lambda: _ArrayWorker(plan, query.aggregator(plan.m)), threads) as team:
+    with _Team(query, plan.m, threads) as team:
         for X, Y in blocks:
-            _share_out(team, X, Y, chosen)
-        return _total(team.workers)
+            n = len(X) if chosen is None else len(chosen)
+            most = EXACT_ROWS if team.aggregators[0].take is None else kernels.MOST_ROWS
+            cuts: list[_Piece] = [*pieces(n, min(max(n // _PIECES, EXACT_ROWS), most))]
+            if chosen is not None:
+                cuts = [chosen[piece] for piece in cuts]
+            work = functools.partial(_add_arrays, waiting=_queue_of(cuts), X=X, Y=Y, plan=plan)
+            team.run(work, several=n > (_WORTH_THREADS - 1) * EXACT_ROWS)
+        return team.result()
 
 
 def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:
     """Aggregate blocks of encoded rows."""
-    waiting: queue.SimpleQueue[Floats | None] = queue.SimpleQueue()
-    with _Team(lambda: _RowWorker(query.aggregator(m)), threads) as team:
-        several = len(blocks) >= _WORTH_THREADS and team.start()
-        for block in [*blocks, *[None] * len(team.workers)]:
-            waiting.put(block)
-        team.run(lambda worker: worker.drain(waiting), team.workers if several else team.workers[:1])
-        return _total(team.workers)
+    waiting = _queue_of(blocks)
+
+    def work(aggregator: Aggregator[A]) -> None:
+        for rows in _drained(waiting):
+            aggregator.add(rows)
+
+    with _Team(query, m, threads) as team:
+        team.run(work, several=len(blocks) >= _WORTH_THREADS)
+        return team.result()
 
 
-def _share_out(team: _Team[_ArrayWorker[A]], X: Rows, Y: Rows, chosen: Integers | None) -> None:
-    """Let the workers draw pieces of one block until there are none; threads start once it is worth it."""
-    waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-    n = len(X) if chosen is None else len(chosen)
-    cuts: list[_Piece] = [*pieces(n, team.workers[0].piece_rows(n))]
-    if chosen is not None:
-        cuts = [chosen[piece] for piece in cuts]
-    several = n > (_WORTH_THREADS - 1) * EXACT_ROWS
-    workers = team.workers if several and team.start() else team.workers[:1]
-    for piece in [*cuts, *[None] * len(workers)]:
-        waiting.put(piece)
-    team.run(lambda worker: worker.drain(waiting, X, Y), workers)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Batches
 def aggregate_batches(
     stream: Iterator[pa.RecordBatch],
     schema: Schema,
@@ -482,20 +473,52 @@ def aggregate_batches(
     plan = BlockEncoder.of(schema)
     shared = _Shared(stream)
 
-    def work(worker: _BlockWorker[A]) -> None:
+    def work(aggregator: Aggregator[A]) -> None:
         try:
-            drawn = _Drawn(shared, sample, cache)
-            for block in encoded_blocks(drawn, schema, plan):
-                worker.add(block)
-                drawn.offer(block)
+            selected = _Selected(shared, sample, cache)
+            for block in encoded_blocks(selected, schema, plan):
+                for piece in pieces(len(block), aggregator.block_rows):
+                    plan.finish(block[piece])
+                    aggregator.add(block[piece])
+                selected.offer(block)
         except BaseException:
-            shared.close()  # the others have no reason to go on
+            shared.close()  # the other threads have no reason to go on
             raise
 
-    with _Team(lambda: _BlockWorker(plan, query.aggregator(schema.n_columns)), threads) as team:
-        team.start()
-        team.run(work, team.workers)
-        return _total(team.workers)
+    with _Team(query, schema.n_columns, threads) as team:
+        team.run(work, several=True)
+        return team.result()
+
+
+_Piece = slice | Integers
+
+
+def _add_arrays(
+    aggregator: Aggregator[A], *, waiting: queue.SimpleQueue[_Piece], X: Rows, Y: Rows, plan: ArrayEncoder
+) -> None:
+    """Encode and add one piece of the arrays after the other until none is waiting."""
+    take, rows = aggregator.take, None
+    if take is not None:
+        constants = (*plan.constants, plan.intercept)
+        rows = kernels.KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
+    with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
+        for piece in _drained(waiting):
+            if take is None or rows is None:
+                _encode_and_add(aggregator, X[piece], Y[piece], plan)
+                continue
+            rows.select(piece)
+            left = take(rows)
+            if len(left):
+                _encode_and_add(aggregator, X[piece][left], Y[piece][left], plan)
+
+
+def _encode_and_add(aggregator: Aggregator[A], X: Rows, Y: Rows, plan: ArrayEncoder) -> None:
+    """Encode and add rows of arrays by numpy, one cache-sized block after the other."""
+    order: Literal["C", "F"] = "C" if row_major(X) else "F"
+    for piece in pieces(len(X), min(plan.block_rows, aggregator.block_rows)):
+        rows = np.empty((piece.stop - piece.start, plan.m), order=order)
+        plan.encode_whole(X[piece], Y[piece], rows)
+        aggregator.add(rows)
 
 
 class _Shared:
@@ -519,7 +542,7 @@ class _Shared:
         self._open = False
 
 
-class _Drawn:
+class _Selected:
     """The batches that one thread draws, those of a sample or all; a cache is offered encoded rows with their keys."""
 
     def __init__(self, shared: _Shared, sample: Sample | None, cache: RowCache | None) -> None:
@@ -545,120 +568,62 @@ class _Drawn:
             self._keys = self._keys[len(rows) :]
 
 
-def _total(workers: Iterable[_Worker[A]]) -> A:
-    """Add the results of all workers; the order does not matter."""
-    return functools.reduce(operator.add, (worker.aggregator.result() for worker in workers))
-
-
 # ---------------------------------------------------------------------------------------------------------------
-# Workers
-_Piece = slice | Integers
+# Threads
+def _queue_of(items: Iterable[Q]) -> queue.SimpleQueue[Q]:
+    waiting: queue.SimpleQueue[Q] = queue.SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    return waiting
 
 
-class _Worker(Protocol[A]):
-    """One thread, and its share of the result."""
-
-    aggregator: Aggregator[A]
-
-
-class _BlockWorker(Generic[A]):
-    """Aggregates blocks of encoded rows, which are rounded where they are."""
-
-    def __init__(self, plan: BlockEncoder, aggregator: Aggregator[A]) -> None:
-        self.plan, self.aggregator = plan, aggregator
-
-    def add(self, block: Floats) -> None:
-        """Add any number of rows that are clipped and scaled but not yet rounded."""
-        for piece in pieces(len(block), self.aggregator.block_rows):
-            rows = block[piece]
-            self.plan.finish(rows)
-            self.aggregator.add(rows)
+def _drained(waiting: queue.SimpleQueue[Q]) -> Iterator[Q]:
+    """Yield what is waiting, in any number of threads, until nothing is."""
+    while True:
+        try:
+            yield waiting.get_nowait()
+        except queue.Empty:
+            return
 
 
-class _RowWorker(Generic[A]):
-    """Aggregates encoded rows."""
+class _Team(Generic[A]):
+    """One aggregator for each thread that shares a pass over a table. Threads start when it is worth it."""
 
-    def __init__(self, aggregator: Aggregator[A]) -> None:
-        self.aggregator = aggregator
-
-    def drain(self, waiting: queue.SimpleQueue[Floats | None]) -> None:
-        """Add one block after the other until the queue says None."""
-        while (rows := waiting.get()) is not None:
-            self.aggregator.add(rows)
-
-
-class _ArrayWorker(Generic[A]):
-    """Encodes pieces of arrays and aggregates them: on the way, or one cache-sized block after the other."""
-
-    def __init__(self, plan: ArrayEncoder, aggregator: Aggregator[A]) -> None:
-        self.plan, self.aggregator = plan, aggregator
-        self.block_rows = min(plan.block_rows, aggregator.block_rows)
-        self.rows = np.empty(self.block_rows * plan.m)
-
-    def piece_rows(self, n: int) -> int:
-        """Of a table of n rows that workers share: more where it costs neither cache nor balance."""
-        most = EXACT_ROWS if self.aggregator.take is None else kernels.MOST_ROWS
-        return min(max(n // _PIECES, EXACT_ROWS), most)
-
-    def drain(self, waiting: queue.SimpleQueue[_Piece | None], X: Rows, Y: Rows) -> None:
-        """Add the rows of one piece after the other until the queue says None."""
-        take, plan = self.aggregator.take, self.plan
-        constants = (*plan.constants, plan.intercept)
-        whole = kernels.KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
-        with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
-            while (piece := waiting.get()) is not None:
-                if take is None or whole is None:
-                    self._encode_and_add(X[piece], Y[piece])
-                    continue
-                whole.select(piece)
-                left = take(whole)
-                if len(left):
-                    self._encode_and_add(X[piece][left], Y[piece][left])
-
-    def _encode_and_add(self, X: Rows, Y: Rows) -> None:
-        for piece in pieces(len(X), self.block_rows):
-            part, m = X[piece], self.plan.m
-            rows = self.rows[: len(part) * m].reshape((len(part), m), order="C" if row_major(X) else "F")
-            self.plan.encode_whole(part, Y[piece], rows)
-            self.aggregator.add(rows)
-
-
-class _Team(Generic[W]):
-    """Workers that share one pass over a table. Threads start when it is worth it."""
-
-    def __init__(self, make: Callable[[], W], threads: int | None) -> None:
+    def __init__(self, query: Query[A], m: int, threads: int | None) -> None:
         if threads is not None and threads < 1:
             raise ArgumentError(f"threads must be at least 1, got {threads!r}.")
-        self.make, self.threads = make, threads
-        self.workers = [make()]
+        self.query, self.m, self.threads = query, m, threads
+        self.aggregators = [query.aggregator(m)]
         self.pool: ThreadPoolExecutor | None = None
         self.stack = ExitStack()
 
-    def __enter__(self) -> _Team[W]:
+    def __enter__(self) -> _Team[A]:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.stack.close()
 
-    def start(self) -> bool:
-        """One worker per BLAS thread, and one BLAS thread per worker: encoding then runs in parallel too.
-
-        Returns whether there are several.
-        """
+    def start(self) -> None:
+        """Start one thread per BLAS thread, with one BLAS thread each: encoding then runs in parallel too."""
         threads = 1 if self.pool is not None else blas_threads() if self.threads is None else self.threads
         if threads > 1:
             self.stack.enter_context(one_blas_thread())
             self.pool = self.stack.enter_context(ThreadPoolExecutor(threads))
-            self.workers += [self.make() for _ in range(threads - 1)]
-        return self.pool is not None
+            self.aggregators += [self.query.aggregator(self.m) for _ in range(threads - 1)]
 
-    def run(self, work: Callable[[W], None], workers: list[W]) -> None:
-        """Let the workers do their parts, and wait for all of them."""
-        if self.pool is None or len(workers) == 1:
-            work(workers[0])
-        else:
-            for done in [self.pool.submit(work, worker) for worker in workers]:
-                done.result()
+    def run(self, work: Callable[[Aggregator[A]], None], *, several: bool) -> None:
+        """Let one aggregator, or several, do their parts, and wait for all of them."""
+        if several:
+            self.start()
+        if not several or self.pool is None:
+            work(self.aggregators[0])
+            return
+        for done in [self.pool.submit(work, aggregator) for aggregator in self.aggregators]:
+            done.result()
+
+    def result(self) -> A:
+        """Add the results of all aggregators: exact, so that the order does not matter."""
+        return functools.reduce(operator.add, (aggregator.result() for aggregator in self.aggregators))
 
 
 # ---------------------------------------------------------------------------------------------------------------
