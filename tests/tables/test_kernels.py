@@ -44,7 +44,7 @@ def parts(answer: Any) -> list[np.ndarray]:
     return answer.counts if hasattr(answer, "counts") else [answer.high, answer.low]
 
 
-def questions(m: int, seed: int, clip: float, shape: str) -> list[Any]:
+def queries(m: int, seed: int, clip: float, shape: str) -> list[Any]:
     matrix = np.random.default_rng(seed).standard_normal((m, m))
     matrix = {"full": matrix, "upper": np.triu(matrix) + np.eye(m), "lower": np.tril(matrix) + np.eye(m)}[shape]
     first = Transform.nearest(matrix)
@@ -82,11 +82,11 @@ def test_answers_are_the_same_bits(name, d, shape, clip, layout, values, seed):
         X = np.clip(X, -3e38, 3e38).astype(np.float32)
     elif layout == "chosen":
         chosen = np.sort(rng.choice(n, 41, replace=False))
-    for question in questions(schema.n_columns, seed, clip, shape):
-        found = aggregate_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
+    for query in queries(schema.n_columns, seed, clip, shape):
+        found = aggregate_arrays([(X, Y)], schema, query, chosen=chosen, threads=1)
         with pytest.MonkeyPatch.context() as patch:
             without(patch)
-            expected = aggregate_arrays([(X, Y)], schema, question, chosen=chosen, threads=1)
+            expected = aggregate_arrays([(X, Y)], schema, query, chosen=chosen, threads=1)
         for one, other in zip(parts(found), parts(expected), strict=True):
             assert np.array_equal(one, other)
         assert found.n == expected.n == (n if chosen is None else 41)
@@ -102,11 +102,11 @@ def test_whole_rows_are_added_up_to_the_same_bits(columns):
     rows[::50] = 0
     blocks = [rows[:1_000], np.asfortranarray(rows[1_000:])]
     for clip in (1e-18, 0.05, 5.0):
-        for question in questions(columns, 1, clip, "upper"):
-            found = aggregate_rows(blocks, question, columns, threads=1)
+        for query in queries(columns, 1, clip, "upper"):
+            found = aggregate_rows(blocks, query, columns, threads=1)
             with pytest.MonkeyPatch.context() as patch:
                 without(patch)
-                expected = aggregate_rows(blocks, question, columns, threads=1)
+                expected = aggregate_rows(blocks, query, columns, threads=1)
             assert all(np.array_equal(*pair) for pair in zip(parts(found), parts(expected), strict=True))
             assert found.n == len(rows)
 
@@ -121,7 +121,7 @@ def test_privacy_units_of_one_row_are_rows(clip, by_numpy, monkeypatch):
     rows = np.trunc(rng.standard_normal((5_000, 9)) / 16 * 2**20)
     rows *= np.trunc(np.minimum(1, 2**20 / np.linalg.norm(rows, axis=1)))[:, np.newaxis]
     rows[::50] = 0
-    for query in questions(9, 1, clip, "full"):
+    for query in queries(9, 1, clip, "full"):
         by_row, by_unit = query.aggregator(9), query.aggregator(9)
         by_row.add(rows)
         for part in (rows[:4_096], rows[4_096:]):
@@ -187,9 +187,9 @@ def test_what_is_not_finite_is_refused(name, bad, by_numpy, monkeypatch):
     for where in range(19 + len(schema.columns) - 1):
         table = np.full((300, 19 + len(schema.columns) - 1), 0.1)
         table[211, where] = bad
-        for question in questions(schema.n_columns, 0, 1.0, "full"):
+        for query in queries(schema.n_columns, 0, 1.0, "full"):
             with pytest.raises(DataError, match="NaN or infinite"):
-                aggregate_arrays([(table[:, :19], table[:, 19:])], schema, question, threads=1)
+                aggregate_arrays([(table[:, :19], table[:, 19:])], schema, query, threads=1)
 
 
 @compiled
@@ -231,7 +231,7 @@ def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
 
 
 @pytest.mark.parametrize("by_numpy", [False, True])
-def test_a_row_that_shortening_leaves_too_long_is_refused(by_numpy, monkeypatch):
+def test_a_row_that_clipping_leaves_too_long_is_refused(by_numpy, monkeypatch):
     """What cannot be, with a factor that is too large: encoded rows are measured again after rounding."""
     monkeypatch.setattr(kernels, "SHRINK", 1.01)
     monkeypatch.setattr("gaussmix.tables.encoder.SHRINK", 1.01)

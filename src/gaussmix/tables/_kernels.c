@@ -1,14 +1,14 @@
 /* Exact sums over rows of integers, a few rows at a time that stay in the first-level cache: encode, map, scale, clip,
  * multiply.
  *
- * The results have the bits of the numpy code that replaces this file where it was not built:
- * - Rows, transforms and sums are integers that float64 holds (gaussmix/tables/transforms.py, exact_sums.py), so that
- *   products and their sums are exact in any order, with or without fused multiply-add.
+ * The results have the bits of the numpy code in gram.py, which is used where this file was not built:
+ * - Rows, transforms and sums are integers that float64 holds (gaussmix/tables/transforms.py, gram.py): products and
+ *   their sums are exact in any order, with or without fused multiply-add.
  * - Everything else is computed entry by entry, in numpy's order. The file is compiled without -ffast-math and with
  *   -ffp-contract=off: each operation is IEEE 754's and is rounded by itself.
  *
- * A row that is not finite, or whose squares add up to 2^53 or more, is left out and marked: Python adds it, or refuses it.
- * No row depends on another one.
+ * A row that is not finite, or whose squares add up to 2^53 or more, is left out and marked: Python adds it, or refuses
+ * it. No row depends on another one.
  */
 #include <math.h>
 #include <stddef.h>
@@ -21,11 +21,11 @@
 #define FAST __attribute__((target("avx2,fma")))
 #define TILE FAST __attribute__((always_inline)) static inline
 #define LANES 8    /* entries that are multiplied side by side; widths in here are multiples of it */
-#define ROWS 6     /* rows, or rows of sums, in registers: twelve sums, enough to wait for none; at last two or four */
-#define BLOCK 64   /* rows that are taken in at a time */
+#define ROWS 6     /* rows, or rows of sums, in registers: twelve sums hide the latency of additions; last, 2 or 4 */
+#define BLOCK 64   /* rows that are processed at a time */
 #define AHEAD 8    /* rows that are fetched before they are needed */
 #define EXACT 4096 /* rows of norm at most 2^20 whose products add up to at most 2^52; a multiple of BLOCK */
-#define INEXACT 9007199254740992.0
+#define INEXACT 9007199254740992.0 /* 2^53: sums of squares below it are exact in any order, others are at least it */
 
 /* The version of this file; 0 where the processor lacks what it needs. */
 int gaussmix_kernels_version(void)
@@ -38,7 +38,7 @@ struct source { /* n rows of m columns: whole ones, or arrays to be encoded, at 
     const double *rows, *X, *Y;
     const ptrdiff_t *chosen;
     const double *centre, *multiplier, *limits;
-    double constant, longest, shortened;
+    double constant, norm_limit, clipped_norm; /* squares beyond norm_limit: the row is scaled to clipped_norm */
     unsigned char *left;
 };
 
@@ -83,7 +83,7 @@ FAST static inline double clipped(double entry, double centre, double multiplier
     return value > limit ? limit : value;
 }
 
-/* One row as whole numbers: encoder.ArrayEncoder. Returns whether it is left out. */
+/* Encode one row to integers, as encoder.ArrayEncoder does. Returns whether it is left out. */
 FAST static inline int encode(const struct source *from, ptrdiff_t at, double *restrict row)
 {
     const ptrdiff_t d = from->d, entries = d + from->targets;
@@ -95,13 +95,13 @@ FAST static inline int encode(const struct source *from, ptrdiff_t at, double *r
         bad |= (long long)(x[j] - x[j] != 0);
         row[j] = trunc(clipped(x[j], centre[j], multiplier[j], limits[j]));
     }
-    if (from->longest < INFINITY) {
+    if (from->norm_limit < INFINITY) {
         double squares = squared(d, row);
-        if (!(squares <= from->longest)) {
+        if (!(squares <= from->norm_limit)) {
             bad |= !(squares < INEXACT);
-            factor = from->shortened / sqrt(squares);
+            factor = from->clipped_norm / sqrt(squares);
             shrink(d, row, factor);
-            bad |= !(squared(d, row) <= from->longest); /* it is; what is not goes to Python, which refuses it */
+            bad |= !(squared(d, row) <= from->norm_limit); /* cannot be; Python would refuse it */
         }
     }
     for (ptrdiff_t j = d; j < entries; j++) {
@@ -116,7 +116,7 @@ FAST static inline int encode(const struct source *from, ptrdiff_t at, double *r
     return bad != 0;
 }
 
-/* Rows from a start on, at most BLOCK. Returns how many there are. Columns of block beyond m are zero, and stay so. */
+/* Load rows from a start on, at most BLOCK. Returns how many. Columns of block beyond m are zero, and stay so. */
 FAST static inline ptrdiff_t load(const struct source *from, ptrdiff_t start, double *restrict block)
 {
     const ptrdiff_t width = padded(from->m), n = from->n - start < BLOCK ? from->n - start : BLOCK;
@@ -141,7 +141,9 @@ FAST static inline ptrdiff_t load(const struct source *from, ptrdiff_t start, do
     return n;
 }
 
-/* LANES columns of count rows of sums, plus n products: entries of left, one a row, times as many of right. */
+/* Add n products to LANES columns of count rows of sums: one entry of left for each row, times LANES entries of right.
+ * All are integers of at most 2^52: fused or not, nothing is rounded.
+ */
 TILE void add_products(const int count, ptrdiff_t n, const double *restrict left, ptrdiff_t left_step,
                        ptrdiff_t left_next, const double *restrict right, ptrdiff_t right_step,
                        __m256d low[ROWS], __m256d high[ROWS])
@@ -158,7 +160,7 @@ TILE void add_products(const int count, ptrdiff_t n, const double *restrict left
     }
 }
 
-/* Rows a .. a + count of sums, columns b .. b + LANES. */
+/* Add products to rows a .. a + count of sums, columns b .. b + LANES. */
 TILE void multiply_tile(const int count, ptrdiff_t n, ptrdiff_t width, const double *restrict rows, ptrdiff_t a,
                         ptrdiff_t b, double *restrict sums)
 {
@@ -175,7 +177,7 @@ TILE void multiply_tile(const int count, ptrdiff_t n, ptrdiff_t width, const dou
     }
 }
 
-/* sums, (width, width), plus the products of every two columns of n rows; above the diagonal at least. */
+/* Add the products of every two columns of n rows to sums, (width, width); above the diagonal at least. */
 FAST static inline void multiply(ptrdiff_t n, ptrdiff_t width, const double *restrict rows, double *restrict sums)
 {
     for (ptrdiff_t b = 0; b < width; b += LANES) {
@@ -190,8 +192,8 @@ FAST static inline void multiply(ptrdiff_t n, ptrdiff_t width, const double *res
     }
 }
 
-/* Sums of at most EXACT rows as integers, added to totals; zeros in their place. Returns whether they were whole numbers of
- * at most 2^52, which they are.
+/* Add the sums of at most EXACT rows, as integers, to totals, and set them to zero. Returns whether they were integers
+ * of at most 2^52, as they must be: not so with a row that is not finite.
  */
 FAST static inline int settle(ptrdiff_t width, double *restrict sums, long long *restrict totals)
 {
@@ -205,7 +207,7 @@ FAST static inline int settle(ptrdiff_t width, double *restrict sums, long long 
     return !bad;
 }
 
-/* LANES columns of count rows of z: products of rows of a width with columns from .. to of a panel. */
+/* Compute LANES columns of count rows of z: products of rows of a width with columns from .. to of a panel. */
 TILE void transform_tile(const int count, ptrdiff_t from, ptrdiff_t to, const double *restrict part, ptrdiff_t width,
                          const double *restrict rows, ptrdiff_t to_width, double *restrict z)
 {
@@ -219,7 +221,7 @@ TILE void transform_tile(const int count, ptrdiff_t from, ptrdiff_t to, const do
     }
 }
 
-/* z, (n, padded k): products of rows (n, padded m) with a map. n is raised to an even number: the last is not used. */
+/* Compute z, (n, padded k): products of rows (n, padded m) with a map. Of an odd n one row more is computed, not used. */
 FAST static inline void transform(ptrdiff_t n, const struct map *by, const double *restrict rows, double *restrict z)
 {
     const ptrdiff_t width = padded(by->m), to_width = padded(by->k);
@@ -228,7 +230,7 @@ FAST static inline void transform(ptrdiff_t n, const struct map *by, const doubl
         const double *part = by->panels + panel * LANES * by->m;
         double *to_panel = z + panel * LANES;
         ptrdiff_t i = 0;
-        for (; i + ROWS - 2 < n; i += ROWS) /* five are taken as six; BLOCK leaves four, so that there are six */
+        for (; i + ROWS - 2 < n; i += ROWS) /* five are computed as six: BLOCK leaves four */
             transform_tile(ROWS, from, to, part, width, rows + i * width, to_width, to_panel + i * to_width);
         if (n - i > 2)
             transform_tile(4, from, to, part, width, rows + i * width, to_width, to_panel + i * to_width);
@@ -237,10 +239,10 @@ FAST static inline void transform(ptrdiff_t n, const struct map *by, const doubl
     }
 }
 
-/* Gram matrix of whole rows, added to totals, (padded m, padded m). Returns whether it was exact.
+/* Add the Gram matrix of rows to totals, (padded m, padded m). Returns whether it was exact.
  *
- * sums: room for as many floats, zeros before and after. squares: of each row as it was added. block, here and below:
- * room for BLOCK rows, zeros at first.
+ * sums: as many floats, zeros before and after. squares: squared norm of each row as it was added. block, here and
+ * below: memory for BLOCK rows, zeros at first.
  */
 FAST int gaussmix_gram(const struct source *from, long long *restrict totals, double *restrict sums,
                        double *restrict squares, double *restrict block)
@@ -258,12 +260,13 @@ FAST int gaussmix_gram(const struct source *from, long long *restrict totals, do
     return exact;
 }
 
-/* Gram matrix of mapped rows times factors, rounded towards zero and, where their squares add up to more than longest,
- * times shortened over their length and rounded again; added to totals as above. squares: of each row as it was added.
+/* Add the Gram matrix of mapped rows times factors, rounded towards zero and, where their squares add up to more than
+ * norm_limit, scaled to clipped_norm and rounded again, to totals as above. squares: of each row as it was added.
  */
 FAST int gaussmix_mapped(const struct source *from, const struct map *by, const double *restrict factors,
-                         double longest, double shortened, long long *restrict totals, double *restrict sums,
-                         double *restrict squares, double *restrict block, double *restrict z)
+                         double norm_limit, double clipped_norm, long long *restrict totals,
+                         double *restrict sums, double *restrict squares, double *restrict block,
+                         double *restrict z)
 {
     const ptrdiff_t width = padded(by->k);
     int exact = 1;
@@ -275,10 +278,10 @@ FAST int gaussmix_mapped(const struct source *from, const struct map *by, const 
             for (ptrdiff_t j = 0; j < width; j++)
                 row[j] = trunc(row[j] * factors[j]);
             *square = squared(width, row);
-            if (*square <= longest)
+            if (*square <= norm_limit)
                 continue;
             if (*square < INEXACT) {
-                shrink(width, row, shortened / sqrt(*square));
+                shrink(width, row, clipped_norm / sqrt(*square));
                 *square = squared(width, row);
             } else {
                 clear(width, row);
@@ -293,8 +296,8 @@ FAST int gaussmix_mapped(const struct source *from, const struct map *by, const 
     return exact;
 }
 
-/* Squares of mapped rows times each of several factors (kinds, padded k), rounded towards zero: (kinds, n). Returns how
- * many rows that are not left out are mapped to nothing but zeros.
+/* Compute the squared norms of mapped rows times each of several factors (kinds, padded k), rounded towards zero:
+ * (kinds, n). Returns how many rows that are not left out are mapped to zero before rounding.
  */
 FAST ptrdiff_t gaussmix_norms(const struct source *from, const struct map *by, ptrdiff_t kinds,
                               const double *restrict factors, double *restrict squares, double *restrict block,

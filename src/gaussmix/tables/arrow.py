@@ -57,7 +57,7 @@ def encoded_blocks(batches: Iterable[pa.RecordBatch], schema: Schema, plan: Bloc
 def encode_batch(
     batch: pa.RecordBatch | pa.Table, schema: Schema, plan: BlockEncoder, *, out: Floats | None = None
 ) -> Floats:
-    """Clip and scale rows, not yet shortened or rounded.
+    """Clamp and scale rows, not yet clipped in norm or rounded.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def encode_batch(
     if schema.intercept:
         block[:, -1] = plan.intercept
     if schema.weight is not None:
-        plan.shorten(block)
+        plan.clip(block)
         np.multiply(block, _roots_of_weights(schema, arrays)[:, np.newaxis], out=block)
     return block
 

@@ -1,4 +1,4 @@
-"""How rows become whole numbers: clipped, scaled, shortened and rounded, each by itself.
+"""How rows become whole numbers: clamped, scaled, clipped and rounded, each by itself.
 
 A row of the encoded table is divided by its bound C, so that its norm is at most 1, and every entry is rounded towards
 zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.tables.gram`). In here entries are
@@ -6,7 +6,7 @@ counted in units of 2⁻²⁰.
 
 Why no row is longer than 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares
 add up to at most their ``limit`` (a sum of integers below 2⁵³, hence exact and the same in any order) and the intercept
-have squares that add up to at most 2⁴⁰. Longer vectors, and rows beyond a declared ``max_row_norm``, are shortened by
+have squares that add up to at most 2⁴⁰. Longer vectors, and rows beyond a declared ``max_row_norm``, are clipped by
 slightly more than needed, the whole row at a time, and rounded towards zero.
 
 >>> schema = Schema.of({"X": {"size": 2, "norm": 5.0}, "y": [-1, 1]})
@@ -34,7 +34,6 @@ from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 __all__ = [
     "EXACT_ROWS",
-    "SHORT_ROW",
     "SHRINK",
     "ArrayEncoder",
     "BlockEncoder",
@@ -44,7 +43,6 @@ __all__ = [
     "pieces",
     "row_major",
     "squared_norms_of",
-    "tiled",
 ]
 
 EXACT_ROWS = 2**12
@@ -52,13 +50,13 @@ EXACT_ROWS = 2**12
 
 _UNIT = 2.0**FRACTION_BITS
 _BLOCK_BYTES = 3 * 2**18  # features of a block: they stay in the second-level cache
-SHORT_ROW = 64
+_SHORT_ROW = 64
 """Entries below which broadcasting a row costs more than reading a tile of it."""
 _HUGE = 2.0**1000  # an entry that is mapped beyond is clipped before anything overflows
 
 
 SHRINK = 1 - 2.0**-32
-"""What lengths are times besides, that are shortened: it covers the rounding of a norm over up to 2**19 columns."""
+"""Extra factor for rows that are clipped: it covers the rounding of a norm over up to 2**19 columns."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +98,17 @@ class BlockEncoder:
 
     @classmethod
     def plain(cls, schema: Schema) -> BlockEncoder:
-        """In the units of the weights, neither shortened nor rounded: what predictions are made of."""
+        """In the units of the weights, neither clipped in norm nor rounded: what predictions are made of."""
         centre, scale = schema.decode_map
         return cls(centre, 1 / scale, _limits(schema, float), schema.intercept)
 
     def finish(self, block: Floats) -> None:
-        """Shorten and round rows, shape (n, m), whose entries are clipped and scaled, in place."""
-        self.shorten(block)
+        """Clip the norms of rows and round them, shape (n, m), whose entries are clamped and scaled, in place."""
+        self.clip(block)
         np.trunc(block, out=block)
 
-    def shorten(self, block: Floats) -> None:
-        """Shorten rows beyond their norms, in place; what is checked is rounded, the rest is not."""
+    def clip(self, block: Floats) -> None:
+        """Clip rows to their norms, in place; what is checked is rounded, the rest is not."""
         with np.errstate(over="ignore"):  # squares of huge entries: no warning may tell of a row
             for bound in self.norm_bounds:
                 part = block[:, bound.start : bound.stop]
@@ -167,8 +165,8 @@ class ArrayEncoder:
         self.centre, self.multiplier = plan.centre[np.newaxis, :d], plan.multiplier[np.newaxis, :d]
         self.limit = float(plan.limits[0])
         self.bounded = math.isfinite(self.limit)
-        if self.bounded and d < SHORT_ROW:
-            self.tiles = tuple(tiled(row, self.block_rows) for row in (self.centre, self.multiplier))
+        if self.bounded and d < _SHORT_ROW:
+            self.tiles = tuple(_tiled(row, self.block_rows) for row in (self.centre, self.multiplier))
         self.norm_limit = plan.norm_bounds[0].limit if plan.norm_bounds else None
         targets = slice(d, d + self.n_targets)
         self.target_centre, self.target_multiplier, self.target_limit = (
@@ -185,7 +183,7 @@ class ArrayEncoder:
         """Write up to ``block_rows`` whole rows, best in the order of X."""
         others = np.empty((self.m - self.d, len(X)))
         order: Literal["C", "F"] = "C" if row_major(X) else "F"
-        scratch = np.empty((len(X), self.d), order=order) if self.d < SHORT_ROW else None
+        scratch = np.empty((len(X), self.d), order=order) if self.d < _SHORT_ROW else None
         self.map_others(Y, others)
         self.encode(X, rows[:, : self.d], others, scratch=scratch)
         for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
@@ -222,7 +220,7 @@ class ArrayEncoder:
             np.multiply(X, self.multiplier[0, 0], out=out, dtype=np.float64)
             return
         centre, multiplier = self.centre, self.multiplier
-        if self.d < SHORT_ROW and row_major(X):
+        if self.d < _SHORT_ROW and row_major(X):
             centre, multiplier = (tile[: len(X)] for tile in self.tiles)
         np.subtract(X, centre, out=out, dtype=np.float64)
         # A sum is finite only if every term is. It may overflow, as a difference may: hence the second look.
@@ -318,10 +316,10 @@ def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> F
     return rows / _UNIT
 
 
-def tiled(row: Floats, n: int) -> Floats:
+def _tiled(row: Floats, n: int) -> Floats:
     """The same row n times; a long one takes no memory, for broadcasting it costs nothing."""
     row = row.reshape(1, -1)
-    return np.tile(row, (n, 1)) if row.shape[1] < SHORT_ROW else np.broadcast_to(row, (n, row.shape[1]))
+    return np.tile(row, (n, 1)) if row.shape[1] < _SHORT_ROW else np.broadcast_to(row, (n, row.shape[1]))
 
 
 def pieces(n: int, rows: int) -> list[slice]:
@@ -340,7 +338,7 @@ def squared_norms_of(rows: Floats, starts: Integers | None = None) -> Floats:
     For whole numbers the sum is exact where it is less than 2⁵³. Where it is not, any order of summation gives at least
     2⁵³, or NaN: partial sums below 2⁵³ are exact, and rounding never takes a larger one back below (2⁵³ is a float).
     """
-    by_row_major = row_major(rows) and rows.shape[1] >= SHORT_ROW
+    by_row_major = row_major(rows) and rows.shape[1] >= _SHORT_ROW
     squares = np.vecdot(rows, rows) if by_row_major else np.einsum("ij,ij->i", rows, rows)
     return np.asarray(squares if starts is None else np.add.reduceat(squares, starts))
 

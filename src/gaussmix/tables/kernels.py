@@ -59,7 +59,7 @@ class _Source(ctypes.Structure):
     _fields_ = (
         *((name, _Size) for name in ("n", "m", "d", "targets", "stride", "stride_Y")),
         *((name, _Pointer) for name in ("rows", "X", "Y", "chosen", "centre", "multiplier", "limits")),
-        *((name, _Number) for name in ("constant", "longest", "shortened")),
+        *((name, _Number) for name in ("constant", "norm_limit", "clipped_norm")),
         ("left", _Pointer),
     )
 
@@ -181,8 +181,8 @@ class KernelInput:
         there.stride, there.stride_Y = X.strides[0] // 8, Y.strides[0] // 8
         there.centre, there.multiplier, there.limits = _address(centre), _address(multiplier), _address(limits)
         there.constant = constant
-        there.longest = math.inf if norm_limit is None else norm_limit
-        there.shortened = 0.0 if norm_limit is None else math.sqrt(norm_limit) * SHRINK
+        there.norm_limit = math.inf if norm_limit is None else norm_limit
+        there.clipped_norm = 0.0 if norm_limit is None else math.sqrt(norm_limit) * SHRINK
         found._referenced, found._addresses = (X, Y, centre, multiplier, limits), (_address(X), _address(Y))
         return found
 
