@@ -272,6 +272,7 @@ class _MappedAggregator:
         self.compiled = kernels.serves(max(k, m))
         self.block_rows = EXACT_ROWS if self.compiled else block_rows(max(k, m))
         self.transform, self.factors, self.gram = transform, to_units(transform, clip), GramAggregator(k)
+        self.z = _Buffer()
         if self.compiled:
             self.scratch, self.map = kernels.Scratch(m), kernels.Map(transform)
             self.padded_factors = self.map.factors(self.factors)
@@ -300,7 +301,7 @@ class _MappedAggregator:
         return gram.counted(rows)
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
-        z = self.transform.product(rows)  # exact
+        z = self.transform.product(rows, out=self.z.array(len(rows), len(self.factors)))  # exact
         np.multiply(z, self.factors, out=z)
         np.trunc(z, out=z)
         clip_norms(z, ROW_UNIT**2, starts)
@@ -349,6 +350,7 @@ class _CountAggregator:
         self.transforms, self.units = query.transforms, 0
         self.bins = [Bins.of(*pair) for pair in zip(query.transforms, query.edges, strict=True)]
         self.counters = [BinCounter(bins) for bins in self.bins]
+        self.product, self.scaled = _Buffer(), _Buffer()
         self.compiled = all(map(first.same_integers, others)) and kernels.serves(max(k, m))
         widest = max(m, *(len(transform.integers) for transform in query.transforms))
         self.block_rows = EXACT_ROWS if self.compiled else block_rows(widest)
@@ -382,10 +384,13 @@ class _CountAggregator:
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         transform, product = None, np.empty(0)
         for other, bins, counter in zip(self.transforms, self.bins, self.counters, strict=True):
+            shape = len(rows), len(other.integers)
             if transform is None or not transform.same_integers(other):
-                transform, product = other, other.product(rows)  # exact
+                transform, product = other, other.product(rows, out=self.product.array(*shape))  # exact
+            scaled = np.multiply(product, bins.factors, out=self.scaled.array(*shape))
+            np.trunc(scaled, out=scaled)
             with np.errstate(over="ignore"):
-                totals = squared_norms_of(np.trunc(product * bins.factors), starts)
+                totals = squared_norms_of(scaled, starts)
             counter.add(totals, 0 if totals.all() else _mapped_to_zero(product, starts))
         self.units += len(rows) if starts is None else len(starts)
 
@@ -397,6 +402,19 @@ def _mapped_to_zero(product: Floats, starts: Integers | None) -> int:
     """How many rows, or units, are zero before they are rounded."""
     some = product.any(axis=1)
     return int(np.count_nonzero(~(some if starts is None else np.logical_or.reduceat(some, starts))))
+
+
+class _Buffer:
+    """Memory that serves one block after the other: fresh memory would cost more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.entries = np.empty(0)
+
+    def array(self, n: int, k: int) -> Floats:
+        """Return an array (n, k) of any content, to be used before the next one is asked for."""
+        if self.entries.size < n * k:
+            self.entries = np.empty(n * k)
+        return self.entries[: n * k].reshape(n, k)
 
 
 def block_rows(columns: int) -> int:
