@@ -31,7 +31,6 @@ PUBLIC_TABLES = {
     "tables.dyadic",
     "tables.formulas",
     "tables.parts",
-    "tables.paths",
     "tables.releasing",
     "tables.schema",
     "tables.terms",
@@ -39,7 +38,7 @@ PUBLIC_TABLES = {
 }
 """What is declared about rows: all of `tables` that rooms of releases may import. The rest holds rows or their sums."""
 
-PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}}
+PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}, "tables.files": {"PARQUET"}}
 """What is declared about rows in a module that also reads them, by name."""
 
 READERS = {

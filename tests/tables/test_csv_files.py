@@ -11,7 +11,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.tables import csv_files
-from gaussmix.tables.csv_lines import CheckedLines, LineError
+from gaussmix.tables.csv_files import CheckedLines, LineError
 from gaussmix.tables.sources import CsvOptions, batches
 
 TYPES = {"a": pa.float64(), "s": pa.string(), "n": pa.int64()}

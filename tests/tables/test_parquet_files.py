@@ -16,8 +16,8 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from encoded_rows import plain_rows
+from gaussmix.tables.files import _ahead
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.parquet_files import _ahead
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import known_rows, source_schema
 

@@ -19,7 +19,7 @@ import click
 from gaussmix._files import refuse_inputs
 from gaussmix.errors import DataError
 from gaussmix.tables.duckdb_tables import DATABASES, DuckDBQuery
-from gaussmix.tables.paths import suffix_of
+from gaussmix.tables.files import suffix_of
 
 __all__ = ["INPUT", "ROW_BY_ROW", "STANDARD_INPUT", "inputs"]
 

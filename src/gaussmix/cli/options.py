@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from gaussmix.tables.contributions import BOUNDS
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import DATABASES
-from gaussmix.tables.paths import ARROW, PARQUET
+from gaussmix.tables.files import ARROW, PARQUET
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.schema import Schema
 
 __all__ = [

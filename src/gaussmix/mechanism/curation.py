@@ -27,9 +27,9 @@ from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.release import Release
 from gaussmix.tables.contributions import BoundRows, Unit
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.schema import Schema
 
 __all__ = ["release"]

@@ -45,8 +45,8 @@ from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.contributions import Unit
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.rows import RowSource, UnitRows, rows_of
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema

@@ -37,8 +37,8 @@ from gaussmix.models.proposal import Proposal
 from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.tables.asking import Source
 from gaussmix.tables.counting import ColumnCounts, count_columns, count_finely
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS, FineGrid
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.undeclared import Undeclared
 
 __all__ = ["MOST_LEVELS", "propose"]

@@ -17,8 +17,8 @@ from gaussmix.accounting.budgets import frames_to_the_caller
 from gaussmix.errors import GaussmixError
 from gaussmix.tables.cluster import is_clustered
 from gaussmix.tables.duckdb_tables import query_of
+from gaussmix.tables.files import files_of, is_path
 from gaussmix.tables.memory import is_named_array
-from gaussmix.tables.paths import files_of, is_path
 
 __all__ = ["remember", "warn_if_released_before"]
 

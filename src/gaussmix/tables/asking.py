@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import query_of, relation_of
+from gaussmix.tables.files import files_of, is_path
 from gaussmix.tables.gram import Query, Summable, aggregate_batches
 from gaussmix.tables.memory import as_narwhals, is_dataset, is_named_array
-from gaussmix.tables.paths import files_of, is_path
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.sampling import RowCache, Sample
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.sources import batches, known_rows, with_progress

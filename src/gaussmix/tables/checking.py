@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gaussmix.tables.arrays import one_column, present
-from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, without_negative
+from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, one_column, present, without_negative
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.contributions import Unit, unit_ids
 from gaussmix.tables.schema import Schema

@@ -52,14 +52,13 @@ from numpy.typing import NDArray
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
-from gaussmix.tables.arrays import one_column
-from gaussmix.tables.arrow import complete_rows, encode_batch
+from gaussmix.tables.arrow import complete_rows, encode_batch, one_column
 from gaussmix.tables.asking import Source
 from gaussmix.tables.columns import check_text
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, pieces
 from gaussmix.tables.gram import Query, Summable
 from gaussmix.tables.memory import is_clustered
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import INTERCEPT, Schema
 

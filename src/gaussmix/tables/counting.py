@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussmix._types import Floats, Integers
-from gaussmix.tables.arrays import one_column
-from gaussmix.tables.arrow import codes_of, numbers_of
+from gaussmix.tables.arrow import codes_of, numbers_of, one_column
 from gaussmix.tables.asking import Source
 from gaussmix.tables.columns import Categorical, Numeric
 from gaussmix.tables.dyadic import COARSE_BINS, FineGrid, coarse_bins

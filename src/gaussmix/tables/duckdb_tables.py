@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gaussmix.errors import ArgumentError, DataError, MissingFileError, MissingPackageError
-from gaussmix.tables.paths import is_path, suffix_of
+from gaussmix.tables.files import is_path, suffix_of
 from gaussmix.tables.reading import Part, Request, check_columns, late, running, sliced, valid
 
 __all__ = [

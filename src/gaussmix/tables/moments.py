@@ -33,8 +33,8 @@ from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
 from gaussmix.tables.asking import Source
 from gaussmix.tables.contributions import BoundRows, Unit, UnitReader
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.schema import Schema, stored_schema
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gaussmix.errors import DataError, GaussmixError
-from gaussmix.tables.csv_options import CsvOptions
+from gaussmix.tables.options import CsvOptions
 
 __all__ = [
     "READAHEAD",

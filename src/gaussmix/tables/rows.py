@@ -29,7 +29,6 @@ from gaussmix.errors import ArgumentError, DataError
 from gaussmix.tables.asking import CHANGED, Source
 from gaussmix.tables.cluster import is_clustered, sum_on_cluster
 from gaussmix.tables.contributions import Unit, UnitReader
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
 from gaussmix.tables.gram import (
@@ -43,6 +42,7 @@ from gaussmix.tables.gram import (
     aggregate_rows,
 )
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.reading import another_number
 from gaussmix.tables.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.tables.schema import Schema

@@ -29,11 +29,20 @@ import pyarrow.parquet
 
 from gaussmix._validation import positive_integer
 from gaussmix.errors import DataError, DataTypeError
-from gaussmix.tables.arrays import without_views
-from gaussmix.tables.arrow_files import arrow_batches, arrow_schema
+from gaussmix.tables.arrow import without_views
 from gaussmix.tables.csv_files import csv_batches, csv_schema
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.duckdb_tables import DuckDBQuery, connect, query_of, query_parts, relation_of, relation_parts
+from gaussmix.tables.files import (
+    PARQUET,
+    arrow_batches,
+    arrow_schema,
+    files_of,
+    format_of,
+    is_path,
+    parquet_batches,
+    parquet_schema,
+    suffix_of,
+)
 from gaussmix.tables.memory import (
     array_batches,
     as_narwhals,
@@ -45,8 +54,7 @@ from gaussmix.tables.memory import (
     peeked_type,
     reader_batches,
 )
-from gaussmix.tables.parquet_files import parquet_batches, parquet_schema
-from gaussmix.tables.paths import PARQUET, files_of, format_of, is_path, suffix_of
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.reading import (
     READAHEAD,
     Part,
