@@ -42,8 +42,8 @@ PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}, "tables.files": {"P
 """What is declared about rows in a module that also reads them, by name."""
 
 READERS = {
-    "models/fits.py": {"tables.arrow", "tables.encoder", "tables.sources"},  # predict: rows of whoever predicts
-    "models/prediction.py": {"tables.arrow", "tables.encoder", "tables.sources"},  # the same
+    "models/fits.py": {"tables.arrow", "tables.encoder", "tables.table"},  # predict: rows of whoever predicts
+    "models/prediction.py": {"tables.arrow", "tables.encoder", "tables.table"},  # the same
     "reporting/demo.py": {"mechanism.curation"},  # releases a made-up table
     "reporting/imagined.py": {"tables.encoder", "tables.term_values"},  # encodes made-up tables
 }

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
     from gaussmix.tables.declaring import Date
     from gaussmix.tables.moments import Moments
-    from gaussmix.tables.options import CsvOptions
+    from gaussmix.tables.options import CsvOptions, ReadOptions
     from gaussmix.tables.schema import Schema
 
 __all__ = [
@@ -86,6 +86,7 @@ __all__ = [
     "OutputExistsError",
     "OutputFolderError",
     "Proposal",
+    "ReadOptions",
     "Release",
     "Schema",
     "Vector",
@@ -115,6 +116,7 @@ _HOMES = {
     "Moments": "tables.moments",
     "Numeric": "tables.columns",
     "Proposal": "models.proposal",
+    "ReadOptions": "tables.options",
     "Release": "models.release",
     "Schema": "tables.schema",
     "Vector": "tables.columns",

@@ -257,8 +257,8 @@ def test_full_and_broken_outputs_are_no_traceback(files):
 
 def test_interrupted(files, tmp_path):
     """Ctrl-C while rows are awaited: nothing is written, nothing is left, no traceback."""
-    slow = "import time, gaussmix.tables.asking as m\n"
-    slow += "m.Source.ask = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
+    slow = "import time, gaussmix.tables.table as m\n"
+    slow += "m.TableReader.aggregate = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
     arguments = ["release", files / "a.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "x"]
     process = subprocess.Popen(
         [sys.executable, "-c", f"{slow}\nfrom gaussmix.cli import main; main()", *map(str, arguments)],

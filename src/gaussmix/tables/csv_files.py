@@ -23,57 +23,64 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from gaussmix.errors import DataError, DataTypeError
-from gaussmix.tables.files import suffix_of
+from gaussmix.tables.base import FileFormat, Request, bad_name, check_columns, readable, sliced, unreadable
 from gaussmix.tables.options import CsvOptions
-from gaussmix.tables.reading import Request, bad_name, check_columns, readable, sliced, unreadable
 
-__all__ = ["CheckedLines", "LineError", "csv_batches", "csv_schema"]
+__all__ = ["CheckedLines", "Csv", "LineError"]
 
 _CSV_BLOCK = 4 * 2**20  # bytes
 _COMPRESSION = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 
-def csv_schema(file: Path, options: CsvOptions) -> pa.Schema:
-    """Names of the columns, and types as the first block suggests them: for a template, never for reading."""
-    where = str(file)
-    with readable(where):
+class Csv(FileFormat):
+    """CSV and TSV files."""
+
+    name = "CSV"
+    suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.bz2", ".tsv.bz2", ".csv.zst", ".tsv.zst")
+    types_are_guessed = True
+
+    def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
+        """Return names of the columns, and types as the first block suggests them: for a template, never to read."""
+        where = str(file)
+        with readable(where):
+            try:
+                with _opened(file, csv, pa.csv.ConvertOptions(**_missing_words(csv))) as (reader, _):
+                    found = reader.schema
+                    found.names  # noqa: B018  # decodes the names
+                    return found
+            except LineError as error:
+                raise _line_error(str(error), where) from None
+
+    def read(self, file: Path, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the requested columns, each read as its declared type."""
+        where, columns = str(file), request.columns
+        header: list[str] = []
         try:
-            with _opened(file, options, pa.csv.ConvertOptions(**_missing_words(options))) as (reader, _):
-                found = reader.schema
-                found.names  # noqa: B018  # decodes the names
-                return found
+            with _opened(file, csv, pa.csv.ConvertOptions()) as (reader, _):  # the header; nothing is converted
+                header = reader.schema.names
+            if not csv.quoting_of(self.suffix_of(file) or "") and any(f'"{name}"' in header for name in columns):
+                raise DataError(
+                    f"{where} has column names in quotes. Declare quoting=True if quotes enclose its fields."
+                )
+            check_columns(header, columns, where)
+            convert = _conversion(request, csv, where)
+            with _opened(file, csv, convert, blank_lines=len(header) == 1) as (reader, lines):
+                rows = 1  # the header
+                for batch in reader:
+                    rows += batch.num_rows
+                    yield from sliced(_empty_text_is_missing(batch), request.rows)
+            wanted = lines.count if len(header) == 1 else lines.count - lines.blank
+            if rows != wanted and not csv.quoted_newlines:
+                raise LineError("a field with a line break within quotes, or a stray quote")
+        except UnicodeDecodeError:
+            raise bad_name(where) from None
         except LineError as error:
             raise _line_error(str(error), where) from None
+        except (pa.ArrowException, OSError) as error:
+            raise _csv_error(str(error), header, where) from None
 
 
-def csv_batches(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
-    """Batches of the columns asked for, each read as its declared type."""
-    where, columns = str(file), request.columns
-    header: list[str] = []
-    try:
-        with _opened(file, request.csv, pa.csv.ConvertOptions()) as (reader, _):  # the header; nothing is converted
-            header = reader.schema.names
-        if not request.csv.quoting_of(suffix_of(file)) and any(f'"{name}"' in header for name in columns):
-            raise DataError(f"{where} has column names in quotes. Declare quoting=True if quotes enclose its fields.")
-        check_columns(header, columns, where)
-        convert = _conversion(request, where)
-        with _opened(file, request.csv, convert, blank_lines=len(header) == 1) as (reader, lines):
-            rows = 1  # the header
-            for batch in reader:
-                rows += batch.num_rows
-                yield from sliced(_empty_text_is_missing(batch), request.rows)
-        wanted = lines.count if len(header) == 1 else lines.count - lines.blank
-        if rows != wanted and not request.csv.quoted_newlines:
-            raise LineError("a field with a line break within quotes, or a stray quote")
-    except UnicodeDecodeError:
-        raise bad_name(where) from None
-    except LineError as error:
-        raise _line_error(str(error), where) from None
-    except (pa.ArrowException, OSError) as error:
-        raise _csv_error(str(error), header, where) from None
-
-
-def _conversion(request: Request, where: str) -> Any:
+def _conversion(request: Request, csv: CsvOptions, where: str) -> Any:
     """How Arrow reads the fields: every column as its declared type."""
     undeclared = [name for name in request.columns if name not in request.types]
     if undeclared:
@@ -88,7 +95,7 @@ def _conversion(request: Request, where: str) -> Any:
             "Declare its entries as columns of their own, or write a Parquet file."
         )
     types = {name: request.types[name] for name in request.columns}
-    return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **_missing_words(request.csv))
+    return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **_missing_words(csv))
 
 
 def _missing_words(options: CsvOptions) -> dict[str, Any]:
@@ -102,7 +109,7 @@ def _opened(
     file: Path, options: CsvOptions, convert: Any, *, blank_lines: bool = False
 ) -> Iterator[tuple[Any, CheckedLines]]:
     """Arrow's reader, and the lines that it is given."""
-    suffix = suffix_of(file)
+    suffix = Csv().suffix_of(file) or ""
     delimiter, quoting = "\t" if ".tsv" in suffix else ",", options.quoting_of(suffix)
     lines = CheckedLines(
         pa.input_stream(str(file), compression=_COMPRESSION.get(suffix.rpartition(".")[2]), buffer_size=0),

@@ -1,4 +1,4 @@
-"""Tables in memory: arrays, data frames, Arrow tables and readers.
+"""Tables in memory: arrays, data frames, Arrow tables and readers; and lazy frames, which an engine computes.
 
 A list, an array of objects or an object column has no type of its own. A library that guesses one looks at all of its
 values, so that one row changes how the others are read: a single ``1`` among half-precision floats makes Arrow read
@@ -6,6 +6,8 @@ all of them as integers. Nothing is guessed here: each value is read by a rule t
 
 >>> column_of([np.float16(0.5), 1, None, Decimal("0.25")], pa.float64(), name="x", where="the list").to_pylist()
 [0.5, 1.0, None, 0.25]
+
+pandas, polars and Arrow's datasets are not imported here.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from numbers import Integral
+from pathlib import Path
 from types import NoneType
 from typing import Any, cast
 
@@ -26,88 +29,98 @@ import numpy as np
 import pyarrow as pa
 
 from gaussmix.errors import DataError, DataTypeError
-from gaussmix.tables.duckdb_tables import relation_of, relation_parts
-from gaussmix.tables.reading import Request, check_columns, guarded, late, readable, running, sliced, twice, valid
+from gaussmix.tables.base import (
+    READAHEAD,
+    FileOrigin,
+    Request,
+    Table,
+    check_columns,
+    duplicate_column,
+    guarded,
+    readable,
+    running,
+    sliced,
+    valid,
+)
+from gaussmix.tables.options import ReadOptions
 
-__all__ = [
-    "array_batches",
-    "as_narwhals",
-    "column_of",
-    "frame_batches",
-    "is_clustered",
-    "is_dask_array",
-    "is_dataset",
-    "is_named_array",
-    "is_spark",
-    "lazy_batches",
-    "named_arrays",
-    "peeked_type",
-    "reader_batches",
-]
+__all__ = ["ArrayTable", "ArrowTable", "DatasetTable", "FrameTable", "LazyTable", "StreamTable", "column_of"]
 
-
-def as_narwhals(data: Any) -> Any:
-    """As a narwhals frame, or the object itself."""
-    try:
-        return nw.from_native(data, pass_through=True)
-    except ValueError:  # pandas allows a name twice, narwhals does not
-        if hasattr(data, "columns") and len(set(data.columns)) < len(data.columns):
-            raise twice(
-                next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
-            ) from None
-        raise
+_PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, for a template
 
 
-def is_clustered(data: Any) -> bool:
-    """Whether the table is a Dask collection or a Spark data frame; imports neither."""
-    dask = _package(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
-    return dask or is_dask_array(data) or is_spark(data)
+# ---------------------------------------------------------------------------------------------------------------
+# Arrays
+class ArrayTable(Table):
+    """An array with names, a structured array, or a dictionary of arrays, lists and series."""
 
+    description = "a NumPy array with names, a dictionary of arrays"
 
-def is_dask_array(data: Any) -> bool:
-    """Whether the table is a Dask array with names."""
-    return isinstance(data, tuple) and len(data) == 2 and _package(data[0]) == "dask"
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise arrays; an array without names is refused when it is read."""
+        return cls(data, options) if isinstance(data, np.ndarray | Mapping) or _is_named_array(data) else None
 
-
-def is_spark(data: Any) -> bool:
-    """Whether the table is a Spark data frame."""
-    return _package(data) == "pyspark" and hasattr(data, "mapInArrow")
-
-
-def _package(data: Any) -> str:
-    return type(data).__module__.split(".")[0]
-
-
-def is_dataset(data: Any) -> bool:
-    """Whether it is a dataset of Arrow's. Its module loads pandas; who has a dataset has loaded it."""
-    module = sys.modules.get("pyarrow.dataset")
-    return module is not None and isinstance(data, module.Dataset)
-
-
-def is_named_array(data: Any) -> bool:
-    """Whether the source is an array with names."""
-    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
-
-
-def named_arrays(data: Any) -> dict[str, Any] | None:
-    """Columns by name where the source is made of arrays."""
-    if is_named_array(data):
-        array, names = data[0], list(data[1])
-        if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
-        if len(set(names)) < len(names):
-            raise twice(next(name for name in names if names.count(name) > 1), "the array")
-        return {name: array[:, j] for j, name in enumerate(names)}
-    if isinstance(data, np.ndarray):
-        if data.dtype.names is None:
-            raise DataTypeError("A NumPy array has no column names. Pass (array, names), or a dictionary of arrays.")
-        return {name: data[name] for name in data.dtype.names}
-    if isinstance(data, Mapping):
+    def columns(self) -> dict[str, Any]:
+        """Return the columns by name."""
+        data = self._data
+        if isinstance(data, tuple):
+            array, names = data[0], list(data[1])
+            if array.ndim != 2 or array.shape[1] != len(names):
+                raise DataError("(array, names) must be a 2-D array and one name per column of it.")
+            if len(set(names)) < len(names):
+                raise duplicate_column(next(name for name in names if names.count(name) > 1), "the array")
+            return {name: array[:, j] for j, name in enumerate(names)}
+        if isinstance(data, np.ndarray):
+            if data.dtype.names is None:
+                raise DataTypeError(
+                    "A NumPy array has no column names. Pass (array, names), or a dictionary of arrays."
+                )
+            return {name: data[name] for name in data.dtype.names}
         arrays = {name: _as_column(name, values) for name, values in data.items()}
         if len({len(array) for array in arrays.values()}) > 1:
             raise DataError("The arrays of a dictionary must have one length.")
         return arrays
-    return None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield slices of the columns."""
+        where, arrays = "the arrays", self.columns()
+        check_columns(list(arrays), request.columns, where)
+        n = len(arrays[request.columns[0]])
+        for start in range(0, n, request.rows):
+            piece = slice(start, start + request.rows)
+            found = [_column(arrays[name][piece], request.types.get(name), name, where) for name in request.columns]
+            yield pa.RecordBatch.from_arrays(found, names=request.columns)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types; of Python objects what Arrow would guess."""
+        found = self.columns().items()
+        return pa.schema([(name, _peeked_type(array[:_PEEK_ROWS], name, self.label)) for name, array in found])
+
+    @property
+    def n_rows(self) -> int | None:
+        """Length of an array; of a dictionary, of its first column. **Sensitive**."""
+        if isinstance(self._data, Mapping):
+            return next((len(values) for values in self._data.values() if hasattr(values, "__len__")), None)
+        return len(self._data[0] if isinstance(self._data, tuple) else self._data)
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The arrays."""
+        if isinstance(self._data, Mapping):
+            return tuple(self._data.values())
+        return (self._data[0],) if isinstance(self._data, tuple) else (self._data,)
+
+    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
+        """Return the array of (array, names) in a list; dictionaries may share columns.
+
+        A generator may fill one array again for each pair that it yields.
+        """
+        return (self._data[0],) if isinstance(self._data, tuple) and not streamed else (self._data,)
+
+
+def _is_named_array(data: Any) -> bool:
+    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
 
 
 def _as_column(name: object, values: Any) -> Any:
@@ -136,17 +149,197 @@ def _has_buffer(values: Any) -> bool:
     return not isinstance(values, bytes | bytearray)
 
 
-def array_batches(arrays: Mapping[str, Any], request: Request) -> Iterator[pa.RecordBatch]:
-    """Columns cut into batches."""
-    where = "the arrays"
-    check_columns(list(arrays), request.columns, where)
-    n = len(arrays[request.columns[0]])
-    for start in range(0, n, request.rows):
-        piece = slice(start, start + request.rows)
-        found = [_column(arrays[name][piece], request.types.get(name), name, where) for name in request.columns]
-        yield pa.RecordBatch.from_arrays(found, names=request.columns)
+# ---------------------------------------------------------------------------------------------------------------
+# Arrow
+class ArrowTable(Table):
+    """A pyarrow Table or RecordBatch."""
+
+    description = "an Arrow table, dataset or reader"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a Table or a RecordBatch."""
+        return cls(data, options) if isinstance(data, pa.Table | pa.RecordBatch) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield slices."""
+        data = self._data
+        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        check_columns(table.schema.names, request.columns, self.label)
+        chunks = table.select(request.columns).to_batches(max_chunksize=request.rows)
+        return (valid(batch, self.label) for batch in chunks)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its schema."""
+        return self._data.schema
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows. **Sensitive**."""
+        return int(self._data.num_rows)
 
 
+class DatasetTable(Table):
+    """A dataset of Arrow's, whose rows come in no fixed order."""
+
+    description = ArrowTable.description
+    ordered = False
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a dataset. Its module loads pandas; whoever has a dataset has loaded it."""
+        module = sys.modules.get("pyarrow.dataset")
+        return cls(data, options) if module is not None and isinstance(data, module.Dataset) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield what a scanner finds."""
+        where = self.label
+        check_columns(self._data.schema.names, request.columns, where)
+        scanner = self._data.scanner(
+            columns=request.columns, batch_size=request.rows, batch_readahead=READAHEAD, fragment_readahead=1
+        )
+        return (valid(batch, where) for batch in guarded(scanner.to_batches(), where))
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its schema."""
+        return self._data.schema
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its local files."""
+        return tuple(name for name in getattr(self._data, "files", ()) if Path(name).exists())
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The local files of which it has all rows, or the dataset: another filter selects other rows."""
+        if getattr(self._data, "_scan_options", None) or not self.paths:
+            return (self._data,)
+        return tuple(FileOrigin(Path(name)) for name in self.paths)
+
+
+class StreamTable(Table):
+    """A RecordBatchReader, or another object of which only ``__arrow_c_stream__`` is known: it may be a reader."""
+
+    description = ArrowTable.description
+    ordered, computed = False, True
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.reuses_buffers = isinstance(data, pa.RecordBatchReader)
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise Arrow's protocol."""
+        return cls(data, options) if hasattr(data, "__arrow_c_stream__") else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches as they come."""
+        data = self._data
+        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+        return _reader_batches(reader, request, self.label)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its schema, if it can be known without starting the stream."""
+        if isinstance(self._data, pa.RecordBatchReader):
+            return self._data.schema
+        if hasattr(self._data, "__arrow_c_schema__"):
+            return pa.schema(self._data)
+        raise DataTypeError(f"The columns of {self.label} cannot be known without reading rows.")
+
+    @property
+    def single_use(self) -> str | None:
+        """The stream."""
+        return f"The {type(self._data).__name__}"
+
+
+def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    """Yield batches as they come. Arrow's protocols do not promise valid buffers, so each batch is validated."""
+    check_columns(reader.schema.names, request.columns, where)
+    for batch in guarded(reader, where):
+        yield from sliced(valid(batch.select(request.columns), where), request.rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Data frames
+class FrameTable(Table):
+    """An eager data frame of any library that narwhals supports, such as pandas and polars."""
+
+    description = "a pandas or polars data frame"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise an eager frame."""
+        return cls(data, options) if isinstance(_as_narwhals(data), nw.DataFrame) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield slices, converted one by one: Arrow copies of columns would double the memory."""
+        return _frame_batches(_as_narwhals(self._data), request, self.label)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types; of Python objects what Arrow would guess."""
+        return _frame_schema(_as_narwhals(self._data).head(_PEEK_ROWS), self.label)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows. **Sensitive**."""
+        return int(_as_narwhals(self._data).shape[0])
+
+
+class LazyTable(Table):
+    """A lazy frame of any library that narwhals supports. The engine is told which columns are needed."""
+
+    description = FrameTable.description
+    ordered, computed = False, True
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a lazy frame."""
+        return cls(data, options) if isinstance(_as_narwhals(data), nw.LazyFrame) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield what the engine computes, in batches where it can."""
+        where, frame = self.label, _as_narwhals(self._data)
+        check_columns(frame.collect_schema().names(), request.columns, where)
+        wanted = frame.select(request.columns)
+        native = nw.to_native(wanted)
+        if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
+            found = running(native.collect_batches(chunk_size=request.rows), where)
+            return chain.from_iterable(_frame_batches(nw.from_native(piece), request, where) for piece in found)
+        if hasattr(native, "__arrow_c_stream__"):
+            return _reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
+        return _frame_batches(wanted.collect("pyarrow"), request, where)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types of no rows."""
+        return _frame_schema(_as_narwhals(self._data).head(0).collect(), self.label)
+
+
+def _as_narwhals(data: Any) -> Any:
+    """Return a narwhals frame, or the object itself."""
+    try:
+        return nw.from_native(data, pass_through=True)
+    except ValueError:  # pandas allows a name twice, narwhals does not
+        if hasattr(data, "columns") and len(set(data.columns)) < len(data.columns):
+            raise duplicate_column(
+                next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
+            ) from None
+        raise
+
+
+def _frame_schema(frame: Any, where: str) -> pa.Schema:
+    return pa.schema([(name, _peeked_type(frame[name], name, where)) for name in frame.columns])
+
+
+def _frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    check_columns(frame.columns, request.columns, where)
+    for start in range(0, len(frame), request.rows):
+        piece = frame[start : start + request.rows]
+        columns = [_column(piece[name], request.types.get(name), name, where) for name in request.columns]
+        yield from sliced(pa.RecordBatch.from_arrays(columns, names=request.columns), request.rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Columns
 def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.Array:
     """One column in its own type; objects, which have none, in the declared one."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -206,15 +399,6 @@ def _listed(series: Any, name: str, where: str) -> list[Any]:
         raise _no_column(name, where) from None
 
 
-def frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """An eager data frame, converted slice by slice: Arrow copies of columns would double the memory."""
-    check_columns(frame.columns, request.columns, where)
-    for start in range(0, len(frame), request.rows):
-        piece = frame[start : start + request.rows]
-        columns = [_column(piece[name], request.types.get(name), name, where) for name in request.columns]
-        yield from sliced(pa.RecordBatch.from_arrays(columns, names=request.columns), request.rows)
-
-
 def _series_to_arrow(series: Any, name: str, where: str) -> Any:
     try:
         return series.to_arrow()
@@ -222,7 +406,7 @@ def _series_to_arrow(series: Any, name: str, where: str) -> Any:
         raise _no_column(name, where) from None
 
 
-def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
+def _peeked_type(values: Any, name: str, where: str) -> pa.DataType:
     """Type of a column, for a template; of objects what Arrow would guess, which nothing is ever read as."""
     if isinstance(values, nw.Series) and not _holds_objects(values):
         return _series_to_arrow(values, name, where).type
@@ -236,39 +420,8 @@ def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
         raise DataTypeError(f"Column {name!r} of {where} mixes types. Give it one type.") from None
 
 
-def lazy_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """A lazy frame; the engine sees which columns are wanted."""
-    check_columns(frame.collect_schema().names(), request.columns, where)
-    if (relation := relation_of(nw.to_native(frame))) is not None:
-        return (batch for _, batch in relation_parts(relation, request, where=where))
-    wanted = frame.select(request.columns)
-    native = nw.to_native(wanted)
-    if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
-        pieces = (nw.from_native(piece) for piece in running(native.collect_batches(chunk_size=request.rows), where))
-        return chain.from_iterable(frame_batches(piece, request, where) for piece in pieces)
-    if hasattr(native, "__arrow_c_stream__"):
-        return reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
-    if frame.implementation.is_dask():
-        found = (nw.from_native(part) for part in running(late(lambda: _partitions(native)), where))
-        return chain.from_iterable(frame_batches(part, request, where) for part in found)
-    return frame_batches(wanted.collect("pyarrow"), request, where)
-
-
-def _partitions(collection: Any) -> tuple[Any, ...]:
-    """Partitions of a Dask frame, by one job; put together they would get one type, in Arrow guessed from all rows."""
-    from dask.base import compute
-
-    found: tuple[Any, ...] = compute(*collection.to_delayed())
-    return found
-
-
-def reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """Batches as they come; Arrow's protocols and files vouch for nothing, so each is validated."""
-    check_columns(reader.schema.names, request.columns, where)
-    for batch in guarded(reader, where):
-        yield from sliced(valid(batch.select(request.columns), where), request.rows)
-
-
+# ---------------------------------------------------------------------------------------------------------------
+# Columns of Python objects
 _ABSENT = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy, which need not be imported
 _LARGEST = sys.float_info.max
 
