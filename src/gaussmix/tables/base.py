@@ -102,12 +102,18 @@ class Table(ABC):
     reuses_buffers : bool
         Whether a batch may be overwritten when the next one is requested, as a generator or a reader may do. Such
         batches are used by one thread.
+    single_use : str or None
+        What can be read only once, as the subject of a message; None if the table can be read again.
+    paths : tuple of paths
+        Files, folders and patterns that are read: an output must not be among them.
     """
 
     description: ClassVar[str]
     ordered: bool = True
     computed: bool = False
     reuses_buffers: bool = False
+    single_use: str | None = None
+    paths: tuple[str | os.PathLike[str], ...] = ()
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         self._data, self.options = data, options
@@ -137,19 +143,9 @@ class Table(ABC):
         return False
 
     @property
-    def single_use(self) -> str | None:
-        """What can be read only once, as the subject of a message; None if the table can be read again."""
-        return None
-
-    @property
     def n_rows(self) -> int | None:
         """Number of rows where it is known without reading them. **Sensitive**; None: not known."""
         return None
-
-    @property
-    def paths(self) -> tuple[str | os.PathLike[str], ...]:
-        """Files, folders and patterns that are read: an output must not be among them."""
-        return ()
 
     @property
     def origins(self) -> tuple[Any, ...]:
@@ -446,7 +442,7 @@ def with_progress(
     description: str = "Reading",
     console: Console | None = None,
 ) -> Generator[pa.RecordBatch]:
-    """Pass batches on and show rows, rows per second and the time left on standard error.
+    """Pass batches on and show the number of rows and the time left on standard error.
 
     Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log.
 
@@ -468,26 +464,11 @@ def with_progress(
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True, force_terminal=True) if console is None else console
-        shown: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}"), _speed()]
+        shown: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description} {task.completed:,.0f} rows")]
         if total_rows is not None:
-            shown[2:2] = [BarColumn()]
-            shown.append(TimeRemainingColumn())
+            shown += [BarColumn(), TimeRemainingColumn()]
         with Progress(*shown, console=console, transient=True) as progress:
             task = progress.add_task(description, total=total_rows)
             for batch in found:
                 yield batch
                 progress.advance(task, batch.num_rows)
-
-
-def _speed() -> ProgressColumn:
-    """Return a column of rows, and of rows per second."""
-    from rich.progress import ProgressColumn, Task
-    from rich.text import Text
-
-    class Speed(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            per_second = "" if speed is None else f", {speed:,.0f} rows/s"
-            return Text(f"{task.completed:,.0f} rows{per_second}")
-
-    return Speed()

@@ -91,7 +91,7 @@ class QueryTable(Table):
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self._query = data if isinstance(data, DuckDBQuery) else DuckDBQuery(*data)
-        self.label = str(self._query.path)
+        self.label, self.paths = str(self._query.path), (self._query.path,)
 
     @classmethod
     def of(cls, data: Any, options: ReadOptions) -> Table | None:
@@ -110,11 +110,6 @@ class QueryTable(Table):
         """Return the columns of the result."""
         with _connect(self._query) as connection, readable(self.label):
             return connection.sql(self._query.sql).limit(0).to_arrow_table().schema
-
-    @property
-    def paths(self) -> tuple[str | os.PathLike[str], ...]:
-        """The database."""
-        return (self._query.path,)
 
     @property
     def origins(self) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ class FileTable(Table):
 
     def __init__(self, data: str | os.PathLike[str], options: ReadOptions) -> None:
         super().__init__(data, options)
-        self.label = str(os.fspath(data))
+        self.label, self.paths = str(os.fspath(data)), (data,)
 
     @classmethod
     def of(cls, data: Any, options: ReadOptions) -> Table | None:
@@ -93,11 +93,6 @@ class FileTable(Table):
             return None  # the error comes, in our words, when the rows are read
         known = [rows for rows in found if rows is not None]
         return sum(known) if len(known) == len(found) else None
-
-    @property
-    def paths(self) -> tuple[str | os.PathLike[str], ...]:
-        """The path."""
-        return (self._data,)
 
     @property
     def origins(self) -> tuple[Any, ...]:

@@ -185,6 +185,10 @@ class DatasetTable(Table):
     description = ArrowTable.description
     ordered = False
 
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.paths = tuple(name for name in getattr(data, "files", ()) if Path(name).exists())
+
     @classmethod
     def of(cls, data: Any, options: ReadOptions) -> Table | None:
         """Recognise a dataset. Its module loads pandas; whoever has a dataset has loaded it."""
@@ -205,11 +209,6 @@ class DatasetTable(Table):
         return self._data.schema
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """Its local files."""
-        return tuple(name for name in getattr(self._data, "files", ()) if Path(name).exists())
-
-    @property
     def origins(self) -> tuple[Any, ...]:
         """The local files of which it has all rows, or the dataset: another filter selects other rows."""
         if getattr(self._data, "_scan_options", None) or not self.paths:
@@ -226,6 +225,7 @@ class StreamTable(Table):
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self.reuses_buffers = isinstance(data, pa.RecordBatchReader)
+        self.single_use = f"The {type(data).__name__}"
 
     @classmethod
     def of(cls, data: Any, options: ReadOptions) -> Table | None:
@@ -245,11 +245,6 @@ class StreamTable(Table):
         if hasattr(self._data, "__arrow_c_schema__"):
             return pa.schema(self._data)
         raise DataTypeError(f"The columns of {self.label} cannot be known without reading rows.")
-
-    @property
-    def single_use(self) -> str | None:
-        """The stream."""
-        return f"The {type(self._data).__name__}"
 
 
 def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:

@@ -93,6 +93,8 @@ class TableList(Table):
         self.ordered = all(table.ordered for table in self._tables)
         self.computed = any(table.computed for table in self._tables)
         self.reuses_buffers = any(table.reuses_buffers for table in self._tables)
+        self.single_use = next((table.single_use for table in self._tables if table.single_use is not None), None)
+        self.paths = tuple(path for table in self._tables for path in table.paths)
 
     @classmethod
     def of(cls, data: Any, options: ReadOptions) -> Table | None:
@@ -115,20 +117,10 @@ class TableList(Table):
         return any(table.types_are_guessed for table in self._tables)
 
     @property
-    def single_use(self) -> str | None:
-        """The first table that can be read only once."""
-        return next((table.single_use for table in self._tables if table.single_use is not None), None)
-
-    @property
     def n_rows(self) -> int | None:
         """Rows of all tables, if they are known. **Sensitive**."""
         known = [rows for table in self._tables if (rows := table.n_rows) is not None]
         return sum(known) if len(known) == len(self._tables) else None
-
-    @property
-    def paths(self) -> tuple[str | os.PathLike[str], ...]:
-        """Those of all tables."""
-        return tuple(path for table in self._tables for path in table.paths)
 
     @property
     def origins(self) -> tuple[Any, ...]:
@@ -146,6 +138,10 @@ class TableIterator(Table):
     description = TableList.description
     ordered, computed, reuses_buffers = False, True, True
 
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.single_use = f"The {type(data).__name__}" if isinstance(data, Iterator) else None
+
     @classmethod
     def of(cls, data: Any, options: ReadOptions) -> Table | None:
         """Recognise an iterable."""
@@ -162,11 +158,6 @@ class TableIterator(Table):
     def arrow_schema(self) -> pa.Schema:
         """Refuse: it may be readable only once."""
         raise _unknown_columns(self._data)
-
-    @property
-    def single_use(self) -> str | None:
-        """An iterator."""
-        return f"The {type(self._data).__name__}" if isinstance(self._data, Iterator) else None
 
 
 def _unknown_columns(data: Any) -> DataTypeError:
