@@ -1,5 +1,6 @@
 """Sources: the same rows from everything that holds a table; only the columns asked for; errors without values."""
 
+import array
 import gc
 import gzip
 import io
@@ -19,8 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from gaussmix.errors import ArgumentError, MissingFileError
-from gaussmix.tables.base import Seen, with_progress
+import gaussmix as gm
+from gaussmix.errors import ArgumentError, MissingFileError, OutputError
+from gaussmix.tables import table as table_module
+from gaussmix.tables.base import Seen, Table, with_progress
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.engines import DuckDBQuery
 from gaussmix.tables.gram import Gram, aggregate_batches
@@ -722,3 +725,85 @@ def test_a_long_stream_is_not_held():
     gc.collect()
     assert not seen.listed
     assert not seen.streamed
+
+
+# -- the table object -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "ordered", "computed", "single_use"),
+    [
+        (parquet_file, True, False, None),
+        (lambda _: {"a": np.zeros(2)}, True, False, None),
+        (lambda _: TABLE, True, False, None),
+        (lambda _: nw.from_native(TABLE.to_pandas()), True, False, None),
+        (lambda _: ds.dataset(TABLE), False, False, None),
+        (lambda _: pl.from_arrow(TABLE).lazy(), False, True, None),
+        (lambda _: nw.from_native(duckdb.from_arrow(TABLE)), False, True, None),
+        (lambda folder: (duckdb_file(folder), "from people"), False, True, None),
+        (lambda _: TABLE.to_reader(), False, True, "The RecordBatchReader"),
+        (lambda _: OnlyStream(TABLE), False, True, "The OnlyStream"),
+        (lambda _: [TABLE, TABLE.to_pandas()], True, False, None),
+        (lambda _: [TABLE, TABLE.to_reader()], False, True, "The RecordBatchReader"),
+        (lambda _: again(TABLE), False, True, "The generator"),
+        (lambda _: {1: TABLE}.values(), False, True, None),
+    ],
+)
+def test_what_is_known_of_a_table_before_it_is_read(make, ordered, computed, single_use, tmp_path):
+    table = open_table(make(tmp_path))
+    assert (table.ordered, table.computed, table.single_use) == (ordered, computed, single_use)
+    assert open_table(table) is table
+
+
+def test_paths_of_a_table_are_those_of_all_of_its_parts(tmp_path):
+    parquet, database, pattern = parquet_file(tmp_path), duckdb_file(tmp_path), str(tmp_path / "*.csv")
+    nested = [parquet, [pattern, (database, "from people"), TABLE], ds.dataset(parquet)]
+    assert open_table(nested).paths == (parquet, pattern, database, str(parquet))
+    for out in (parquet, tmp_path / "new.csv", database):
+        with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
+            gm.release(nested, schema=BOUNDED, epsilon=1.0, delta=1e-6, out=out, force=True)
+    with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
+        gm.propose([tmp_path / "*.json"], {"a": "number"}, epsilon=1.0, delta=1e-6, out=tmp_path / "new.json")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"csv": {}}, "csv must be CsvOptions or None, got dict"),
+        ({"expected_rows": 0}, "expected_rows must be an integer ≥ 1"),
+        ({"progress": 1}, "progress must be True or False"),
+        ({"row_by_row": None}, "row_by_row must be True or False"),
+        ({"sorted_by_unit": "yes"}, "sorted_by_unit must be True or False"),
+    ],
+)
+def test_read_options_are_checked(wrong, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        gm.ReadOptions(**wrong)
+
+
+class Doubles(Table):
+    """A new kind of table, as a contributor would add it."""
+
+    description = "an array of doubles"
+
+    @classmethod
+    def of(cls, data, options):
+        return cls(data, options) if isinstance(data, array.array) else None
+
+    def read(self, request):
+        yield pa.record_batch({"a": pa.array(self._data, pa.float64())}).select(request.columns)
+
+    def arrow_schema(self):
+        return pa.schema({"a": pa.float64()})
+
+
+def test_a_new_kind_of_table_needs_one_class_and_one_line(monkeypatch):
+    values, schema = array.array("d", [0.1, 0.5, 0.9]), {"a": [0, 1]}
+    monkeypatch.setattr(table_module, "KINDS", (Doubles, *table_module.KINDS))
+    expected = Moments.of({"a": np.array(values)}, schema)
+    assert np.array_equal(Moments.of(values, schema).gram(), expected.gram())
+    assert check_table([values], schema, options=ReadOptions(expected_rows=3)).rows == 3
+    assert open_table(values).schema().names == ["a"]
+    with pytest.raises(ValueError, match="A table comes twice"):
+        Moments.of([values, values], schema)
+    budget = {"schema": schema, "epsilon": 1.0, "delta": 1e-6, "random_state": 0, "passes": 1}
+    found, same = (gm.release(table, **budget).second_moment for table in (values, expected))
+    assert np.array_equal(found, same)
