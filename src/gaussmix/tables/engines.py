@@ -39,7 +39,7 @@ from gaussmix.tables.base import (
     valid,
 )
 from gaussmix.tables.gram import Summable
-from gaussmix.tables.memory import ArrayTable, FrameTable, LazyTable
+from gaussmix.tables.memory import FrameTable, LazyTable, NamedArray
 from gaussmix.tables.options import ReadOptions
 
 __all__ = [
@@ -310,7 +310,7 @@ class DaskTable(ClusterTable):
         """
         from dask.base import compute
 
-        kind = ArrayTable if _is_dask_array(self._data) else FrameTable
+        kind = NamedArray if _is_dask_array(self._data) else FrameTable
         parts = self._partitions(request.columns)
         for part in running(deferred(lambda: compute(*parts)), self.label):
             yield from kind(part, self.options).read(request)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime
 import math
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -44,7 +45,17 @@ from gaussmix.tables.base import (
 )
 from gaussmix.tables.options import ReadOptions
 
-__all__ = ["ArrayTable", "ArrowTable", "DatasetTable", "FrameTable", "LazyTable", "StreamTable", "column_of"]
+__all__ = [
+    "ArrayDictionary",
+    "ArrowTable",
+    "DatasetTable",
+    "FrameTable",
+    "LazyTable",
+    "NamedArray",
+    "StreamTable",
+    "StructuredArray",
+    "column_of",
+]
 
 _PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, for a template
 
@@ -52,35 +63,11 @@ _PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, fo
 # ---------------------------------------------------------------------------------------------------------------
 # Arrays
 class ArrayTable(Table):
-    """An array with names, a structured array, or a dictionary of arrays, lists and series."""
+    """Columns that are arrays."""
 
-    description = "a NumPy array with names, a dictionary of arrays"
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise arrays; an array without names is refused when it is read."""
-        return cls(data, options) if isinstance(data, np.ndarray | Mapping) or _is_named_array(data) else None
-
+    @abstractmethod
     def columns(self) -> dict[str, Any]:
         """Return the columns by name."""
-        data = self._data
-        if isinstance(data, tuple):
-            array, names = data[0], list(data[1])
-            if array.ndim != 2 or array.shape[1] != len(names):
-                raise DataError("(array, names) must be a 2-D array and one name per column of it.")
-            if len(set(names)) < len(names):
-                raise duplicate_column(next(name for name in names if names.count(name) > 1), "the array")
-            return {name: array[:, j] for j, name in enumerate(names)}
-        if isinstance(data, np.ndarray):
-            if data.dtype.names is None:
-                raise DataTypeError(
-                    "A NumPy array has no column names. Pass (array, names), or a dictionary of arrays."
-                )
-            return {name: data[name] for name in data.dtype.names}
-        arrays = {name: _as_column(name, values) for name, values in data.items()}
-        if len({len(array) for array in arrays.values()}) > 1:
-            raise DataError("The arrays of a dictionary must have one length.")
-        return arrays
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield slices of the columns."""
@@ -97,30 +84,95 @@ class ArrayTable(Table):
         found = self.columns().items()
         return pa.schema([(name, _peeked_type(array[:_PEEK_ROWS], name, self.label)) for name, array in found])
 
+
+class NamedArray(ArrayTable):
+    """A 2-D array with the names of its columns: (array, names)."""
+
+    description = "a NumPy array with names"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a pair that begins with an array."""
+        known = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
+        return cls(data, options) if known else None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns by name."""
+        array, names = self._data[0], list(self._data[1])
+        if array.ndim != 2 or array.shape[1] != len(names):
+            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
+        if len(set(names)) < len(names):
+            raise duplicate_column(next(name for name in names if names.count(name) > 1), "the array")
+        return {name: array[:, j] for j, name in enumerate(names)}
+
     @property
     def n_rows(self) -> int | None:
-        """Length of an array; of a dictionary, of its first column. **Sensitive**."""
-        if isinstance(self._data, Mapping):
-            return next((len(values) for values in self._data.values() if hasattr(values, "__len__")), None)
-        return len(self._data[0] if isinstance(self._data, tuple) else self._data)
+        """Length of the array. **Sensitive**."""
+        return len(self._data[0])
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """The arrays."""
-        if isinstance(self._data, Mapping):
-            return tuple(self._data.values())
-        return (self._data[0],) if isinstance(self._data, tuple) else (self._data,)
+        """The array."""
+        return (self._data[0],)
 
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
-        """Return the array of (array, names) in a list; dictionaries may share columns.
-
-        A generator may fill one array again for each pair that it yields.
-        """
-        return (self._data[0],) if isinstance(self._data, tuple) and not streamed else (self._data,)
+        """Return the array, but not of a generator, which may fill one array again for each pair that it yields."""
+        return (self._data,) if streamed else self.origins
 
 
-def _is_named_array(data: Any) -> bool:
-    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
+class StructuredArray(ArrayTable):
+    """A structured array; an array without names is refused when it is read."""
+
+    description = NamedArray.description
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise an array."""
+        return cls(data, options) if isinstance(data, np.ndarray) else None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        names = self._data.dtype.names
+        if names is None:
+            raise DataTypeError("A NumPy array has no column names. Pass (array, names), or a dictionary of arrays.")
+        return {name: self._data[name] for name in names}
+
+    @property
+    def n_rows(self) -> int | None:
+        """Length of the array. **Sensitive**."""
+        return len(self._data)
+
+
+class ArrayDictionary(ArrayTable):
+    """A dictionary of arrays, lists and series."""
+
+    description = "a dictionary of arrays"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a mapping."""
+        return cls(data, options) if isinstance(data, Mapping) else None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns by name."""
+        arrays = {name: _as_column(name, values) for name, values in self._data.items()}
+        if len({len(array) for array in arrays.values()}) > 1:
+            raise DataError("The arrays of a dictionary must have one length.")
+        return arrays
+
+    @property
+    def n_rows(self) -> int | None:
+        """Length of a column. **Sensitive**."""
+        return next((len(values) for values in self._data.values() if hasattr(values, "__len__")), None)
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The columns."""
+        return tuple(self._data.values())
+
+    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
+        """Return the dictionary: two of them may share columns."""
+        return (self._data,)
 
 
 def _as_column(name: object, values: Any) -> Any:

@@ -25,7 +25,16 @@ from gaussmix.tables.base import FileOrigin, Part, Request, Seen, Table
 from gaussmix.tables.engines import DaskTable, QueryTable, RelationTable, SparkTable
 from gaussmix.tables.files import FileTable
 from gaussmix.tables.gram import Query, Summable, aggregate_batches
-from gaussmix.tables.memory import ArrayTable, ArrowTable, DatasetTable, FrameTable, LazyTable, StreamTable
+from gaussmix.tables.memory import (
+    ArrayDictionary,
+    ArrowTable,
+    DatasetTable,
+    FrameTable,
+    LazyTable,
+    NamedArray,
+    StreamTable,
+    StructuredArray,
+)
 from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.sampling import RowCache, Sample
 from gaussmix.tables.schema import Schema
@@ -172,7 +181,9 @@ KINDS: tuple[type[Table], ...] = (
     RelationTable,
     DaskTable,
     SparkTable,
-    ArrayTable,
+    NamedArray,
+    StructuredArray,
+    ArrayDictionary,
     ArrowTable,
     DatasetTable,
     FrameTable,
