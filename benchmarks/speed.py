@@ -96,7 +96,7 @@ def readings(make: Callable[[], ArrayRows], early: Sample | None, histograms: Sa
 
     Passes between the first and the last read the sample ``early``, histograms theirs; None is every row.
     """
-    metrics, edges, triangle, clip = learned(make(), make().count() or 1)
+    metrics, edges, triangle, clip = learned(make(), make().moments().sums().n)
 
     def read() -> None:
         rows = make()  # it keeps sampling keys

@@ -156,16 +156,16 @@ def against_dask(folder: Path, rows: int) -> list[record.Measurement]:
     from distributed import Client, LocalCluster
 
     import gaussmix as gm
-    from gaussmix.tables.cluster import moments_on_cluster
+    from gaussmix.tables.rows import rows_of
 
     parts = folder / f"{rows}_parts"
     for i in range(PARTS):
         write(parts / f"{i:02}.parquet", rows // PARTS, 100 + i)
     files = str(parts / "*.parquet")
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
-        on_cluster, local = moments_on_cluster(dd.read_parquet(files), SCHEMA), gm.Moments.of(files, SCHEMA)
+        on_cluster, local = rows_of(dd.read_parquet(files), SCHEMA).moments(), gm.Moments.of(files, SCHEMA)
         times = {
-            "dask": best_time(lambda: moments_on_cluster(dd.read_parquet(files), SCHEMA)),
+            "dask": best_time(lambda: rows_of(dd.read_parquet(files), SCHEMA).moments()),
             "one process": best_time(lambda: gm.Moments.of(files, SCHEMA)),
         }
     print({name: round(value, 2) for name, value in times.items()}, f"ratio {times['dask'] / times['one process']:.2f}")

@@ -194,14 +194,15 @@ def _ipc_seeds() -> list[bytes]:
 def _through_file(suffix: str) -> Callable[[bytes], object]:
     def read(content: bytes) -> object:
         from gaussmix.tables.moments import Moments
-        from gaussmix.tables.sources import known_rows, source_schema
+        from gaussmix.tables.table import open_table
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"t{suffix}"
             path.write_bytes(content)
-            known_rows(path)
+            table = open_table(path)
+            _ = table.n_rows
             with contextlib.suppress(REFUSALS):
-                source_schema(path)
+                table.schema()
             return Moments.of(path, VECTOR_SCHEMA if suffix == ".parquet" else TABLE_SCHEMA)
 
     return read

@@ -31,7 +31,6 @@ PUBLIC_TABLES = {
     "tables.dyadic",
     "tables.formulas",
     "tables.parts",
-    "tables.paths",
     "tables.releasing",
     "tables.schema",
     "tables.terms",
@@ -39,12 +38,12 @@ PUBLIC_TABLES = {
 }
 """What is declared about rows: all of `tables` that rooms of releases may import. The rest holds rows or their sums."""
 
-PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}}
+PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}, "tables.files": {"PARQUET"}}
 """What is declared about rows in a module that also reads them, by name."""
 
 READERS = {
-    "models/fits.py": {"tables.arrow", "tables.encoder", "tables.sources"},  # predict: rows of whoever predicts
-    "models/prediction.py": {"tables.arrow", "tables.encoder", "tables.sources"},  # the same
+    "models/fits.py": {"tables.arrow", "tables.encoder", "tables.table"},  # predict: rows of whoever predicts
+    "models/prediction.py": {"tables.arrow", "tables.encoder", "tables.table"},  # the same
     "reporting/demo.py": {"mechanism.curation"},  # releases a made-up table
     "reporting/imagined.py": {"tables.encoder", "tables.term_values"},  # encodes made-up tables
 }

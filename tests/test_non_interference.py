@@ -721,7 +721,7 @@ def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_pat
         table = {name: np.nan_to_num(table_of(400, seed)[name]) for name in ("age", "cost", "smoker")}
         pq.write_table(pa.table(table), tmp_path / "rows.parquet")
         with prepare(schema, passes=4, likelihood=Likelihood("smoker", 3), **BUDGET) as prepared:
-            prepared.draw(rows_of(tmp_path / "rows.parquet", schema, progress=True), progress=True)
+            prepared.draw(rows_of(tmp_path / "rows.parquet", schema, gm.ReadOptions(progress=True)), progress=True)
         said.append(list(told))
     assert said[0] == said[1]
     texts = [given[0] for name, given, _ in said[0] if name == "add_task"]

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from gaussmix.models.proposal import Proposal
     from gaussmix.models.release import Release, load
     from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-    from gaussmix.tables.csv_options import CsvOptions
     from gaussmix.tables.declaring import Date
     from gaussmix.tables.moments import Moments
+    from gaussmix.tables.options import CsvOptions, ReadOptions
     from gaussmix.tables.schema import Schema
 
 __all__ = [
@@ -86,6 +86,7 @@ __all__ = [
     "OutputExistsError",
     "OutputFolderError",
     "Proposal",
+    "ReadOptions",
     "Release",
     "Schema",
     "Vector",
@@ -107,7 +108,7 @@ _HOMES = {
     "Categorical": "tables.columns",
     "Certificate": "models.certificate",
     "Condition": "models.certificate",
-    "CsvOptions": "tables.csv_options",
+    "CsvOptions": "tables.options",
     "Date": "tables.declaring",
     "Ledger": "ledger.ledger",
     "LinearMixing": "estimators.linear",
@@ -115,6 +116,7 @@ _HOMES = {
     "Moments": "tables.moments",
     "Numeric": "tables.columns",
     "Proposal": "models.proposal",
+    "ReadOptions": "tables.options",
     "Release": "models.release",
     "Schema": "tables.schema",
     "Vector": "tables.columns",

@@ -29,10 +29,10 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("moments a.csv -s s.json --unit-sorted -o new.moments", "unit_sorted goes with a unit: name its column"),
-        (f"release a.csv -s s.json --unit-sorted {RELEASE}", "unit_sorted goes with a unit and the table: name"),
-        (f"release a.moments --unit-sorted {RELEASE}", "unit_sorted goes with a unit and the table: name"),
-        (f"release a.moments a.csv -s s.json --unit-sorted {RELEASE}", "unit_sorted goes with a unit and the table"),
+        ("moments a.csv -s s.json --unit-sorted -o new.moments", "sorted_by_unit goes with a unit: name its column"),
+        (f"release a.csv -s s.json --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
+        (f"release a.moments --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
+        (f"release a.moments a.csv -s s.json --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table"),
         ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave keep_tails out, or pass a table"),
         (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave keep_tails out, or ask for more"),
         (f"release a.csv -s s.json --passes 2 -k 300 {RELEASE}", "leave passes out, or sketch_size"),
@@ -64,10 +64,10 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
     [
         ("moments", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
         ("batches", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
-        ("moments", {"unit_sorted": True}, "unit_sorted goes with a unit"),
+        ("moments", {"unit_sorted": True}, "sorted_by_unit goes with a unit"),
         ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv says how files are read"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
-        ("table", {"unit_sorted": True}, "unit_sorted goes with a unit"),
+        ("table", {"unit_sorted": True}, "sorted_by_unit goes with a unit"),
         ("table", {"note": "first", "ledger": None, **BUDGET}, "note is kept in a ledger: name the ledger"),
         ("table", {"share": 0.5, "ledger": None, **BUDGET}, "share is a share of a ledger's budget"),
         ("table", {"force": True}, "force replaces a file, but none is written"),
@@ -86,8 +86,8 @@ def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
 
 
 def test_sums_and_proposals_refuse_it_too():
-    with pytest.raises(gm.ArgumentError, match="unit_sorted goes with a unit"):
-        gm.Moments.of(iter(()), SCHEMA, unit_sorted=True)
+    with pytest.raises(gm.ArgumentError, match="sorted_by_unit goes with a unit"):
+        gm.Moments.of(iter(()), SCHEMA, options=gm.ReadOptions(sorted_by_unit=True))
     for lone, said in (({"note": "x"}, "note is kept"), ({"force": True}, "none is written"), ({"share": 1}, "share")):
         with pytest.raises(gm.ArgumentError, match=said):
             gm.propose(iter(()), {"age": "number"}, **BUDGET, **lone)

@@ -16,7 +16,7 @@ import gaussmix as gm
 from gaussmix.cli import main
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import ROW_BY_ROW
-from gaussmix.tables.duckdb_tables import DuckDBQuery, mixing_operator
+from gaussmix.tables.engines import DuckDBQuery, mixing_operator
 from gaussmix.tables.moments import Moments
 
 SCHEMA = {"x": [-1, 1]}

@@ -12,7 +12,7 @@ import gaussmix as gm
 from gaussmix.cli import main
 from gaussmix.tables.checking import check_table
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.sources import CsvOptions
+from gaussmix.tables.options import CsvOptions, ReadOptions
 
 SCHEMA = {
     "age": {"lower": 0, "upper": 100, "missing": "drop-row"},
@@ -114,12 +114,12 @@ def test_levels_that_differ_by_spaces():
 
 
 def test_expected_rows():
-    assert check_table(TABLE, SCHEMA, expect_rows=5).rows == 5
+    assert check_table(TABLE, SCHEMA, options=ReadOptions(expected_rows=5)).rows == 5
     for call in (check_table, Moments.of):
-        with pytest.raises(ValueError, match="another number of rows than expect_rows=6"):
-            call(TABLE.assign(smoker=True), SCHEMA, expect_rows=6)
-    with pytest.raises(ValueError, match="expect_rows must be an integer"):
-        check_table(TABLE, SCHEMA, expect_rows=0)
+        with pytest.raises(ValueError, match="another number of rows than expected_rows=6"):
+            call(TABLE.assign(smoker=True), SCHEMA, options=ReadOptions(expected_rows=6))
+    with pytest.raises(ValueError, match="expected_rows must be an integer"):
+        check_table(TABLE, SCHEMA, options=ReadOptions(expected_rows=0))
     with pytest.raises(ValueError, match="another number of rows"):
         gm.release({"x": [1.0]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, expect_rows=2)
     sums = Moments.of({"x": [1.0]}, {"x": [0, 1]})
@@ -132,7 +132,7 @@ def test_options_reach_the_file(tmp_path):
     path.write_text("sex, age\nf, 3\n m, none\n")
     schema = {"sex": {"levels": ["f", "m"]}, "age": {"lower": 0, "upper": 9, "missing": "lower"}}
     options = CsvOptions(skip_initial_space=True, na_values=("none",))
-    found = check_table(path, schema, csv=options)
+    found = check_table(path, schema, options=ReadOptions(csv=options))
     assert found.columns["sex"].unknown == 0
     assert found.columns["age"].missing == 0.5
     private = gm.release(path, schema=schema, epsilon=1.0, delta=1e-6, csv=options, random_state=0)
@@ -153,4 +153,4 @@ def test_command(tmp_path):
     assert content["columns"]["age"]["clipped"] == 0.5
     refused = CliRunner().invoke(main, [*common, "--expect-rows", "3"])
     assert refused.exit_code != 0
-    assert "expect_rows=3" in refused.output
+    assert "expected_rows=3" in refused.output

@@ -19,6 +19,7 @@ from encoded_rows import exact_gram, summed_rows
 from gaussmix.tables import contributions
 from gaussmix.tables.contributions import Unit, UnitBlock, siphash, truncated, unit_ids, unit_texts
 from gaussmix.tables.gram import LIMB_BITS
+from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.rows import UnitRows
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
@@ -198,9 +199,9 @@ def test_every_source_gives_the_same_bits(tmp_path, unit, monkeypatch):
         (frame.assign(who=frame["who"].astype(str)), {}),
         (frame.assign(who=frame["who"].astype(float)), {}),
         (frame.sample(frac=1, random_state=1), {}),
-        (ordered, {"is_sorted": True}),
-        ([ordered[:101], ordered[101:107], ordered[107:]], {"is_sorted": True}),
-        ([ordered[i : i + 9] for i in range(0, len(ordered), 9)], {"is_sorted": True}),
+        (ordered, {"options": ReadOptions(sorted_by_unit=True)}),
+        ([ordered[:101], ordered[101:107], ordered[107:]], {"options": ReadOptions(sorted_by_unit=True)}),
+        ([ordered[i : i + 9] for i in range(0, len(ordered), 9)], {"options": ReadOptions(sorted_by_unit=True)}),
     ]
     for data, words in sources:
         assert answers(data, unit, **words) == expected
@@ -222,7 +223,7 @@ def test_a_person_who_reappears_is_refused_and_not_named():
     ordered = data.sort_values("who", kind="stable")
     for broken in (data, pd.concat([ordered, ordered[:1]]), pd.concat([ordered[-1:], ordered])):
         with pytest.raises(gm.DataError, match="do not stand together") as caught:
-            UnitRows(broken, SCHEMA, SHORTEN, key=KEY, is_sorted=True).moments()
+            UnitRows(broken, SCHEMA, SHORTEN, options=ReadOptions(sorted_by_unit=True), key=KEY).moments()
         assert "47" not in str(caught.value)
 
 

@@ -11,14 +11,15 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.tables import csv_files
-from gaussmix.tables.csv_lines import CheckedLines, LineError
-from gaussmix.tables.sources import CsvOptions, batches
+from gaussmix.tables.csv_files import CheckedLines, LineError
+from gaussmix.tables.options import CsvOptions, ReadOptions
+from gaussmix.tables.table import open_table
 
 TYPES = {"a": pa.float64(), "s": pa.string(), "n": pa.int64()}
 
 
 def rows(path, columns=("a", "s"), **options):
-    found = batches(path, list(columns), types=TYPES, csv=CsvOptions(**options))
+    found = open_table(path, ReadOptions(csv=CsvOptions(**options))).batches(list(columns), types=TYPES)
     return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
 
 
@@ -230,7 +231,7 @@ def test_spaces_are_skipped_alike_wherever_the_file_is_cut(tmp_path):
 
     def moments(name, first):
         (tmp_path / name).write_text("level,x\n" + first + rows)
-        return gm.Moments.of(tmp_path / name, schema, csv=options)
+        return gm.Moments.of(tmp_path / name, schema, options=ReadOptions(csv=options))
 
     short, long, quoted = (
         moments(f"{i}.csv", first)

@@ -60,7 +60,7 @@ def test_rows_are_counted_for_the_curator():
     assert not sums.rows_between(4)
     assert not sums.rows_between(1, 2)
     sums.expect_rows(3)
-    with pytest.raises(ValueError, match="another number of rows than expect_rows=4"):
+    with pytest.raises(ValueError, match="another number of rows than expected_rows=4"):
         sums.expect_rows(4)
 
 

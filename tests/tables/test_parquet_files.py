@@ -16,10 +16,10 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from encoded_rows import plain_rows
+from gaussmix.tables.files import _ahead
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.parquet_files import _ahead
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.sources import known_rows, source_schema
+from gaussmix.tables.table import open_table
 
 SCHEMA = {"x": [0, 1], "s": {"levels": ["a", "b"]}}
 TABLE = pa.table({"x": [0.5, 0.25], "s": ["a", "b"], "other": [1.0, 2.0]})
@@ -27,11 +27,11 @@ TABLE = pa.table({"x": [0.5, 0.25], "s": ["a", "b"], "other": [1.0, 2.0]})
 READ = """
 import sys
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.sources import known_rows, source_schema
+from gaussmix.tables.table import open_table
 path = sys.argv[1]
-known_rows(path)
+open_table(path).n_rows
 try:
-    source_schema(path)
+    open_table(path).schema()
     Moments.of(path, {"x": [0, 1], "s": {"levels": ["a", "b"]}})
 except (ValueError, TypeError, OSError) as error:
     assert not type(error).__module__.startswith("pyarrow")
@@ -211,15 +211,15 @@ def test_a_long_text_is_in_memory_once(tmp_path):
     table = pa.table({"a": np.zeros(1000), "s": text})
     pq.write_table(table, tmp_path / "long.parquet", store_schema=False)
     pq.write_table(table.slice(0, 1), tmp_path / "short.parquet", store_schema=False)
-    assert source_schema(tmp_path / "long.parquet").field("s").type == pa.string()
+    assert open_table(tmp_path / "long.parquet").schema().field("s").type == pa.string()
     assert peak(tmp_path / "long.parquet") - peak(tmp_path / "short.parquet") < 100
 
 
 def test_metadata_is_known_without_rows(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(TABLE, path)
-    assert known_rows(path) == 2
-    assert source_schema(path).names == ["x", "s", "other"]
+    assert open_table(path).n_rows == 2
+    assert open_table(path).schema().names == ["x", "s", "other"]
 
 
 def test_what_was_abandoned_may_be_collected_in_the_thread_that_reads_ahead(monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaussmix.tables.paths import files_of, format_of
+from gaussmix.tables.files import files_of, format_of
 
 
 @pytest.fixture

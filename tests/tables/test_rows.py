@@ -23,6 +23,7 @@ from example_tables import SCHEMA, patients
 from gaussmix.tables.columns import Vector
 from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
@@ -301,7 +302,6 @@ def test_moments_serve_one_pass():
     rows = rows_of(moments)
     assert isinstance(rows, SummedRows)
     assert rows.moments() is moments
-    assert rows.count() is None
     with pytest.raises(ValueError, match="serve one pass: set passes=1"):
         rows.check_again()
     with pytest.raises(ValueError, match="serve one pass"):
@@ -351,11 +351,9 @@ def test_a_file_that_is_rewritten_with_as_many_rows_is_refused(tmp_path):
 
 def test_expected_rows_are_checked_in_the_first_pass():
     table = patients(300)
-    rows_of(table, SCHEMA, expect_rows=300).moments(Sample.seeded(0.1, 0))
+    rows_of(table, SCHEMA, ReadOptions(expected_rows=300)).moments(Sample.seeded(0.1, 0))
     with pytest.raises(ValueError, match="another number of rows"):
-        rows_of(table, SCHEMA, expect_rows=299).moments(Sample.seeded(0.1, 0))
-    assert rows_of(table, SCHEMA).count() == 300
-    assert rows_of([table], SCHEMA).count() is None
+        rows_of(table, SCHEMA, ReadOptions(expected_rows=299)).moments(Sample.seeded(0.1, 0))
 
 
 def test_nothing_is_shown_of_rows():
@@ -390,7 +388,7 @@ def test_dask():
     dd = pytest.importorskip("dask.dataframe")
     table = patients(3000)
     frame = dd.from_pandas(table, npartitions=5)
-    rows = rows_of(frame, SCHEMA, expect_rows=3000)
+    rows = rows_of(frame, SCHEMA, ReadOptions(expected_rows=3000))
     assert isinstance(rows, ClusterRows)
     rows.check_again()
     assert same(answers(rows), answers(rows_of(table, SCHEMA)))
@@ -403,7 +401,7 @@ def test_dask():
     assert np.array_equal(sums.high, expected.high)
     assert np.array_equal(sums.low, expected.low)
     with pytest.raises(ValueError, match="another number of rows"):
-        rows_of(frame, SCHEMA, expect_rows=2999).moments()
+        rows_of(frame, SCHEMA, ReadOptions(expected_rows=2999)).moments()
 
 
 @pytest.mark.filterwarnings("ignore")

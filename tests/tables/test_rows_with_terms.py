@@ -18,11 +18,11 @@ from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
 from gaussmix.errors import DataError, DeclarationError
 from gaussmix.tables import releasing
 from gaussmix.tables.checking import check_table
-from gaussmix.tables.cluster import moments_on_cluster
 from gaussmix.tables.columns import Numeric
 from gaussmix.tables.declaring import Date
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.parts import Block
+from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
 
 DECLARED = {
@@ -109,7 +109,7 @@ def test_every_source_gives_the_same_bits(table, whole, source, tmp_path):
 def test_a_cluster_gives_the_same_bits(table, whole):
     frame = dask.dataframe.from_pandas(table.to_pandas(), npartitions=3)
     with dask.config.set(scheduler="synchronous"):
-        found = moments_on_cluster(frame, SCHEMA)
+        found = rows_of(frame, SCHEMA).moments()
     assert np.array_equal(found._high.astype(object) * 2**40 + found._low, whole)
 
 

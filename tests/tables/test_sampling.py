@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from randomgen import ChaCha
 from scipy import stats
 
-from gaussmix.tables import asking, sampling
-from gaussmix.tables.asking import Source
+from gaussmix.tables import sampling
 from gaussmix.tables.gram import Gram
 from gaussmix.tables.rows import TableRows
 from gaussmix.tables.sampling import RowCache, Sample
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.table import TableIterator, TableReader
 from gaussmix.tables.transforms import Transform
 
 FALSE_ALARM = 1e-6
@@ -126,7 +126,7 @@ def same(one, other):
 @pytest.fixture
 def in_order(monkeypatch):
     """Iterables are taken for sources that promise their order."""
-    monkeypatch.setattr(asking, "_keeps_order", lambda data: True)
+    monkeypatch.setattr(TableIterator, "ordered", True)
 
 
 @pytest.mark.usefixtures("in_order")
@@ -160,7 +160,7 @@ def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch)
 def test_memory_is_bounded_and_cached_rows_are_a_sample(monkeypatch):
     monkeypatch.setattr(sampling, "CACHE_BYTES", 8 * M * 600)
     cache = RowCache(KEYS, SCHEMA)
-    source = Source(table(20_000).to_batches(max_chunksize=900))
+    source = TableReader(iter(table(20_000).to_batches(max_chunksize=900)))  # one thread
     source.aggregate(Gram(), SCHEMA, cache=cache)
     assert 150 <= cache._rows <= 600
     assert sum(len(rows) for _, rows in cache._blocks) == cache._rows

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from gaussmix.errors import ArgumentTypeError, DataTypeError, DeclarationError
-from gaussmix.tables.asking import Source
 from gaussmix.tables.counting import count_columns, count_finely
 from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS, FineGrid, coarse_bins, coarse_interval
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.table import TableReader
 from gaussmix.tables.template import describe_columns
 from gaussmix.tables.undeclared import Undeclared
 
@@ -122,7 +122,7 @@ KINDS = {"x": "number", "job": "category", "code": "codes"}
 
 
 def counted(data):
-    return count_columns(Source(data), Undeclared.of(KINDS))
+    return count_columns(TableReader(data), Undeclared.of(KINDS))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_csv_is_read_by_the_declared_kind(tmp_path):
     file.write_text("x,job,code\n1,007,7\n2.5,7,7\n", encoding="utf-8")
     found = counted(file)
     assert found.keys == {"job": Counter({"007": 1, "7": 1}), "code": Counter({7: 2})}
-    fine = count_finely(Source(file), Undeclared.of(KINDS), {"x": FineGrid(0.0, 1.0, 4)})
+    fine = count_finely(TableReader(file), Undeclared.of(KINDS), {"x": FineGrid(0.0, 1.0, 4)})
     assert fine["x"].tolist() == [0, 1, 1, 0]
 
 

@@ -15,6 +15,7 @@ from gaussmix.cli.inputs import INPUT, inputs
 from gaussmix.cli.options import CSV, EXPECT_ROWS, JSON, SCHEMA, UNIT_NAMED, csv_options, declared_in
 from gaussmix.cli.printing import cell, echo, echo_json
 from gaussmix.tables.checking import check_table
+from gaussmix.tables.options import ReadOptions
 
 __all__ = ["check"]
 
@@ -51,9 +52,7 @@ def check(
         found = check_table(
             data,
             declared,
-            csv=options,
-            expect_rows=expect_rows,
-            progress=True,
+            options=ReadOptions(csv=options, expected_rows=expect_rows, progress=True),
             unit=unit,
             rows_per_unit=rows_per_unit,
         )

@@ -17,7 +17,7 @@ from gaussmix.models.export import as_csv
 from gaussmix.models.release import load
 from gaussmix.models.rendering import void_first
 from gaussmix.models.result_table import ResultTable
-from gaussmix.tables.paths import PARQUET
+from gaussmix.tables.files import PARQUET
 
 __all__ = ["corr", "crosstab", "describe", "export", "synthetic"]
 

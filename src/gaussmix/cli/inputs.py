@@ -18,8 +18,8 @@ import click
 
 from gaussmix._files import refuse_inputs
 from gaussmix.errors import DataError
-from gaussmix.tables.duckdb_tables import DATABASES, DuckDBQuery
-from gaussmix.tables.paths import suffix_of
+from gaussmix.tables.engines import DuckDBQuery, is_database
+from gaussmix.tables.files import PLAIN_SUFFIXES
 
 __all__ = ["INPUT", "ROW_BY_ROW", "STANDARD_INPUT", "inputs"]
 
@@ -31,7 +31,7 @@ ROW_BY_ROW = click.option(
     is_flag=True,
     help="Declare that each stored row affects at most one row of what --query returns; its plan is not examined.",
 )
-_KINDS = ("csv", "tsv", "parquet", "arrow")
+_KINDS = tuple(suffix.removeprefix(".") for suffix in PLAIN_SUFFIXES)
 
 
 def INPUT(command: F) -> F:  # noqa: N802 - used as the options are
@@ -79,7 +79,7 @@ def inputs(
             raise click.UsageError("--query is about one database: give its file, and nothing else.")
         yield DuckDBQuery(sources[0], query)
         return
-    databases = [source for source in named if suffix_of(source) in DATABASES]
+    databases = [source for source in named if is_database(source)]
     if databases:
         raise click.UsageError(f"{databases[0]} is a database: say with --query what is read from it.")
     with _spooled(sources, kind or "csv") as found:

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from gaussmix.tables.contributions import BOUNDS
-from gaussmix.tables.csv_options import CsvOptions
-from gaussmix.tables.duckdb_tables import DATABASES
-from gaussmix.tables.paths import ARROW, PARQUET
+from gaussmix.tables.engines import is_database
+from gaussmix.tables.files import FORMATS
+from gaussmix.tables.options import CsvOptions
 from gaussmix.tables.schema import Schema
 
 __all__ = [
@@ -169,8 +169,7 @@ def csv_options(
         quoted_newlines=quoted_newlines,
         quoting=quoting,
     )
-    if found != CsvOptions() and all(
-        source.lower().endswith((*PARQUET, *ARROW, *DATABASES, ".moments")) for source in sources
-    ):
+    others = (".moments", *(suffix for known in FORMATS if not known.types_are_guessed for suffix in known.suffixes))
+    if found != CsvOptions() and all(is_database(source) or source.lower().endswith(others) for source in sources):
         raise click.UsageError("Options for CSV files are given, but no CSV file is read: leave them out.")
     return found

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.tables.contributions import BoundRows, Unit
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments, check_name
+from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.sources import source_schema, types_are_guessed
+from gaussmix.tables.table import open_table
 from gaussmix.tables.template import describe_columns
 
 __all__ = ["moments", "release", "schema"]
@@ -62,9 +64,8 @@ def schema(source: str, out: Path | None, force: bool, query: str | None, kind: 
     if out is not None:
         refuse_suffix(out, own=(".json",), kind="a schema in JSON")
     with inputs([source], query=query, kind=kind, outputs=[out]) as data:
-        found = source_schema(data, csv=csv_options([source], **csv))
-        guessed = types_are_guessed(data)
-    text = json_text(describe_columns(found, guessed=guessed)) + "\n"
+        table = open_table(data, ReadOptions(csv=csv_options([source], **csv)))
+        text = json_text(describe_columns(table.schema(), guessed=table.types_are_guessed)) + "\n"
     if out is None:
         echo(text, nl=False)
         return
@@ -106,7 +107,14 @@ def moments(
     no person may be in the files of two sites.
     """
     check_name(out)
-    declared, options = declared_in(schema_file), csv_options(sources, **csv)
+    declared = declared_in(schema_file)
+    options = ReadOptions(
+        csv=csv_options(sources, **csv),
+        expected_rows=expect_rows,
+        progress=True,
+        row_by_row=row_by_row,
+        sorted_by_unit=unit_sorted,
+    )
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
     with (
         inputs(sources, query=query, kind=kind, outputs=[out], others=[schema_file]) as data,
@@ -115,14 +123,10 @@ def moments(
         sums = Moments.of(
             data,
             declared,
-            csv=options,
-            expect_rows=expect_rows,
-            progress=True,
+            options=options,
             unit=unit,
             rows_per_unit=rows_per_unit,
             bound_rows=bound_rows,
-            unit_sorted=unit_sorted,
-            row_by_row=row_by_row,
         )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
@@ -195,7 +199,13 @@ def release(
     if epsilon == math.inf:
         raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
     refuse_lone_note(note, ledger_file)
-    options = csv_options(sources, **csv)
+    options = ReadOptions(
+        csv=csv_options(sources, **csv),
+        expected_rows=expect_rows,
+        progress=True,
+        row_by_row=row_by_row,
+        sorted_by_unit=unit_sorted,
+    )
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
     if (formula is not None or weight is not None) and schema_file is None:
@@ -222,9 +232,7 @@ def release(
             force=force,
             unit=whose,
         ) as prepared,
-        closing(
-            _rows(prepared, data, sums, expect_rows, csv=options, unit_sorted=unit_sorted, row_by_row=row_by_row)
-        ) as rows,
+        closing(_rows(prepared, data, sums, options)) as rows,
     ):
         private = prepared.draw(rows, progress=True)
     echo(f"wrote {out}", err=True)
@@ -232,16 +240,16 @@ def release(
     print_left(ledger_file, private.certificate)
 
 
-def _rows(prepared: Prepared, data: Any, sums: Sequence[str], expect_rows: int | None, **reading: Any) -> RowSource:
-    """Tables that can be read again; with files of moments, sums that cannot."""
+def _rows(prepared: Prepared, data: Any, sums: Sequence[str], options: ReadOptions) -> RowSource:
+    """Return tables that can be read again; with files of moments, sums that cannot."""
     if not sums:
-        return prepared.rows(data, expect_rows=expect_rows, progress=True, **reading)
+        return prepared.rows(data, options)
     parts = [Moments.load(source) for source in sums]
     if data != []:
-        with closing(prepared.rows(data, progress=True, **reading)) as rows:
+        with closing(prepared.rows(data, replace(options, expected_rows=None))) as rows:
             parts.append(rows.moments())
-        reading = {}
-    return prepared.rows(functools.reduce(operator.add, parts), expect_rows=expect_rows, **reading)
+        options = ReadOptions(expected_rows=options.expected_rows)
+    return prepared.rows(functools.reduce(operator.add, parts), options)
 
 
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:

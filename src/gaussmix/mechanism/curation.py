@@ -27,10 +27,11 @@ from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.release import Release
 from gaussmix.tables.contributions import BoundRows, Unit
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.options import CsvOptions, ReadOptions
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.table import open_table
 
 __all__ = ["release"]
 
@@ -73,8 +74,7 @@ def release(
     Parameters
     ----------
     data : table or Moments
-        Anything that :func:`gaussmix.tables.sources.batches` reads, a Dask or Spark table, or moments that were built
-        before.
+        Anything that :func:`gaussmix.tables.table.open_table` opens, or moments that were built before.
     schema : Schema, dict or path
         Columns with declared bounds and levels; not needed with moments, which refuse another one than theirs.
     formula : str, optional
@@ -147,39 +147,34 @@ def release(
             "`gaussmix schema FILE` writes a template."
         )
     whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    options = ReadOptions(
+        csv=csv, expected_rows=expect_rows, progress=progress, row_by_row=row_by_row, sorted_by_unit=unit_sorted
+    )
+    inputs = [schema] if isinstance(schema, str | os.PathLike) else []
     if isinstance(data, Moments):
         whose = data.unit if whose is None else whose
+    else:
+        data = open_table(data, options)
+        inputs += data.paths
     if out is not None:
-        refuse_inputs(out, _paths_in(data, schema))
-    with prepare(
-        declared,
-        epsilon=epsilon,
-        delta=delta,
-        sketch_size=sketch_size,
-        passes=passes,
-        keep_tails=keep_tails,
-        relation=relation,
-        ledger=ledger,
-        share=share,
-        note=note,
-        out=out,
-        force=force,
-        random_state=random_state,
-        unit=whose,
-    ) as prepared:
-        found = prepared.rows(
-            data,
-            csv=csv,
-            expect_rows=expect_rows,
-            unit_sorted=unit_sorted,
-            progress=progress,
-            row_by_row=row_by_row,
-        )
-        with closing(found) as rows:
-            return prepared.draw(rows, data=data, progress=progress)
-
-
-def _paths_in(data: Any, schema: Any) -> list[str | os.PathLike[str]]:
-    """Paths among what is read, as far as they can be told: a table, a list of them, a schema."""
-    items = data if isinstance(data, list | tuple) else [data]
-    return [item for item in (*items, schema) if isinstance(item, str | os.PathLike)]
+        refuse_inputs(out, inputs)
+    with (
+        prepare(
+            declared,
+            epsilon=epsilon,
+            delta=delta,
+            sketch_size=sketch_size,
+            passes=passes,
+            keep_tails=keep_tails,
+            relation=relation,
+            ledger=ledger,
+            share=share,
+            note=note,
+            out=out,
+            force=force,
+            random_state=random_state,
+            unit=whose,
+        ) as prepared,
+        closing(prepared.rows(data, options)) as rows,
+    ):
+        return prepared.draw(rows, data=data, progress=progress)

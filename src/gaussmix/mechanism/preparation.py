@@ -7,6 +7,7 @@ passes) and writes the file.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -45,9 +46,9 @@ from gaussmix.models.release_file import check_name
 from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.contributions import Unit
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import RowSource, UnitRows, rows_of
+from gaussmix.tables.options import ReadOptions
+from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
 
@@ -91,37 +92,9 @@ class Prepared:
     keep_tails: bool = False
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
-    def rows(
-        self,
-        data: Any,
-        *,
-        csv: CsvOptions | None = None,
-        expect_rows: int | None = None,
-        unit_sorted: bool = False,
-        progress: bool = False,
-        row_by_row: bool = False,
-    ) -> RowSource:
-        """The rows of a table, or persons and theirs, as this release reads them; to be closed.
-
-        Parameters are those of :func:`gaussmix.release`.
-        """
-        if unit_sorted and (self.unit is None or isinstance(data, Moments)):
-            raise ArgumentError("unit_sorted goes with a unit and the table: name the unit's column, or leave it out.")
-        if csv not in (None, CsvOptions()) and isinstance(data, Moments):
-            raise ArgumentError("csv says how files are read: moments were summed up before, leave it out.")
-        if row_by_row and isinstance(data, Moments):
-            raise ArgumentError("row_by_row is about queries: moments were summed up before, leave it out.")
-        reading: Any = {"csv": csv, "expect_rows": expect_rows, "progress": progress, "row_by_row": row_by_row}
-        if self.unit is None or isinstance(data, Moments):
-            return rows_of(data, self.schema, **reading)
-        return UnitRows(
-            data,
-            self.schema,
-            self.unit,
-            key=self.rng.bytes(32),
-            is_sorted=unit_sorted,
-            **reading,
-        )
+    def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
+        """Return the rows of a table, or privacy units and theirs, as this release reads them; to be closed."""
+        return rows_of(data, self.schema, options, unit=self.unit, new_key=functools.partial(self.rng.bytes, 32))
 
     def draw(self, rows: RowSource, *, data: Any = None, progress: bool = False) -> Release:
         """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release.

@@ -35,10 +35,10 @@ from gaussmix.mechanism.sampling import describe, generator
 from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.proposal import Proposal
 from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
-from gaussmix.tables.asking import Source
 from gaussmix.tables.counting import ColumnCounts, count_columns, count_finely
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS, FineGrid
+from gaussmix.tables.options import CsvOptions, ReadOptions
+from gaussmix.tables.table import TableReader
 from gaussmix.tables.undeclared import Undeclared
 
 __all__ = ["MOST_LEVELS", "propose"]
@@ -108,32 +108,33 @@ def propose(
     columns = Undeclared.of(schema)
     tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
     rng = generator(random_state)
-    source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+    options = ReadOptions(csv=csv, expected_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+    reader = TableReader(data, options)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
-    account = _account(columns, _twice(source), epsilon, delta, relation, ledger, share)
+    account = _account(columns, _twice(reader), epsilon, delta, relation, ledger, share)
     warn_if_weak(account.epsilon, account.delta)
     protects = describe(rng) == SECURE
     if protects and ledger is None:
         warn_if_released_before(data)
-    with _reserved(out, data, schema, ledger, force=force) as output:
-        counts = count_columns(source, columns)
+    with _reserved(out, reader.table.paths, schema, ledger, force=force) as output:
+        counts = count_columns(reader, columns)
         if protects:
             remember(data)
         with interruptions_wait():
             entry = None if ledger is None else _recorded(ledger, account, note)
             draw = _Draw(account, columns, rng, tail, most)
             bounds, levels = draw.coarse(counts), draw.levels(counts)
-        bounds = draw.refined(source, bounds)
+        bounds = draw.refined(reader, bounds)
         with interruptions_wait():
-            conditions = [ROW_BY_ROW] * source.is_computed
+            conditions = [ROW_BY_ROW] * reader.table.computed
             return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, ledger, entry))
 
 
-def _twice(source: Source) -> bool:
+def _twice(reader: TableReader) -> bool:
     """Whether the table can be read again."""
     try:
-        source.check_again()
+        reader.check_again()
     except GaussmixError:
         return False
     return True
@@ -206,12 +207,12 @@ class _Draw:
                 found[name] = levels
         return found
 
-    def refined(self, source: Source, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    def refined(self, reader: TableReader, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
         """Bounds on fine grids between the coarse ones, where the table can be read again."""
         if not self.fine_mu or not bounds:
             return bounds
         grids = {name: FineGrid.between(*pair) for name, pair in bounds.items()}
-        counts = count_finely(source, self.columns, grids)
+        counts = count_finely(reader, self.columns, grids)
         mus = dict(zip(self.columns.numbers, self.fine_mu, strict=True))
         return {
             name: fine_bounds(self._noisy(counts[name], mus[name]), grid, noise=1 / mus[name], tail=self.tail)
@@ -260,15 +261,21 @@ def _proposal(
     return Proposal(found, certificate, left_out)
 
 
-def _reserved(out: str | os.PathLike[str] | None, data: Any, schema: Any, ledger: Ledger | None, *, force: bool) -> Any:
+def _reserved(
+    out: str | os.PathLike[str] | None,
+    paths: Sequence[str | os.PathLike[str]],
+    schema: Any,
+    ledger: Ledger | None,
+    *,
+    force: bool,
+) -> Any:
     """Room for the schema's file, before anything is spent."""
     if out is None:
         return nullcontext()
     if ledger is not None:
         refuse_as_output(out, ledger.path)
     refuse_suffix(out, own=(".json",), kind="a schema in JSON")
-    named = [item for item in (data, schema) if isinstance(item, str | os.PathLike)]
-    refuse_inputs(out, named)
+    refuse_inputs(out, [*paths, schema] if isinstance(schema, str | os.PathLike) else paths)
     return reserve(out, _SCHEMA_BYTES, force=force)
 
 

@@ -6,19 +6,14 @@ Tables are recognised by the resolved paths of their files, or as the same objec
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from gaussmix.accounting.budgets import frames_to_the_caller
-from gaussmix.errors import GaussmixError
-from gaussmix.tables.cluster import is_clustered
-from gaussmix.tables.duckdb_tables import query_of
-from gaussmix.tables.memory import is_named_array
-from gaussmix.tables.paths import files_of, is_path
+from gaussmix.tables.base import FileOrigin
+from gaussmix.tables.table import origins_of
 
 __all__ = ["remember", "warn_if_released_before"]
 
@@ -29,15 +24,7 @@ ADD_UP = (
 )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A file, by its resolved path, or a query on it."""
-
-    path: str
-    query: str = ""
-
-
-_places: set[_Place] = set()
+_places: set[FileOrigin] = set()
 _objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -50,7 +37,7 @@ def warn_if_released_before(data: Any) -> None:
 def remember(data: Any) -> None:
     """Note that a table was released, by weak references: nothing is kept alive."""
     for part in _parts(data):
-        if isinstance(part, _Place):
+        if isinstance(part, FileOrigin):
             _places.add(part)
             continue
         with contextlib.suppress(TypeError):  # a list of values could only be recognised if it were kept alive
@@ -58,26 +45,15 @@ def remember(data: Any) -> None:
 
 
 def _is_known(part: Any) -> bool:
-    if isinstance(part, _Place):
+    if isinstance(part, FileOrigin):
         return part in _places
     return part is not None and _objects.get(id(part)) is part
 
 
 def _parts(data: Any) -> Iterator[Any]:
-    """Files and queries as places; objects that hold rows as they are."""
-    if (query := query_of(data)) is not None:
-        yield _Place(os.path.realpath(query.path), query.sql.strip())
-    elif is_path(data):
-        try:
-            yield from (_Place(os.path.realpath(file)) for file in files_of(data))
-        except (GaussmixError, OSError):  # its words come when the rows are read
-            return
-    elif is_named_array(data) or (isinstance(data, tuple) and is_clustered(data)):
-        yield data[0]
-    elif isinstance(data, Mapping):
-        yield from data.values()
-    elif isinstance(data, list | tuple):
-        for item in data:
-            yield from _parts(item)
-    elif data is not None:
-        yield data
+    """Yield files and queries by resolved path; objects that hold rows as they are."""
+    for origin in origins_of(data):
+        if isinstance(origin, FileOrigin):
+            yield FileOrigin(origin.path.resolve(), origin.query.strip())
+        elif origin is not None:
+            yield origin

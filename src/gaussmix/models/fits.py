@@ -33,7 +33,7 @@ from gaussmix.tables.columns import Categorical, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.parts import Block, Part
 from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.sources import batches
+from gaussmix.tables.table import open_table
 
 __all__ = [
     "RegressionModel",
@@ -281,7 +281,7 @@ def linear_values(schema: Schema, coef: dict[str, float], intercept: float, data
     gamma, intercept = _slopes(schema, coef, intercept)
     slopes = np.array([gamma.get(name, 0.0) for name in part.names])  # the constant column is not in coef
     found = []
-    with closing(batches(data, list(part.columns), types=part.text_types)) as stream:
+    with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
         for batch in stream:
             rows = encode_batch(batch, part, plan)
             if len(rows) < batch.num_rows:

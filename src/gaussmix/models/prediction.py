@@ -26,7 +26,7 @@ from gaussmix.models.weights import weights_of
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.sources import batches
+from gaussmix.tables.table import open_table
 
 __all__ = ["Prediction", "features_of", "predicted"]
 
@@ -89,7 +89,7 @@ def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
     part = Schema({name: column for name, column in schema.columns.items() if name in coding.sources}, intercept=0.0)
     plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map
     found = []
-    with closing(batches(data, list(part.columns), types=part.text_types)) as stream:
+    with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
         for batch in stream:
             rows = encode_batch(batch, part, plan)
             if len(rows) < batch.num_rows:

@@ -47,7 +47,7 @@ from gaussmix.models.blocks import (
 )
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Statistic
-from gaussmix.tables.paths import PARQUET
+from gaussmix.tables.files import PARQUET
 
 __all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "read_bytes", "release_id"]
 

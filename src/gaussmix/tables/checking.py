@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gaussmix.tables.arrays import one_column, present
-from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, without_negative
+from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, one_column, present, without_negative
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.contributions import Unit, unit_ids
+from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.sources import CsvOptions, batches, known_rows, with_progress
+from gaussmix.tables.table import open_table
 
 __all__ = ["ColumnCheck", "TableCheck", "check_table"]
 
@@ -113,9 +113,7 @@ def check_table(
     data: Any,
     schema: Schema | dict[str, Any] | str | Path,
     *,
-    csv: CsvOptions | None = None,
-    expect_rows: int | None = None,
-    progress: bool = False,
+    options: ReadOptions | None = None,
     unit: str | None = None,
     rows_per_unit: int | None = None,
 ) -> TableCheck:
@@ -127,7 +125,7 @@ def check_table(
 
     Parameters
     ----------
-    data, schema, csv, expect_rows, progress, unit, rows_per_unit
+    data, schema, options, unit, rows_per_unit
         As for :meth:`gaussmix.tables.moments.Moments.of`.
     """
     declared = Schema.of(schema)
@@ -135,9 +133,7 @@ def check_table(
     columns, types = list(declared.columns), declared.text_types
     if whose is not None:
         columns, types = [*columns, whose.column], {**types, whose.column: pa.string()}
-    stream = batches(data, columns, types=types, csv=csv, expect_rows=expect_rows)
-    if progress:
-        stream = with_progress(stream, known_rows(data))
+    stream = open_table(data, options).batches(columns, types=types)
     counts = {name: _Counts() for name in declared.columns}
     rows = dropped = 0
     with closing(stream):

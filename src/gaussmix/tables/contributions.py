@@ -52,16 +52,15 @@ from numpy.typing import NDArray
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
-from gaussmix.tables.arrays import one_column
-from gaussmix.tables.arrow import complete_rows, encode_batch
-from gaussmix.tables.asking import Source
+from gaussmix.tables.arrow import complete_rows, encode_batch, one_column
 from gaussmix.tables.columns import check_text
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, pieces
+from gaussmix.tables.engines import ClusterTable
 from gaussmix.tables.gram import Query, Summable
-from gaussmix.tables.memory import is_clustered
+from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.table import TableReader
 
 __all__ = [
     "BOUNDS",
@@ -527,16 +526,16 @@ Encoded = tuple[Words, Floats]
 
 
 class UnitReader:
-    """The privacy units of anything that :func:`gaussmix.tables.sources.batches` reads. To be closed.
+    """The privacy units of anything that :func:`gaussmix.tables.table.open_table` opens. To be closed.
 
     Parameters
     ----------
-    data, schema, unit, csv, expect_rows, progress, row_by_row
+    data, schema, unit
         As in :func:`gaussmix.release`.
+    options : ReadOptions, optional
+        How the table is read.
     key : bytes
         32 bytes, secret and drawn for one release.
-    is_sorted : bool
-        The rows of a unit stand together.
 
     Attributes
     ----------
@@ -549,22 +548,19 @@ class UnitReader:
         data: Any,
         schema: Schema,
         unit: Unit,
+        options: ReadOptions | None = None,
         *,
         key: bytes,
-        is_sorted: bool = False,
-        csv: CsvOptions | None = None,
-        expect_rows: int | None = None,
-        progress: bool = False,
-        row_by_row: bool = False,
     ) -> None:
-        if is_clustered(data):
+        self._reader = TableReader(data, options)
+        table = self._reader.table
+        if isinstance(table, ClusterTable):
             raise ArgumentError(
                 "The rows of a person are brought together on one machine: write the Dask or Spark table to Parquet "
                 "files and pass their folder."
             )
-        self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
-        self.is_computed = self._source.is_computed
-        self._schema, self._unit, self._key, self._is_sorted = schema, unit, key, is_sorted
+        self.is_computed = table.computed
+        self._schema, self._unit, self._key, self._is_sorted = schema, unit, key, table.options.sorted_by_unit
         self._grouped: GroupedUnits | None = None
         self._counts: tuple[int, int] | None = None
         self._turn = threading.Lock()  # one file is behind it, and ids, starts and rows are read one after the other
@@ -590,7 +586,7 @@ class UnitReader:
     def check_again(self) -> None:
         """Refuse a sorted table that can be read only once; groups can always be read again."""
         if self._is_sorted:
-            self._source.check_again()
+            self._reader.check_again()
 
     def close(self) -> None:
         """Remove the stored groups."""
@@ -639,7 +635,7 @@ class UnitReader:
         schema, column = self._schema, self._unit.column
         plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
         columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
-        with self._source.reading(columns, types, describe=describe) as stream:
+        with self._reader.reading(columns, types, describe=describe) as stream:
             for batch in stream:
                 ids = unit_ids(column, one_column(batch, column), self._key)  # missing: an error, dropped or not
                 keep = complete_rows(batch, schema)

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gaussmix._types import Floats, Integers
-from gaussmix.tables.arrays import one_column
-from gaussmix.tables.arrow import codes_of, numbers_of
-from gaussmix.tables.asking import Source
+from gaussmix.tables.arrow import codes_of, numbers_of, one_column
 from gaussmix.tables.columns import Categorical, Numeric
 from gaussmix.tables.dyadic import COARSE_BINS, FineGrid, coarse_bins
+from gaussmix.tables.table import TableReader
 from gaussmix.tables.undeclared import Undeclared
 
 __all__ = ["ColumnCounts", "count_columns", "count_finely"]
@@ -37,11 +36,11 @@ class ColumnCounts:
     keys: dict[str, Counter[Any]]
 
 
-def count_columns(source: Source, columns: Undeclared) -> ColumnCounts:
+def count_columns(reader: TableReader, columns: Undeclared) -> ColumnCounts:
     """Read the table once."""
     bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
     keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
-    with source.reading(columns.names, columns.text_types, describe="Counting") as stream:
+    with reader.reading(columns.names, columns.text_types, describe="Counting") as stream:
         for batch in stream:
             for name in columns.numbers:
                 bins[name] += np.bincount(coarse_bins(_finite(batch, name)), minlength=COARSE_BINS)
@@ -50,11 +49,11 @@ def count_columns(source: Source, columns: Undeclared) -> ColumnCounts:
     return ColumnCounts(bins, keys)
 
 
-def count_finely(source: Source, columns: Undeclared, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
+def count_finely(reader: TableReader, columns: Undeclared, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
     """Read some of the numbers once more: rows by bin of grids that were chosen from released counts."""
     found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}
-    with source.reading(list(grids), types, describe="Counting again") as stream:
+    with reader.reading(list(grids), types, describe="Counting again") as stream:
         for batch in stream:
             for name, grid in grids.items():
                 found[name] += np.bincount(grid.bins_of(_finite(batch, name)), minlength=grid.bins)

@@ -1,99 +1,178 @@
-"""Batches of tables in memory: arrays, data frames, Arrow readers."""
+"""Tables in memory: arrays, data frames, Arrow tables and readers; and lazy frames, which an engine computes.
+
+A list, an array of objects or an object column has no type of its own. A library that guesses one looks at all of its
+values, so that one row changes how the others are read: a single ``1`` among half-precision floats makes Arrow read
+all of them as integers. Nothing is guessed here: each value is read by a rule that its declared type alone chooses.
+
+>>> column_of([np.float16(0.5), 1, None, Decimal("0.25")], pa.float64(), name="x", where="the list").to_pylist()
+[0.5, 1.0, None, 0.25]
+
+pandas, polars and Arrow's datasets are not imported here.
+"""
 
 from __future__ import annotations
 
+import datetime
+import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from itertools import chain
-from typing import Any
+from numbers import Integral
+from pathlib import Path
+from types import NoneType
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from gaussmix.errors import DataError, DataTypeError
-from gaussmix.tables.duckdb_tables import relation_of, relation_parts
-from gaussmix.tables.objects import column_of
-from gaussmix.tables.reading import Request, check_columns, guarded, late, readable, running, sliced, twice, valid
+from gaussmix.tables.base import (
+    READAHEAD,
+    FileOrigin,
+    Request,
+    Table,
+    check_columns,
+    duplicate_column,
+    guarded,
+    readable,
+    running,
+    sliced,
+    valid,
+)
+from gaussmix.tables.options import ReadOptions
 
 __all__ = [
-    "array_batches",
-    "as_narwhals",
-    "frame_batches",
-    "is_clustered",
-    "is_dask_array",
-    "is_dataset",
-    "is_named_array",
-    "is_spark",
-    "lazy_batches",
-    "named_arrays",
-    "peeked_type",
-    "reader_batches",
+    "ArrayDictionary",
+    "ArrowTable",
+    "DatasetTable",
+    "FrameTable",
+    "LazyTable",
+    "NamedArray",
+    "StreamTable",
+    "StructuredArray",
+    "column_of",
 ]
 
-
-def as_narwhals(data: Any) -> Any:
-    """As a narwhals frame, or the object itself."""
-    try:
-        return nw.from_native(data, pass_through=True)
-    except ValueError:  # pandas allows a name twice, narwhals does not
-        if hasattr(data, "columns") and len(set(data.columns)) < len(data.columns):
-            raise twice(
-                next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
-            ) from None
-        raise
+_PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, for a template
 
 
-def is_clustered(data: Any) -> bool:
-    """Whether the table is a Dask collection or a Spark data frame; imports neither."""
-    dask = _package(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
-    return dask or is_dask_array(data) or is_spark(data)
+# ---------------------------------------------------------------------------------------------------------------
+# Arrays
+class ArrayTable(Table):
+    """Columns that are arrays."""
+
+    @abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """Return the columns by name."""
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield slices of the columns."""
+        where, arrays = "the arrays", self.columns()
+        check_columns(list(arrays), request.columns, where)
+        n = len(arrays[request.columns[0]])
+        for start in range(0, n, request.rows):
+            piece = slice(start, start + request.rows)
+            found = [_column(arrays[name][piece], request.types.get(name), name, where) for name in request.columns]
+            yield pa.RecordBatch.from_arrays(found, names=request.columns)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types; of Python objects what Arrow would guess."""
+        found = self.columns().items()
+        return pa.schema([(name, _peeked_type(array[:_PEEK_ROWS], name, self.label)) for name, array in found])
 
 
-def is_dask_array(data: Any) -> bool:
-    """Whether the table is a Dask array with names."""
-    return isinstance(data, tuple) and len(data) == 2 and _package(data[0]) == "dask"
+class NamedArray(ArrayTable):
+    """A 2-D array with the names of its columns: (array, names)."""
 
+    description = "a NumPy array with names"
 
-def is_spark(data: Any) -> bool:
-    """Whether the table is a Spark data frame."""
-    return _package(data) == "pyspark" and hasattr(data, "mapInArrow")
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a pair that begins with an array."""
+        known = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
+        return cls(data, options) if known else None
 
-
-def _package(data: Any) -> str:
-    return type(data).__module__.split(".")[0]
-
-
-def is_dataset(data: Any) -> bool:
-    """Whether it is a dataset of Arrow's. Its module loads pandas; who has a dataset has loaded it."""
-    module = sys.modules.get("pyarrow.dataset")
-    return module is not None and isinstance(data, module.Dataset)
-
-
-def is_named_array(data: Any) -> bool:
-    """Whether the source is an array with names."""
-    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
-
-
-def named_arrays(data: Any) -> dict[str, Any] | None:
-    """Columns by name where the source is made of arrays."""
-    if is_named_array(data):
-        array, names = data[0], list(data[1])
+    def columns(self) -> dict[str, Any]:
+        """Return the columns by name."""
+        array, names = self._data[0], list(self._data[1])
         if array.ndim != 2 or array.shape[1] != len(names):
             raise DataError("(array, names) must be a 2-D array and one name per column of it.")
         if len(set(names)) < len(names):
-            raise twice(next(name for name in names if names.count(name) > 1), "the array")
+            raise duplicate_column(next(name for name in names if names.count(name) > 1), "the array")
         return {name: array[:, j] for j, name in enumerate(names)}
-    if isinstance(data, np.ndarray):
-        if data.dtype.names is None:
+
+    @property
+    def n_rows(self) -> int | None:
+        """Length of the array. **Sensitive**."""
+        return len(self._data[0])
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The array."""
+        return (self._data[0],)
+
+    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
+        """Return the array, but not of a generator, which may fill one array again for each pair that it yields."""
+        return (self._data,) if streamed else self.origins
+
+
+class StructuredArray(ArrayTable):
+    """A structured array; an array without names is refused when it is read."""
+
+    description = NamedArray.description
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise an array."""
+        return cls(data, options) if isinstance(data, np.ndarray) else None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        names = self._data.dtype.names
+        if names is None:
             raise DataTypeError("A NumPy array has no column names. Pass (array, names), or a dictionary of arrays.")
-        return {name: data[name] for name in data.dtype.names}
-    if isinstance(data, Mapping):
-        arrays = {name: _as_column(name, values) for name, values in data.items()}
+        return {name: self._data[name] for name in names}
+
+    @property
+    def n_rows(self) -> int | None:
+        """Length of the array. **Sensitive**."""
+        return len(self._data)
+
+
+class ArrayDictionary(ArrayTable):
+    """A dictionary of arrays, lists and series."""
+
+    description = "a dictionary of arrays"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a mapping."""
+        return cls(data, options) if isinstance(data, Mapping) else None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns by name."""
+        arrays = {name: _as_column(name, values) for name, values in self._data.items()}
         if len({len(array) for array in arrays.values()}) > 1:
             raise DataError("The arrays of a dictionary must have one length.")
         return arrays
-    return None
+
+    @property
+    def n_rows(self) -> int | None:
+        """Length of a column. **Sensitive**."""
+        return next((len(values) for values in self._data.values() if hasattr(values, "__len__")), None)
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The columns."""
+        return tuple(self._data.values())
+
+    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
+        """Return the dictionary: two of them may share columns."""
+        return (self._data,)
 
 
 def _as_column(name: object, values: Any) -> Any:
@@ -122,17 +201,192 @@ def _has_buffer(values: Any) -> bool:
     return not isinstance(values, bytes | bytearray)
 
 
-def array_batches(arrays: Mapping[str, Any], request: Request) -> Iterator[pa.RecordBatch]:
-    """Columns cut into batches."""
-    where = "the arrays"
-    check_columns(list(arrays), request.columns, where)
-    n = len(arrays[request.columns[0]])
-    for start in range(0, n, request.rows):
-        piece = slice(start, start + request.rows)
-        found = [_column(arrays[name][piece], request.types.get(name), name, where) for name in request.columns]
-        yield pa.RecordBatch.from_arrays(found, names=request.columns)
+# ---------------------------------------------------------------------------------------------------------------
+# Arrow
+class ArrowTable(Table):
+    """A pyarrow Table or RecordBatch."""
+
+    description = "an Arrow table, dataset or reader"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a Table or a RecordBatch."""
+        return cls(data, options) if isinstance(data, pa.Table | pa.RecordBatch) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield slices."""
+        data = self._data
+        table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        check_columns(table.schema.names, request.columns, self.label)
+        chunks = table.select(request.columns).to_batches(max_chunksize=request.rows)
+        return (valid(batch, self.label) for batch in chunks)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its schema."""
+        return self._data.schema
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows. **Sensitive**."""
+        return int(self._data.num_rows)
 
 
+class DatasetTable(Table):
+    """A dataset of Arrow's, whose rows come in no fixed order."""
+
+    description = ArrowTable.description
+    ordered = False
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.paths = tuple(name for name in getattr(data, "files", ()) if Path(name).exists())
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a dataset. Its module loads pandas; whoever has a dataset has loaded it."""
+        module = sys.modules.get("pyarrow.dataset")
+        return cls(data, options) if module is not None and isinstance(data, module.Dataset) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield what a scanner finds."""
+        where = self.label
+        check_columns(self._data.schema.names, request.columns, where)
+        scanner = self._data.scanner(
+            columns=request.columns, batch_size=request.rows, batch_readahead=READAHEAD, fragment_readahead=1
+        )
+        return (valid(batch, where) for batch in guarded(scanner.to_batches(), where))
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its schema."""
+        return self._data.schema
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The local files of which it has all rows, or the dataset: another filter selects other rows."""
+        if getattr(self._data, "_scan_options", None) or not self.paths:
+            return (self._data,)
+        return tuple(FileOrigin(Path(name)) for name in self.paths)
+
+
+class StreamTable(Table):
+    """A RecordBatchReader, or another object of which only ``__arrow_c_stream__`` is known: it may be a reader."""
+
+    description = ArrowTable.description
+    ordered, computed = False, True
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.reuses_buffers = isinstance(data, pa.RecordBatchReader)
+        self.single_use = f"The {type(data).__name__}"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise Arrow's protocol."""
+        return cls(data, options) if hasattr(data, "__arrow_c_stream__") else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches as they come."""
+        data = self._data
+        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+        return _reader_batches(reader, request, self.label)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its schema, if it can be known without starting the stream."""
+        if isinstance(self._data, pa.RecordBatchReader):
+            return self._data.schema
+        if hasattr(self._data, "__arrow_c_schema__"):
+            return pa.schema(self._data)
+        raise DataTypeError(f"The columns of {self.label} cannot be known without reading rows.")
+
+
+def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    """Yield batches as they come. Arrow's protocols do not promise valid buffers, so each batch is validated."""
+    check_columns(reader.schema.names, request.columns, where)
+    for batch in guarded(reader, where):
+        yield from sliced(valid(batch.select(request.columns), where), request.rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Data frames
+class FrameTable(Table):
+    """An eager data frame of any library that narwhals supports, such as pandas and polars."""
+
+    description = "a pandas or polars data frame"
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise an eager frame."""
+        return cls(data, options) if isinstance(_as_narwhals(data), nw.DataFrame) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield slices, converted one by one: Arrow copies of columns would double the memory."""
+        return _frame_batches(_as_narwhals(self._data), request, self.label)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types; of Python objects what Arrow would guess."""
+        return _frame_schema(_as_narwhals(self._data).head(_PEEK_ROWS), self.label)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows. **Sensitive**."""
+        return int(_as_narwhals(self._data).shape[0])
+
+
+class LazyTable(Table):
+    """A lazy frame of any library that narwhals supports. The engine is told which columns are needed."""
+
+    description = FrameTable.description
+    ordered, computed = False, True
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a lazy frame."""
+        return cls(data, options) if isinstance(_as_narwhals(data), nw.LazyFrame) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield what the engine computes, in batches where it can."""
+        where, frame = self.label, _as_narwhals(self._data)
+        check_columns(frame.collect_schema().names(), request.columns, where)
+        wanted = frame.select(request.columns)
+        native = nw.to_native(wanted)
+        if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
+            found = running(native.collect_batches(chunk_size=request.rows), where)
+            return chain.from_iterable(_frame_batches(nw.from_native(piece), request, where) for piece in found)
+        if hasattr(native, "__arrow_c_stream__"):
+            return _reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
+        return _frame_batches(wanted.collect("pyarrow"), request, where)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types of no rows."""
+        return _frame_schema(_as_narwhals(self._data).head(0).collect(), self.label)
+
+
+def _as_narwhals(data: Any) -> Any:
+    """Return a narwhals frame, or the object itself."""
+    try:
+        return nw.from_native(data, pass_through=True)
+    except ValueError:  # pandas allows a name twice, narwhals does not
+        if hasattr(data, "columns") and len(set(data.columns)) < len(data.columns):
+            raise duplicate_column(
+                next(c for c in data.columns if list(data.columns).count(c) > 1), f"the {type(data).__name__}"
+            ) from None
+        raise
+
+
+def _frame_schema(frame: Any, where: str) -> pa.Schema:
+    return pa.schema([(name, _peeked_type(frame[name], name, where)) for name in frame.columns])
+
+
+def _frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    check_columns(frame.columns, request.columns, where)
+    for start in range(0, len(frame), request.rows):
+        piece = frame[start : start + request.rows]
+        columns = [_column(piece[name], request.types.get(name), name, where) for name in request.columns]
+        yield from sliced(pa.RecordBatch.from_arrays(columns, names=request.columns), request.rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Columns
 def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.Array:
     """One column in its own type; objects, which have none, in the declared one."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -192,15 +446,6 @@ def _listed(series: Any, name: str, where: str) -> list[Any]:
         raise _no_column(name, where) from None
 
 
-def frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """An eager data frame, converted slice by slice: Arrow copies of columns would double the memory."""
-    check_columns(frame.columns, request.columns, where)
-    for start in range(0, len(frame), request.rows):
-        piece = frame[start : start + request.rows]
-        columns = [_column(piece[name], request.types.get(name), name, where) for name in request.columns]
-        yield from sliced(pa.RecordBatch.from_arrays(columns, names=request.columns), request.rows)
-
-
 def _series_to_arrow(series: Any, name: str, where: str) -> Any:
     try:
         return series.to_arrow()
@@ -208,7 +453,7 @@ def _series_to_arrow(series: Any, name: str, where: str) -> Any:
         raise _no_column(name, where) from None
 
 
-def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
+def _peeked_type(values: Any, name: str, where: str) -> pa.DataType:
     """Type of a column, for a template; of objects what Arrow would guess, which nothing is ever read as."""
     if isinstance(values, nw.Series) and not _holds_objects(values):
         return _series_to_arrow(values, name, where).type
@@ -222,34 +467,113 @@ def peeked_type(values: Any, name: str, where: str) -> pa.DataType:
         raise DataTypeError(f"Column {name!r} of {where} mixes types. Give it one type.") from None
 
 
-def lazy_batches(frame: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """A lazy frame; the engine sees which columns are wanted."""
-    check_columns(frame.collect_schema().names(), request.columns, where)
-    if (relation := relation_of(nw.to_native(frame))) is not None:
-        return (batch for _, batch in relation_parts(relation, request, where=where))
-    wanted = frame.select(request.columns)
-    native = nw.to_native(wanted)
-    if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
-        pieces = (nw.from_native(piece) for piece in running(native.collect_batches(chunk_size=request.rows), where))
-        return chain.from_iterable(frame_batches(piece, request, where) for piece in pieces)
-    if hasattr(native, "__arrow_c_stream__"):
-        return reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
-    if frame.implementation.is_dask():
-        found = (nw.from_native(part) for part in running(late(lambda: _partitions(native)), where))
-        return chain.from_iterable(frame_batches(part, request, where) for part in found)
-    return frame_batches(wanted.collect("pyarrow"), request, where)
+# ---------------------------------------------------------------------------------------------------------------
+# Columns of Python objects
+_ABSENT = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy, which need not be imported
+_LARGEST = sys.float_info.max
 
 
-def _partitions(collection: Any) -> tuple[Any, ...]:
-    """Partitions of a Dask frame, by one job; put together they would get one type, in Arrow guessed from all rows."""
-    from dask.base import compute
+def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, where: str) -> pa.Array:
+    """The values as an Arrow array of the declared type; a value that does not fit is an error, wherever it stands.
 
-    found: tuple[Any, ...] = compute(*collection.to_delayed())
-    return found
+    Parameters
+    ----------
+    values : sequence of object
+    kind : pyarrow.DataType or None
+        float64, int64, bool, string or timestamp; None is an error.
+    name, where : str
+        Of the column and of its table, for messages.
+    """
+    if kind is None:
+        raise DataTypeError(
+            f"Column {name!r} of {where} holds Python objects, whose type cannot be guessed without one row changing "
+            "how others are read. Declare it in types, or convert the column to an array with a type."
+        )
+    if kind not in _RULES:
+        raise DataTypeError(
+            f"Column {name!r} of {where} holds Python objects, which cannot be read as {kind}. "
+            "Convert the column to an array with a type."
+        )
+    words, plain, rule = _RULES[kind]
+    try:
+        if not set(map(type, values)) <= plain:  # those of ``plain`` come back from the rule as they are
+            with np.errstate(over="ignore"):
+                values = [None if _is_absent(value) else rule(value) for value in values]
+        return pa.array(values, type=kind, from_pandas=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise DataTypeError(
+            f"Column {name!r} of {where} holds Python objects that are not {words}. "
+            "Convert them first, or declare the column as what it holds."
+        ) from None
 
 
-def reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """Batches as they come; Arrow's protocols and files vouch for nothing, so each is validated."""
-    check_columns(reader.schema.names, request.columns, where)
-    for batch in guarded(reader, where):
-        yield from sliced(valid(batch.select(request.columns), where), request.rows)
+def _is_absent(value: Any) -> bool:
+    """None, NaN of any type, pandas' NA and NaT, NumPy's masked and NaT."""
+    if value is None or type(value).__name__ in _ABSENT:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def _number(value: Any) -> float:
+    """The nearest float64. What is finite stays finite: it is clipped later, and not missing."""
+    if isinstance(value, bool | np.bool_ | float | np.floating):
+        return float(value)
+    if not isinstance(value, Integral | Fraction | Decimal):
+        raise TypeError
+    if isinstance(value, Decimal) and not value.is_finite():
+        return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if cast(Any, value) > 0 else -math.inf
+    return min(max(number, -_LARGEST), _LARGEST)
+
+
+def _truth(value: Any) -> bool | None:
+    """True and false, or the numbers 1 and 0; infinite is missing, as in a column of floats."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    number = _number(value)
+    if math.isinf(number):
+        return None
+    if number not in (0.0, 1.0) or number != value:
+        raise ValueError
+    return number == 1.0
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise TypeError
+    return int(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return str.__str__(value)
+
+
+def _instant(value: Any) -> datetime.datetime:
+    """A date or a time; with a zone, in UTC. Finer parts than microseconds are left out."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime.datetime):
+        plain = datetime.datetime(value.year, value.month, value.day, value.hour, value.minute, value.second)
+        plain = plain.replace(microsecond=value.microsecond, tzinfo=value.tzinfo, fold=value.fold)
+        return plain if plain.tzinfo is None else plain.astimezone(datetime.UTC).replace(tzinfo=None)
+    if not isinstance(value, datetime.date):
+        raise TypeError
+    return datetime.datetime(value.year, value.month, value.day)
+
+
+_RULES: dict[pa.DataType, tuple[str, set[type], Callable[[Any], Any]]] = {
+    pa.float64(): ("numbers", {float, NoneType}, _number),
+    pa.bool_(): ("true and false (or 1 and 0)", {bool, NoneType}, _truth),
+    pa.int64(): ("integers of 64 bits", {int, NoneType}, _integer),
+    pa.string(): ("text", {str, NoneType}, _text),
+    pa.timestamp("us"): ("dates or times", {NoneType}, _instant),
+}

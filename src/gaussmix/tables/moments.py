@@ -31,12 +31,12 @@ from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
-from gaussmix.tables.asking import Source
+from gaussmix.tables.base import unexpected_rows
 from gaussmix.tables.contributions import BoundRows, Unit, UnitReader
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
-from gaussmix.tables.reading import another_number
+from gaussmix.tables.options import ReadOptions
 from gaussmix.tables.schema import Schema, stored_schema
+from gaussmix.tables.table import TableReader
 
 __all__ = ["Moments", "check_name"]
 
@@ -99,8 +99,8 @@ class Moments:
 
     def expect_rows(self, expected: int) -> None:
         """Refuse another number of rows. For the curator: whoever sees whether it was refused learns about rows."""
-        if not self.rows_between(check.positive_integer(expect_rows=expected), expected):
-            raise DataError(another_number(expected))
+        if not self.rows_between(check.positive_integer(expected_rows=expected), expected):
+            raise unexpected_rows(expected)
 
     def gram(self) -> Floats:
         """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
@@ -139,53 +139,32 @@ class Moments:
         data: Any,
         schema: Schema | dict[str, Any] | str | Path,
         *,
-        csv: CsvOptions | None = None,
-        expect_rows: int | None = None,
-        progress: bool = False,
+        options: ReadOptions | None = None,
         unit: str | None = None,
         rows_per_unit: int | None = None,
         bound_rows: BoundRows | None = None,
-        unit_sorted: bool = False,
-        row_by_row: bool = False,
     ) -> Moments:
-        """Moments of a table: anything that :func:`gaussmix.tables.sources.batches` reads, in one pass.
+        """Moments of a table: anything that :func:`gaussmix.tables.table.open_table` opens, in one pass.
 
         Parameters
         ----------
         data : table, path, glob, query or iterable of batches
         schema : Schema, dict or path of a TOML or JSON file
-        csv : CsvOptions, optional
-            How CSV files are written.
-        expect_rows : int, optional
-            Another number of rows is an error.
-        progress : bool
-            Show a progress bar on a terminal. It shows row counts, which are for the curator.
-        unit, rows_per_unit, bound_rows, unit_sorted
+        options : ReadOptions, optional
+            How the table is read.
+        unit, rows_per_unit, bound_rows
             As in :func:`gaussmix.release`: the rows of a person are bounded together. No person may be in two parts
             that are merged.
-        row_by_row : bool
-            As in :func:`gaussmix.release`.
         """
         declared = Schema.of(schema)
         whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
         if whose is not None:
-            units = UnitReader(
-                data,
-                declared,
-                whose,
-                key=os.urandom(32),
-                is_sorted=unit_sorted,
-                csv=csv,
-                expect_rows=expect_rows,
-                progress=progress,
-                row_by_row=row_by_row,
-            )
-            with closing(units):
+            with closing(UnitReader(data, declared, whose, options, key=os.urandom(32))) as units:
                 return cls.built(units.aggregate(Gram(whose.rows)), declared, whose, is_computed=units.is_computed)
-        if unit_sorted:
-            raise ArgumentError("unit_sorted goes with a unit: name its column, or leave it out.")
-        source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
-        return cls.built(source.aggregate(Gram(), declared), declared, is_computed=source.is_computed)
+        if options is not None and options.sorted_by_unit:
+            raise ArgumentError("sorted_by_unit goes with a unit: name its column, or leave it out.")
+        reader = TableReader(data, options)
+        return cls.built(reader.aggregate(Gram(), declared), declared, is_computed=reader.table.computed)
 
     @classmethod
     def of_arrays(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,11 +26,10 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.asking import CHANGED, Source
-from gaussmix.tables.cluster import is_clustered, sum_on_cluster
+from gaussmix.tables.base import unexpected_rows
 from gaussmix.tables.contributions import Unit, UnitReader
-from gaussmix.tables.csv_options import CsvOptions
 from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
+from gaussmix.tables.engines import ClusterTable
 from gaussmix.tables.gradients import ClippedGradient, GradientSums
 from gaussmix.tables.gram import (
     ExactSums,
@@ -43,9 +42,10 @@ from gaussmix.tables.gram import (
     aggregate_rows,
 )
 from gaussmix.tables.moments import Moments
-from gaussmix.tables.reading import another_number
+from gaussmix.tables.options import CsvOptions, ReadOptions
 from gaussmix.tables.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.table import CHANGED, TableReader, open_table
 from gaussmix.tables.transforms import Transform
 
 __all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "UnitRows", "rows_of"]
@@ -56,7 +56,7 @@ A = TypeVar("A", bound=Summable)
 class RowSource(ABC):
     """A table that is read in passes; **sensitive**.
 
-    Every method but `count` and `check_again` reads the whole table once, or a sample of its rows. ``describe`` is what
+    Every method but `check_again` reads the whole table once, or a sample of its rows. ``describe`` is what
     a progress bar says meanwhile, where there is one. A bad value is found by the passes that read its row: with a
     sample, perhaps by the last pass only.
     """
@@ -68,10 +68,6 @@ class RowSource(ABC):
     @abstractmethod
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         """Read the whole table, or a sample of its rows."""
-
-    @abstractmethod
-    def count(self) -> int | None:
-        """Rows where they are known without reading them. **Sensitive**; None: not known."""
 
     @abstractmethod
     def check_again(self) -> None:
@@ -154,35 +150,26 @@ class ArrayRows(RowSource):
             found[sample.threshold] = np.flatnonzero(keys < sample.threshold)
         return found[sample.threshold]
 
-    def count(self) -> int | None:
-        """Rows of the arrays, **sensitive**."""
-        return len(self._X)
-
     def check_again(self) -> None:
         """Arrays can always be read again."""
 
 
 class TableRows(RowSource):
-    """Anything that :func:`gaussmix.tables.sources.batches` reads, in bounded memory.
+    """Anything that :func:`gaussmix.tables.table.open_table` opens, in bounded memory.
 
     Every pass reads it again, but for rows that were cached (:mod:`gaussmix.tables.sampling`).
 
-    Parameters are those of :class:`gaussmix.tables.asking.Source`.
+    Parameters
+    ----------
+    data : table
+    schema : Schema
+    options : ReadOptions, optional
     """
 
-    def __init__(
-        self,
-        data: Any,
-        schema: Schema,
-        *,
-        csv: CsvOptions | None = None,
-        expect_rows: int | None = None,
-        progress: bool = False,
-        row_by_row: bool = False,
-    ) -> None:
+    def __init__(self, data: Any, schema: Schema, options: ReadOptions | None = None) -> None:
         self.schema = schema
-        self._source = Source(data, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
-        self.is_computed = self._source.is_computed
+        self._reader = TableReader(data, options)
+        self.is_computed = self._reader.table.computed
         self._cache: RowCache | None = None
 
     def moments(
@@ -194,10 +181,10 @@ class TableRows(RowSource):
         rows were cached, which depends on their number, would decide whether passes share them.
         """
         self._cache = None
-        if cache is None or sample is not None or not self._source.keeps_order:
+        if cache is None or sample is not None or not self._reader.table.ordered:
             return super().moments(sample, describe=describe)
         rows = RowCache(cache, self.schema)
-        sums = self._source.aggregate(Gram(), self.schema, cache=rows, describe=describe)
+        sums = self._reader.aggregate(Gram(), self.schema, cache=rows, describe=describe)
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
@@ -205,15 +192,11 @@ class TableRows(RowSource):
         cached = None if self._cache is None else self._cache.find(sample)
         if cached is not None:
             return aggregate_rows(cached, query, self.schema.n_columns)
-        return self._source.aggregate(query, self.schema, sample=sample, describe=describe)
-
-    def count(self) -> int | None:
-        """Rows where they are known without reading them. **Sensitive**; None: not known."""
-        return self._source.count()
+        return self._reader.aggregate(query, self.schema, sample=sample, describe=describe)
 
     def check_again(self) -> None:
         """Refuse an iterator or a reader, which can be read only once."""
-        self._source.check_again()
+        self._reader.check_again()
 
 
 class UnitRows(RowSource):
@@ -222,9 +205,11 @@ class UnitRows(RowSource):
     Parameters are those of :class:`gaussmix.tables.contributions.UnitReader`.
     """
 
-    def __init__(self, data: Any, schema: Schema, unit: Unit, **options: Any) -> None:
+    def __init__(
+        self, data: Any, schema: Schema, unit: Unit, options: ReadOptions | None = None, *, key: bytes
+    ) -> None:
         self.schema, self.unit = schema, unit
-        self._units = UnitReader(data, schema, unit, **options)
+        self._units = UnitReader(data, schema, unit, options, key=key)
         self.is_computed = self._units.is_computed
 
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
@@ -233,10 +218,6 @@ class UnitRows(RowSource):
     def unit_counts(self) -> tuple[int, int]:
         """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
         return self._units.counts()
-
-    def count(self) -> int | None:
-        """Not known before a pass."""
-        return None
 
     def check_again(self) -> None:
         """Refuse a sorted table that can be read only once."""
@@ -256,29 +237,25 @@ class ClusterRows(RowSource):
 
     is_computed = True
 
-    def __init__(self, data: Any, schema: Schema, *, expect_rows: int | None = None) -> None:
-        self.schema = schema
-        self._data, self._expect_rows = data, expect_rows
+    def __init__(self, table: ClusterTable, schema: Schema) -> None:
+        self.schema, self._table = schema, table
         self._passes, self._rows = 0, 0
 
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
         fresh = None if sample is None else sample.fresh(self._passes)
         build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
         empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
-        found = sum_on_cluster(self._data, self.schema, build, empty)
+        found = self._table.sum_partitions(list(self.schema.columns), build, empty)
         if self._passes and found.rows != self._rows:
             raise DataError(CHANGED)
-        if not self._passes and self._expect_rows not in (None, found.rows):
-            raise DataError(another_number(self._expect_rows))
+        expected = self._table.options.expected_rows
+        if expected is not None and found.rows != expected:
+            raise unexpected_rows(expected)
         if not found.rows:
             raise DataError("The table has no rows. Check the query or the filter that made it.")
         self._passes, self._rows = self._passes + 1, found.rows
         result: A = found.result
         return result
-
-    def count(self) -> int | None:
-        """Not known before a pass."""
-        return None
 
     def check_again(self) -> None:
         """An engine can always compute its table again."""
@@ -297,9 +274,9 @@ class _Counted(Summable):
 
 def _aggregate_part(part: Any, number: int, *, schema: Schema, query: Query[Any], sample: Sample | None) -> _Counted:
     """Aggregate one partition, on a worker."""
-    source = Source(part)
-    result = source.aggregate(query, schema, sample=None if sample is None else sample.part(number))
-    return _Counted(result, source.rows)
+    reader = TableReader(part)
+    result = reader.aggregate(query, schema, sample=None if sample is None else sample.part(number))
+    return _Counted(result, reader.rows)
 
 
 class SummedRows(RowSource):
@@ -323,10 +300,6 @@ class SummedRows(RowSource):
             raise self._refusal()
         return self._moments
 
-    def count(self) -> int | None:
-        """Not asked of moments."""
-        return None
-
     def check_again(self) -> None:
         """Refuse: the rows are gone."""
         raise self._refusal()
@@ -335,31 +308,52 @@ class SummedRows(RowSource):
 def rows_of(
     data: Any,
     schema: Schema | dict[str, Any] | str | Path | None = None,
+    options: ReadOptions | None = None,
     *,
-    csv: CsvOptions | None = None,
-    expect_rows: int | None = None,
-    progress: bool = False,
-    row_by_row: bool = False,
+    unit: Unit | None = None,
+    new_key: Callable[[], bytes] | None = None,
 ) -> RowSource:
-    """Rows of whatever holds a table.
+    """Return the rows of a table, or of moments that were summed up before. To be closed.
 
     Parameters
     ----------
-    data : table, path, query, Dask or Spark table, Moments, or RowSource
+    data : table, Moments or RowSource
+        A table is anything that :func:`gaussmix.tables.table.open_table` opens.
     schema : Schema, dict or path of a TOML or JSON file
         Not needed with moments.
-    csv, expect_rows, progress, row_by_row
-        As in :meth:`gaussmix.tables.moments.Moments.of`.
+    options : ReadOptions, optional
+        How the table is read.
+    unit : Unit, optional
+        The privacy unit; default: one row.
+    new_key : function
+        Returns 32 secret bytes, by which the ids of units are hashed. Needed with a unit.
     """
+    options = ReadOptions() if options is None else options
     if isinstance(data, RowSource):
         return data
     if isinstance(data, Moments):
-        if expect_rows is not None:
-            data.expect_rows(expect_rows)
-        return SummedRows(data)
+        return _summed(data, options)
     if schema is None:
         raise ArgumentError("schema must be declared for a table.")
     declared = Schema.of(schema)
-    if is_clustered(data):
-        return ClusterRows(data, declared, expect_rows=expect_rows)
-    return TableRows(data, declared, csv=csv, expect_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+    if unit is not None:
+        if new_key is None:
+            raise ArgumentError("new_key is needed with a unit.")
+        return UnitRows(data, declared, unit, options, key=new_key())
+    if options.sorted_by_unit:
+        raise ArgumentError("sorted_by_unit goes with a unit and the table: name the unit's column, or leave it out.")
+    table = open_table(data, options)
+    return ClusterRows(table, declared) if isinstance(table, ClusterTable) else TableRows(table, declared)
+
+
+def _summed(moments: Moments, options: ReadOptions) -> SummedRows:
+    """Reject options that have no effect."""
+    if options.sorted_by_unit:
+        raise ArgumentError("sorted_by_unit goes with a unit and the table: name the unit's column, or leave it out.")
+    if options.csv not in (None, CsvOptions()):
+        raise ArgumentError("csv says how files are read: moments were summed up before, leave it out.")
+    if options.row_by_row:
+        raise ArgumentError("row_by_row is about queries: moments were summed up before, leave it out.")
+    if options.expected_rows is not None:
+        moments.expect_rows(options.expected_rows)
+    return SummedRows(moments)

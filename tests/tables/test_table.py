@@ -1,6 +1,6 @@
 """Sources: the same rows from everything that holds a table; only the columns asked for; errors without values."""
 
-import functools
+import array
 import gc
 import gzip
 import io
@@ -20,19 +20,26 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from gaussmix.errors import ArgumentError, MissingFileError
-from gaussmix.tables import sources
+import gaussmix as gm
+from gaussmix.errors import ArgumentError, MissingFileError, OutputError
+from gaussmix.tables import table as table_module
+from gaussmix.tables.base import Seen, Table, with_progress
 from gaussmix.tables.checking import check_table
+from gaussmix.tables.engines import DuckDBQuery
 from gaussmix.tables.gram import Gram, aggregate_batches
 from gaussmix.tables.moments import Moments
+from gaussmix.tables.options import CsvOptions, ReadOptions
 from gaussmix.tables.schema import Schema
-from gaussmix.tables.sources import CsvOptions, DuckDBQuery, known_rows, source_schema, with_progress
+from gaussmix.tables.table import open_table
 
 SECRET = "secret"  # no message may hold it
 COLUMNS = ["b", "s", "a"]
 N = 1000
 TYPES = {"a": pa.float64(), "b": pa.int64(), "s": pa.string()}
-batches = functools.partial(sources.batches, types=TYPES)
+
+
+def batches(data, columns, *, types=TYPES, csv=None, batch_rows=None):
+    return open_table(data, ReadOptions(csv=csv)).batches(columns, types=types, batch_rows=batch_rows)
 
 
 def make_table(n=N, seed=0):
@@ -198,9 +205,9 @@ def test_schema_without_rows(make, tmp_path):
     data = make(tmp_path)
     if isinstance(data, list) or type(data).__name__ == "list_iterator":
         with pytest.raises(TypeError, match="cannot be known without reading rows"):
-            source_schema(data)
+            open_table(data).schema()
         return
-    found = source_schema(data)
+    found = open_table(data).schema()
     assert set(COLUMNS) <= set(found.names)
     assert pa.types.is_floating(found.field("a").type) or isinstance(data, tuple)
 
@@ -247,10 +254,12 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import numpy as np, pyarrow as pa
-from gaussmix.tables.sources import DuckDBQuery, batches
-assert len(list(batches({"a": np.zeros(3)}, ["a"]))) == len(list(batches(pa.table({"a": [1]}), ["a"]))) == 1
+from gaussmix.tables.engines import DuckDBQuery
+from gaussmix.tables.table import open_table
+for table in ({"a": np.zeros(3)}, pa.table({"a": [1]})):
+    assert len(list(open_table(table).batches(["a"]))) == 1
 try:
-    list(batches(DuckDBQuery("x.duckdb", "select 1"), ["a"]))
+    list(open_table(DuckDBQuery("x.duckdb", "select 1")).batches(["a"]))
 except ImportError as error:
     assert 'pip install "gaussmix[duckdb]"' in str(error)
 else:
@@ -264,8 +273,8 @@ def test_optional_libraries_need_not_be_there():
 
 MEMORY = r"""
 import re, sys
-from gaussmix.tables.sources import batches
-for batch in batches(sys.argv[1], ["a", "b"]):
+from gaussmix.tables.table import open_table
+for batch in open_table(sys.argv[1]).batches(["a", "b"]):
     pass
 print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's
 """
@@ -329,13 +338,11 @@ def test_batch_rows():
 
 
 def test_not_a_table():
-    fails(TypeError, "data must be a NumPy array with names, .*; got int", 3)
+    fails(TypeError, "data must be a path of files, .* a NumPy array with names, .*; got int", 3)
     fails(TypeError, "A NumPy array has no column names", np.zeros((2, 2)))
     fails(ValueError, r"\(array, names\) must be a 2-D array and one name", (np.zeros((2, 2)), ["a"]))
     fails(ValueError, "must have one length", {"a": np.zeros(2), "b": np.zeros(3)})
     fails(ValueError, "Column 'a' of a dictionary must be a one-dimensional array, or two-", {"a": np.zeros((2, 2, 2))})
-    with pytest.raises(TypeError, match="The columns of int cannot be known"):
-        source_schema(3)
 
 
 TWICE = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0]), pa.array([3.0])], names=["a", "a", "b"])
@@ -366,7 +373,7 @@ def twice_csv(folder):
 def test_duplicate_names(make, tmp_path):
     fails(ValueError, "Column 'a' occurs twice in", make(tmp_path))
     with pytest.raises(ValueError, match="Column 'a' occurs twice in"):
-        source_schema(make(tmp_path))
+        open_table(make(tmp_path)).schema()
 
 
 @pytest.mark.parametrize("keep", [1, 4, 200, -1, -9])
@@ -375,8 +382,8 @@ def test_truncated_parquet(tmp_path, keep):
     path.write_bytes(path.read_bytes()[:keep])
     fails(ValueError, r"t.parquet cannot be read: it is truncated, corrupt or of another format", path)
     with pytest.raises(ValueError, match=r"t.parquet cannot be read"):
-        source_schema(path)
-    assert known_rows(path) is None
+        open_table(path).schema()
+    assert open_table(path).n_rows is None
 
 
 def test_damaged_page_is_found_by_its_checksum(tmp_path):
@@ -460,7 +467,7 @@ def test_empty_file(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
     fails(ValueError, f"{name} is empty", tmp_path / name)
     with pytest.raises(ValueError, match="is empty"):
-        source_schema(tmp_path / name)
+        open_table(tmp_path / name).schema()
 
 
 @pytest.mark.parametrize("make", [lambda _: TABLE.slice(0, 0), lambda _: [], lambda _: TABLE.slice(0, 0).to_pandas()])
@@ -495,7 +502,7 @@ def test_names_that_are_not_utf8(tmp_path):
     path.write_bytes(path.read_bytes().replace("né".encode(), b"n\xff\xfe"))
     fails(ValueError, r"t.parquet has a column name that is not valid UTF-8", path)
     with pytest.raises(ValueError, match="not valid UTF-8"):
-        source_schema(path)
+        open_table(path).schema()
 
 
 def test_mixed_python_objects():
@@ -589,8 +596,8 @@ def test_duckdb_does_not_tell_names_apart_by_case(wrap):
         (lambda _: pl.from_arrow(TABLE).lazy(), None),
     ],
 )
-def test_known_rows(make, rows, tmp_path):
-    assert known_rows(make(tmp_path)) == rows
+def test_number_of_rows(make, rows, tmp_path):
+    assert open_table(make(tmp_path)).n_rows == rows
 
 
 @pytest.mark.parametrize("total", [None, N])
@@ -710,10 +717,93 @@ def test_a_generator_may_yield_new_objects_with_old_ids(make):
 
 
 def test_a_long_stream_is_not_held():
-    seen = sources._Seen()
+    seen = Seen()
     for _ in range(100):
-        seen.table({"a": [0.5], "b": [0.5]}, streamed=True)
-        seen.table(np.zeros(1), streamed=True)
+        for table in ({"a": [0.5], "b": [0.5]}, np.zeros(1)):
+            seen.add(open_table(table), streamed=True)
+        del table
     gc.collect()
     assert not seen.listed
     assert not seen.streamed
+
+
+# -- the table object -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "ordered", "computed", "single_use"),
+    [
+        (parquet_file, True, False, None),
+        (lambda _: {"a": np.zeros(2)}, True, False, None),
+        (lambda _: TABLE, True, False, None),
+        (lambda _: nw.from_native(TABLE.to_pandas()), True, False, None),
+        (lambda _: ds.dataset(TABLE), False, False, None),
+        (lambda _: pl.from_arrow(TABLE).lazy(), False, True, None),
+        (lambda _: nw.from_native(duckdb.from_arrow(TABLE)), False, True, None),
+        (lambda folder: (duckdb_file(folder), "from people"), False, True, None),
+        (lambda _: TABLE.to_reader(), False, True, "The RecordBatchReader"),
+        (lambda _: OnlyStream(TABLE), False, True, "The OnlyStream"),
+        (lambda _: [TABLE, TABLE.to_pandas()], True, False, None),
+        (lambda _: [TABLE, TABLE.to_reader()], False, True, "The RecordBatchReader"),
+        (lambda _: again(TABLE), False, True, "The generator"),
+        (lambda _: {1: TABLE}.values(), False, True, None),
+    ],
+)
+def test_what_is_known_of_a_table_before_it_is_read(make, ordered, computed, single_use, tmp_path):
+    table = open_table(make(tmp_path))
+    assert (table.ordered, table.computed, table.single_use) == (ordered, computed, single_use)
+    assert open_table(table) is table
+
+
+def test_paths_of_a_table_are_those_of_all_of_its_parts(tmp_path):
+    parquet, database, pattern = parquet_file(tmp_path), duckdb_file(tmp_path), str(tmp_path / "*.csv")
+    nested = [parquet, [pattern, (database, "from people"), TABLE], ds.dataset(parquet)]
+    assert open_table(nested).paths == (parquet, pattern, database, str(parquet))
+    for out in (parquet, tmp_path / "new.csv", database):
+        with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
+            gm.release(nested, schema=BOUNDED, epsilon=1.0, delta=1e-6, out=out, force=True)
+    with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
+        gm.propose([tmp_path / "*.json"], {"a": "number"}, epsilon=1.0, delta=1e-6, out=tmp_path / "new.json")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"csv": {}}, "csv must be CsvOptions or None, got dict"),
+        ({"expected_rows": 0}, "expected_rows must be an integer ≥ 1"),
+        ({"progress": 1}, "progress must be True or False"),
+        ({"row_by_row": None}, "row_by_row must be True or False"),
+        ({"sorted_by_unit": "yes"}, "sorted_by_unit must be True or False"),
+    ],
+)
+def test_read_options_are_checked(wrong, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        gm.ReadOptions(**wrong)
+
+
+class Doubles(Table):
+    """A new kind of table, as a contributor would add it."""
+
+    description = "an array of doubles"
+
+    @classmethod
+    def of(cls, data, options):
+        return cls(data, options) if isinstance(data, array.array) else None
+
+    def read(self, request):
+        yield pa.record_batch({"a": pa.array(self._data, pa.float64())}).select(request.columns)
+
+    def arrow_schema(self):
+        return pa.schema({"a": pa.float64()})
+
+
+def test_a_new_kind_of_table_needs_one_class_and_one_line(monkeypatch):
+    values, schema = array.array("d", [0.1, 0.5, 0.9]), {"a": [0, 1]}
+    monkeypatch.setattr(table_module, "KINDS", (Doubles, *table_module.KINDS))
+    expected = Moments.of({"a": np.array(values)}, schema)
+    assert np.array_equal(Moments.of(values, schema).gram(), expected.gram())
+    assert check_table([values], schema, options=ReadOptions(expected_rows=3)).rows == 3
+    assert open_table(values).schema().names == ["a"]
+    with pytest.raises(ValueError, match="A table comes twice"):
+        Moments.of([values, values], schema)
+    budget = {"schema": schema, "epsilon": 1.0, "delta": 1e-6, "random_state": 0, "passes": 1}
+    found, same = (gm.release(table, **budget).second_moment for table in (values, expected))
+    assert np.array_equal(found, same)

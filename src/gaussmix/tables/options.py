@@ -1,16 +1,19 @@
-"""How a CSV file is written: declared by the caller, never found out from the file.
+"""How a table is read: declared by the caller, never found out from the rows.
 
 >>> CsvOptions(skip_initial_space=True).quoting_of(".csv")
 True
+>>> ReadOptions(expected_rows=5000).expected_rows
+5000
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gaussmix._validation import positive_integer
 from gaussmix.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["CsvOptions"]
+__all__ = ["CsvOptions", "ReadOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +63,38 @@ class CsvOptions:
         if self.quoting is not None:
             return self.quoting
         return self.quoted_newlines or ".tsv" not in suffix
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How a table is read.
+
+    Parameters
+    ----------
+    csv : CsvOptions, optional
+        How CSV files are written.
+    expected_rows : int, optional
+        Raise an error if the table has another number of rows.
+    progress : bool
+        Show a progress bar on a terminal. It shows row counts, which are for the curator.
+    row_by_row : bool
+        Declare that each stored row affects at most one row of a query's result. By default a DuckDB query or relation
+        whose plan has other operators than scans, filters, projections and UNION ALL is an error.
+    sorted_by_unit : bool
+        Declare that the rows of each privacy unit are adjacent, which is checked.
+    """
+
+    csv: CsvOptions | None = None
+    expected_rows: int | None = None
+    progress: bool = False
+    row_by_row: bool = False
+    sorted_by_unit: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.csv, CsvOptions | None):
+            raise ArgumentTypeError(f"csv must be CsvOptions or None, got {type(self.csv).__name__}.")
+        if self.expected_rows is not None:
+            positive_integer(expected_rows=self.expected_rows)
+        for name in ("progress", "row_by_row", "sorted_by_unit"):
+            if not isinstance(getattr(self, name), bool):
+                raise ArgumentTypeError(f"{name} must be True or False.")

@@ -1,0 +1,474 @@
+"""What every kind of table has in common: the `Table` object, checks of columns and batches, and error messages.
+
+A kind of table is a subclass of `Table`, registered in :data:`gaussmix.tables.table.KINDS`. Only the requested columns
+are read, one bounded batch after the other, so memory does not grow with the table. Errors name the file and the
+column, never a value.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from gaussmix._validation import positive_integer
+from gaussmix.errors import DataError, DataTypeError, GaussmixError
+from gaussmix.tables.arrow import without_views
+from gaussmix.tables.options import CsvOptions, ReadOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
+
+__all__ = [
+    "BATCH_ROWS",
+    "READAHEAD",
+    "FileFormat",
+    "FileOrigin",
+    "Part",
+    "Request",
+    "Seen",
+    "Table",
+    "bad_name",
+    "check_columns",
+    "deferred",
+    "duplicate_column",
+    "guarded",
+    "readable",
+    "row_bytes",
+    "running",
+    "sliced",
+    "unexpected_rows",
+    "unreadable",
+    "valid",
+    "with_progress",
+]
+
+BATCH_ROWS = 2**16
+"""Rows of a batch: 11 MB for 22 columns, several blocks for every thread. Fewer where rows are wide."""
+
+READAHEAD = 3
+"""Batches that are decoded in the background."""
+
+_BATCH_BYTES = 2**24
+_VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
+
+Part = tuple[str, pa.RecordBatch]
+"""A batch, and the name of its table for messages."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is requested of a table: columns, rows of a batch at most, and types of columns that have none."""
+
+    columns: list[str]
+    rows: int
+    types: dict[str, pa.DataType]
+    examine_plan: bool = False  # reject a query in which one stored row may change several rows of the result
+
+
+class FileOrigin(NamedTuple):
+    """A file that holds the rows of a table, or a query on one."""
+
+    path: Path
+    query: str = ""
+
+
+class Table(ABC):
+    """A table of any kind, before it is read. **Sensitive**.
+
+    A subclass recognises its kind of data in `of` and yields its rows in `read` (or in `parts`, if it has several);
+    where the defaults below do not hold it overrides them.
+
+    Attributes
+    ----------
+    description : str
+        The kind, for the message about data of no known kind.
+    options : ReadOptions
+    label : str
+        Name of the table in messages.
+    ordered : bool
+        Whether a row is at the same position in every reading.
+    computed : bool
+        Whether rows come from a query, a lazy frame or a stream, and not from a table that is stored as such.
+    reuses_buffers : bool
+        Whether a batch may be overwritten when the next one is requested, as a generator or a reader may do. Such
+        batches are used by one thread.
+    single_use : str or None
+        What can be read only once, as the subject of a message; None if the table can be read again.
+    paths : tuple of paths
+        Files, folders and patterns that are read: an output must not be among them.
+    """
+
+    description: ClassVar[str]
+    ordered: bool = True
+    computed: bool = False
+    reuses_buffers: bool = False
+    single_use: str | None = None
+    paths: tuple[str | os.PathLike[str], ...] = ()
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        self._data, self.options = data, options
+        self.label = f"the {type(data).__name__}"
+
+    @classmethod
+    @abstractmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Return the table, or None if the data are of another kind. Read no row."""
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types of the columns without reading rows; for CSV files types of the first block."""
+
+    @property
+    def csv(self) -> CsvOptions:
+        """How CSV files are written."""
+        return self.options.csv or CsvOptions()
+
+    @property
+    def types_are_guessed(self) -> bool:
+        """Whether `schema` examines rows to find types, as for CSV files."""
+        return False
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows where it is known without reading them. **Sensitive**; None: not known."""
+        return None
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """Files and queries (`FileOrigin`) and objects that hold the rows: they identify a table read before."""
+        return (self._data,)
+
+    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
+        """Return what may occur once among the parts of a table; ``streamed`` if this one comes from an iterator."""
+        return self.origins
+
+    def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
+        """Yield batches and the name of the table or file that they are from."""
+        return ((self.label, batch) for batch in self.read(request))
+
+    def schema(self) -> pa.Schema:
+        """Return names and Arrow types of the columns, without reading rows (CSV: the first block, for the types)."""
+        found = self.arrow_schema()
+        for name in found.names:
+            if found.names.count(name) > 1:
+                raise duplicate_column(name, self.label)
+        return found
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        *,
+        types: Mapping[str, pa.DataType] | None = None,
+        batch_rows: int | None = None,
+        examine_plan: bool = False,
+        describe: str = "Reading",
+    ) -> Generator[pa.RecordBatch]:
+        """Yield the rows in bounded batches. Closing the generator closes files and queries.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns to read, in the order in which they come back. No other column is read.
+        types : mapping of str to pyarrow.DataType, optional
+            Types of columns that have none of their own (`Schema.text_types`): fields of CSV files, lists and other
+            columns of Python objects. Each value is read by itself; nothing is guessed from the rows.
+        batch_rows : int, optional
+            Maximum number of rows of a batch. Default: `BATCH_ROWS`, or as many as 16 MiB hold where ``types`` declares
+            long vectors or there are many columns.
+        examine_plan : bool
+            Reject a DuckDB query in which one stored row may change several rows of the result, unless
+            ``options.row_by_row`` declares that none does.
+        describe : str
+            Description of the progress bar, where there is one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a column is absent, occurs twice or changes its type, if a file is unreadable, if there are no rows or
+            not the expected number. For the curator, as in `gaussmix.tables.arrow.encode_batch`.
+        """
+        names, declared = list(columns), dict(types or {})
+        if not names or len(set(names)) < len(names):
+            raise DataError("columns must name at least one column, and each column once.")
+        if batch_rows is None:
+            batch_rows = max(min(BATCH_ROWS, _BATCH_BYTES // row_bytes(names, declared)), 1)
+        positive_integer(batch_rows=batch_rows)
+        request = Request(names, batch_rows, declared, examine_plan and not self.options.row_by_row)
+        found = _checked(self._parts(request), self.options.expected_rows)
+        return with_progress(found, self.n_rows, description=describe) if self.options.progress else found
+
+    def _parts(self, request: Request) -> Iterator[Part]:
+        """Yield all parts. Errors are chained to nothing, for the messages of other libraries may quote values."""
+        try:
+            seen = Seen()
+            seen.add(self)
+            yield from self.parts(request, seen)
+        except GaussmixError as error:
+            error.__cause__ = error.__context__ = None
+            raise
+
+
+class FileFormat(ABC):
+    """A format of files, registered in :data:`gaussmix.tables.files.FORMATS`.
+
+    Attributes
+    ----------
+    name : str
+    suffixes : tuple of str
+        Endings of file names, in lower case.
+    types_are_guessed : bool
+        Whether `schema` examines rows to find types.
+    """
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+    types_are_guessed: ClassVar[bool] = False
+
+    @abstractmethod
+    def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
+        """Return names and types of the columns."""
+
+    @abstractmethod
+    def read(self, file: Path, request: Request, csv: CsvOptions) -> Iterator[pa.RecordBatch]:
+        """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
+
+    def n_rows(self, file: Path) -> int | None:
+        """Return the number of rows where the file states it. **Sensitive**; None: not known."""
+        return None
+
+    def suffix_of(self, file: Path) -> str | None:
+        """Return the suffix of this format that a file's name ends in, or None. Compression is part of it."""
+        name = file.name.lower()
+        return next((suffix for suffix in self.suffixes if name.endswith(suffix)), None)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Checks that hold for every kind
+@dataclass
+class Seen:
+    """Files, queries and objects that were read. A row that is counted twice is protected half as well."""
+
+    files: dict[Hashable, str] = field(default_factory=dict)
+    listed: dict[int, Any] = field(default_factory=dict)
+    streamed: WeakValueDictionary[int, Any] = field(default_factory=WeakValueDictionary)
+
+    def add(self, table: Table, *, streamed: bool = False) -> None:
+        """Reject a file, a query or an object that was read before."""
+        for origin in table.identity(streamed=streamed):
+            if isinstance(origin, FileOrigin):
+                self._add_file(origin)
+            else:
+                self._add_object(origin, streamed=streamed)
+
+    def _add_file(self, origin: FileOrigin) -> None:
+        path, query = origin.path, origin.query.strip().rstrip(";").rstrip()
+        status = path.stat() if path.exists() else None
+        key = (path if status is None else (status.st_dev, status.st_ino), query)
+        if key in self.files and query:
+            raise DataError(f"A query on {path} comes twice: its rows would be counted twice. Name every query once.")
+        if key in self.files:
+            raise DataError(
+                f"{path} is the same file as {self.files[key]}: its rows would be counted twice. "
+                "Name every file once, and no links."
+            )
+        self.files[key] = str(path)
+
+    def _add_object(self, held: Any, *, streamed: bool) -> None:
+        if id(held) in self.listed or id(held) in self.streamed:
+            raise DataError("A table comes twice: its rows would be counted twice. Name every table once.")
+        if not streamed:
+            self.listed[id(held)] = held  # its list holds it too
+            return
+        with suppress(TypeError):  # dictionaries, lists and tuples have no weak references
+            self.streamed[id(held)] = held  # forgotten with the object: its id may become that of another one
+
+
+def _checked(parts: Iterator[Part], expected_rows: int | None) -> Generator[pa.RecordBatch]:
+    """Pass batches on. A column must not change its kind, and there must be rows, or the expected number of them."""
+    kinds: dict[str, str] = {}
+    last_schema: pa.Schema | None = None
+    rows = 0
+    for where, batch in parts:
+        if not batch.num_rows:
+            continue
+        if last_schema is None or not batch.schema.equals(last_schema):
+            last_schema = batch.schema
+            for column in batch.schema:
+                kind = _kind_of(column.type)
+                before = kinds.setdefault(column.name, kind)
+                if before == "nothing":
+                    kinds[column.name] = kind
+                elif kind not in (before, "nothing"):
+                    raise DataTypeError(
+                        f"Column {column.name!r} changes its type from {before} to {kind} in {where}. "
+                        "Give it one type in all parts of the table."
+                    )
+        rows += batch.num_rows
+        yield without_views(batch)
+    if expected_rows is not None and rows != expected_rows:
+        raise unexpected_rows(expected_rows)
+    if not rows:
+        raise DataError("The table has no rows. Check the path, the query or the filter that made it.")
+
+
+def _kind_of(kind: pa.DataType) -> str:
+    """Return what must not change between the parts of a table: integers may become floats, numbers not text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        return "nothing"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "numbers"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "text"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return "vectors"
+    return str(kind)
+
+
+def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int:
+    """Return the bytes of a decoded row by what is declared: a vector has as many numbers as its size says."""
+    found = [types[name] for name in columns if name in types and pa.types.is_fixed_size_list(types[name])]
+    vectors = sum(int(kind.list_size) for kind in found)
+    return _VALUE_BYTES * (vectors + len(columns) - len(found))
+
+
+def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Raise an error unless every requested column is there once."""
+    for name in columns:
+        count = list(found).count(name)
+        if count > 1:
+            raise duplicate_column(name, where)
+        if not count:
+            way = "Correct the name where it is declared, in the schema or as the unit, or add the column."
+            if any(other.strip() == name.strip() for other in found):
+                way = "A name that differs by spaces alone is: for CSV files declare skip_initial_space."
+            elif any(other.casefold() == name.casefold() for other in found):
+                way = "A name that differs by capitals alone is: declare it as the table has it."
+            elif len(found) == 1:
+                way += " There is one column only: CSV files need commas as delimiters, TSV files tabs."
+            raise DataError(f"Column {name!r} is not in {where}. {way}")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Errors
+def duplicate_column(name: str, where: str) -> DataError:
+    """Return the error for a name that two columns have."""
+    return DataError(f"Column {name!r} occurs twice in {where}. Rename one of them.")
+
+
+def unexpected_rows(expected: int) -> DataError:
+    """Return the error for another number of rows than expected."""
+    return DataError(
+        f"The table has another number of rows than expected_rows={expected}. Check the path, the query or the "
+        "filter that made it, or correct the number."
+    )
+
+
+def unreadable(where: str) -> DataError:
+    """Return the error for a damaged file."""
+    return DataError(f"{where} cannot be read: it is truncated, corrupt or of another format. Write it again.")
+
+
+def bad_name(where: str) -> DataError:
+    """Return the error for a column name that is not text."""
+    return DataError(f"{where} has a column name that is not valid UTF-8. Rename the column.")
+
+
+@contextmanager
+def readable(where: str) -> Iterator[None]:
+    """Replace the errors of a reader by ours: its own may quote values."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except UnicodeDecodeError:
+        raise bad_name(where) from None
+    except (pa.ArrowException, OSError):
+        raise unreadable(where) from None
+
+
+def guarded(found: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+    """Pass batches on; replace the errors of their reader."""
+    with readable(where):
+        yield from found
+
+
+def running(found: Iterable[Any], where: str) -> Iterator[Any]:
+    """Pass on what an engine computes; replace its errors, which may quote values."""
+    try:
+        yield from found
+    except Exception:
+        raise DataError(f"{where} failed while it ran. Run it on its own for the details.") from None
+
+
+def deferred(start: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Start an engine with the first item, when its errors are caught."""
+    yield from start()
+
+
+def valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    """Return the batch if its offsets, dictionary indices and texts are valid: Arrow's functions do not check them."""
+    with readable(where):
+        batch.validate(full=True)
+    return batch
+
+
+def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into batches of at most ``rows`` rows."""
+    return (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Progress
+def with_progress(
+    found: Generator[pa.RecordBatch],
+    total_rows: int | None = None,
+    *,
+    description: str = "Reading",
+    console: Console | None = None,
+) -> Generator[pa.RecordBatch]:
+    """Pass batches on and show the number of rows and the time left on standard error.
+
+    Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log.
+
+    Parameters
+    ----------
+    found : generator of pyarrow.RecordBatch
+    total_rows : int, optional
+        Without it no time left is shown.
+    description : str
+    console : rich.console.Console, optional
+        Default: one on standard error.
+    """
+    with closing(found):
+        # rich, which takes a log for a terminal where FORCE_COLOR is set, is loaded where something is shown.
+        if not (sys.stderr.isatty() if console is None else console.is_terminal):
+            yield from found
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True, force_terminal=True) if console is None else console
+        shown: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description} {task.completed:,.0f} rows")]
+        if total_rows is not None:
+            shown += [BarColumn(), TimeRemainingColumn()]
+        with Progress(*shown, console=console, transient=True) as progress:
+            task = progress.add_task(description, total=total_rows)
+            for batch in found:
+                yield batch
+                progress.advance(task, batch.num_rows)

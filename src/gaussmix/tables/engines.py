@@ -1,0 +1,424 @@
+"""Tables that an engine computes: DuckDB relations and queries, Dask collections and Spark data frames.
+
+The packages of the engines are imported when they are needed.
+
+**Clusters.** Only sums leave the workers of Dask and Spark, and they are the same to the last bit as on one machine. A
+task that is lost and run again counts once: all partitions are computed in one job, of which the engine keeps one
+result a partition. No noise is drawn on a worker.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import operator
+import os
+import pickle
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
+from gaussmix.tables.base import (
+    FileOrigin,
+    Request,
+    Table,
+    check_columns,
+    deferred,
+    readable,
+    running,
+    sliced,
+    valid,
+)
+from gaussmix.tables.gram import Summable
+from gaussmix.tables.memory import FrameTable, LazyTable, NamedArray
+from gaussmix.tables.options import ReadOptions
+
+__all__ = [
+    "ClusterTable",
+    "DaskTable",
+    "DuckDBQuery",
+    "QueryTable",
+    "RelationTable",
+    "SparkTable",
+    "is_database",
+    "mixing_operator",
+]
+
+_DATABASES = (".duckdb", ".ddb", ".db")
+_ROW_BY_ROW = {"CTE", "CTE_SCAN", "DUMMY_SCAN", "EXPRESSION_GET", "FILTER", "ORDER_BY", "PROJECTION", "UNION"}
+_SCANS = {"ARROW_SCAN", "MYSQL_SCAN", "PANDAS_SCAN", "PARQUET_SCAN", "POSTGRES_SCAN", "PYTHON_ARROW_SCAN", "SEQ_SCAN"}
+_SCANS |= {"DELTA_SCAN", "ICEBERG_SCAN", "SQLITE_SCAN", "READ_CSV", "READ_CSV_AUTO", "READ_JSON", "READ_JSON_AUTO"}
+_SCANS |= {"READ_NDJSON", "READ_NDJSON_AUTO", "READ_PARQUET"}
+_POSITIONS = ("rowid", "file_row_number", "file_index")  # columns that say where a row is stored
+
+A = TypeVar("A", bound=Summable)
+
+
+def _package(data: Any) -> str:
+    return type(data).__module__.split(".")[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# DuckDB
+@dataclass(frozen=True)
+class DuckDBQuery:
+    """A SQL query on a DuckDB file, which is opened read-only. ``("file.duckdb", "SELECT ...")`` means the same."""
+
+    path: str | os.PathLike[str]
+    sql: str
+
+
+def is_database(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is named like a DuckDB file."""
+    return Path(path).suffix.lower() in _DATABASES
+
+
+class QueryTable(Table):
+    """The result of a `DuckDBQuery`, or of (path, SQL)."""
+
+    description = "a DuckDB relation or a DuckDBQuery"
+    ordered, computed = False, True
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self._query = data if isinstance(data, DuckDBQuery) else DuckDBQuery(*data)
+        self.label, self.paths = str(self._query.path), (self._query.path,)
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a query, or a pair of a path and SQL."""
+        return cls(data, options) if isinstance(data, DuckDBQuery) or _is_path_and_sql(data) else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the result."""
+        with _connect(self._query) as connection:
+            relation = connection.sql(self._query.sql)
+            if relation is None:
+                raise DataError(f"The query on {self.label} returns no table. It must be a SELECT.")
+            yield from _relation_batches(relation, request, self.label)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the columns of the result."""
+        with _connect(self._query) as connection, readable(self.label):
+            return connection.sql(self._query.sql).limit(0).to_arrow_table().schema
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The query."""
+        return (FileOrigin(Path(self._query.path), self._query.sql),)
+
+
+class RelationTable(Table):
+    """A DuckDB relation."""
+
+    description = QueryTable.description
+    ordered, computed = False, True
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a relation."""
+        known = type(data).__name__ == "DuckDBPyRelation" and "duckdb" in type(data).__module__
+        return cls(data, options) if known else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the relation."""
+        return _relation_batches(self._data, request, self.label)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its columns."""
+        return self._data.limit(0).to_arrow_table().schema
+
+
+def _is_path_and_sql(data: Any) -> bool:
+    if not (isinstance(data, tuple) and len(data) == 2):
+        return False
+    path, sql = data
+    if not (isinstance(path, str | os.PathLike) and isinstance(sql, str)):
+        return False
+    return is_database(path) or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE) is not None
+
+
+@contextmanager
+def _connect(query: DuckDBQuery) -> Iterator[Any]:
+    """Open the file read-only; replace the errors of DuckDB."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingPackageError('A DuckDB query needs duckdb: pip install "gaussmix[duckdb]".') from None
+    if not Path(query.path).is_file():
+        raise MissingFileError(f"There is no file {str(query.path)!r}.")
+    try:
+        connection = duckdb.connect(os.fspath(query.path), read_only=True)
+    except duckdb.Error:
+        raise DataError(f"{query.path} cannot be opened as a DuckDB file: it is corrupt or in use.") from None
+    try:
+        yield connection
+    except (duckdb.ParserException, duckdb.CatalogException) as error:
+        raise DataError(f"The query on {query.path} is not valid: {error}") from None
+    except duckdb.BinderException:  # proposes names of columns, which a pivot makes of rows
+        raise DataError(
+            f"The query on {query.path} is not valid: a column or a function in it is not known, or does not fit. "
+            "Run it in DuckDB for the details."
+        ) from None
+    except duckdb.Error:
+        raise DataError(f"The query on {query.path} failed while it ran. Run it in DuckDB for the details.") from None
+    finally:
+        connection.close()
+
+
+def _relation_batches(relation: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a relation. The engine is told which columns are needed."""
+    if request.examine_plan and (found := mixing_operator(relation)) is not None:
+        raise ArgumentError(
+            f"The plan of {where} contains {found}, by which one stored row may change several rows of the result. "
+            "Use only scans, filters, projections and UNION ALL of different tables; or store the result as a table "
+            "or a file, if its rows are the privacy unit; or declare with row_by_row=True that each stored row affects "
+            "at most one row of the result."
+        )
+    check_columns(relation.columns, request.columns, where)
+    for name in request.columns:
+        if sum(other.lower() == name.lower() for other in relation.columns) > 1:
+            raise DataError(
+                f"Column {name!r} of {where} differs from another one by case alone, and DuckDB would read either. "
+                "Rename one of them."
+            )
+    wanted = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
+    for batch in running(deferred(lambda: wanted.to_arrow_reader(request.rows)), where):
+        yield from sliced(valid(batch.rename_columns(request.columns), where), request.rows)
+
+
+def mixing_operator(relation: Any) -> str | None:
+    """Return the first operator of a relation by which one stored row may change several rows of the result.
+
+    The plan before optimisation is examined, because the optimiser replaces aggregates by stored statistics and window
+    functions by row numbers. Every operator that is not known to work row by row is returned, and so is a second scan
+    of the same table. Volatile functions and row numbers are looked for in the text of the query, not in the views and
+    macros that it uses.
+    """
+    view = "gaussmix_rows"
+    try:
+        ((before,),) = relation.query(view, "SELECT current_setting('explain_output')").fetchall()
+        relation.query(view, "SET SESSION explain_output = 'all'")
+        try:
+            plans = dict(relation.query(view, f"EXPLAIN (FORMAT JSON) FROM {view}").fetchall())
+        finally:
+            relation.query(view, f"SET SESSION explain_output = '{before}'")
+        volatile = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
+        functions = [re.escape(name) for (name,) in relation.query(view, volatile).fetchall()]
+        text, waiting = relation.sql_query(), json.loads(plans["logical_plan"])
+    except Exception:  # of DuckDB's, whose messages may quote values; or no plan, in versions before 2.0
+        return "operators that DuckDB does not show"
+    named = re.search(rf"\b({'|'.join(_POSITIONS)})\b|\b({'|'.join(functions)})\"?\s*\(", text, re.IGNORECASE)
+    if named is not None:
+        return (named[1] or f"{named[2]}()").lower()
+    scanned = set()
+    while waiting:
+        node = waiting.pop()
+        name, about = node["name"].strip(), node.get("extra_info", {})
+        if name not in _ROW_BY_ROW | _SCANS:
+            return str(name)
+        if name in _SCANS | {"CTE_SCAN"}:
+            table = about.get("Table") or about.get("CTE Index")
+            if table in scanned:
+                return "a second scan of the same table" if table else "scans of several files or objects"
+            scanned.add(table)
+        waiting += node["children"]
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Clusters
+class ClusterTable(Table):
+    """A table in partitions on a cluster. `read` brings its rows here; `sum_partitions` does not."""
+
+    description = "a Dask or Spark table"
+    ordered, computed = False, True
+
+    @abstractmethod
+    def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
+        """Return Σ build(partition, its number), in one job.
+
+        Parameters
+        ----------
+        columns : list of str
+        build : function of a table and a number
+            It is sent to the workers with all that it holds. It is not called for empty partitions.
+        empty
+            The sum over no rows.
+        """
+
+
+def _check_partitions(found: list[str], columns: list[str]) -> None:
+    for name in columns:
+        if found.count(name) != 1:
+            what = "is not in the table" if name not in found else "is in the table twice"
+            raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
+
+
+def _computed(run: Callable[[], Any], where: str) -> Any:
+    """Return what an engine computes. Its own errors may quote values and are replaced; those of gaussmix stay."""
+    try:
+        return run()
+    except MemoryError:
+        raise
+    except GaussmixError as error:
+        found: Exception = error
+    except Exception:
+        found = DataError(f"{where} failed while it ran. Run it on its own for the details.")
+    found.__cause__ = found.__context__ = None
+    raise found from None
+
+
+class DaskTable(ClusterTable):
+    """A Dask data frame, or (Dask array, names)."""
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise Dask collections, without importing dask."""
+        frame = _package(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
+        return cls(data, options) if frame or _is_dask_array(data) else None
+
+    def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
+        """Return the sum over partitions, added up by a tree of tasks."""
+        from dask.delayed import delayed
+
+        parts = self._partitions(columns)
+        of_part = delayed(functools.partial(_build, build=build, empty=empty), pure=False)
+        add = delayed(operator.add, pure=False)
+        sums = [of_part(part, number) for number, part in enumerate(parts)]
+        while len(sums) > 1:  # a tree: no worker holds more than a few sums
+            pairs = (sums[i : i + 2] for i in range(0, len(sums), 2))
+            sums = [add(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        if not sums:
+            return empty
+        total: A = _computed(sums[0].compute, "The Dask collection")
+        return total
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all partitions, computed by one job.
+
+        Put together they would get one type, which Arrow would guess from all rows.
+        """
+        from dask.base import compute
+
+        kind = NamedArray if _is_dask_array(self._data) else FrameTable
+        parts = self._partitions(request.columns)
+        for part in running(deferred(lambda: compute(*parts)), self.label):
+            yield from kind(part, self.options).read(request)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the columns of no rows."""
+        if _is_dask_array(self._data):
+            array, names = self._data
+            return pa.schema([(name, pa.from_numpy_dtype(array.dtype)) for name in names])
+        return LazyTable(self._data, self.options).arrow_schema()
+
+    def _partitions(self, columns: list[str]) -> list[Any]:
+        """Return delayed partitions: frames, or (array, names)."""
+        if not _is_dask_array(self._data):
+            _check_partitions(list(self._data.columns), columns)
+            return list(self._data[columns].to_delayed())
+        array, names = self._data
+        if array.ndim != 2:
+            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
+        _check_partitions(list(names), columns)
+        return [(block, list(names)) for block in array.rechunk({1: -1}).to_delayed()[:, 0]]
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The collection."""
+        return (self._data[0] if _is_dask_array(self._data) else self._data,)
+
+
+def _is_dask_array(data: Any) -> bool:
+    return isinstance(data, tuple) and len(data) == 2 and _package(data[0]) == "dask"
+
+
+def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) -> A:
+    """Return the sum of one partition."""
+    rows = part[0] if isinstance(part, tuple) else part
+    return build(part, number) if len(rows) else empty
+
+
+_RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
+
+
+class SparkTable(ClusterTable):
+    """A Spark data frame."""
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a Spark data frame, without importing pyspark."""
+        return cls(data, options) if _package(data) == "pyspark" and hasattr(data, "mapInArrow") else None
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, collected here."""
+        return LazyTable(self._data, self.options).read(request)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the columns of no rows."""
+        return LazyTable(self._data, self.options).arrow_schema()
+
+    def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
+        """Return the sum over partitions by one job, in which Spark keeps one result a partition.
+
+        However often a task was run, it counts once. A job for every partition (``toLocalIterator``) would compute
+        what was lost in between once more, and a partition of a table whose order is not fixed may then hold the rows
+        of another. A shuffle of the results could do the same. The planned job knows how many partitions it has, but
+        for Spark Connect, which does not tell: there the last ones are taken on Spark's word.
+        """
+        data = self._data
+        _check_partitions(list(data.columns), columns)
+        run = functools.partial(_spark_build, build=build, empty=empty)
+
+        def collected() -> tuple[list[Any], int | None]:
+            wanted = data.select(*[_quoted(name) for name in columns])
+            sums = wanted.mapInArrow(run, "part int, sums binary")
+            if type(sums).__module__.startswith("pyspark.sql.connect"):
+                return sums.collect(), None
+            return sums.rdd.collect(), sums.rdd.getNumPartitions()  # one plan, carried out once
+
+        parts, expected = _computed(collected, "The Spark data frame")
+        if sorted(row["part"] for row in parts) != list(range(len(parts) if expected is None else expected)):
+            raise DataError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")
+        found = [pickle.loads(bytes(row["sums"])) for row in sorted(parts, key=operator.itemgetter("part"))]
+        for failed in found:
+            if isinstance(failed, GaussmixError):
+                raise failed
+        return functools.reduce(operator.add, found, empty)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _spark_build(
+    batches: Iterator[pa.RecordBatch], *, build: Callable[[Any, int], A], empty: A
+) -> Iterator[pa.RecordBatch]:
+    """Yield the sums of one partition under its number; of an empty one as well, so that none can be missed.
+
+    An error of gaussmix is returned in the place of the sums: Spark would pass it on in the text of a traceback.
+    """
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    number = context.partitionId()
+    rows = (batch for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    sums: A | GaussmixError
+    try:
+        sums = empty if first is None else build(chain([first], rows), number)
+    except GaussmixError as error:
+        sums = error
+        collections.deque(batches, maxlen=0)  # Spark expects its rows to be read
+    packed = {"part": [number], "sums": [pickle.dumps(sums)]}
+    yield pa.RecordBatch.from_pydict(packed, schema=_RESULT)

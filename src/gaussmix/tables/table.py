@@ -1,0 +1,281 @@
+"""Open a table of any kind: the one place that decides what kind of thing ``data`` is.
+
+>>> import numpy as np
+>>> table = open_table((np.zeros((5, 2)), ["a", "b"]))
+>>> [batch.num_rows for batch in table.batches(["b"], batch_rows=3)]
+[3, 2]
+
+A new kind of table is a subclass of :class:`gaussmix.tables.base.Table` and a line in `KINDS`; a new format of files is
+a :class:`gaussmix.tables.base.FileFormat` and an entry of :data:`gaussmix.tables.files.FORMATS`. pandas, polars, duckdb
+and Arrow's datasets are not imported here: their tables are recognised when they come.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any, TypeVar
+
+import narwhals as nw
+import pyarrow as pa
+
+from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError
+from gaussmix.tables.base import FileOrigin, Part, Request, Seen, Table
+from gaussmix.tables.engines import DaskTable, QueryTable, RelationTable, SparkTable
+from gaussmix.tables.files import FileTable
+from gaussmix.tables.gram import Query, Summable, aggregate_batches
+from gaussmix.tables.memory import (
+    ArrayDictionary,
+    ArrowTable,
+    DatasetTable,
+    FrameTable,
+    LazyTable,
+    NamedArray,
+    StreamTable,
+    StructuredArray,
+)
+from gaussmix.tables.options import ReadOptions
+from gaussmix.tables.sampling import RowCache, Sample
+from gaussmix.tables.schema import Schema
+
+__all__ = ["CHANGED", "KINDS", "TableIterator", "TableList", "TableReader", "open_table", "origins_of"]
+
+CHANGED = "The table changed while it was read, between two passes. Nothing more was drawn: read a table that stays."
+"""No number, and not what changed: whoever sees more learns about rows."""
+
+A = TypeVar("A", bound=Summable)
+
+
+def open_table(data: Any, options: ReadOptions | None = None) -> Table:
+    """Return the table that ``data`` is, or names. No row is read.
+
+    Parameters
+    ----------
+    data : table
+        A 2-D NumPy array with its column names ``(array, names)``, a structured array, a dictionary of arrays;
+        pandas, polars (eager or lazy) and whatever else narwhals knows; a pyarrow Table, RecordBatch,
+        RecordBatchReader, Dataset, or any object with ``__arrow_c_stream__``; a path of a Parquet, Arrow IPC or CSV
+        file, a directory or a glob; a DuckDB relation, `DuckDBQuery` or (path, SQL); a Dask collection or a Spark data
+        frame; a list or an iterable of any of these. A `Table` is returned as it is.
+    options : ReadOptions, optional
+        How it is read.
+
+    Raises
+    ------
+    TypeError
+        If it is of no known kind.
+    """
+    found = _found(data, options or ReadOptions())
+    if found is None:
+        kinds = dict.fromkeys(kind.description for kind in KINDS)
+        raise DataTypeError(f"data must be {', '.join(kinds)}; got {type(data).__name__}.")
+    return found
+
+
+def origins_of(data: Any) -> tuple[Any, ...]:
+    """Return the files, queries and objects that hold the rows; of what is no readable table, the object itself."""
+    with suppress(GaussmixError, OSError):  # the error comes when the rows are read
+        found = _found(data, ReadOptions())
+        if found is not None:
+            return found.origins
+    return (data,)
+
+
+def _found(data: Any, options: ReadOptions) -> Table | None:
+    if isinstance(data, Table):
+        return data
+    native = nw.to_native(data, pass_through=True)
+    return next((table for kind in KINDS if (table := kind.of(native, options)) is not None), None)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Several tables
+class TableList(Table):
+    """A list or tuple of tables, whose rows follow each other."""
+
+    description = "a list or an iterable of these"
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self._tables = [open_table(item, options) for item in data]
+        self.ordered = all(table.ordered for table in self._tables)
+        self.computed = any(table.computed for table in self._tables)
+        self.reuses_buffers = any(table.reuses_buffers for table in self._tables)
+        self.single_use = next((table.single_use for table in self._tables if table.single_use is not None), None)
+        self.paths = tuple(path for table in self._tables for path in table.paths)
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise a list or a tuple."""
+        return cls(data, options) if isinstance(data, list | tuple) else None
+
+    def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
+        """Yield the parts of all tables."""
+        for table in self._tables:
+            seen.add(table)
+            yield from table.parts(request, seen)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Refuse: the tables may differ."""
+        raise _unknown_columns(self._data)
+
+    @property
+    def types_are_guessed(self) -> bool:
+        """Whether those of one table are."""
+        return any(table.types_are_guessed for table in self._tables)
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows of all tables, if they are known. **Sensitive**."""
+        known = [rows for table in self._tables if (rows := table.n_rows) is not None]
+        return sum(known) if len(known) == len(self._tables) else None
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """Those of all tables."""
+        return tuple(origin for table in self._tables for origin in table.origins)
+
+    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
+        """Return nothing: the tables are examined one by one."""
+        return ()
+
+
+class TableIterator(Table):
+    """An iterable of tables. One that makes a new iterator each time can be read again."""
+
+    description = TableList.description
+    ordered, computed, reuses_buffers = False, True, True
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.single_use = f"The {type(data).__name__}" if isinstance(data, Iterator) else None
+
+    @classmethod
+    def of(cls, data: Any, options: ReadOptions) -> Table | None:
+        """Recognise an iterable."""
+        known = isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)
+        return cls(data, options) if known else None
+
+    def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
+        """Yield the parts of each table as it comes."""
+        for item in self._data:
+            table = open_table(item, self.options)
+            seen.add(table, streamed=True)
+            yield from table.parts(request, seen)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Refuse: it may be readable only once."""
+        raise _unknown_columns(self._data)
+
+
+def _unknown_columns(data: Any) -> DataTypeError:
+    return DataTypeError(
+        f"The columns of {type(data).__name__} cannot be known without reading rows. Pass one of its tables, or a file."
+    )
+
+
+KINDS: tuple[type[Table], ...] = (
+    FileTable,
+    QueryTable,
+    RelationTable,
+    DaskTable,
+    SparkTable,
+    NamedArray,
+    StructuredArray,
+    ArrayDictionary,
+    ArrowTable,
+    DatasetTable,
+    FrameTable,
+    LazyTable,
+    StreamTable,
+    TableList,
+    TableIterator,
+)
+"""All kinds of tables. The first that recognises the data is taken."""
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Several readings
+class TableReader:
+    """A table that may be read several times, and must be the same each time. **Sensitive**.
+
+    Parameters
+    ----------
+    data : table
+        As for `open_table`.
+    options : ReadOptions, optional
+
+    Attributes
+    ----------
+    table : Table
+    rows : int
+        Rows of the last reading, **sensitive**: those that a sample or ``drop-row`` leaves out are counted too.
+    """
+
+    def __init__(self, data: Any, options: ReadOptions | None = None) -> None:
+        self.table = open_table(data, options)
+        if self.table.options.row_by_row and not self.table.computed:
+            raise ArgumentError("row_by_row is about queries, and this table is stored: leave it out.")
+        self.rows = 0
+        self._readings = 0
+        self._files: list[tuple[int, ...]] = []
+
+    def aggregate(
+        self,
+        query: Query[A],
+        schema: Schema,
+        *,
+        sample: Sample | None = None,
+        cache: RowCache | None = None,
+        describe: str = "Reading",
+    ) -> A:
+        """Read the table, or a sample of its rows, and aggregate it. A ``cache`` keeps rows for later."""
+        if sample is not None and not self.table.ordered:
+            sample = sample.fresh(self._readings)
+        threads = 1 if self.table.reuses_buffers else None
+        with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
+            return aggregate_batches(stream, schema, query, sample=sample, cache=cache, threads=threads)
+
+    @contextmanager
+    def reading(
+        self, columns: list[str], types: Mapping[str, pa.DataType], *, describe: str = "Reading"
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Read some columns from the first row to the last.
+
+        A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times, is
+        an error.
+        """
+        if self._readings:
+            self.check_again()
+        files = self._file_states()
+        found = self.table.batches(columns, types=types, examine_plan=True, describe=describe)
+        rows = 0
+
+        def counted() -> Generator[pa.RecordBatch]:
+            nonlocal rows
+            with closing(found):
+                for batch in found:
+                    rows += batch.num_rows
+                    yield batch
+
+        with closing(counted()) as stream:  # an error keeps its frames, and with them an open query
+            yield stream
+        if self._readings and (rows, files) != (self.rows, self._files):
+            raise DataError(CHANGED)
+        self.rows, self._files = rows, files
+        self._readings += 1
+
+    def check_again(self) -> None:
+        """Raise an error if the table can be read only once."""
+        if self.table.single_use is not None:
+            raise ArgumentError(
+                f"{self.table.single_use} can be read only once, and a release in passes reads its table several "
+                "times. Pass a list, a data frame or the path of a file; or passes=1."
+            )
+
+    def _file_states(self) -> list[tuple[int, ...]]:
+        """Return what tells a file that was written to between two readings."""
+        files = [origin.path for origin in self.table.origins if isinstance(origin, FileOrigin)]
+        states = [os.stat(file) for file in files if file.exists()]
+        return [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
