@@ -257,13 +257,6 @@ class ClusterTable(Table):
         """
 
 
-def _check_partitions(found: list[str], columns: list[str]) -> None:
-    for name in columns:
-        if found.count(name) != 1:
-            what = "is not in the table" if name not in found else "is in the table twice"
-            raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
-
-
 def _computed(run: Callable[[], Any], where: str) -> Any:
     """Return what an engine computes. Its own errors may quote values and are replaced; those of gaussmix stay."""
     try:
@@ -325,12 +318,12 @@ class DaskTable(ClusterTable):
     def _partitions(self, columns: list[str]) -> list[Any]:
         """Return delayed partitions: frames, or (array, names)."""
         if not _is_dask_array(self._data):
-            _check_partitions(list(self._data.columns), columns)
+            check_columns(list(self._data.columns), columns, "the table")
             return list(self._data[columns].to_delayed())
         array, names = self._data
         if array.ndim != 2:
             raise DataError("(array, names) must be a 2-D array and one name per column of it.")
-        _check_partitions(list(names), columns)
+        check_columns(list(names), columns, "the table")
         return [(block, list(names)) for block in array.rechunk({1: -1}).to_delayed()[:, 0]]
 
     @property
@@ -377,7 +370,7 @@ class SparkTable(ClusterTable):
         for Spark Connect, which does not tell: there the last ones are taken on Spark's word.
         """
         data = self._data
-        _check_partitions(list(data.columns), columns)
+        check_columns(list(data.columns), columns, "the table")
         run = functools.partial(_spark_build, build=build, empty=empty)
 
         def collected() -> tuple[list[Any], int | None]:
