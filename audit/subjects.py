@@ -31,7 +31,7 @@ from audit.neighbours import (
     sketch_ratio,
     symmetric_ratio,
 )
-from gaussmix import Ledger, LinearMixing, LogisticMixing, accounting, calibrate, propose
+from gaussmix import Ledger, LinearRegression, LogisticRegression, accounting, calibrate, propose
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import ObjectivePerturbationAccount
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
@@ -121,7 +121,7 @@ class GramRelease(Subject):
 class FittedEstimator(Subject):
     """An estimator, which publishes its release and its coefficients."""
 
-    estimator: Callable[..., LinearMixing | LogisticMixing]
+    estimator: Callable[..., LinearRegression | LogisticRegression]
     likelihood: Likelihood | None = None
 
     def __post_init__(self) -> None:
@@ -393,8 +393,8 @@ BINARY = Neighbours(repeat(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))), C
 # Two classes that X separates near 0, and a row of the wrong class far from it.
 CLASSES = replace(LINE, common=np.where(LINE.common[:, :1] > 0, [0.1, 1.0], [-0.1, -1.0]))
 
-_LINEAR = partial(LinearMixing, bounds_X=(-1, 1), bounds_y=(-1, 1))
-_LOGISTIC = partial(LogisticMixing, bounds_X=(-1, 1), classes=(-1.0, 1.0))
+_LINEAR = partial(LinearRegression, bounds_X=(-1, 1), bounds_y=(-1, 1))
+_LOGISTIC = partial(LogisticRegression, bounds_X=(-1, 1), classes=(-1.0, 1.0))
 
 FAST: dict[str, Callable[..., Subject]] = {
     "release": partial(GramRelease, "Gram matrix, one pass", ZEROS),
@@ -430,15 +430,15 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
     ),
     "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),
     "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),
-    "linear": partial(FittedEstimator, "LinearMixing", LINE, _LINEAR),
+    "linear": partial(FittedEstimator, "LinearRegression", LINE, _LINEAR),
     "linear-units": partial(
-        FittedEstimator, "LinearMixing, privacy units", replace(LINE, unit=UNIT), partial(_LINEAR, rows_per_group=3)
+        FittedEstimator, "LinearRegression, privacy units", replace(LINE, unit=UNIT), partial(_LINEAR, rows_per_group=3)
     ),
-    "logistic": partial(FittedEstimator, "LogisticMixing", CLASSES, _LOGISTIC),
+    "logistic": partial(FittedEstimator, "LogisticRegression", CLASSES, _LOGISTIC),
     # One pass before the steps: the row is not clipped in it and counts in full.
     "logistic-newton": partial(
         FittedEstimator,
-        "LogisticMixing, three Newton steps",
+        "LogisticRegression, three Newton steps",
         CLASSES,
         partial(_LOGISTIC, passes=1, steps=3),
         likelihood=Likelihood("y", 3),

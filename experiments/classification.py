@@ -38,12 +38,12 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
+import gaussmix as gm
 from experiments import Floats
 from experiments.datasets import bike
 from experiments.images import mnist
 from experiments.parallel import Rows, run_all
 from experiments.passes_tables import _csv, encode
-from gaussmix import LogisticMixing
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.mechanism.objective_perturbation import minimise
@@ -127,9 +127,9 @@ def trial(name: str, split: int, epsilon: float) -> Rows:
     for draw in range(DRAWS):
         seed = 1000 * split + draw
         models: dict[str, Any] = {
-            "LogisticMixing": LogisticMixing(**declared, n_rows=n, random_state=seed),
-            "LogisticMixing, steps": LogisticMixing(**declared, n_rows=n, random_state=seed, steps="auto"),
-            "LogisticMixing, paper": LogisticMixing(**declared, n_rows=n, random_state=seed, variant="paper"),
+            "LogisticMixing": gm.LogisticRegression(**declared, n_rows=n, random_state=seed),
+            "LogisticMixing, steps": gm.LogisticRegression(**declared, n_rows=n, random_state=seed, steps="auto"),
+            "LogisticMixing, paper": gm.LogisticRegression(**declared, n_rows=n, random_state=seed, variant="paper"),
             "objective perturbation, 2012": ObjectivePerturbation(**declared, random_state=seed),
         }
         for method, model in models.items():

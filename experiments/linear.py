@@ -7,7 +7,7 @@ training norm and targets by the largest training value (**not private**: this c
 ``data_norm=1``, ``bounds_y=(-1, 1)``, ε = logspace(-1.2, 1.5, 6), δ = 1/n², 250 trials. A trial is a fresh 80/20 split
 (fresh rows, for synthetic sets) and fresh noise; all methods and ε share the split. Methods named ``published:`` are
 the published code with its mistakes (:mod:`experiments.published`), and not private. AdaSSP has ρ = 0.05, which is
-better for it than the published 10⁻¹⁰. The rule behind ``LinearMixing, exact`` was first noticed on these tables
+better for it than the published 10⁻¹⁰. The rule behind ``LinearRegression, exact`` was first noticed on these tables
 (docs/accuracy.md).
 """
 
@@ -29,7 +29,7 @@ from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
 from experiments.sketches import LARGE_SKETCH
 from experiments.summed import Regressor, SummedTable
-from gaussmix import LinearMixing, baselines
+from gaussmix import LinearRegression, baselines
 from gaussmix.mechanism.sampling import explicit_sketch
 
 Split = tuple[Floats, Floats, Floats, Floats]
@@ -40,8 +40,8 @@ FOLDERS = ("linear", "published", "sketch_times")
 SYNTHETIC = ("gaussian", "mlp", "uniform")
 DECLARED: dict[str, Any] = {"data_norm": 1.0, "bounds_y": (-1, 1), "fit_intercept": False}
 METHODS: dict[str, Callable[..., Regressor]] = {
-    "LinearMixing, exact": lambda **budget: LinearMixing(sketch_size=LARGE_SKETCH, **DECLARED, **budget),
-    "LinearMixing, paper": lambda **budget: LinearMixing(variant="paper", **DECLARED, **budget),
+    "LinearMixing, exact": lambda **budget: LinearRegression(sketch_size=LARGE_SKETCH, **DECLARED, **budget),
+    "LinearMixing, paper": lambda **budget: LinearRegression(variant="paper", **DECLARED, **budget),
     "AdaSSP, exact": lambda **budget: baselines.AdaSSP(**DECLARED, **budget),
     "AdaSSP, printed": lambda **budget: baselines.AdaSSP(analysis="printed", **DECLARED, **budget),
     "Sheffet, Rényi": lambda **budget: baselines.SheffetMixing(analysis="renyi", **DECLARED, **budget),
@@ -128,13 +128,13 @@ def sketch_times(name: str) -> Rows:
     X, y, *_ = split_table(name, np.random.default_rng([0, 2505]))
     common: dict[str, Any] = {**DECLARED, "epsilon": 1.0, "delta": 1 / len(y) ** 2, "random_state": 0}
     variants = (
-        (LinearMixing(variant="paper", **common), baselines.AdaSSP(analysis="printed", **common), 1),
-        (LinearMixing(sketch_size=LARGE_SKETCH, **common), baselines.AdaSSP(**common), 1000),
+        (LinearRegression(variant="paper", **common), baselines.AdaSSP(analysis="printed", **common), 1),
+        (LinearRegression(sketch_size=LARGE_SKETCH, **common), baselines.AdaSSP(**common), 1000),
     )
     return [{"set": name, **_fit_times(X, y, *variant)} for variant in variants]
 
 
-def _fit_times(X: Floats, y: Floats, model: LinearMixing, adassp: baselines.AdaSSP, part: int) -> dict[str, object]:
+def _fit_times(X: Floats, y: Floats, model: LinearRegression, adassp: baselines.AdaSSP, part: int) -> dict[str, object]:
     """Times of one variant; one in ``part`` rows of its explicit sketch is drawn."""
     k = model.fit(X, y).release_.sketch.size
     table, A, rng = SummedTable(X, y), np.column_stack([X, y]), np.random.default_rng(0)
@@ -176,7 +176,7 @@ def run(figure: str, sets: Sequence[str], *, count: int, processes: int | None, 
     table.to_csv(results / f"{figure}.csv", index=False, float_format="%.6g")
     times.to_csv(results / f"{figure}_times.csv", index=False, float_format="%.4g")
     releases = count * len(EPSILONS)
-    paper = releases * 3 * times[times["variant"] == "paper"]["explicit_s"].sum()  # LinearMixing and both Sheffets
+    paper = releases * 3 * times[times["variant"] == "paper"]["explicit_s"].sum()  # LinearRegression and both Sheffets
     exact = releases * times[times["variant"] == "exact"]["explicit_s"].sum()
     print(
         f"{figure}: {len(private):,} errors in {seconds:,.0f} s (those in the cache in no time). By explicit sketches "

@@ -9,8 +9,8 @@ from gaussmix import baselines
 
 BOUNDS = {"bounds_X": (-10, 10), "bounds_y": (-200, 200)}
 LINEAR = [
-    gm.LinearMixing(**BOUNDS, random_state=0),
-    gm.LinearMixing(**BOUNDS, variant="paper", random_state=0),
+    gm.LinearRegression(**BOUNDS, random_state=0),
+    gm.LinearRegression(**BOUNDS, variant="paper", random_state=0),
     baselines.AdaSSP(**BOUNDS, random_state=0),
     baselines.AdaSSP(**BOUNDS, analysis="printed", random_state=0),
     baselines.SheffetMixing(**BOUNDS, random_state=0),
@@ -19,8 +19,8 @@ LINEAR = [
     baselines.Constant(),
 ]
 LOGISTIC = [
-    gm.LogisticMixing(bounds_X=(-10, 10), random_state=0),
-    gm.LogisticMixing(bounds_X=(-10, 10), variant="paper", random_state=0),
+    gm.LogisticRegression(bounds_X=(-10, 10), random_state=0),
+    gm.LogisticRegression(bounds_X=(-10, 10), variant="paper", random_state=0),
     baselines.ObjectivePerturbation(bounds_X=(-10, 10), random_state=0),
 ]
 PRIVATE = [model for model in LINEAR if hasattr(model, "epsilon")] + LOGISTIC

@@ -118,7 +118,7 @@ def releases(folder: Path) -> None:
     gm.release(table, schema=SCHEMA, **BUDGET, sketch_size=1000, random_state=3).save(folder / "sketch.parquet")
     gm.release(table, schema=SCHEMA, epsilon=np.inf, delta=1e-6).save(folder / "not_private.parquet")
     X, y = arrays(4000)
-    model = gm.LogisticMixing(**BUDGET, bounds_X=(0, 1), classes=[False, True], steps=3, random_state=4).fit(X, y)
+    model = gm.LogisticRegression(**BUDGET, bounds_X=(0, 1), classes=[False, True], steps=3, random_state=4).fit(X, y)
     model.release_.save(folder / "steps.parquet")
 
 

@@ -129,10 +129,10 @@ def test_coefficients_of_a_seed_without_an_intercept(variant):
     """With one, the order of the encoded columns has changed, and a seed gives other draws of the same law."""
     name = "norm, no intercept"
     k = 10**6 if variant == "exact" else None
-    model = gm.LinearMixing(
+    model = gm.LinearRegression(
         epsilon=3.0, delta=1e-6, sketch_size=k, variant=variant, random_state=5, **DECLARED[name]
     ).fit(*arrays())
-    golden = decoded(GOLDEN["coefficients"][f"LinearMixing {variant}: {name}"])
+    golden = decoded(GOLDEN["coefficients"][f"LinearRegression {variant}: {name}"])
     assert [*model.coef_, model.intercept_] == pytest.approx(golden, rel=1e-9, abs=1e-12)
 
 

@@ -455,15 +455,15 @@ BOUNDS = {"bounds_X": (-1, 1), "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 NORM = {"data_norm": 1.5, "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 BOUNDED, CLASSES = BOUNDS | {"bounds_y": (-1, 1)}, BOUNDS | {"classes": (False, True)}
 MODELS = {
-    "linear": gm.LinearMixing(**BOUNDED),
-    "linear, the paper's": gm.LinearMixing(variant="paper", **BOUNDED),
-    "linear, a norm": gm.LinearMixing(**BOUNDED | {"bounds_X": None, "data_norm": 1.0}),
-    "linear, a sketch": gm.LinearMixing(sketch_size=20, fit_intercept=False, **BOUNDED),
-    "linear, persons": gm.LinearMixing(rows_per_group=2, **BOUNDED),
-    "logistic": gm.LogisticMixing(**CLASSES),
-    "logistic, the paper's": gm.LogisticMixing(variant="paper", **CLASSES),
-    "logistic, steps": gm.LogisticMixing(steps=3, **CLASSES),
-    "logistic, persons": gm.LogisticMixing(rows_per_group=2, **CLASSES),
+    "linear": gm.LinearRegression(**BOUNDED),
+    "linear, the paper's": gm.LinearRegression(variant="paper", **BOUNDED),
+    "linear, a norm": gm.LinearRegression(**BOUNDED | {"bounds_X": None, "data_norm": 1.0}),
+    "linear, a sketch": gm.LinearRegression(sketch_size=20, fit_intercept=False, **BOUNDED),
+    "linear, persons": gm.LinearRegression(rows_per_group=2, **BOUNDED),
+    "logistic": gm.LogisticRegression(**CLASSES),
+    "logistic, the paper's": gm.LogisticRegression(variant="paper", **CLASSES),
+    "logistic, steps": gm.LogisticRegression(steps=3, **CLASSES),
+    "logistic, persons": gm.LogisticRegression(rows_per_group=2, **CLASSES),
     "AdaSSP": baselines.AdaSSP(**BOUNDED),
     "AdaSSP, printed": baselines.AdaSSP(analysis="printed", **BOUNDED),
     "Sheffet": baselines.SheffetMixing(**BOUNDED),
@@ -541,8 +541,8 @@ def test_estimators_with_a_ledger(compared, tmp_path):
         (X, y), place = table, anew(tmp_path / "place")
         ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5, releases=2)
         given = {"bounds_X": (-1, 1), "ledger": ledger, "random_state": 0}
-        linear = gm.LinearMixing(bounds_y=(-1, 1), **given).fit(X, y)
-        steps = gm.LogisticMixing(classes=(False, True), steps=3, **given).fit(X, y > 0)
+        linear = gm.LinearRegression(bounds_y=(-1, 1), **given).fit(X, y)
+        steps = gm.LogisticRegression(classes=(False, True), steps=3, **given).fit(X, y > 0)
         return [linear, vars(steps), ledger, ledger.entries(), ledger.remaining(), files_in(place)]
 
     compared(subject, ARRAYS)
@@ -675,10 +675,10 @@ def test_errors_of_estimators_and_counts_say_the_same():
     for (X, y), place in zip((arrays_of(1), arrays_of(2, 611)), (7, 500), strict=True):
         X[place, 1] = np.nan
         with pytest.raises(ValueError, match="NaN") as caught:
-            gm.LinearMixing(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
+            gm.LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
         labels = np.where(y > 0, "yes", "no").astype(object)
         labels[place] = f"perhaps {place}"
-        logistic = gm.LogisticMixing(classes=("no", "yes"), **BOUNDS)
+        logistic = gm.LogisticRegression(classes=("no", "yes"), **BOUNDS)
         unknown = message_of(lambda X=X, labels=labels, model=logistic: model.fit(np.nan_to_num(X), labels))
         found.append([str(caught.value), unknown])
     assert found[0] == found[1]

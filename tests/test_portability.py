@@ -137,7 +137,9 @@ def test_sums_of_arrays_do_not_depend_on_their_layout(order):
     X = np.column_stack([(37 * i) % 120, (13 * i) % 23, (577 * i) % 997]) / 120
     y = X @ [0.5, -0.25, 0.125]
     fitted = [
-        gm.LinearMixing(epsilon=1.0, delta=1e-6, data_norm=9.0, bounds_y=(-4, 4), passes=1, random_state=0).fit(A, b)
+        gm.LinearRegression(epsilon=1.0, delta=1e-6, data_norm=9.0, bounds_y=(-4, 4), passes=1, random_state=0).fit(
+            A, b
+        )
         for A, b in ((X, y), (np.asarray(X, order=order), np.repeat(y, 2)[::2]), (np.repeat(X, 2, axis=0)[::2], y))
     ]
     first, *others = (model.release_.statistic.passes[0].matrix for model in fitted)

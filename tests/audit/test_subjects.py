@@ -23,7 +23,7 @@ from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
 from gaussmix.accounting.gaussian import gaussian_mu
-from gaussmix.estimators import LinearMixing
+from gaussmix.estimators import LinearRegression
 from gaussmix.ledger import ledger as ledger_module
 from gaussmix.ledger import plans, reservation, store
 from gaussmix.mechanism import adassp, lattice, mixing, passes, proposing
@@ -292,7 +292,7 @@ def test_a_tenth_of_the_noise_in_passes_is_detected(name, monkeypatch):
     assert not audit.run(name, **claim(name)).holds
 
 
-class FromTheRows(LinearMixing):
+class FromTheRows(LinearRegression):
     """A correct release with coefficients computed from the rows."""
 
     def fit(self, X, y):
@@ -303,7 +303,7 @@ class FromTheRows(LinearMixing):
 
 def test_coefficients_computed_from_the_rows_are_detected():
     estimator = partial(FromTheRows, bounds_X=(-1, 1), bounds_y=(-1, 1))
-    subject = partial(subjects.FittedEstimator, "LinearMixing", subjects.LINE, estimator)
+    subject = partial(subjects.FittedEstimator, "LinearRegression", subjects.LINE, estimator)
     assert not audit.run(subject, **claim("linear")).holds
 
 

@@ -102,15 +102,15 @@ def test_estimators_spend_from_a_ledger(tmp_path):
     X, y = table[["age", "bmi"]], table["cost"]
     ledger = gm.Ledger(tmp_path / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
     declared = {"bounds_X": (0, 100), "bounds_y": (0, 20), "ledger": ledger, "sketch_size": 800}
-    model = gm.LinearMixing(**declared).fit(X, y)
+    model = gm.LinearRegression(**declared).fit(X, y)
     assert model.privacy_.account.gamma == ledger.remaining().gamma
     assert ledger.remaining().sketch_rows == 200
     with pytest.raises(ValueError, match="does not fit"):
-        gm.LinearMixing(**declared).fit(X, y)
-    gm.LogisticMixing(bounds_X=(0, 100), ledger=ledger).fit(X, table["smoker"])  # what is left
-    assert [entry.note for entry in ledger.entries()] == ["LinearMixing", "LogisticMixing"]
+        gm.LinearRegression(**declared).fit(X, y)
+    gm.LogisticRegression(bounds_X=(0, 100), ledger=ledger).fit(X, table["smoker"])  # what is left
+    assert [entry.note for entry in ledger.entries()] == ["LinearRegression", "LogisticRegression"]
     with pytest.raises(ValueError, match="variant='exact'"):
-        gm.LinearMixing(**{**declared, "variant": "paper"}).fit(X, y)
+        gm.LinearRegression(**{**declared, "variant": "paper"}).fit(X, y)
 
 
 def test_a_ledger_decides_the_relation_and_small_rests_are_not_burnt(tmp_path):

@@ -339,7 +339,7 @@ def test_small_integers_of_numpy_do_not_overflow(number):
     assert Moments.of(table, {"a": [0, 1]}, unit="who", rows_per_unit=number).to_bytes()
 
 
-@pytest.mark.parametrize("kind", [baselines.AdaSSP, baselines.SheffetMixing, gm.LinearMixing])
+@pytest.mark.parametrize("kind", [baselines.AdaSSP, baselines.SheffetMixing, gm.LinearRegression])
 def test_moments_of_persons_are_not_taken_for_rows(kind):
     """One row changes those of its person: with 100 rows e1 and one more e2 by 1.4, not 1."""
     model = kind(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1))

@@ -206,9 +206,9 @@ def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, t
 def test_steps_do_not_count_rows():
     """Their parts of μ stand behind those of the passes."""
     X, y = np.linspace(-1, 1, 400)[:, np.newaxis], np.arange(400) % 2
-    model = gm.LogisticMixing(epsilon=4.0, delta=1e-6, bounds_X=(-1, 1), classes=(0, 1), steps=3, random_state=0).fit(
-        X, y
-    )
+    model = gm.LogisticRegression(
+        epsilon=4.0, delta=1e-6, bounds_X=(-1, 1), classes=(0, 1), steps=3, random_state=0
+    ).fit(X, y)
     private = model.release_
     passes_alone = [BINS / mu**2 for mu in private.certificate.account.noise_mu[2:8:2]]
     assert len(private.certificate.account.noise_mu) == 14

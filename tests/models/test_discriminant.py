@@ -72,7 +72,7 @@ def test_without_an_intercept_classes_lie_opposite_to_each_other():
     m, y = np.array([0.5, -0.3]), rng.choice([-1, 1], 200_000)
     X = y[:, None] * m + rng.normal(size=(200_000, 2))
     declared = {"epsilon": math.inf, "bounds_X": (-8, 8), "fit_intercept": False}
-    model = gm.LogisticMixing(**declared).fit(X, y)
+    model = gm.LogisticRegression(**declared).fit(X, y)
     assert model.coef_[0] == pytest.approx(2 * m, abs=0.02)
     assert model.intercept_ == [0]
 

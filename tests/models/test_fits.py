@@ -213,7 +213,7 @@ def test_bad_questions(private, call, words):
 def test_a_vector_is_no_target():
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (500, 3))
-    release = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
+    release = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
     with pytest.raises(gm.ArgumentError, match="'X' is a vector: regress on a number"):
         release.regress("X")
     with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or a category"):

@@ -132,26 +132,26 @@ def features(n=4000):
 
 BUDGET = {"epsilon": 5.0, "delta": 1e-6, "bounds_X": (-1, 1)}
 ESTIMATORS = {
-    "LinearMixing": lambda X, y: gm.LinearMixing(**BUDGET, bounds_y=(-1, 1)).fit(X, y),
-    "by norm": lambda X, y: gm.LinearMixing(epsilon=5.0, data_norm=1.8, bounds_y=(-1, 1)).fit(X, y),
-    "both": lambda X, y: gm.LinearMixing(**BUDGET, data_norm=1.2, bounds_y=(-1, 1)).fit(X, y),
-    "bounds of their own": lambda X, y: gm.LinearMixing(
+    "LinearRegression": lambda X, y: gm.LinearRegression(**BUDGET, bounds_y=(-1, 1)).fit(X, y),
+    "by norm": lambda X, y: gm.LinearRegression(epsilon=5.0, data_norm=1.8, bounds_y=(-1, 1)).fit(X, y),
+    "both": lambda X, y: gm.LinearRegression(**BUDGET, data_norm=1.2, bounds_y=(-1, 1)).fit(X, y),
+    "bounds of their own": lambda X, y: gm.LinearRegression(
         epsilon=5.0, bounds_X=([-1, -2, -1], [1, 1, 3]), bounds_y=(-1, 1)
     ).fit(X, y),
-    "several targets": lambda X, y: gm.LinearMixing(**BUDGET, bounds_y=([-1, -2], [1, 2])).fit(
+    "several targets": lambda X, y: gm.LinearRegression(**BUDGET, bounds_y=([-1, -2], [1, 2])).fit(
         X, np.column_stack([y, -y])
     ),
-    "without an intercept": lambda X, y: gm.LinearMixing(**BUDGET, bounds_y=(-1, 1), fit_intercept=False).fit(X, y),
-    "paper": lambda X, y: gm.LinearMixing(**BUDGET, bounds_y=(-1, 1), variant="paper").fit(X, y),
-    "paper, rows public": lambda X, y: gm.LinearMixing(**BUDGET, bounds_y=(-1, 1), variant="paper", n_rows=len(X)).fit(
-        X, y
-    ),
-    "LogisticMixing": lambda X, y: gm.LogisticMixing(**BUDGET).fit(X, y > 0.1),
-    "LogisticMixing, declared": lambda X, y: gm.LogisticMixing(**BUDGET, classes=["no", "yes"]).fit(
+    "without an intercept": lambda X, y: gm.LinearRegression(**BUDGET, bounds_y=(-1, 1), fit_intercept=False).fit(X, y),
+    "paper": lambda X, y: gm.LinearRegression(**BUDGET, bounds_y=(-1, 1), variant="paper").fit(X, y),
+    "paper, rows public": lambda X, y: gm.LinearRegression(
+        **BUDGET, bounds_y=(-1, 1), variant="paper", n_rows=len(X)
+    ).fit(X, y),
+    "LogisticRegression": lambda X, y: gm.LogisticRegression(**BUDGET).fit(X, y > 0.1),
+    "LogisticRegression, declared": lambda X, y: gm.LogisticRegression(**BUDGET, classes=["no", "yes"]).fit(
         X, np.where(y > 0.1, "yes", "no")
     ),
-    "LogisticMixing, paper": lambda X, y: gm.LogisticMixing(**BUDGET, variant="paper").fit(X, y > 0.1),
-    "not private": lambda X, y: gm.LinearMixing(epsilon=math.inf, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(X, y),
+    "LogisticRegression, paper": lambda X, y: gm.LogisticRegression(**BUDGET, variant="paper").fit(X, y > 0.1),
+    "not private": lambda X, y: gm.LinearRegression(epsilon=math.inf, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(X, y),
 }
 
 
@@ -176,7 +176,7 @@ def test_an_estimators_release_can_be_saved_and_loaded(estimator, tmp_path):
 def test_an_estimators_release_gives_its_coefficients_again(estimator):
     release, X = estimator.release_, features()[0]
     d = X.shape[1]
-    if isinstance(estimator, gm.LogisticMixing):
+    if isinstance(estimator, gm.LogisticRegression):
         model = release.classify("y", variant=estimator.variant)
         assert list(model.coef.values()) == pytest.approx(estimator.coef_[0])
         assert model.intercept == pytest.approx(estimator.intercept_[0])
@@ -192,7 +192,7 @@ def test_an_estimators_release_gives_its_coefficients_again(estimator):
 
 
 def test_an_estimators_release_predicts_tables_of_vectors(estimator):
-    if isinstance(estimator, gm.LogisticMixing) or estimator.coef_.ndim > 1:
+    if isinstance(estimator, gm.LogisticRegression) or estimator.coef_.ndim > 1:
         return
     X = features()[0][:20]
     model = estimator.release_.regress("y", variant=estimator.variant)
@@ -205,7 +205,7 @@ def test_an_estimators_summary_is_that_of_its_release(estimator):
     release = estimator.release_
     model = (
         release.classify("y", on=["X"], variant=estimator.variant)
-        if isinstance(estimator, gm.LogisticMixing)
+        if isinstance(estimator, gm.LogisticRegression)
         else release.regress("y" if "y" in release.schema.columns else "y0", on=["X"])
     )
     own, found = estimator.summary(), model.summary()
@@ -229,7 +229,7 @@ def test_an_estimators_release_is_reported(estimator):
 def test_a_private_eigenvalue_is_kept_with_its_release(tmp_path):
     """Where rows are many, the paper's variant lowers its noise by v: the file holds v, and no other noise is true."""
     X, y = features(100_000)
-    model = gm.LinearMixing(**BUDGET, bounds_y=(-1, 1), variant="paper", n_rows=len(X)).fit(X, y)
+    model = gm.LinearRegression(**BUDGET, bounds_y=(-1, 1), variant="paper", n_rows=len(X)).fit(X, y)
     certificate, sketch = model.release_.certificate, model.release_.sketch
     assert certificate.account.scale == "private"
     assert certificate.eigenvalue_bound > 0

@@ -65,18 +65,18 @@ def test_estimators_have_the_same_summary(table):
     declared = {"bounds_X": ([0, 10], [100, 50]), "bounds_y": (0, 20), "n_rows": len(table)}
     statsmodels = pytest.importorskip("statsmodels.api")
     ols = statsmodels.OLS(y, statsmodels.add_constant(X)).fit()
-    plain = gm.LinearMixing(epsilon=math.inf, **declared).fit(X, y).summary(estimand="population")
+    plain = gm.LinearRegression(epsilon=math.inf, **declared).fit(X, y).summary(estimand="population")
     assert values(plain.params) == pytest.approx(ols.params.to_numpy(), rel=1e-3)
     assert values(plain.bse) == pytest.approx(ols.bse.to_numpy(), rel=1e-4)
-    private = gm.LinearMixing(epsilon=1.0, random_state=0, **declared).fit(X, y)
-    sketched = gm.LinearMixing(epsilon=1.0, random_state=0, sketch_size=10**6, **declared).fit(X, y)
+    private = gm.LinearRegression(epsilon=1.0, random_state=0, **declared).fit(X, y)
+    sketched = gm.LinearRegression(epsilon=1.0, random_state=0, sketch_size=10**6, **declared).fit(X, y)
     for model, estimand in ((sketched, "ridge"), (private, "table"), (private, "population")):
         assert list(model.summary(estimand=estimand).params) == ["(intercept)", "age", "bmi"]
     with pytest.raises(gm.ArgumentError, match="finite sketches"):
         private.summary(estimand="ridge")
     low, high = private.summary().conf_int(1e-4)["age"]
     assert low < ols.params["age"] < high
-    undeclared = gm.LinearMixing(epsilon=1.0, random_state=0, **{**declared, "n_rows": None}).fit(X, y)
+    undeclared = gm.LinearRegression(epsilon=1.0, random_state=0, **{**declared, "n_rows": None}).fit(X, y)
     shown, given = (model.summary(estimand="population").bse for model in (undeclared, private))
     assert values(shown) == pytest.approx(values(given), rel=0.02)  # the release's own noisy count will do
 

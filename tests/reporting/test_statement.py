@@ -124,11 +124,11 @@ def test_estimators_releases_have_statement_and_curve(variant):
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (2000, 3))
     bounds = {"bounds_X": ([-1, -1, -2], [1, 1, 2]), "data_norm": 1.0, "bounds_y": (-1, 1)}
-    model = gm.LinearMixing(epsilon=1.0, delta=1e-6, variant=variant, **bounds).fit(X, X[:, 0])
+    model = gm.LinearRegression(epsilon=1.0, delta=1e-6, variant=variant, **bounds).fit(X, X[:, 0])
     page = report.render(model.release_)
     assert ('id="delta"' in page) == (variant == "exact")
     shown = words(page)
-    assert "made by LinearMixing" in shown
+    assert "made by LinearRegression" in shown
     assert "vector of 3" in shown
     assert "entries within bounds of their own, norm 1" in shown
     assert embedded(page)["response"] == "y"

@@ -23,7 +23,7 @@ class Ridge(LinearRegressor[Release]):
     Parameters
     ----------
     data_norm, bounds_X, bounds_y, fit_intercept
-        As in :class:`gaussmix.LinearMixing`.
+        As in :class:`gaussmix.LinearRegression`.
     ridge : float
         In the units of encoded rows; the paper's experiments use 1e-6.
     """

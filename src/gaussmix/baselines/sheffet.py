@@ -38,7 +38,7 @@ class SheffetMixing(LinearRegressor[Release]):
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, bounds_y, fit_intercept, n_rows, random_state
-        As in :class:`gaussmix.LinearMixing`.
+        As in :class:`gaussmix.LinearRegression`.
     analysis : {"sheffet", "renyi"}
         ``"sheffet"``: γ = (4/ε)(√(2k log(8/δ)) + 2 log(8/δ)), raised where that is not private (large ε).
         ``"renyi"``: the least γ whose Lemma 1 and Proposition 1 give ε/2 at δ/2.

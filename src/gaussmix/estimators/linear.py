@@ -4,7 +4,7 @@
 >>> rng = np.random.default_rng(0)
 >>> X = rng.uniform(-1, 1, (20_000, 3))
 >>> y = X @ [0.5, -0.3, 0.1] + rng.uniform(-0.1, 0.1, 20_000)
->>> model = LinearMixing(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, y)
+>>> model = LinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, y)
 >>> bool(np.all(np.abs(model.coef_ - [0.5, -0.3, 0.1]) < 0.05))
 True
 """
@@ -34,14 +34,14 @@ from gaussmix.models.summarised import Named
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import Schema
 
-__all__ = ["LinearMixing"]
+__all__ = ["LinearRegression"]
 
 
 class _SeveralTargetsError(ArgumentError, AttributeError):
     """What one target has, asked of a model of several: to ``hasattr``, ``dir`` and notebooks it is not there."""
 
 
-class LinearMixing(Named, LinearRegressor[Release]):
+class LinearRegression(Named, LinearRegressor[Release]):
     """Private linear regression from noisy second moments of the table.
 
     Parameters
@@ -124,7 +124,7 @@ class LinearMixing(Named, LinearRegressor[Release]):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LinearMixing:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LinearRegression:
         """Fit to X (rows, features) and y (rows,) or (rows, targets).
 
         Parameters

@@ -37,18 +37,18 @@ from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema
 
-__all__ = ["LogisticMixing"]
+__all__ = ["LogisticRegression"]
 
 
-class LogisticMixing(Named, LinearClassifier):
+class LogisticRegression(Named, LinearClassifier):
     """Private log odds of two classes: the linear discriminant, from noisy second moments, or steps on the likelihood.
 
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, n_rows, rows_per_group
-        As in :class:`LinearMixing`.
+        As in :class:`LinearRegression`.
     ledger, random_state
-        As in :class:`LinearMixing`.
+        As in :class:`LinearRegression`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
     variant : {"exact", "paper"}
@@ -70,7 +70,7 @@ class LogisticMixing(Named, LinearClassifier):
     intercept_ : array (1,)
         0 without an intercept.
     release_, privacy_
-        As in :class:`LinearMixing`; the label is the boolean column ``y``, true for the second class.
+        As in :class:`LinearRegression`; the label is the boolean column ``y``, true for the second class.
     """
 
     @check.misplaced(rows_per_unit=NOT_A_UNIT)
@@ -109,7 +109,7 @@ class LogisticMixing(Named, LinearClassifier):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticMixing:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticRegression:
         """Release a sketch of (X, label) and fit from it.
 
         Parameters
@@ -118,7 +118,7 @@ class LogisticMixing(Named, LinearClassifier):
         y : array (rows,)
             Two labels of any type.
         groups : array (rows,), optional
-            As in :meth:`LinearMixing.fit`; not with ``steps``.
+            As in :meth:`LinearRegression.fit`; not with ``steps``.
         """
         self._check_radius()
         check_groups(groups, self.rows_per_group)
@@ -127,7 +127,7 @@ class LogisticMixing(Named, LinearClassifier):
         with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:
             return self._fit_release(prepared.draw(source, data=table_of(X)), classes)
 
-    def fit_moments(self, moments: Moments) -> LogisticMixing:
+    def fit_moments(self, moments: Moments) -> LogisticRegression:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
 
         Parameters
@@ -146,7 +146,7 @@ class LogisticMixing(Named, LinearClassifier):
         forget_names(self, n_features)
         return self._fit_release(prepared.draw(SummedRows(moments)), np.asarray(self.classes))
 
-    def _fit_release(self, release: Release, classes: Rows) -> LogisticMixing:
+    def _fit_release(self, release: Release, classes: Rows) -> LogisticRegression:
         """Fit from a private release alone."""
         self.release_, self.privacy_, self.classes_ = release, release.certificate, classes
         model = self._model()
@@ -193,7 +193,7 @@ class LogisticMixing(Named, LinearClassifier):
         estimand : {"table", "population", "ridge"}
             ``"ridge"`` is for ``variant="paper"``.
         largest : float
-            As in :meth:`LinearMixing.summary`.
+            As in :meth:`LinearRegression.summary`.
         """
         check_is_fitted(self)
         model, rows = self._model(), self.n_rows if estimand == "population" else None

@@ -117,5 +117,5 @@ def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: floa
         theta, value = theta - step * direction, new
     raise DataError(
         "The minimum was not reached to the stated gradient norm; the proof does not apply, and nothing is released. "
-        "The noise is drawn, and its budget spent. LogisticMixing needs no minimum."
+        "The noise is drawn, and its budget spent. LogisticRegression needs no minimum."
     )

@@ -171,7 +171,7 @@ class Release(Described):
             The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
             loss, for sketches.
         surrogate_radius : float, optional
-            Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
+            Of the surrogate, as in :class:`gaussmix.LogisticRegression`.
         """
         target, on = _explained(target, on)
         column = self.schema.parts[part_name(self.schema, target)]
