@@ -26,7 +26,8 @@ from sklearn.linear_model import LinearRegression
 import gaussmix as gm
 from benchmarks import record
 from benchmarks.readings import learned
-from gaussmix.mechanism.sampling import explicit_sketch, secure_generator
+from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.paper.mixing import draw_rows
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
@@ -80,9 +81,10 @@ def against_other_fits(results: Results, n: int, d: int) -> None:
     y = A @ rng.standard_normal(d) / d
     part, generator = np.column_stack([A, y])[: n // 10], secure_generator()
     model = gm.LinearRegression(epsilon=1.0, data_norm=1.0, bounds_y=(-1, 1), fit_intercept=False, passes=1)
+    pieces = np.array_split(part, -(-len(part) // 2**10))
     contenders: dict[str, Callable[[], object]] = {
         "fit": lambda: model.fit(A, y),
-        SKETCH: lambda: explicit_sketch([part], int(2.5 * d), 1.0, generator),
+        SKETCH: lambda: draw_rows(iter(pieces), part.shape[1], int(2.5 * d), 1.0, generator),
         SKLEARN: lambda: LinearRegression().fit(A, y),
     }
     times = best(contenders, repeats=3)

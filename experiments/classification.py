@@ -124,12 +124,16 @@ def trial(name: str, split: int, epsilon: float) -> Rows:
     declared: dict[str, Any] = {
         "epsilon": epsilon, "delta": 1 / n**2, "bounds_X": (-1, 1), "classes": (False, True)
     }  # fmt: skip
+    paper: dict[str, Any] = {
+        "epsilon": epsilon, "delta": 1 / n**2, "data_norm": math.sqrt(X.shape[1]), "fit_intercept": True,
+        "classes": (False, True),
+    }  # fmt: skip
     for draw in range(DRAWS):
         seed = 1000 * split + draw
         models: dict[str, Any] = {
             "LogisticMixing": gm.LogisticRegression(**declared, n_rows=n, random_state=seed),
             "LogisticMixing, steps": gm.LogisticRegression(**declared, n_rows=n, random_state=seed, steps="auto"),
-            "LogisticMixing, paper": gm.LogisticRegression(**declared, n_rows=n, random_state=seed, variant="paper"),
+            "LogisticMixing, paper": gm.paper.LogisticMixing(**paper, n_max=n, random_state=seed),
             "objective perturbation, 2012": ObjectivePerturbation(**declared, random_state=seed),
         }
         for method, model in models.items():

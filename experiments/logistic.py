@@ -78,8 +78,8 @@ def make_head(method: str, table: Features, epsilon: float, k: int) -> Callable[
             table.X, table.y, sigma * rng.standard_normal(table.X.shape[1]), 1 / (4 * epsilon), tolerance=1e-6
         )
     makers: dict[str, Callable[[np.random.Generator], Any]] = {
-        EXACT: lambda rng: gm.LogisticRegression(**declared, sketch_size=LARGE_SKETCH, random_state=rng),
-        PAPER: lambda rng: gm.LogisticRegression(**declared, variant="paper", sketch_size=k, random_state=rng),
+        EXACT: lambda rng: gm.LogisticRegression(**declared, passes=1, random_state=rng),
+        PAPER: lambda rng: gm.paper.LogisticMixing(**declared, sketch_size=k, random_state=rng),
         PERTURBED: lambda rng: ObjectivePerturbation(**declared, random_state=rng),
     }
     return lambda rng: makers[method](rng).fit(table.X, table.y).coef_[0]

@@ -58,7 +58,6 @@ DRAWS = re.compile(
 DRAWING = {
     "models/pooling.py": "post-processing: copies of a release with more noise",
     "models/shrinkage.py": "post-processing: a simulation of the noise, seeded by the release",
-    "models/sketch.py": "post-processing: sketch rows from a released factor",
     "paper/sketch.py": "post-processing: sketch rows from a released factor",
     "models/synthetic.py": "post-processing: synthetic rows",
     "reporting/demo.py": "made-up rows",
@@ -70,7 +69,7 @@ DRAWING = {
 }
 """Where something is drawn outside of the mechanism, and why that is no noise of a release."""
 
-NOISE = {"paper/mixing.py"}
+NOISE = {"paper/mixing.py", "paper/sheffet.py"}
 """Where noise is drawn outside of the room `mechanism`: the paper's package has both ends."""
 
 PACKAGE = Path(gaussmix.__file__).parent

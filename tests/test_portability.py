@@ -38,7 +38,7 @@ NEEDS = {"Haswell": "X86_V3", "SkylakeX": "X86_V4"}
 
 
 def kinds() -> dict[str, dict]:
-    """Ten releases: passes, persons, weights, neighbours, a ledger, a sketch."""
+    """Nine releases: passes, persons, weights, neighbours, a ledger."""
     persons = {"unit": "person", "rows_per_unit": 2}
     return {
         "one pass": {"passes": 1},
@@ -49,7 +49,6 @@ def kinds() -> dict[str, dict]:
         "persons, sampled": {"passes": 2, "bound_rows": "keep", **persons},
         "weights": {"passes": 3, "weight": "weight"},
         "replace-one": {"passes": 2, "relation": "replace-one"},
-        "sketch": {"sketch_size": 500},
         "ledger": {"passes": 4},
     }
 

@@ -25,7 +25,6 @@ SHOWN = ("alice", "hiv", "8675309")
 DECLARED = {"bounds_X": (-1, 1), "random_state": 0}
 REGRESSORS = [
     gm.LinearRegression(**DECLARED, bounds_y=(-1, 1)),
-    gm.LinearRegression(**DECLARED, bounds_y=(-1, 1), variant="paper"),
     gm.baselines.AdaSSP(**DECLARED, bounds_y=(-1, 1)),
     gm.baselines.SheffetMixing(**DECLARED, bounds_y=(-1, 1)),
     gm.baselines.Ridge(bounds_X=(-1, 1), bounds_y=(-1, 1)),

@@ -134,7 +134,7 @@ def test_means_and_deviations_move_as_they_say():
     cells = np.array([np.sum((a == i) & (b == j)) for i in (False, True) for j in range(3)])
     G = encoded.T @ encoded
     for _ in range(250):
-        M = NoisyMoment.gaussian(G + B @ goe(7, rng) @ B.T, shape=B @ B.T)
+        M = NoisyMoment(G + B @ goe(7, rng) @ B.T, shape=B @ B.T)
         mean, std = mean_and_deviation(M, schema, 0, 1.959964)
         held["mean"].append(mean[4] <= x.mean() <= mean[5])
         held["std"].append(std[4] <= x.std(ddof=1) <= std[5])
@@ -295,6 +295,6 @@ def test_standard_errors_are_those_of_the_delta_method():
         moved[j, i] = moved[i, j]
         gradient.append((both(moved) - both(G)) / step)
     expected = np.sqrt(np.diagonal(np.array(gradient).T @ V @ np.array(gradient)))
-    mean, std = mean_and_deviation(NoisyMoment.gaussian(G, shape=N), schema, 0, 1.96)
+    mean, std = mean_and_deviation(NoisyMoment(G, shape=N), schema, 0, 1.96)
     assert_allclose(mean[3], expected[0], rtol=1e-3)
     assert_allclose(2 * std[2] * std[3], expected[1], rtol=0.02)  # the fitted mean's bias is given back: second order

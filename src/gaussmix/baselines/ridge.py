@@ -48,6 +48,6 @@ class Ridge(LinearRegressor[Release]):
         return Unnoised("Ridge")
 
     def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
-        XX, XY = blocks_of(drawn, drawn.second_moment)
+        XX, XY = blocks_of(drawn)
         theta = scipy.linalg.solve(XX + self.ridge * np.eye(len(XX)), XY, assume_a="sym")
         return np.asarray(theta), drawn.certificate
