@@ -14,7 +14,6 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.arguments import Relation
-from gaussmix.models.sketch import Sketch
 from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Numeric, Vector
@@ -130,11 +129,10 @@ def wishart_ratio(output: Floats, absent: Floats, present: Floats, *, k: int) ->
     return float(k / 2 * determinants + np.sum(inverse * output) / 2)
 
 
-def sketch_ratio(sketch: Sketch, grams: tuple[Floats, Floats]) -> float:
-    """Return the ratio for a sketch, given its noise variance."""
-    C2, noise = sketch.schema.row_norm**2, sketch.noise_variance * np.eye(len(sketch.factor))
-    W = sketch.noisy_second_moment * sketch.size
-    return wishart_ratio(W, *(C2 * gram + noise for gram in grams), k=sketch.size)
+def sketch_ratio(rows: Floats, grams: tuple[Floats, Floats], *, noise_variance: float, k: int) -> float:
+    """Return the ratio for k sketch rows of a table of `SCHEMA`, or a factor of them, given their noise variance."""
+    noise = noise_variance * np.eye(rows.shape[1])
+    return wishart_ratio(rows.T @ rows, *(SCHEMA.row_norm**2 * gram + noise for gram in grams), k=k)
 
 
 class TranscriptRatio:

@@ -31,27 +31,24 @@ from audit.neighbours import (
     sketch_ratio,
     symmetric_ratio,
 )
-from gaussmix import Ledger, LinearMixing, LogisticMixing, accounting, calibrate, propose
+from gaussmix import Ledger, LinearRegression, LogisticRegression, accounting, calibrate, paper, propose
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import ObjectivePerturbationAccount
-from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
-from gaussmix.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from gaussmix.accounting.calibration import eigenvalue_error_bound
+from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
 from gaussmix.accounting.search import log_excess, smallest_or_infinity
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.estimators.preparing import prepare_estimator
 from gaussmix.mechanism.adassp import PreparedAdaSSP
-from gaussmix.mechanism.drawing import Noise
-from gaussmix.mechanism.mixing import draw_release, largest_table
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.mechanism.sheffet import PreparedSheffet
 from gaussmix.models.proposing import coarse_bounds
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
-from gaussmix.models.transcript import Transcript
+from gaussmix.paper.sheffet import PreparedSheffet
 from gaussmix.tables.columns import Categorical, Numeric
 from gaussmix.tables.contributions import Unit
 from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS
@@ -121,7 +118,7 @@ class GramRelease(Subject):
 class FittedEstimator(Subject):
     """An estimator, which publishes its release and its coefficients."""
 
-    estimator: Callable[..., LinearMixing | LogisticMixing]
+    estimator: Callable[..., LinearRegression | LogisticRegression]
     likelihood: Likelihood | None = None
 
     def __post_init__(self) -> None:
@@ -137,54 +134,37 @@ class FittedEstimator(Subject):
         groups = {"groups": self.neighbours.units(present=present)} if self.neighbours.unit else {}
         while True:
             model = self.model(random_state=secure_generator()).fit(X, y, **groups)
-            transcript = cast(Transcript, model.release_.statistic)
-            yield [*ratio.scores(transcript), *np.ravel(model.coef_), *np.ravel(model.intercept_)]
+            yield [*ratio.scores(model.release_.statistic), *np.ravel(model.coef_), *np.ravel(model.intercept_)]
 
 
 @dataclass
 class LedgerReleases(Subject):
-    """Sketches of five rows, and then releases in one pass, that together spend the budget of one ledger."""
+    """Releases in one pass that together spend the budget of one ledger."""
 
-    shares: tuple[str | None, ...] = ("1/2", "1/4", "1/4")
-    sketches: int = 0
+    shares: tuple[str, ...] = ("1/2", "1/4", "1/4")
 
     def __post_init__(self) -> None:
-        reserved: dict[str, Any] = {}
-        if self.sketches:
-            mu = gaussian_mu(self.epsilon, self.delta) / 2
-            reserved = {"sketch_rows": 5 * self.sketches, "mu": mu, "failure_delta": self.delta / 1000}
         shares, coordinates = releases_of(schedule_of(1), self.neighbours.schema.n_columns)
+        accounts = []
         with TemporaryDirectory() as folder:
-            ledger = Ledger(Path(folder) / "ledger", **self.budget, **reserved)
-            sketches = [ledger.calibration(5) for _ in range(self.sketches)]
-            for sketch in sketches:
-                ledger.spend_calibration(sketch)
-            accounts = []
+            ledger = Ledger(Path(folder) / "ledger", **self.budget)
             for share in self.shares:
                 accounts.append(ledger.lattice_account(shares=shares, coordinates=coordinates, share=share))
                 ledger.spend_account(accounts[-1])
-        self.releases: list[Noise] = [*sketches, *accounts]
-        self.accounts = () if self.sketches else tuple(accounts)
+        self.accounts = tuple(accounts)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
         """Yield the ratio of all releases."""
         rows, rng = self.neighbours.rows(present=present), secure_generator()
-        moments, grams = rows.moments(), self.neighbours.grams()
-        transcript = TranscriptRatio(self.neighbours, rows.schema)
-
-        def ratio(account: Noise) -> float:
-            if isinstance(account, Calibration):
-                return sketch_ratio(draw_release(moments, account, rng).sketch, grams)
-            return transcript.scores(draw_passes(rows, moments, account, rng))[0]
-
+        moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
-            yield [sum(ratio(account) for account in self.releases)]
+            yield [sum(ratio.scores(draw_passes(rows, moments, account, rng))[0] for account in self.accounts)]
 
 
-# Finite sketches
+# The mechanisms of the paper
 @dataclass
 class SketchRelease(Subject):
-    """The mechanism of the paper with a finite sketch."""
+    """GaussMix."""
 
     def __post_init__(self) -> None:
         relation = self.neighbours.relation
@@ -197,38 +177,52 @@ class SketchRelease(Subject):
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
         """Yield the ratio of two Wishart distributions."""
-        moments, rng = self.neighbours.rows(present=present).moments(), secure_generator()
-        grams = self.neighbours.grams()
+        A, grams, C = np.column_stack(self.neighbours.arrays(present=present)), self.neighbours.grams(), SCHEMA.row_norm
+        neighbours: Any = "add-remove" if self.neighbours.relation == "zero-out" else self.neighbours.relation
+        sigma = C * math.sqrt(self.calibration.gamma)
         while True:
-            yield [sketch_ratio(draw_release(moments, self.calibration, rng).sketch, grams)]
+            sketch = paper.gauss_mix(
+                A, _SKETCH_SIZE, sigma, row_norm=C, neighbours=neighbours, rng=secure_generator(), method="gram"
+            )
+            yield [sketch_ratio(sketch.rows, grams, noise_variance=sigma**2, k=_SKETCH_SIZE)]
 
 
 @dataclass
-class PrivateScale(Subject):
-    """ModifiedGaussMix: less noise if a private lower bound on the smallest eigenvalue allows it."""
+class FittedMixing(Subject):
+    """Algorithm 2: least squares on a sketch by Algorithm 1, whose noise a private bound on λ_min lowers."""
 
     neighbours: Neighbours = field(init=False)
+    analysis: Literal["exact", "paper"] = "exact"
 
     def __post_init__(self) -> None:
-        error = eigenvalue_error_bound(2, n_max=largest_table(None))
         self.calibration = calibrate(
-            self.epsilon, self.delta, sketch_size=_SKETCH_SIZE, scale="private", eigenvalue_error=error
+            self.epsilon,
+            self.delta,
+            sketch_size=_SKETCH_SIZE,
+            scale="private",
+            analysis=self.analysis,
+            eigenvalue_error=eigenvalue_error_bound(2),
         )
         # The eigenvalue in the direction of the row is about as large as it must be to leave the noise out.
-        weak = max(int(self.calibration.gamma), 1)
+        margin = cast(float, self.calibration.eta) * cast(float, self.calibration.tau)
+        weak = max(int(self.calibration.gamma + margin), 1)
         self.neighbours = _two_corners(weak, 20 * weak)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
-        """Yield the ratio of the eigenvalue bound and, given it, of the sketch; then the bound."""
-        moments, rng = self.neighbours.rows(present=present).moments(), secure_generator()
-        calibration, grams = self.calibration, self.neighbours.grams()
-        eta, tau = cast(float, calibration.eta), cast(float, calibration.tau)
+        """Yield the ratio of the eigenvalue bound and, given it, of the sketch; then the bound and the coefficient."""
+        (X, y), grams = self.neighbours.arrays(present=present), self.neighbours.grams()
+        eta, tau = cast(float, self.calibration.eta), cast(float, self.calibration.tau)
         means = [np.array([np.linalg.eigvalsh(gram)[0] - eta * tau]) for gram in grams]
+        model = paper.LinearMixing(
+            data_norm=1.0, bounds_y=(-1.0, 1.0), sketch_size=_SKETCH_SIZE, analysis=self.analysis, **self.budget
+        )
         while True:
-            release = draw_release(moments, calibration, rng)
-            bound = np.array([release.certificate.eigenvalue_bound], dtype=float)
-            ratio = gaussian_ratio(bound, *means, sigma=eta) + sketch_ratio(release.sketch, grams)
-            yield [ratio, float(bound[0])]
+            sketch = model.set_params(random_state=secure_generator()).fit(X, y).sketch_
+            ratio = sketch_ratio(sketch.rows, grams, noise_variance=sketch.sigma**2, k=_SKETCH_SIZE)
+            bound = sketch.certificate.v
+            if bound is not None:
+                ratio += gaussian_ratio(np.array([bound]), *means, sigma=eta)
+            yield [ratio, bound or 0.0, float(model.coef_[0])]
 
 
 @dataclass
@@ -255,8 +249,9 @@ class Sheffet(Subject):
         """Yield the ratio of the sketch given its noise, and whether it has noise."""
         rows, grams = self.neighbours.rows(present=present), self.neighbours.grams()
         while True:
-            sketch = replace(self.prepared).draw(rows).sketch
-            yield [sketch_ratio(sketch, grams), float(sketch.noise_variance > 0)]
+            sketch = replace(self.prepared).draw(rows)
+            variance = sketch.noise_variance
+            yield [sketch_ratio(sketch.factor, grams, noise_variance=variance, k=_SKETCH_SIZE), float(variance > 0)]
 
 
 def _two_corners(weak: int, strong: int) -> Neighbours:
@@ -393,8 +388,8 @@ BINARY = Neighbours(repeat(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))), C
 # Two classes that X separates near 0, and a row of the wrong class far from it.
 CLASSES = replace(LINE, common=np.where(LINE.common[:, :1] > 0, [0.1, 1.0], [-0.1, -1.0]))
 
-_LINEAR = partial(LinearMixing, bounds_X=(-1, 1), bounds_y=(-1, 1))
-_LOGISTIC = partial(LogisticMixing, bounds_X=(-1, 1), classes=(-1.0, 1.0))
+_LINEAR = partial(LinearRegression, bounds_X=(-1, 1), bounds_y=(-1, 1))
+_LOGISTIC = partial(LogisticRegression, bounds_X=(-1, 1), classes=(-1.0, 1.0))
 
 FAST: dict[str, Callable[..., Subject]] = {
     "release": partial(GramRelease, "Gram matrix, one pass", ZEROS),
@@ -405,12 +400,10 @@ FAST: dict[str, Callable[..., Subject]] = {
         GramRelease, "Gram matrix, one pass, truncated units", replace(ZEROS, unit=replace(UNIT, bound="keep"))
     ),
     "ledger": partial(LedgerReleases, "three releases, one ledger", ZEROS),
-    "ledger-sketches": partial(
-        LedgerReleases, "two sketches and a release, one ledger", ZEROS_NO_INTERCEPT, shares=(None,), sketches=2
-    ),
-    "sketch": partial(SketchRelease, "sketch, k = 10", ZEROS_NO_INTERCEPT),
-    "sketch-replace-one": partial(SketchRelease, "sketch, k = 10, replace-one", ORTHOGONAL),
-    "modified": partial(PrivateScale, "ModifiedGaussMix, k = 10"),
+    "sketch": partial(SketchRelease, "GaussMix, k = 10", ZEROS_NO_INTERCEPT),
+    "sketch-replace-one": partial(SketchRelease, "GaussMix, k = 10, replace-one", ORTHOGONAL),
+    "modified": partial(FittedMixing, "LinearMixing, joint account, k = 10"),
+    "modified-paper": partial(FittedMixing, "LinearMixing, Theorem 1, k = 10", analysis="paper"),
     "proposed-levels": partial(Proposal, "propose, levels", "codes"),
     "adassp": partial(AdaSSP, "AdaSSP, exact"),
     "adassp-printed": partial(AdaSSP, "AdaSSP, as printed", analysis="printed"),
@@ -430,15 +423,15 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
     ),
     "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),
     "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),
-    "linear": partial(FittedEstimator, "LinearMixing", LINE, _LINEAR),
+    "linear": partial(FittedEstimator, "LinearRegression", LINE, _LINEAR),
     "linear-units": partial(
-        FittedEstimator, "LinearMixing, privacy units", replace(LINE, unit=UNIT), partial(_LINEAR, rows_per_group=3)
+        FittedEstimator, "LinearRegression, privacy units", replace(LINE, unit=UNIT), partial(_LINEAR, rows_per_group=3)
     ),
-    "logistic": partial(FittedEstimator, "LogisticMixing", CLASSES, _LOGISTIC),
+    "logistic": partial(FittedEstimator, "LogisticRegression", CLASSES, _LOGISTIC),
     # One pass before the steps: the row is not clipped in it and counts in full.
     "logistic-newton": partial(
         FittedEstimator,
-        "LogisticMixing, three Newton steps",
+        "LogisticRegression, three Newton steps",
         CLASSES,
         partial(_LOGISTIC, passes=1, steps=3),
         likelihood=Likelihood("y", 3),

@@ -1,6 +1,6 @@
 """Fits of one array by other estimators: python -m benchmarks.peers [--part 20] [--csv FILE].
 
-LinearMixing in one pass and in four, exact AdaSSP of this library, scikit-learn's least squares (not private) and
+LinearRegression in one pass and in four, exact AdaSSP of this library, scikit-learn's least squares (not private) and
 diffprivlib's LinearRegression, over AᵀA of the same array: processor time, one thread. diffprivlib has an environment
 of its own, ``.venv-field`` (``make bench`` makes it); without it, it is left out.
 """
@@ -22,8 +22,8 @@ from rich.table import Table
 from sklearn.linear_model import LinearRegression
 from threadpoolctl import threadpool_limits
 
+import gaussmix as gm
 from benchmarks import record
-from gaussmix import LinearMixing
 from gaussmix.baselines import AdaSSP
 
 SIZES = ((100_000, 10), (100_000, 40))
@@ -50,8 +50,8 @@ def times_of(n: int, d: int) -> dict[str, float]:
     y = np.clip(X @ rng.standard_normal(d) / d, -1, 1)
     declared: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds_X": (-1, 1), "bounds_y": (-1, 1)}
     models = {
-        "LinearMixing, one pass": LinearMixing(passes=1, **declared),
-        "LinearMixing, four passes": LinearMixing(passes=4, **declared),
+        "LinearMixing, one pass": gm.LinearRegression(passes=1, **declared),
+        "LinearMixing, four passes": gm.LinearRegression(passes=4, **declared),
         "AdaSSP": AdaSSP(**declared),
         "scikit-learn, not private": LinearRegression(),
     }

@@ -19,7 +19,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import record
-from gaussmix import LinearMixing
+from gaussmix import LinearRegression
 from gaussmix._types import Floats
 from gaussmix.mechanism.lattice import symmetric_noise
 from gaussmix.models.tails import bin_edges
@@ -56,7 +56,7 @@ def parts(n: int, d: int) -> dict[str, float]:
         "histogram": lambda: rows.counts(metrics, edges),
     }
     slowly = patch.object(kernels, "serves", lambda columns: False)
-    model = LinearMixing(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1)
+    model = LinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1)
     contenders: dict[str, Callable[[], object]] = {
         "AᵀA": lambda: A.T @ A,
         **read,

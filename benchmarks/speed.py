@@ -23,10 +23,11 @@ from rich.table import Table
 from scipy.linalg.blas import dsyrk
 from sklearn.linear_model import LinearRegression
 
+import gaussmix as gm
 from benchmarks import record
 from benchmarks.readings import learned
-from gaussmix import LinearMixing
-from gaussmix.mechanism.sampling import explicit_sketch, secure_generator
+from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.paper.mixing import draw_rows
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.sampling import Sample
 from gaussmix.tables.schema import Schema
@@ -65,7 +66,7 @@ def against_gram(results: Results, n: int, d: int, declared: dict[str, Any], ask
     rng = np.random.default_rng(0)
     A = rng.uniform(-1, 1, (n, d)) / np.sqrt(d)
     y = A @ rng.standard_normal(d) / d
-    one, four = (LinearMixing(epsilon=1.0, bounds_y=(-1, 1), passes=passes, **declared) for passes in (1, 4))
+    one, four = (gm.LinearRegression(epsilon=1.0, bounds_y=(-1, 1), passes=passes, **declared) for passes in (1, 4))
     yardsticks: dict[str, Callable[[], object]] = {"A.T @ A": lambda: A.T @ A, "dsyrk": lambda: dsyrk(1.0, A.T)}
     times = best({"one pass": lambda: one.fit(A, y), "four passes": lambda: four.fit(A, y), **yardsticks}, repeats=5)
     yardstick = min(times[name] for name in yardsticks)
@@ -79,10 +80,11 @@ def against_other_fits(results: Results, n: int, d: int) -> None:
     A = rng.uniform(-1, 1, (n, d)) / np.sqrt(d)
     y = A @ rng.standard_normal(d) / d
     part, generator = np.column_stack([A, y])[: n // 10], secure_generator()
-    model = LinearMixing(epsilon=1.0, data_norm=1.0, bounds_y=(-1, 1), fit_intercept=False, passes=1)
+    model = gm.LinearRegression(epsilon=1.0, data_norm=1.0, bounds_y=(-1, 1), fit_intercept=False, passes=1)
+    pieces = np.array_split(part, -(-len(part) // 2**10))
     contenders: dict[str, Callable[[], object]] = {
         "fit": lambda: model.fit(A, y),
-        SKETCH: lambda: explicit_sketch([part], int(2.5 * d), 1.0, generator),
+        SKETCH: lambda: draw_rows(iter(pieces), part.shape[1], int(2.5 * d), 1.0, generator),
         SKLEARN: lambda: LinearRegression().fit(A, y),
     }
     times = best(contenders, repeats=3)

@@ -38,12 +38,12 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
+import gaussmix as gm
 from experiments import Floats
 from experiments.datasets import bike
 from experiments.images import mnist
 from experiments.parallel import Rows, run_all
 from experiments.passes_tables import _csv, encode
-from gaussmix import LogisticMixing
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.mechanism.objective_perturbation import minimise
@@ -124,12 +124,16 @@ def trial(name: str, split: int, epsilon: float) -> Rows:
     declared: dict[str, Any] = {
         "epsilon": epsilon, "delta": 1 / n**2, "bounds_X": (-1, 1), "classes": (False, True)
     }  # fmt: skip
+    paper: dict[str, Any] = {
+        "epsilon": epsilon, "delta": 1 / n**2, "data_norm": math.sqrt(X.shape[1]), "fit_intercept": True,
+        "classes": (False, True),
+    }  # fmt: skip
     for draw in range(DRAWS):
         seed = 1000 * split + draw
         models: dict[str, Any] = {
-            "LogisticMixing": LogisticMixing(**declared, n_rows=n, random_state=seed),
-            "LogisticMixing, steps": LogisticMixing(**declared, n_rows=n, random_state=seed, steps="auto"),
-            "LogisticMixing, paper": LogisticMixing(**declared, n_rows=n, random_state=seed, variant="paper"),
+            "LogisticMixing": gm.LogisticRegression(**declared, n_rows=n, random_state=seed),
+            "LogisticMixing, steps": gm.LogisticRegression(**declared, n_rows=n, random_state=seed, steps="auto"),
+            "LogisticMixing, paper": gm.paper.LogisticMixing(**paper, n_max=n, random_state=seed),
             "objective perturbation, 2012": ObjectivePerturbation(**declared, random_state=seed),
         }
         for method, model in models.items():

@@ -68,7 +68,7 @@ def encoded(table: pa.Table, schema: Schema) -> Floats:
 
 def weights_of(release: Release, rows: Floats) -> Floats:
     """What the last pass leaves of every row."""
-    request = release.statistic.passes[-1].request  # type: ignore[union-attr]
+    request = release.statistic.passes[-1].request
     if request is None:
         return np.ones(len(rows))
     length = np.sum((rows @ request.metric.transform.matrix.T) ** 2, axis=1)

@@ -6,7 +6,7 @@
 
 Tables, bounds, splits and least squares are those of ``passes_protocol.md``; the declared target alone, δ = 1/n².
 
-- ``passes``: one release for all targets, and its solver. ``LinearMixing``: a release of features and target alone.
+- ``passes``: one release for all targets, and its solver. ``LinearRegression``: a release of features and target alone.
 - ``AdaSSP``: exact noise.
 - ``DP-GD``: full gradients, clipped row by row, noise by Gaussian DP. The best of 12 settings *on the test rows*, which
   is not private: no way of choosing one could do better.
@@ -39,7 +39,7 @@ from experiments.field_sufficient_statistics import Noise, fit
 from experiments.parallel import run_all
 from experiments.passes_study import Rows, adassp, in_passes, least_squares, split
 from experiments.passes_tables import Encoded, load
-from gaussmix import LinearMixing
+from gaussmix import LinearRegression
 from gaussmix.accounting import gaussian_mu
 from gaussmix.models.shrinkage import Shrinkage
 
@@ -99,7 +99,7 @@ def trial(name: str, number: int, draws: int) -> list[dict[str, object]]:
             x, np.eye(len(state.pool.matrix))[target], intercept=table.intercept
         )
         add("passes", epsilon, draw, test[:, x] @ fitted.coef)
-        model = LinearMixing(epsilon=epsilon, delta=delta, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=draw)
+        model = LinearRegression(epsilon=epsilon, delta=delta, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=draw)
         add("LinearMixing", epsilon, draw, model.fit(train[:, x[:-1]], train[:, target]).predict(test[:, x[:-1]]))
         add("AdaSSP", epsilon, draw, adassp(train, test, table, epsilon, delta, rng))
         for steps, clip, rate in SETTINGS:

@@ -3,7 +3,7 @@
     python -m experiments.field_opendp --splits 3 --draws 3 --out experiments/results/field_opendp.csv
 
 Protocol, written before the run. R² on held-out fifths, splits as in ``passes_protocol.md``; log wage on education (CPS
-1988 and 2024) and log price on carat (diamonds), entries in [-1, 1] by the declared bounds. ``LinearMixing``: with
+1988 and 2024) and log price on carat (diamonds), entries in [-1, 1] by the declared bounds. ``LinearRegression``: with
 δ = 1/n². ``OpenDP``: ``dp.sklearn.linear_model.LinearRegression`` with as many candidates as by default, 100, and with
 1,000, at the least scale that its own map says is ε-private. It has no use for δ, so that it does more than is asked.
 Its noise has no seed. ``least squares``, and ``Theil-Sen``, medians over pairs as OpenDP takes them: without noise.
@@ -20,11 +20,11 @@ import opendp.prelude as dp
 import pandas as pd
 from opendp.extras.sklearn.linear_model import LinearRegression
 
+import gaussmix as gm
 from experiments import Floats
 from experiments.parallel import run_all
 from experiments.passes_study import split
 from experiments.passes_tables import load
-from gaussmix import LinearMixing
 
 REGRESSORS = {"cps1988": "education", "cps2024": "educ_years", "diamonds": "carat"}
 FEATURES = ("contrib", "honest-but-curious", "idealized-numerics")  # of OpenDP, which its regression asks for
@@ -75,7 +75,7 @@ def trial(name: str, number: int, draws: int) -> list[dict[str, object]]:
     slope, intercept = np.polyfit(x, y, 1)
     for epsilon in EPSILONS:
         for draw in range(draws):
-            mixing = LinearMixing(
+            mixing = gm.LinearRegression(
                 epsilon=epsilon, delta=1 / len(x) ** 2, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=draw
             ).fit(x[:, np.newaxis], y)
             add("LinearMixing", epsilon, draw, (float(mixing.coef_[0]), float(mixing.intercept_)))

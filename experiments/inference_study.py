@@ -56,9 +56,8 @@ from gaussmix.models import passes
 from gaussmix.models.fits import RegressionModel
 from gaussmix.models.passes import PassRequest
 from gaussmix.models.pooling import goe
-from gaussmix.models.sketch import Sketch
 from gaussmix.models.summary import LARGEST, Estimand
-from gaussmix.models.transcript import Transcript
+from gaussmix.models.transcript import PassOutput, Transcript
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema
 
@@ -209,9 +208,9 @@ def shortened_sums(statistic: Transcript, rows: RowSource) -> Floats:
 def as_shortened(model: RegressionModel, sums: Floats, request: PassRequest) -> dict[str, float]:
     """Coefficients of least squares on the rows as the last pass has them: without noise, of which nothing is said."""
     back, schema = np.linalg.inv(request.metric.transform.matrix), model.statistic.schema
-    values, vectors = np.linalg.eigh(request.clip * back @ sums @ back.T)
-    factor = np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T * schema.row_norm
-    return replace(model, statistic=Sketch(factor, 1, 0.0, schema)).summary().params
+    gram = request.clip * back @ sums @ back.T
+    exact = Transcript((PassOutput((gram + gram.T) / 2, np.inf),), schema)
+    return replace(model, statistic=exact).summary().params
 
 
 def one_release(
@@ -235,10 +234,10 @@ def one_release(
         with prepare(table.schema, random_state=number, out=file, **asked) as prepared:
             private = prepared.draw(rows)
     statistic = private.statistic
-    if not isinstance(statistic, Transcript) or (last := statistic.passes[-1]).request is None:
+    if (last := statistic.passes[-1]).request is None:
         raise TypeError("A release in several passes is asked for.")
     names = [column.name for column in table.schema.encoded if column.source not in (None, table.target)]
-    model = RegressionModel(table.target, dict.fromkeys(names, 0.0), 0.0, "exact", statistic)  # unfitted
+    model = RegressionModel(table.target, dict.fromkeys(names, 0.0), 0.0, statistic)  # unfitted
     sums = shortened_sums(statistic, rows)
     clipped = as_shortened(model, sums, last.request)
     rng, found = np.random.default_rng([number, 8]), []

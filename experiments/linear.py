@@ -7,7 +7,7 @@ training norm and targets by the largest training value (**not private**: this c
 ``data_norm=1``, ``bounds_y=(-1, 1)``, ε = logspace(-1.2, 1.5, 6), δ = 1/n², 250 trials. A trial is a fresh 80/20 split
 (fresh rows, for synthetic sets) and fresh noise; all methods and ε share the split. Methods named ``published:`` are
 the published code with its mistakes (:mod:`experiments.published`), and not private. AdaSSP has ρ = 0.05, which is
-better for it than the published 10⁻¹⁰. The rule behind ``LinearMixing, exact`` was first noticed on these tables
+better for it than the published 10⁻¹⁰. The rule behind ``LinearRegression, exact`` was first noticed on these tables
 (docs/accuracy.md).
 """
 
@@ -27,10 +27,11 @@ from experiments import Floats
 from experiments.datasets import LINEAR, Table
 from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
-from experiments.sketches import LARGE_SKETCH
+from experiments.sketches import LARGE_SKETCH, explicit_sketch
 from experiments.summed import Regressor, SummedTable
-from gaussmix import LinearMixing, baselines
-from gaussmix.mechanism.sampling import explicit_sketch
+from gaussmix import LinearRegression, baselines
+from gaussmix.paper import LinearMixing
+from gaussmix.paper.estimators import paper_sketch_size
 
 Split = tuple[Floats, Floats, Floats, Floats]
 
@@ -39,9 +40,9 @@ TRIALS, TRIALS_A_JOB = 250, 10
 FOLDERS = ("linear", "published", "sketch_times")
 SYNTHETIC = ("gaussian", "mlp", "uniform")
 DECLARED: dict[str, Any] = {"data_norm": 1.0, "bounds_y": (-1, 1), "fit_intercept": False}
-METHODS: dict[str, Callable[..., Regressor]] = {
-    "LinearMixing, exact": lambda **budget: LinearMixing(sketch_size=LARGE_SKETCH, **DECLARED, **budget),
-    "LinearMixing, paper": lambda **budget: LinearMixing(variant="paper", **DECLARED, **budget),
+METHODS: dict[str, Callable[..., Regressor | LinearMixing]] = {  # labels are those of the recorded results
+    "LinearMixing, exact": lambda **budget: LinearRegression(passes=1, **DECLARED, **budget),
+    "LinearMixing, paper": lambda n_rows, **budget: LinearMixing(n_max=n_rows, **DECLARED, **budget),
     "AdaSSP, exact": lambda **budget: baselines.AdaSSP(**DECLARED, **budget),
     "AdaSSP, printed": lambda **budget: baselines.AdaSSP(analysis="printed", **DECLARED, **budget),
     "Sheffet, Rényi": lambda **budget: baselines.SheffetMixing(analysis="renyi", **DECLARED, **budget),
@@ -128,23 +129,25 @@ def sketch_times(name: str) -> Rows:
     X, y, *_ = split_table(name, np.random.default_rng([0, 2505]))
     common: dict[str, Any] = {**DECLARED, "epsilon": 1.0, "delta": 1 / len(y) ** 2, "random_state": 0}
     variants = (
-        (LinearMixing(variant="paper", **common), baselines.AdaSSP(analysis="printed", **common), 1),
-        (LinearMixing(sketch_size=LARGE_SKETCH, **common), baselines.AdaSSP(**common), 1000),
+        ("paper", LinearMixing(**common), baselines.AdaSSP(analysis="printed", **common), 1),
+        ("exact", LinearRegression(passes=1, **common), baselines.AdaSSP(**common), 1000),
     )
     return [{"set": name, **_fit_times(X, y, *variant)} for variant in variants]
 
 
-def _fit_times(X: Floats, y: Floats, model: LinearMixing, adassp: baselines.AdaSSP, part: int) -> dict[str, object]:
+def _fit_times(
+    X: Floats, y: Floats, variant: str, model: Regressor | LinearMixing, adassp: baselines.AdaSSP, part: int
+) -> dict[str, object]:
     """Times of one variant; one in ``part`` rows of its explicit sketch is drawn."""
-    k = model.fit(X, y).release_.sketch.size
+    k = paper_sketch_size(X.shape[1]) if variant == "paper" else LARGE_SKETCH
     table, A, rng = SummedTable(X, y), np.column_stack([X, y]), np.random.default_rng(0)
     table.fit(model)  # sums the rows up
     return {
         "n": len(X),
         "d": X.shape[1],
-        "variant": model.variant,
+        "variant": variant,
         "sketch_size": k,
-        "explicit_s": part * _median_seconds(lambda: explicit_sketch([A], k // part, 1.0, rng)),
+        "explicit_s": part * _median_seconds(lambda: explicit_sketch(A, k // part, rng)),
         "fit_s": _median_seconds(lambda: model.fit(X, y)),
         "refit_s": _median_seconds(lambda: table.fit(model)),
         "adassp_s": _median_seconds(lambda: adassp.fit(X, y)),

@@ -1,4 +1,4 @@
-"""LinearMixing as it is by default, in passes, on the sets of Figures 2 and 4.
+"""LinearRegression as it is by default, in passes, on the sets of Figures 2 and 4.
 
     GAUSSMIX_DATA=... python -m experiments.linear_in_passes
 
@@ -21,7 +21,7 @@ from experiments.data_files import CACHE, RESULTS
 from experiments.datasets import LINEAR
 from experiments.linear import DECLARED, EPSILONS, SYNTHETIC, TRIALS, TRIALS_A_JOB, split_table, summarise
 from experiments.parallel import Rows, forget, run_all
-from gaussmix import BudgetWarning, LinearMixing
+from gaussmix import BudgetWarning, LinearRegression
 
 METHOD = "LinearMixing, passes"
 WIDE_TRIALS = 10
@@ -40,7 +40,7 @@ def trials(name: str, first: int, count: int) -> Rows:
         for number, epsilon in enumerate(EPSILONS):
             rng = np.random.default_rng([trial, number, 77])
             budget = {"epsilon": epsilon, "delta": 1 / len(y) ** 2, "n_rows": len(y), "random_state": rng}
-            fitted = LinearMixing(**DECLARED, **budget).fit(X, y)
+            fitted = LinearRegression(**DECLARED, **budget).fit(X, y)
             mse = float(np.mean((y_test - fitted.predict(X_test)) ** 2))
             rows.append({"set": name, "method": METHOD, "epsilon": epsilon, "mse": mse})
     return rows

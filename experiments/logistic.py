@@ -30,12 +30,13 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
+import gaussmix as gm
 from experiments import Floats
 from experiments.network_features import EPSILONS, NETWORK_SHARE, D, Features, digest, load
 from experiments.parallel import Rows, run_all
 from experiments.published import PublishedCode
 from experiments.sketches import LARGE_SKETCH
-from gaussmix import LogisticMixing, accounting, calibrate
+from gaussmix import accounting, calibrate
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.mechanism.objective_perturbation import minimise
 
@@ -77,8 +78,8 @@ def make_head(method: str, table: Features, epsilon: float, k: int) -> Callable[
             table.X, table.y, sigma * rng.standard_normal(table.X.shape[1]), 1 / (4 * epsilon), tolerance=1e-6
         )
     makers: dict[str, Callable[[np.random.Generator], Any]] = {
-        EXACT: lambda rng: LogisticMixing(**declared, sketch_size=LARGE_SKETCH, random_state=rng),
-        PAPER: lambda rng: LogisticMixing(**declared, variant="paper", sketch_size=k, random_state=rng),
+        EXACT: lambda rng: gm.LogisticRegression(**declared, passes=1, random_state=rng),
+        PAPER: lambda rng: gm.paper.LogisticMixing(**declared, sketch_size=k, random_state=rng),
         PERTURBED: lambda rng: ObjectivePerturbation(**declared, random_state=rng),
     }
     return lambda rng: makers[method](rng).fit(table.X, table.y).coef_[0]

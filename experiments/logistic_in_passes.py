@@ -1,4 +1,4 @@
-"""LogisticMixing as it is by default, in passes, on the features of Figures 3 and 5, and with steps on the likelihood.
+"""LogisticRegression by default, in passes, on the features of Figures 3 and 5, and with steps on the likelihood.
 
     python -m experiments.dp_sgd                 # once: features (needs torch)
     python -m experiments.logistic_in_passes
@@ -22,7 +22,7 @@ from experiments.data_files import CACHE, RESULTS
 from experiments.logistic import TRIALS_A_JOB, folder, head_table, summarise, test_error
 from experiments.network_features import EPSILONS, NETWORK_SHARE
 from experiments.parallel import Rows, forget, run_all
-from gaussmix import BudgetWarning, LogisticMixing
+from gaussmix import BudgetWarning, LogisticRegression
 from gaussmix.estimators.likelihood import Steps
 
 HEADS: dict[str, Steps] = {"LogisticMixing, passes": 0, "LogisticMixing, steps": "auto"}
@@ -38,7 +38,7 @@ def trials(name: str, epsilon: float, method: str, first: int, count: int, cache
     table = head_table(name, epsilon, cache, largest_norm=False)
     rows: Rows = []
     for trial in range(first, first + count):
-        head = LogisticMixing(
+        head = LogisticRegression(
             epsilon=(1 - NETWORK_SHARE) * epsilon,
             delta=table.delta,
             data_norm=1.0,

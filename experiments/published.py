@@ -24,7 +24,7 @@ from scipy import optimize
 
 from experiments import Floats
 from gaussmix.accounting import rdp
-from gaussmix.mechanism.sampling import factor, wishart_factor
+from gaussmix.paper.mixing import covariance_factor, draw_factor
 
 RHO = 1e-10
 
@@ -98,7 +98,7 @@ class PublishedCode:
 
     def sketch_and_solve(self, sigma2: float, rng: np.random.Generator) -> Floats:
         """Least squares on a sketch with noise of variance σ², drawn through its Gram matrix."""
-        R = wishart_factor(factor(self.gram, sigma2), self.k, rng)
+        R = draw_factor(covariance_factor(self.gram, sigma2), self.k, rng)
         return np.asarray(scipy.linalg.solve_triangular(R[: self.d, : self.d], R[: self.d, self.d]))
 
     def one_trial(self, rng: np.random.Generator, adassp_eigenvalue: float) -> dict[str, Floats]:

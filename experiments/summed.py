@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from experiments import Floats
 from gaussmix import Moments, Schema
+from gaussmix.paper import LinearMixing
 
 
 class Regressor(Protocol):
@@ -36,8 +37,10 @@ class SummedTable:
         self.X, self.y = X, y
         self._moments: dict[Schema, Moments] = {}
 
-    def fit(self, model: Regressor) -> Regressor:
-        """Fit a model from the sums."""
+    def fit(self, model: Regressor | LinearMixing) -> Regressor | LinearMixing:
+        """Fit a model from the sums, or from the rows where it takes none."""
+        if isinstance(model, LinearMixing):
+            return model.fit(self.X, self.y)
         schema = model.schema(self.X.shape[1])
         if schema not in self._moments:
             self._moments[schema] = Moments.of_arrays([(self.X, self.y)], schema)

@@ -9,8 +9,7 @@ from gaussmix import baselines
 
 BOUNDS = {"bounds_X": (-10, 10), "bounds_y": (-200, 200)}
 LINEAR = [
-    gm.LinearMixing(**BOUNDS, random_state=0),
-    gm.LinearMixing(**BOUNDS, variant="paper", random_state=0),
+    gm.LinearRegression(**BOUNDS, random_state=0),
     baselines.AdaSSP(**BOUNDS, random_state=0),
     baselines.AdaSSP(**BOUNDS, analysis="printed", random_state=0),
     baselines.SheffetMixing(**BOUNDS, random_state=0),
@@ -19,8 +18,7 @@ LINEAR = [
     baselines.Constant(),
 ]
 LOGISTIC = [
-    gm.LogisticMixing(bounds_X=(-10, 10), random_state=0),
-    gm.LogisticMixing(bounds_X=(-10, 10), variant="paper", random_state=0),
+    gm.LogisticRegression(bounds_X=(-10, 10), random_state=0),
     baselines.ObjectivePerturbation(bounds_X=(-10, 10), random_state=0),
 ]
 PRIVATE = [model for model in LINEAR if hasattr(model, "epsilon")] + LOGISTIC
@@ -28,7 +26,7 @@ FEATURE_BOUNDS = ([-1, 0, 5, -3], [1, 10, 6, 3])
 
 
 def model_name(model) -> str:
-    extra = [str(getattr(model, a)) for a in ("variant", "analysis") if hasattr(model, a)]
+    extra = [str(getattr(model, a)) for a in ("analysis",) if hasattr(model, a)]
     return "-".join([type(model).__name__, *extra])
 
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 from scipy import stats
 
-from gaussmix.mechanism.sampling import factor, wishart_factor
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.pooling import goe
 from gaussmix.models.problem import Problem
@@ -38,15 +37,14 @@ def gram(strengths, theta, residual=1.0):
     return np.block([[G_xx, y[:, None]], [y[None], np.array([[theta @ y + residual]])]])
 
 
-def draw(G, sigma2, k, rng, **changes):
-    """From a finite sketch."""
-    R = wishart_factor(factor(G, sigma2), k, rng)
-    return problem(NoisyMoment.wishart(R.T @ R / k, noise=sigma2 * np.eye(len(G)), size=k), **changes)
+def draw(G, scale, rng, **changes):
+    """From a release with isotropic noise, of standard deviation ``scale`` off the diagonal."""
+    return draw_in_metric(G, math.sqrt(scale) * np.eye(len(G)), rng, **changes)
 
 
-def draw_gaussian(G, B, rng, **changes):
+def draw_in_metric(G, B, rng, **changes):
     """From a release with noise B·GOE·Bᵀ."""
-    return problem(NoisyMoment.gaussian(G + B @ goe(len(G), rng) @ B.T, shape=B @ B.T), **changes)
+    return problem(NoisyMoment(G + B @ goe(len(G), rng) @ B.T, shape=B @ B.T), **changes)
 
 
 def binomial_in(hits, trials, low, high):

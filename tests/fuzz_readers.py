@@ -248,11 +248,11 @@ def _ledgers() -> dict[bytes, object]:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.ledger"
-        ledger = Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000, mu=0.05, failure_delta=1e-7)
+        ledger = Ledger(path, epsilon=1.0, delta=1e-6, mu=0.05, failure_delta=1e-7)
         found[path.read_bytes()] = _said(path)
         for spent in (
-            {"sketch_size": 100, "gamma": 1e3, "note": "first", "file": "a.parquet"},
-            {"sketch_size": 50, "gamma": 500.0, "mu": 0.01},
+            {"mu": 0.02, "note": "first", "file": "a.parquet"},
+            {"mu": 0.01},
             {"mu": 0.02, "failure_delta": 1e-8, "note": "third"},
         ):
             ledger.spend(**spent)

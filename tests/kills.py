@@ -42,7 +42,6 @@ for line in sys.stdin:
     killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     print(json.dumps([killed, time.monotonic() - start]), flush=True)
 """
-ROWS_PER_RELEASE = 20
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def count_kills(folder: Path, rounds: int, *, seed: int = 0) -> Count:
     rng = random.Random(seed)
     patients(2000).to_parquet(folder / "rows.parquet")
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
-    ledger = gm.Ledger(folder / "l.ledger", epsilon=1.0, delta=1e-6, sketch_rows=ROWS_PER_RELEASE * (rounds + 1))
+    ledger = gm.Ledger(folder / "l.ledger", epsilon=1.0, delta=1e-6, releases=rounds + 1)
     killed = unrecorded = lost = lost_unkilled = damaged = 0
     run = _releases(folder, ledger)
     next(run)
@@ -105,7 +104,7 @@ def _releases(folder: Path, ledger: gm.Ledger) -> Generator[tuple[bool, float], 
         result = False, 0.0
         while True:
             out, kill_after = yield result
-            options = ["-s", "schema.json", "--ledger", str(ledger.path), "-k", str(ROWS_PER_RELEASE), "-o", str(out)]
+            options = ["-s", "schema.json", "--ledger", str(ledger.path), "--passes", "1", "-o", str(out)]
             process.stdin.write(json.dumps([kill_after, ["release", "rows.parquet", *options]]) + "\n")
             process.stdin.flush()
             result = tuple(json.loads(process.stdout.readline()))

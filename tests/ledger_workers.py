@@ -25,6 +25,6 @@ def record_and_use(ledger, used, ready):
     """Record, then leave a mark: the mark stands for drawing the noise."""
     handle = os.open(used, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
-        ledger.spend(sketch_size=1, gamma=1e6, mu=1e-6)
+        ledger.spend(mu=1e-6)
         os.write(handle, b"x")
         ready.set()

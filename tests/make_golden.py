@@ -103,7 +103,7 @@ def reproducible() -> Iterator[None]:
     """Fix the names of releases, ledgers and parts, the keys of persons and samples, and the clock."""
     source = random.Random(0)
     with ExitStack() as stack:
-        for target in ("gaussmix.mechanism.mixing.datetime", "gaussmix.ledger.ledger.datetime"):
+        for target in ("gaussmix.mechanism.drawing.datetime", "gaussmix.ledger.ledger.datetime"):
             stack.enter_context(patch(target, FixedTime))
         stack.enter_context(patch("uuid.uuid4", lambda: uuid.UUID(bytes=source.randbytes(16), version=4)))
         stack.enter_context(patch("os.urandom", source.randbytes))
@@ -115,10 +115,9 @@ def releases(folder: Path) -> None:
     table = rows(4000)
     gm.release(table, schema=SCHEMA, **BUDGET, passes=3, random_state=1).save(folder / "passes.parquet")
     gm.release(table, schema=SCHEMA, **BUDGET, **UNIT, passes=3, random_state=2).save(folder / "unit.parquet")
-    gm.release(table, schema=SCHEMA, **BUDGET, sketch_size=1000, random_state=3).save(folder / "sketch.parquet")
     gm.release(table, schema=SCHEMA, epsilon=np.inf, delta=1e-6).save(folder / "not_private.parquet")
     X, y = arrays(4000)
-    model = gm.LogisticMixing(**BUDGET, bounds_X=(0, 1), classes=[False, True], steps=3, random_state=4).fit(X, y)
+    model = gm.LogisticRegression(**BUDGET, bounds_X=(0, 1), classes=[False, True], steps=3, random_state=4).fit(X, y)
     model.release_.save(folder / "steps.parquet")
 
 

@@ -42,7 +42,7 @@ def library(folder: Path) -> None:
     assert np.isfinite(private.classify("smoker").odds_ratios().estimates["age"])
     assert gm.load(folder / "patients.release.parquet").fingerprint == private.fingerprint
     assert ledger.remaining().mu > 0
-    gm.LinearMixing(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(np.eye(3), [0.1, 0.2, 0.3])
+    gm.LinearRegression(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(np.eye(3), [0.1, 0.2, 0.3])
 
 
 def commands(folder: Path) -> None:

@@ -293,11 +293,10 @@ def test_trials_do_not_depend_on_processes_nor_on_the_folder(tmp_path):
 
 def test_coverage_is_near_its_level_and_the_same_for_any_number_of_processes(monkeypatch, capsys):
     monkeypatch.setattr(coverage, "ORDINARY", [(2_000, 2, 1.0)])
-    monkeypatch.setattr(coverage, "WEAK", [(1, 0.3, 20.0, 350), (3, 0.1, 5.0, 2000)])
+    monkeypatch.setattr(coverage, "WEAK", [(1, 0.3, 20.0, 0.05), (3, 0.1, 5.0, 0.02)])
     found = coverage.coverage(60, processes=2)
     pd.testing.assert_frame_equal(coverage.coverage(60, processes=1), found, check_exact=True)
-    assert found["ridge"].between(0.8, 1).all()  # 0.95 in law: 1e-4 below
-    assert found["table"].between(0.8, 1).all()
+    assert found["table"].between(0.8, 1).all()  # 0.95 in law: 1e-4 below
     coverage.main(["--releases", "20"])
     assert "false positives at 5 %" in capsys.readouterr().out
 

@@ -158,7 +158,7 @@ def test_write_whole_replaces(tmp_path):
 
 def test_a_ledger_is_never_replaced(tmp_path):
     path = tmp_path / "rows.ledger"
-    Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    Ledger(path, epsilon=1.0, delta=1e-6)
     before = path.read_bytes()
     for write in (lambda: reserve(path, 10, force=True), lambda: write_whole(path, b"other", force=True)):
         with pytest.raises(OutputError, match="may be a ledger"):

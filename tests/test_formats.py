@@ -20,24 +20,21 @@ import make_golden
 from gaussmix.ledger import records
 from gaussmix.models import release_file
 from gaussmix.models.signatures import SUFFIX, check_signature
-from gaussmix.models.sketch import Sketch
-from gaussmix.models.transcript import Transcript
 from gaussmix.tables import moments
 from gaussmix.tables.contributions import Unit
 from make_golden import GOLDEN, SCHEMA
 
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
 
-# Numbers of passes and steps (none for a sketch), ε, and of the second moment of the target: itself, and the intercept.
+# Numbers of passes and steps, ε, and of the second moment of the target: itself, and the intercept.
 RELEASES = {
     "passes.parquet": (3, 0, 3.0, 548.8829790611953, -1159.267748974252),
     "unit.parquet": (3, 0, 3.0, 560.4565242871305, -1186.9364481305158),
     "ledger.parquet": (1, 0, 1.0, 552.2623437525864, -1168.565233616696),
     "steps.parquet": (4, 3, 3.0, 5999.178626369175, 404.2714041811999),
-    "sketch.parquet": (0, 0, 3.0, 555.6983922556794, -1145.4277990706776),
-    "not_private.parquet": (0, 0, np.inf, 547.6273754241869, -1160.8955641783864),
+    "not_private.parquet": (1, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
-LEDGERS = {"two_entries.ledger": "8e88a7d5dc903c2b8ba3306d08afeb66bf65d45759a44ed0006551f00b3e3cf7"}
+LEDGERS = {"two_entries.ledger": "de2752339ca52a8a172ba81a120720b391de50b055791d0f40a02f6a2c4040ff"}
 MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
 SKETCHES = ("paper.parquet",)  # read in tests/paper/test_sketch.py
 SIGNED, KEY = "passes.parquet", "signer.pem"
@@ -58,11 +55,7 @@ def test_a_release_is_read(name):
     assert not certificate.is_private  # noise from a seed, or none
     assert stored["sha256"] == found.fingerprint
     assert re.fullmatch("[0-9a-f]{64}", found.fingerprint)
-    if isinstance(found.statistic, Transcript):
-        assert (len(found.statistic.passes), len(found.statistic.steps)) == (passes, steps)
-    else:
-        assert isinstance(found.statistic, Sketch)
-        assert not passes
+    assert (len(found.statistic.passes), len(found.statistic.steps)) == (passes, steps)
     (at, intercept) = (found.schema.groups[column][0] for column in (target, "(intercept)"))
     assert found.second_moment[at, [at, intercept]] == pytest.approx([square, product], rel=1e-9)
     model = found.classify(target) if steps else found.regress(target)

@@ -124,36 +124,9 @@ def decoded(values: list[str]) -> list[float]:
     return [float.fromhex(value) for value in values]
 
 
-@pytest.mark.parametrize("variant", ["exact", "paper"])
-def test_coefficients_of_a_seed_without_an_intercept(variant):
-    """With one, the order of the encoded columns has changed, and a seed gives other draws of the same law."""
-    name = "norm, no intercept"
-    k = 10**6 if variant == "exact" else None
-    model = gm.LinearMixing(
-        epsilon=3.0, delta=1e-6, sketch_size=k, variant=variant, random_state=5, **DECLARED[name]
-    ).fit(*arrays())
-    golden = decoded(GOLDEN["coefficients"][f"LinearMixing {variant}: {name}"])
-    assert [*model.coef_, model.intercept_] == pytest.approx(golden, rel=1e-9, abs=1e-12)
-
-
 @pytest.mark.parametrize(("analysis", "key"), [("exact", "{}"), ("printed", "{'accounting': 'printed'}")])
 def test_coefficients_of_a_seed_by_adassp(analysis, key):
     declared = DECLARED["bounds, intercept"]
     model = gm.baselines.AdaSSP(epsilon=3.0, delta=1e-6, random_state=5, analysis=analysis, **declared).fit(*arrays())
     golden = decoded(GOLDEN["coefficients"][f"AdaSSP {key}"])
     assert [*model.coef_, model.intercept_] == pytest.approx(golden, rel=1e-9, abs=1e-12)
-
-
-def test_coefficients_of_a_seed_from_a_release():
-    schema = GOLDEN["tables"]["plain"]["schema"]
-    model = gm.release(table(), schema=schema, epsilon=2.0, delta=1e-6, sketch_size=10**6, random_state=3).regress(
-        "cost"
-    )
-    golden = {name: float.fromhex(value) for name, value in GOLDEN["coefficients"]["release plain"].items()}
-    intercept = golden.pop("intercept")
-    assert model.coef == pytest.approx(golden, rel=1e-9)
-    assert model.intercept == pytest.approx(intercept, rel=3e-6)  # w₀ is now taken as it is rounded
-    names = list(model.params)[1:]
-    summary = GOLDEN["coefficients"]["release plain, summary"]
-    assert [model.params[name] for name in names] == pytest.approx(decoded(summary["params"])[1:], rel=1e-9)
-    assert [model.bse[name] for name in names] == pytest.approx(decoded(summary["bse"])[1:], rel=1e-9)

@@ -40,11 +40,12 @@ from gaussmix import baselines
 from gaussmix.cli import main
 from gaussmix.ledger import Ledger
 from gaussmix.ledger import ledger as ledgers
-from gaussmix.mechanism import adassp, mixing, objective_perturbation, passes, proposing, repeats, sheffet
+from gaussmix.mechanism import adassp, drawing, objective_perturbation, passes, proposing, repeats
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules
 from gaussmix.models.steps import Likelihood
 from gaussmix.paper import mixing as paper_mixing
+from gaussmix.paper import sheffet
 from gaussmix.reporting.label import as_svg
 from gaussmix.reporting.page import render
 from gaussmix.reporting.registry import record_of
@@ -59,9 +60,7 @@ BOUNDARY: list[tuple[Any, str]] = [
     (passes._Draw, "counts"),
     (proposing._Draw, "_noisy"),
     (proposing._Draw, "levels"),
-    (mixing, "draw_sketch"),
-    (mixing, "_private_eigenvalue"),
-    (sheffet, "draw_sketch"),
+    (sheffet, "draw_factor"),
     (adassp, "_noisy_eigenvalue"),
     (adassp, "to_grid"),
     (objective_perturbation, "to_grid"),
@@ -106,7 +105,7 @@ def compared(monkeypatch):
     for place, name in BOUNDARY:
         through(place, name)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
-    for module in (mixing, ledgers):
+    for module in (drawing, ledgers):
         monkeypatch.setattr(module, "datetime", Clock)
 
     def run(subject: Callable[[Any], Any], table: Any) -> Any:
@@ -172,7 +171,7 @@ def results_of(release: gm.Release) -> list[Any]:
 
 
 def unless_refused(ask: Callable[[], Any]) -> Any:
-    """An answer, or why there is none: a sketch of few rows may hide what it needs, a unit may forbid it."""
+    """An answer, or why there is none: a unit may forbid it."""
     try:
         return ask()
     except gm.GaussmixError as error:
@@ -181,7 +180,7 @@ def unless_refused(ask: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize(
     "options",
-    [{"passes": 4}, {"passes": 1}, {"sketch_size": 40}, {"passes": 4, **PERSONS}],
+    [{"passes": 4}, {"passes": 1}, {"passes": 4, **PERSONS}],
     ids=str,
 )
 def test_releases(options, compared):
@@ -237,7 +236,7 @@ def described(release: gm.Release) -> list[Any]:
         {"passes": 3, "keep_tails": True},
         {"passes": 1, "relation": "replace-one", **PERSONS},
         {"bound_rows": "keep", **PERSONS},
-        {"sketch_size": 60, "relation": "replace-one"},
+        {"passes": 1, "relation": "replace-one"},
     ],
     ids=str,
 )
@@ -380,7 +379,7 @@ release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --keep-tails -o few.parqu
 release rows.parquet -s schema.json --epsilon 2 --delta 1e-5 -o a.parquet
 release rows.csv -s schema.json --na-value nan --ledger rows.ledger --note costs -o charged.parquet --json
 release rows.parquet -s schema.json --ledger persons.ledger --unit who --rows-per-unit 2 -o persons.parquet
-release rows.parquet -s schema.json -e 2 -d 1e-5 -k 40 --relation replace-one -o sketch.parquet
+release rows.parquet -s schema.json -e 2 -d 1e-5 --passes 1 --relation replace-one -o replaced.parquet
 release rows.duckdb --query "FROM rows" -s schema.json -e 2 -d 1e-5 --formula "age ~ cost*smoker" -o terms.parquet
 ledger show rows.ledger
 ledger show persons.ledger --json
@@ -400,7 +399,7 @@ synthetic few.parquet 30 --seed 1 -o made.parquet
 export a.parquet matrices.csv
 sign a.parquet --key private.pem
 verify a.parquet --key public.pem
-verify sketch.parquet --json
+verify replaced.parquet --json
 report a.parquet -o page.html --label label.svg
 report persons.parquet -o persons.html --registry record.yaml --title Costs --response age --alpha 0.1 --json
 """
@@ -455,15 +454,13 @@ BOUNDS = {"bounds_X": (-1, 1), "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 NORM = {"data_norm": 1.5, "epsilon": 2.0, "delta": 1e-5, "random_state": 0}
 BOUNDED, CLASSES = BOUNDS | {"bounds_y": (-1, 1)}, BOUNDS | {"classes": (False, True)}
 MODELS = {
-    "linear": gm.LinearMixing(**BOUNDED),
-    "linear, the paper's": gm.LinearMixing(variant="paper", **BOUNDED),
-    "linear, a norm": gm.LinearMixing(**BOUNDED | {"bounds_X": None, "data_norm": 1.0}),
-    "linear, a sketch": gm.LinearMixing(sketch_size=20, fit_intercept=False, **BOUNDED),
-    "linear, persons": gm.LinearMixing(rows_per_group=2, **BOUNDED),
-    "logistic": gm.LogisticMixing(**CLASSES),
-    "logistic, the paper's": gm.LogisticMixing(variant="paper", **CLASSES),
-    "logistic, steps": gm.LogisticMixing(steps=3, **CLASSES),
-    "logistic, persons": gm.LogisticMixing(rows_per_group=2, **CLASSES),
+    "linear": gm.LinearRegression(**BOUNDED),
+    "linear, a norm": gm.LinearRegression(**BOUNDED | {"bounds_X": None, "data_norm": 1.0}),
+    "linear, no intercept": gm.LinearRegression(fit_intercept=False, **BOUNDED),
+    "linear, persons": gm.LinearRegression(rows_per_group=2, **BOUNDED),
+    "logistic": gm.LogisticRegression(**CLASSES),
+    "logistic, steps": gm.LogisticRegression(steps=3, **CLASSES),
+    "logistic, persons": gm.LogisticRegression(rows_per_group=2, **CLASSES),
     "AdaSSP": baselines.AdaSSP(**BOUNDED),
     "AdaSSP, printed": baselines.AdaSSP(analysis="printed", **BOUNDED),
     "Sheffet": baselines.SheffetMixing(**BOUNDED),
@@ -517,7 +514,7 @@ def test_sketches_of_the_paper(compared, tmp_path):
     compared(subject, ARRAYS)
 
 
-@pytest.mark.parametrize("name", ["linear", "linear, a sketch", "AdaSSP", "Sheffet"])
+@pytest.mark.parametrize("name", ["linear", "linear, no intercept", "AdaSSP", "Sheffet"])
 def test_several_targets(name, compared):
     def subject(table):
         X, y = table
@@ -541,8 +538,8 @@ def test_estimators_with_a_ledger(compared, tmp_path):
         (X, y), place = table, anew(tmp_path / "place")
         ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5, releases=2)
         given = {"bounds_X": (-1, 1), "ledger": ledger, "random_state": 0}
-        linear = gm.LinearMixing(bounds_y=(-1, 1), **given).fit(X, y)
-        steps = gm.LogisticMixing(classes=(False, True), steps=3, **given).fit(X, y > 0)
+        linear = gm.LinearRegression(bounds_y=(-1, 1), **given).fit(X, y)
+        steps = gm.LogisticRegression(classes=(False, True), steps=3, **given).fit(X, y > 0)
         return [linear, vars(steps), ledger, ledger.entries(), ledger.remaining(), files_in(place)]
 
     compared(subject, ARRAYS)
@@ -675,10 +672,10 @@ def test_errors_of_estimators_and_counts_say_the_same():
     for (X, y), place in zip((arrays_of(1), arrays_of(2, 611)), (7, 500), strict=True):
         X[place, 1] = np.nan
         with pytest.raises(ValueError, match="NaN") as caught:
-            gm.LinearMixing(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
+            gm.LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
         labels = np.where(y > 0, "yes", "no").astype(object)
         labels[place] = f"perhaps {place}"
-        logistic = gm.LogisticMixing(classes=("no", "yes"), **BOUNDS)
+        logistic = gm.LogisticRegression(classes=("no", "yes"), **BOUNDS)
         unknown = message_of(lambda X=X, labels=labels, model=logistic: model.fit(np.nan_to_num(X), labels))
         found.append([str(caught.value), unknown])
     assert found[0] == found[1]

@@ -38,7 +38,7 @@ NEEDS = {"Haswell": "X86_V3", "SkylakeX": "X86_V4"}
 
 
 def kinds() -> dict[str, dict]:
-    """Ten releases: passes, persons, weights, neighbours, a ledger, a sketch."""
+    """Nine releases: passes, persons, weights, neighbours, a ledger."""
     persons = {"unit": "person", "rows_per_unit": 2}
     return {
         "one pass": {"passes": 1},
@@ -49,7 +49,6 @@ def kinds() -> dict[str, dict]:
         "persons, sampled": {"passes": 2, "bound_rows": "keep", **persons},
         "weights": {"passes": 3, "weight": "weight"},
         "replace-one": {"passes": 2, "relation": "replace-one"},
-        "sketch": {"sketch_size": 500},
         "ledger": {"passes": 4},
     }
 
@@ -137,7 +136,9 @@ def test_sums_of_arrays_do_not_depend_on_their_layout(order):
     X = np.column_stack([(37 * i) % 120, (13 * i) % 23, (577 * i) % 997]) / 120
     y = X @ [0.5, -0.25, 0.125]
     fitted = [
-        gm.LinearMixing(epsilon=1.0, delta=1e-6, data_norm=9.0, bounds_y=(-4, 4), passes=1, random_state=0).fit(A, b)
+        gm.LinearRegression(epsilon=1.0, delta=1e-6, data_norm=9.0, bounds_y=(-4, 4), passes=1, random_state=0).fit(
+            A, b
+        )
         for A, b in ((X, y), (np.asarray(X, order=order), np.repeat(y, 2)[::2]), (np.repeat(X, 2, axis=0)[::2], y))
     ]
     first, *others = (model.release_.statistic.passes[0].matrix for model in fitted)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         OutputExistsError,
         OutputFolderError,
     )
-    from gaussmix.estimators.linear import LinearMixing
-    from gaussmix.estimators.logistic import LogisticMixing
+    from gaussmix.estimators.linear import LinearRegression
+    from gaussmix.estimators.logistic import LogisticRegression
     from gaussmix.ledger.ledger import Ledger
     from gaussmix.mechanism.curation import release
     from gaussmix.mechanism.proposing import propose
@@ -75,8 +75,8 @@ __all__ = [
     "Ledger",
     "LedgerDamagedError",
     "LedgerError",
-    "LinearMixing",
-    "LogisticMixing",
+    "LinearRegression",
+    "LogisticRegression",
     "MissingFileError",
     "MissingPackageError",
     "Moments",
@@ -111,8 +111,8 @@ _HOMES = {
     "CsvOptions": "tables.options",
     "Date": "tables.declaring",
     "Ledger": "ledger.ledger",
-    "LinearMixing": "estimators.linear",
-    "LogisticMixing": "estimators.logistic",
+    "LinearRegression": "estimators.linear",
+    "LogisticRegression": "estimators.logistic",
     "Moments": "tables.moments",
     "Numeric": "tables.columns",
     "Proposal": "models.proposal",

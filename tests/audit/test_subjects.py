@@ -22,12 +22,12 @@ from audit.neighbours import CORNER, Neighbours, repeat
 from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
-from gaussmix.accounting.gaussian import gaussian_mu
-from gaussmix.estimators import LinearMixing
+from gaussmix.estimators import LinearRegression
 from gaussmix.ledger import ledger as ledger_module
-from gaussmix.ledger import plans, reservation, store
-from gaussmix.mechanism import adassp, lattice, mixing, passes, proposing
+from gaussmix.ledger import plans, reservation
+from gaussmix.mechanism import adassp, lattice, passes, proposing
 from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.paper import mixing
 from gaussmix.tables import arrow, contributions, gradients, gram, kernels
 from gaussmix.tables.columns import Numeric, Vector
 from gaussmix.tables.rows import ArrayRows
@@ -173,8 +173,8 @@ def test_noise_a_fifth_too_small_is_detected(monkeypatch):
 @pytest.mark.parametrize("name", ["sketch", "sketch-replace-one"])
 def test_gamma_without_the_row_norm_is_detected(name, monkeypatch):
     """Noise of variance γ where γC² is needed, C² = 2."""
-    honest = mixing.factor
-    monkeypatch.setattr(mixing, "factor", lambda gram, sigma2: honest(gram, sigma2 / 2))
+    honest = mixing.covariance_factor
+    monkeypatch.setattr(mixing, "covariance_factor", lambda gram, sigma2: honest(gram, sigma2 / 2))
     assert not audit.run(name, runs=2_000, **LOOSE).holds
 
 
@@ -194,51 +194,42 @@ def test_a_ledger_that_ignores_earlier_releases_is_detected(monkeypatch):
     assert not audit.run(four, runs=600, **LOOSE | {"epsilon": 1.0}).holds
 
 
-def test_a_ledger_whose_sketches_ignore_gaussian_releases_is_detected(monkeypatch):
-    """γ is that of the sketch rows alone, and the release has all of μ in addition."""
-    monkeypatch.setattr(store, "account_holds", lambda reserved: True)
-    honest = reservation.reserved_gamma
-    monkeypatch.setattr(reservation, "reserved_gamma", lambda *budget, mu, **given: honest(*budget, mu=0.0, **given))
-    monkeypatch.setattr(subjects, "gaussian_mu", lambda *budget: 2 * gaussian_mu(*budget))
-    assert not audit.run("ledger-sketches", runs=2_000, **LOOSE | {"epsilon": 1.0}).holds
-
-
-class EigenvalueBound(subjects.PrivateScale):
-    """The published bound on the eigenvalue alone: less than ModifiedGaussMix publishes, but fast."""
+class EigenvalueBound(subjects.FittedMixing):
+    """The published bound on the eigenvalue alone: less than Algorithm 1 publishes, but fast."""
 
     def scores(self, *, present):
-        moments, found = self.neighbours.rows(present=present).moments(), self.calibration
-        noise = (found, found.eta, found.tau, subjects.secure_generator(), mixing.largest_table(None))
+        gram, found = self.neighbours.rows(present=present).moments().gram(), self.calibration
+        rng = subjects.secure_generator()
         while True:
-            yield [mixing._private_eigenvalue(moments, *noise)]
+            yield [mixing.draw_eigenvalue(gram, found.gamma, found.eta, found.tau, found.eigenvalue_error, rng)]
 
 
 def test_the_eigenvalue_noise_of_the_published_code_is_detected(monkeypatch):
     """Noise √η instead of η, much less if η is large: here 3.2 instead of 10.5."""
 
-    def published(moments, calibration, eta, tau, rng, n_max):
-        lower = max(mixing.smallest_eigenvalue(moments.gram()) - calibration.eigenvalue_error, 0.0)
-        return lower - eta * tau + math.sqrt(eta) * rng.standard_normal()
+    def published(gram, gamma, eta, tau, error, rng):
+        return max(np.linalg.eigvalsh(gram)[0] - error, 0.0) - eta * tau + math.sqrt(eta) * rng.standard_normal()
 
-    monkeypatch.setattr(mixing, "_private_eigenvalue", published)
+    monkeypatch.setattr(mixing, "draw_eigenvalue", published)
     found = audit.run(partial(EigenvalueBound, "eigenvalue bound"), runs=30_000, epsilon=0.2, delta=0.01)
     assert found.tightness > 1.3, str(found)
 
 
-def test_an_eigenvalue_bound_without_noise_is_detected(monkeypatch):
-    def exact(moments, calibration, eta, tau, rng, n_max):
-        return mixing.smallest_eigenvalue(moments.gram()) - eta * tau
+@pytest.mark.parametrize("name", ["modified", "modified-paper"])
+def test_an_eigenvalue_bound_without_noise_is_detected(name, monkeypatch):
+    def exact(gram, gamma, eta, tau, error, rng):
+        return float(np.linalg.eigvalsh(gram)[0]) - eta * tau
 
-    monkeypatch.setattr(mixing, "_private_eigenvalue", exact)
-    assert not audit.run("modified", **claim("modified")).holds
+    monkeypatch.setattr(mixing, "draw_eigenvalue", exact)
+    assert not audit.run(name, **claim(name)).holds
 
 
 def test_the_operator_slip_in_adassp_is_detected(monkeypatch):
     """λ_min with noise 9/(ε²√L), as in the published code."""
 
-    def slipped(gram, columns, sensitivity, noise, n_max, rng):
+    def slipped(gram, columns, sensitivity, noise, n_rows, rng):
         std = 9 / (5.0**2 * math.sqrt(math.log(6 / 0.2))) * sensitivity
-        return mixing.smallest_eigenvalue(gram) + std * rng.standard_normal()
+        return float(np.linalg.eigvalsh(gram)[0]) + std * rng.standard_normal()
 
     monkeypatch.setattr(adassp, "_noisy_eigenvalue", slipped)
     assert not audit.run("adassp", runs=2_400, **LOOSE | {"epsilon": 5.0}).holds
@@ -292,7 +283,7 @@ def test_a_tenth_of_the_noise_in_passes_is_detected(name, monkeypatch):
     assert not audit.run(name, **claim(name)).holds
 
 
-class FromTheRows(LinearMixing):
+class FromTheRows(LinearRegression):
     """A correct release with coefficients computed from the rows."""
 
     def fit(self, X, y):
@@ -303,7 +294,7 @@ class FromTheRows(LinearMixing):
 
 def test_coefficients_computed_from_the_rows_are_detected():
     estimator = partial(FromTheRows, bounds_X=(-1, 1), bounds_y=(-1, 1))
-    subject = partial(subjects.FittedEstimator, "LinearMixing", subjects.LINE, estimator)
+    subject = partial(subjects.FittedEstimator, "LinearRegression", subjects.LINE, estimator)
     assert not audit.run(subject, **claim("linear")).holds
 
 

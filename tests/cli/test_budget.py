@@ -128,11 +128,3 @@ def test_a_certificate_without_a_ledger_names_none(folder):
     assert (alone.ledger, alone.entry) == ("", 0)
     assert (alone.to_dict()["ledger"], alone.to_dict()["entry"]) == ("", 0)
     assert "ledger:" not in str(alone)
-
-
-def test_sketches_say_how_many_more_fit(folder):
-    run("ledger", "create", "k.ledger", "-e", 1, "-d", "1e-6", "-k", 1000)
-    result = run(
-        "release", "patients.parquet", "-s", "patients.json", "--ledger", "k.ledger", "-k", 300, "-o", "k.parquet"
-    )
-    assert "; 2 more like this one fit" in result.stderr

@@ -35,7 +35,6 @@ def folder(tmp_path_factory):
         (f"release a.moments a.csv -s s.json --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table"),
         ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave keep_tails out, or pass a table"),
         (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave keep_tails out, or ask for more"),
-        (f"release a.csv -s s.json --passes 2 -k 300 {RELEASE}", "leave passes out, or sketch_size"),
         (f"release a.moments --passes 2 {RELEASE}", "serve one pass: set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read: leave them out"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
@@ -46,7 +45,6 @@ def folder(tmp_path_factory):
         ("report r.parquet --registry new.yaml --title x", "--title is about the page"),
         ("report r.parquet --registry new.yaml --description x", "--description is about the page"),
         ("report r.parquet --registry new.yaml --json", "--json is about the page"),
-        ("ledger create new.ledger -e 1 -d 1e-6 -k 100 --releases 4", "releases are parts of the Gaussian budget"),
     ],
 )
 def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, said):
@@ -91,11 +89,3 @@ def test_sums_and_proposals_refuse_it_too():
     for lone, said in (({"note": "x"}, "note is kept"), ({"force": True}, "none is written"), ({"share": 1}, "share")):
         with pytest.raises(gm.ArgumentError, match=said):
             gm.propose(iter(()), {"age": "number"}, **BUDGET, **lone)
-
-
-def test_what_is_planned_beside_sketch_rows_is_shown(tmp_path):
-    made = CliRunner().invoke(
-        main, f"ledger create {tmp_path / 'a.ledger'} -e 1 -d 1e-6 -k 100 --mu 0.1 --releases 4".split()
-    )
-    assert "100 sketch rows, beside mu 0.1" in made.output
-    assert "4 releases planned" in made.output

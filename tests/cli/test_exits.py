@@ -45,7 +45,7 @@ def files(tmp_path_factory):
     patients(300).to_csv(folder / "a.csv", index=False)
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
     gm.release(patients(300), schema=SCHEMA, epsilon=5, delta=1e-6, out=folder / "r.parquet")
-    gm.Ledger(folder / "patients.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    gm.Ledger(folder / "patients.ledger", epsilon=1.0, delta=1e-6).spend(mu=0.2)
     return folder
 
 
@@ -58,9 +58,9 @@ def test_exit_codes(files, tmp_path):
     assert "'sex' has values that are not among its levels" in bad
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
     here("release", tmp_path / "bad.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "y", code=3)
-    full = ["--ledger", files / "patients.ledger", "-k", "1001"]
+    full = ["--ledger", files / "patients.ledger"]
     spent = here("release", table, "-s", files / "schema.json", *full, "-o", tmp_path / "y", code=4)
-    assert "1000 sketch rows" in spent
+    assert "0 more releases of the planned size" in spent
     (tmp_path / "damaged").write_bytes(out.read_bytes()[:-100])
     shell("regress", tmp_path / "damaged", "cost", code=5)
     (tmp_path / "no.ledger").write_bytes(b"SQLite format 3\0" + bytes(4000))
@@ -296,35 +296,31 @@ def test_weak_budgets_are_one_line(files, tmp_path):
     done = shell(*command, "-e", "1", "-d", "0.1", "-o", tmp_path / "0.parquet")
     assert "one row in 10" in done.stderr
     assert done.stderr.count("Warning") == 1
-    for i, (budget, words) in enumerate(
-        [(("-e", "30", "-d", "1e-6"), "protects nobody"),
-         (("-e", "1", "-d", "1e-50", "-k", "1000"), "below what random numbers")]
-    ):  # fmt: skip
-        result = CliRunner().invoke(main, [*map(str, command), *budget, "-o", str(tmp_path / f"{i + 1}.parquet")])
-        assert result.exit_code == 0
-        assert words in result.stderr
-        assert result.stderr.count("Warning") == 1
+    budget = ("-e", "30", "-d", "1e-6")
+    result = CliRunner().invoke(main, [*map(str, command), *budget, "-o", str(tmp_path / "1.parquet")])
+    assert result.exit_code == 0
+    assert "protects nobody" in result.stderr
+    assert result.stderr.count("Warning") == 1
     good = CliRunner().invoke(main, [*map(str, command), *BUDGET, "-o", str(tmp_path / "good.parquet")])
     assert good.exit_code == 0
     assert "Warning" not in good.stderr
 
 
 def test_a_ledger_without_room_refuses_before_a_row_is_read(files, tmp_path):
-    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, sketch_rows=100)
-    ledger.spend_calibration(ledger.calibration(95))
+    ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=2)
+    ledger.spend(mu=0.2)
 
     def touched():
         raise AssertionError("a row was read")
         yield
 
-    for size in (None, 50):
-        start = time.monotonic()
-        with pytest.raises(ValueError, match="does not fit"):
-            gm.release(touched(), schema=SCHEMA, ledger=ledger, sketch_size=size, out=tmp_path / "x")
-        assert time.monotonic() - start < 0.5
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="does not fit"):
+        gm.release(touched(), schema=SCHEMA, ledger=ledger, out=tmp_path / "x")
+    assert time.monotonic() - start < 0.5
     (tmp_path / "big.parquet").write_bytes(b"not even a table")
     command = ("release", tmp_path / "big.parquet", "-s", files / "schema.json", "-o", tmp_path / "x")
-    assert "5 are left" in shell(*command, "--ledger", ledger.path, "-k", "50", code=4).stderr
+    assert "is left" in shell(*command, "--ledger", ledger.path, code=4).stderr
     assert "exists already" in shell(*command[:-1], files / "a.parquet", *BUDGET, code=2).stderr
 
 

@@ -40,9 +40,9 @@ def test_create_makes_what_python_makes(path, tmp_path):
     assert "4 releases planned" in text
     assert text.splitlines()[1] == f"left: {made.remaining()}"
     assert "4 more releases of the planned size" in text
-    options = ("-e", 1, "-d", "1e-6", "-k", 500, "--mu", 0.05, "--failure-delta", "1e-9", "--relation", "zero-out")
+    options = ("-e", 1, "-d", "1e-6", "--mu", 0.05, "--failure-delta", "1e-9", "--relation", "zero-out")
     joint = json.loads(run("create", tmp_path / "k.ledger", *options, "--json").stdout)
-    assert joint["reserved"]["sketch_rows"] == 500
+    assert joint["reserved"]["mu"] == 0.05
     assert joint["head"] == Ledger.open(tmp_path / "k.ledger").head
 
 
@@ -77,7 +77,6 @@ def test_show_says_what_is_left_and_how_many_more_fit(path, spent):
     assert lines[3] == f"head: {spent.head}"
     found = json.loads(run("show", path, "--json").stdout)
     assert found["left"]["releases_left"] == 3
-    assert found["left"]["gamma"] is None
     assert found["reserved"]["releases"] == 4
     assert found["entries"][0]["state"] == "missing"
 

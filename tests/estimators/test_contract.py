@@ -25,7 +25,7 @@ from gaussmix.accounting.rounding import root_up
 
 def test_every_estimator_and_baseline_is_held_to_it():
     held = {type(model).__name__ for model in LINEAR + LOGISTIC}
-    assert held == {"LinearMixing", "LogisticMixing", *baselines.__all__}
+    assert held == {"LinearRegression", "LogisticRegression", *baselines.__all__}
 
 
 # No expected failures: each model passes every check. Private ones carry scikit-learn's tag "poor_score", because its
@@ -94,10 +94,10 @@ def test_private_methods_stay_private_at_large_epsilon(model):
     """Where a published formula fails, its noise is raised: the sketch's own share of the budget holds exactly."""
     X, y, _ = linear_table(200)
     y = targets_for(model, y)
-    if in_the_limit(model):  # e^ε times the lattice's slack
-        with pytest.raises(gm.BudgetUnmetError, match="or give a sketch_size"):
+    if on_the_lattice(model):  # e^ε times the lattice's slack
+        with pytest.raises(gm.BudgetUnmetError, match="No lattice serves"):
             clone(model).set_params(epsilon=500.0).fit(X, y)
-        model = clone(model).set_params(sketch_size=1000)
+        return
     with pytest.warns(gm.BudgetWarning, match="epsilon=500 protects nobody"):
         account = clone(model).set_params(epsilon=500.0).fit(X, y).privacy_.account
     if isinstance(model, baselines.SheffetMixing):
@@ -116,8 +116,8 @@ WEAK = [
 ]
 
 
-def in_the_limit(model) -> bool:
-    return getattr(model, "variant", None) == "exact" and model.sketch_size is None
+def on_the_lattice(model) -> bool:
+    return isinstance(model, gm.LinearRegression | gm.LogisticRegression)
 
 
 @pytest.mark.parametrize("model", PRIVATE, ids=model_name)
@@ -125,8 +125,8 @@ def in_the_limit(model) -> bool:
 def test_weak_budgets_warn_once_and_at_the_callers_line(model, budget, words):
     X, y, _ = linear_table(200)
     y = targets_for(model, y)
-    if in_the_limit(model) and budget["delta"] < 1e-40:  # no lattice is fine enough
-        model = clone(model).set_params(sketch_size=1000)
+    if on_the_lattice(model) and budget["delta"] < 1e-40:  # no lattice is fine enough
+        return
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         clone(model).set_params(**budget).fit(X, y)
@@ -176,16 +176,16 @@ def test_data_frames_keep_their_names(frame):
     module = pytest.importorskip(frame)
     X, y, _ = linear_table(500)
     table = module.DataFrame({name: X[:, i] for i, name in enumerate("abcd")})
-    model = gm.LinearMixing(**BOUNDS, random_state=0).fit(table, y)
+    model = gm.LinearRegression(**BOUNDS, random_state=0).fit(table, y)
     assert list(model.feature_names_in_) == list("abcd")
-    assert np.array_equal(model.coef_, gm.LinearMixing(**BOUNDS, random_state=0).fit(X, y).coef_)
+    assert np.array_equal(model.coef_, gm.LinearRegression(**BOUNDS, random_state=0).fit(X, y).coef_)
 
 
 def test_pipelines_clone_pickle_and_cross_validation():
     X, y, _ = linear_table(5000)
-    model = make_pipeline(FunctionTransformer(), gm.LinearMixing(**BOUNDS, random_state=0))
+    model = make_pipeline(FunctionTransformer(), gm.LinearRegression(**BOUNDS, random_state=0))
     assert cross_val_score(model, X, y, cv=3).shape == (3,)
-    fitted = gm.LinearMixing(**BOUNDS, random_state=0).fit(X, y)
+    fitted = gm.LinearRegression(**BOUNDS, random_state=0).fit(X, y)
     assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), fitted.predict(X))
     assert clone(fitted).get_params() == fitted.get_params()
 
@@ -195,8 +195,7 @@ def test_pipelines_clone_pickle_and_cross_validation():
 @pytest.mark.parametrize(
     "model",
     [
-        gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3, passes=1),
-        gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3, variant="paper", n_rows=900),
+        gm.LinearRegression(data_norm=1.0, bounds_y=(-1, 1), random_state=3, passes=1),
         baselines.AdaSSP(data_norm=1.0, bounds_y=(-1, 1), random_state=3, n_rows=900),
         baselines.SheffetMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3),
         baselines.Ridge(data_norm=1.0, bounds_y=(-1, 1)),
@@ -216,7 +215,7 @@ def test_a_fit_to_moments_is_the_fit_to_the_table(model):
 def test_a_fit_to_moments_of_several_targets_is_the_fit_to_the_table():
     rng = np.random.default_rng(0)
     X, Y = rng.uniform(-0.5, 0.5, (900, 3)), rng.uniform(-1, 1, (900, 2))
-    model = gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), random_state=3, passes=1)
+    model = gm.LinearRegression(data_norm=1.0, bounds_y=(-1, 1), random_state=3, passes=1)
     summed = clone(model).fit_moments(
         gm.Moments.of_arrays([(X[:400], Y[:400]), (X[400:], Y[400:])], model.schema(3, 2))
     )
@@ -228,27 +227,27 @@ def test_a_fit_to_moments_of_several_targets_is_the_fit_to_the_table():
 
 def test_moments_of_other_rows_are_refused():
     X, y = np.zeros((50_000, 2)), np.zeros(50_000)
-    wide = gm.LinearMixing(data_norm=2.0, bounds_y=(-1, 1))
+    wide = gm.LinearRegression(data_norm=2.0, bounds_y=(-1, 1))
     moments = gm.Moments.of_arrays([(X, y)], wide.schema(2))
     with pytest.raises(ValueError, match="under other bounds"):
-        gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1)).fit_moments(moments)
+        gm.LinearRegression(data_norm=1.0, bounds_y=(-1, 1)).fit_moments(moments)
     with pytest.raises(ValueError, match="another number of rows"):
         wide.set_params(n_rows=50_001).fit_moments(moments)
-    few = gm.LinearMixing(data_norm=2.0, bounds_y=(-1, 1))
+    few = gm.LinearRegression(data_norm=2.0, bounds_y=(-1, 1))
     with pytest.raises(ValueError, match="fewer rows than features"):
         few.fit_moments(gm.Moments.of_arrays([(X[:1], y[:1])], few.schema(2)))
     assert not hasattr(few, "n_features_in_")
     table = gm.Moments.of({"a": [0.1, 0.2], "b": [0.3, 0.4]}, {"a": [0, 1], "b": [0, 1]})
-    for model in (few, gm.LinearMixing(data_norm=1.0, bounds_y=(-1, 1), variant="paper"), baselines.AdaSSP()):
+    for model in (few, baselines.AdaSSP()):
         with pytest.raises(ValueError, match="of a whole table"):
             model.fit_moments(table)
 
 
 def test_moments_of_labels_are_no_moments_of_numbers():
-    classifier = gm.LogisticMixing(bounds_X=(-1, 1))
+    classifier = gm.LogisticRegression(bounds_X=(-1, 1))
     moments = gm.Moments.of_arrays([(np.zeros((9, 2)), np.ones(9))], classifier.schema(2))
     with pytest.raises(ValueError, match="under other bounds"):
-        gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1)).fit_moments(moments)
+        gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1)).fit_moments(moments)
 
 
 def test_moments_leave_no_names_of_an_earlier_table():
@@ -256,7 +255,7 @@ def test_moments_leave_no_names_of_an_earlier_table():
 
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (50_000, 2)), rng.uniform(-1, 1, 50_000)
-    model = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(
+    model = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(
         pd.DataFrame(X, columns=["a", "b"]), y
     )
     model.fit_moments(gm.Moments.of_arrays([(X, y)], model.schema(2)))

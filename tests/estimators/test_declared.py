@@ -129,10 +129,11 @@ def test_user_units_undo_the_encoding():
 
 
 def test_estimators_declare_these_schemas():
-    linear = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(0, 9))
+    linear = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(0, 9))
     plain = {**BOTH, "bounds_y": (0, 9), "fit_intercept": True}
     assert linear.schema(3, 2) == regression_schema(3, 2, **plain)
-    assert linear.set_params(variant="paper").schema(3) == regression_schema(3, 1, **plain, weighting="paper")
-    assert gm.baselines.Ridge(bounds_X=(-1, 1), bounds_y=(0, 9)).schema(3) == linear.schema(3)
-    logistic = gm.LogisticMixing(bounds_X=(-1, 1))
+    assert gm.baselines.Ridge(bounds_X=(-1, 1), bounds_y=(0, 9)).schema(3) == regression_schema(
+        3, 1, **plain, weighting="paper"
+    )
+    logistic = gm.LogisticRegression(bounds_X=(-1, 1))
     assert logistic.schema(3) == classification_schema(3, **BOTH, fit_intercept=True)

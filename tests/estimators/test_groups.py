@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import gaussmix as gm
-from gaussmix import LinearMixing, LogisticMixing
+from gaussmix import LinearRegression, LogisticRegression
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.ledger import Ledger
 
@@ -25,7 +25,7 @@ def table():
 
 
 def test_the_other_doors_name_of_a_bound_on_rows_is_told():
-    for estimator in (LinearMixing, LogisticMixing):
+    for estimator in (LinearRegression, LogisticRegression):
         with pytest.raises(TypeError, match=r"rows_per_unit is no argument here: .* takes rows_per_group"):
             estimator(rows_per_unit=4)
         assert "rows_per_group" in estimator().get_params()
@@ -40,7 +40,7 @@ def test_the_other_doors_name_of_a_bound_on_rows_is_told():
 @pytest.mark.parametrize("passes", [1, 4])
 def test_the_release_is_that_of_a_table_with_a_unit(table, passes):
     X, y, who = table
-    model = LinearMixing(bounds_y=(-1, 1), passes=passes, epsilon=3.0, **BOUNDS).fit(X, y, groups=who)
+    model = LinearRegression(bounds_y=(-1, 1), passes=passes, epsilon=3.0, **BOUNDS).fit(X, y, groups=who)
     whole = gm.release(
         {"X": X, "y": y, "groups": who},
         schema=model.schema(2),
@@ -65,7 +65,7 @@ def test_groups_of_any_kind_and_order(table, kind):
     X, y, who = table
     order = np.random.default_rng(2).permutation(N)
     fits = [
-        LinearMixing(bounds_y=(-1, 1), passes=1, **BOUNDS).fit(X[at], y[at], groups=kind(who[at]))
+        LinearRegression(bounds_y=(-1, 1), passes=1, **BOUNDS).fit(X[at], y[at], groups=kind(who[at]))
         for at in (np.arange(N), order)
     ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
@@ -73,9 +73,9 @@ def test_groups_of_any_kind_and_order(table, kind):
 
 def test_labels_and_several_targets(table):
     X, y, who = table
-    model = LogisticMixing(epsilon=10.0, classes=("a", "b"), **BOUNDS).fit(X, np.where(y > 0, "b", "a"), groups=who)
+    model = LogisticRegression(epsilon=10.0, classes=("a", "b"), **BOUNDS).fit(X, np.where(y > 0, "b", "a"), groups=who)
     assert model.coef_[0, 0] > 0 > model.coef_[0, 1]
-    several = LinearMixing(bounds_y=(-1, 1), epsilon=10.0, **BOUNDS).fit(X, np.column_stack([y, -y]), groups=who)
+    several = LinearRegression(bounds_y=(-1, 1), epsilon=10.0, **BOUNDS).fit(X, np.column_stack([y, -y]), groups=who)
     assert several.coef_.shape == (2, 2)
     assert several.privacy_.unit is not None
 
@@ -83,23 +83,23 @@ def test_labels_and_several_targets(table):
 def test_one_goes_with_the_other(table, tmp_path):
     X, y, who = table
     with pytest.raises(DeclarationError, match="rows_per_group must be declared"):
-        LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(X, y, groups=who)
+        LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(X, y, groups=who)
     with pytest.raises(ArgumentError, match="pass groups to fit"):
-        LinearMixing(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
+        LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
     with pytest.raises(DataError, match="as many values"):
-        LinearMixing(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=who[1:])
+        LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=who[1:])
     with pytest.raises(DataError, match="missing"):
-        LinearMixing(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=np.append(np.nan, who[1:]))
+        LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=np.append(np.nan, who[1:]))
     with pytest.raises(ArgumentError, match="Steps on a likelihood"):
-        LogisticMixing(classes=(False, True), steps=3, **BOUNDS).fit(X, y > 0, groups=who)
+        LogisticRegression(classes=(False, True), steps=3, **BOUNDS).fit(X, y > 0, groups=who)
     ledger = Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(ArgumentError):
-        LinearMixing(bounds_y=(-1, 1), ledger=ledger, **BOUNDS).fit(X, y, groups=who)
+        LinearRegression(bounds_y=(-1, 1), ledger=ledger, **BOUNDS).fit(X, y, groups=who)
     assert not ledger.entries()
 
 
 def test_a_ledger_of_groups(table, tmp_path):
     X, y, who = table
     ledger = Ledger(tmp_path / "groups.ledger", epsilon=1.0, delta=1e-6, unit="groups")
-    LinearMixing(bounds_y=(-1, 1), ledger=ledger, **BOUNDS).fit(X, y, groups=who)
+    LinearRegression(bounds_y=(-1, 1), ledger=ledger, **BOUNDS).fit(X, y, groups=who)
     assert len(ledger.entries()) == 1

@@ -1,4 +1,4 @@
-"""LinearMixing: units, accuracy, several targets, warnings and words."""
+"""LinearRegression: units, accuracy, several targets, warnings and words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_coefficients_come_back_in_the_users_units(fit_intercept, bounded):
         "norm": {"data_norm": 13.0},
         "both": {"bounds_X": FEATURE_BOUNDS, "data_norm": 2.5},
     }[bounded]
-    found = gm.LinearMixing(epsilon=math.inf, bounds_y=(-20, 20), fit_intercept=fit_intercept, **declared).fit(X, y)
+    found = gm.LinearRegression(epsilon=math.inf, bounds_y=(-20, 20), fit_intercept=fit_intercept, **declared).fit(X, y)
     exact = LinearRegression(fit_intercept=fit_intercept).fit(X, y)
     assert found.coef_ == pytest.approx(exact.coef_, rel=2e-3)
     assert found.intercept_ == pytest.approx(exact.intercept_, rel=2e-3, abs=1e-12)
@@ -35,13 +35,13 @@ def test_long_rows_are_shortened_as_a_whole_so_that_linear_relations_survive():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 3)) * rng.uniform(0.1, 10, (4000, 1))
     y = X @ [1.0, -2.0, 0.5]
-    found = gm.LinearMixing(epsilon=math.inf, data_norm=1.0, bounds_y=(-1000, 1000), fit_intercept=False).fit(X, y)
+    found = gm.LinearRegression(epsilon=math.inf, data_norm=1.0, bounds_y=(-1000, 1000), fit_intercept=False).fit(X, y)
     assert found.coef_ == pytest.approx([1.0, -2.0, 0.5], rel=1e-2)
 
 
 def test_private_fit_is_accurate_on_a_large_table():
     X, y, coef = linear_table(200_000)
-    model = gm.LinearMixing(epsilon=1.0, delta=1e-6, bounds_X=FEATURE_BOUNDS, bounds_y=(-5, 15), random_state=0)
+    model = gm.LinearRegression(epsilon=1.0, delta=1e-6, bounds_X=FEATURE_BOUNDS, bounds_y=(-5, 15), random_state=0)
     assert model.fit(X, y).score(X, y) > 0.95 * LinearRegression().fit(X, y).score(X, y)
     assert model.coef_ == pytest.approx(coef, rel=0.15)
 
@@ -49,7 +49,7 @@ def test_private_fit_is_accurate_on_a_large_table():
 def test_several_targets_at_once():
     X, y, _ = linear_table(50_000)
     Y = np.column_stack([y, -y / 2])
-    model = gm.LinearMixing(epsilon=5.0, bounds_X=FEATURE_BOUNDS, bounds_y=([-5, -8], [15, 3]), random_state=0).fit(
+    model = gm.LinearRegression(epsilon=5.0, bounds_X=FEATURE_BOUNDS, bounds_y=([-5, -8], [15, 3]), random_state=0).fit(
         X, Y
     )
     assert model.coef_.shape == (2, 4)
@@ -61,21 +61,18 @@ def test_several_targets_at_once():
 def test_many_targets_raise_the_automatic_sketch_size():
     rng = np.random.default_rng(0)
     X, Y = rng.uniform(-1, 1, (200, 3)), rng.uniform(-1, 1, (200, 100))
-    for model in (
-        gm.LinearMixing(variant="paper", bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=20.0, random_state=0),
-        baselines.SheffetMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0),
-    ):
-        assert model.fit(X, Y).coef_.shape == (100, 3)
+    model = baselines.SheffetMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0)
+    assert model.fit(X, Y).coef_.shape == (100, 3)
 
 
 def test_a_hopeless_budget_warns_from_public_quantities():
     X, y, _ = linear_table(50)
     with pytest.warns(UserWarning, match="n_rows=50 is too small for 4 features at epsilon=0.1"):
-        gm.LinearMixing(epsilon=0.1, n_rows=50, **BOUNDS, random_state=0).fit(X, y)
+        gm.LinearRegression(epsilon=0.1, n_rows=50, **BOUNDS, random_state=0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        gm.LinearMixing(epsilon=1.0, n_rows=20_000, **BOUNDS, random_state=0).fit(*linear_table()[:2])
-        gm.LinearMixing(epsilon=0.1, **BOUNDS, random_state=0).fit(X, y)  # nothing declared, nothing known
+        gm.LinearRegression(epsilon=1.0, n_rows=20_000, **BOUNDS, random_state=0).fit(*linear_table()[:2])
+        gm.LinearRegression(epsilon=0.1, **BOUNDS, random_state=0).fit(X, y)  # nothing declared, nothing known
 
 
 GOOD = {"bounds_X": (-10, 10), "bounds_y": (-20, 20)}
@@ -93,9 +90,6 @@ BAD = [
     ({"epsilon": -1.0}, "epsilon must be"),
     ({"delta": 0.0}, "delta must lie"),
     ({"delta": 1.0}, "delta must lie"),
-    ({"sketch_size": 3}, "sketch_size must be at least the number of encoded columns, 6"),
-    ({"sketch_size": -5}, "sketch_size must be"),
-    ({"variant": "best"}, "variant must be one of"),
     ({"random_state": "seed"}, "random_state must be None"),
     ({"n_rows": 17}, "n_rows is declared as public"),
 ]
@@ -105,7 +99,7 @@ BAD = [
 def test_bad_declarations_say_what_to_do(arguments, words):
     X, y, _ = linear_table(100)
     with pytest.raises(ValueError, match=words) as caught:
-        gm.LinearMixing(**{**GOOD, "epsilon": 9.0, **arguments}).fit(X, y)
+        gm.LinearRegression(**{**GOOD, "epsilon": 9.0, **arguments}).fit(X, y)
     assert isinstance(caught.value, gm.GaussmixError)
 
 
@@ -115,14 +109,14 @@ def test_missing_values_are_an_error_without_a_number_in_it(where, value):
     X, y, _ = linear_table(100)
     (X if where == "X" else y)[17 if where == "y" else (17, 2)] = value
     with pytest.raises(ValueError, match=r"NaN|infin") as caught:
-        gm.LinearMixing(**GOOD).fit(X, y)
+        gm.LinearRegression(**GOOD).fit(X, y)
     assert "17" not in str(caught.value)
 
 
 def test_too_few_rows():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="fewer rows than features"):
-        gm.LinearMixing(**GOOD).fit(rng.uniform(size=(3, 5)), rng.uniform(size=3))
+        gm.LinearRegression(**GOOD).fit(rng.uniform(size=(3, 5)), rng.uniform(size=3))
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -131,7 +125,7 @@ def test_columns_far_smaller_than_a_joint_norm_allows_are_not_shrunk_away(fit_in
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.uniform(-1, 1, (20_000, 10)) / 100, rng.uniform(-0.9, 0.9, 20_000)])
     y = X @ np.append(10 * np.ones(10), 0.1)
-    model = gm.LinearMixing(
+    model = gm.LinearRegression(
         epsilon=30.0, delta=1e-3, data_norm=1.0, bounds_y=(-1, 1), fit_intercept=fit_intercept, random_state=1
     )
     assert model.fit(X, y).score(X, y) > 0.95

@@ -1,4 +1,4 @@
-"""LogisticMixing: any two labels, the scale of the logistic model, declared classes."""
+"""LogisticRegression: any two labels, the scale of the logistic model, declared classes."""
 
 from __future__ import annotations
 
@@ -16,56 +16,41 @@ from example_models import FEATURE_BOUNDS, linear_table
 def test_any_two_labels(labels):
     X, y, _ = linear_table(50_000)
     target = np.where(y > np.median(y), labels[1], labels[0])
-    model = gm.LogisticMixing(epsilon=3.0, bounds_X=FEATURE_BOUNDS, random_state=0).fit(X, target)
+    model = gm.LogisticRegression(epsilon=3.0, bounds_X=FEATURE_BOUNDS, random_state=0).fit(X, target)
     assert model.score(X, target) > 0.9
     probabilities = model.predict_proba(X[:100])
     assert probabilities.shape == (100, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert "taken to be public" in str(model.privacy_)
-    declared = gm.LogisticMixing(epsilon=3.0, bounds_X=FEATURE_BOUNDS, classes=sorted(labels), random_state=0)
+    declared = gm.LogisticRegression(epsilon=3.0, bounds_X=FEATURE_BOUNDS, classes=sorted(labels), random_state=0)
     assert declared.fit(X, target).coef_ == pytest.approx(model.coef_)
     assert "taken to be public" not in str(declared.privacy_)
 
 
-def test_surrogate_has_the_scale_of_the_logistic_model():
-    """Monomial coefficients: probabilities are those of the logistic fit, not of θ three times too small."""
+def test_discriminant_is_near_the_logistic_model_and_has_odds_ratios():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (40_000, 3))
     labels = rng.random(40_000) < 1 / (1 + np.exp(-X @ [2.0, -1.0, 0.5]))
-    surrogate = gm.LogisticMixing(epsilon=math.inf, bounds_X=(-1, 1), variant="paper").fit(X, labels)
-    logistic = LogisticRegression(C=1e6).fit(X, labels)
-    ratio = surrogate.coef_ / logistic.coef_
-    assert np.all((ratio > 0.9) & (ratio < 1.6))  # its curvature is below the logistic one near 0
-
-
-def test_discriminant_is_nearer_to_the_logistic_model_and_has_odds_ratios():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (40_000, 3))
-    labels = rng.random(40_000) < 1 / (1 + np.exp(-X @ [2.0, -1.0, 0.5]))
-    exact = gm.LogisticMixing(epsilon=math.inf, bounds_X=(-1, 1)).fit(X, labels)
+    exact = gm.LogisticRegression(epsilon=math.inf, bounds_X=(-1, 1)).fit(X, labels)
     logistic = LogisticRegression(C=1e6).fit(X, labels)
     assert exact.coef_ == pytest.approx(logistic.coef_, rel=0.1)
-    private = gm.LogisticMixing(epsilon=1.0, bounds_X=(-1, 1), random_state=0).fit(X, labels)
+    private = gm.LogisticRegression(epsilon=1.0, bounds_X=(-1, 1), random_state=0).fit(X, labels)
     ratios = private.odds_ratios(0.01)
     for name, value in zip(["x0", "x1", "x2"], exact.coef_[0], strict=True):
         low, high = ratios.intervals[name]
         assert low < math.exp(value) < high
         assert ratios.estimates[name] == pytest.approx(math.exp(private.summary().params[name]))
-    with pytest.raises(ValueError, match="belongs to variant"):
-        gm.LogisticMixing(bounds_X=(-1, 1), surrogate_radius=6.0).fit(X, labels)
 
 
 def test_labels_that_were_not_declared():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="not in the declared classes"):
-        gm.LogisticMixing(bounds_X=(0, 1), classes=(0, 1)).fit(rng.uniform(size=(9, 2)), [0, 1, 2] * 3)
+        gm.LogisticRegression(bounds_X=(0, 1), classes=(0, 1)).fit(rng.uniform(size=(9, 2)), [0, 1, 2] * 3)
     for classes in ((1, 1), [[0, 1], [2, 3]], (0, 1, 2)):
         with pytest.raises(ValueError, match="two different labels"):
-            gm.LogisticMixing(bounds_X=(0, 1), classes=classes).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
+            gm.LogisticRegression(bounds_X=(0, 1), classes=classes).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
     with pytest.raises(ValueError, match="got one class only"):
-        gm.LogisticMixing(bounds_X=(0, 1)).fit(rng.uniform(size=(9, 2)), [1] * 9)
-    with pytest.raises(ValueError, match="radius must be a finite number > 0"):
-        gm.LogisticMixing(bounds_X=(0, 1), surrogate_radius=-1.0).fit(rng.uniform(size=(9, 2)), [0, 1, 1] * 3)
+        gm.LogisticRegression(bounds_X=(0, 1)).fit(rng.uniform(size=(9, 2)), [1] * 9)
 
 
 def test_moments_give_the_fit_of_their_rows():
@@ -73,15 +58,15 @@ def test_moments_give_the_fit_of_their_rows():
     X = rng.uniform(-1, 1, (500, 2))
     y = np.where(X[:, 0] + rng.normal(0, 0.3, 500) > 0, "yes", "no")
     declared = {"epsilon": 5.0, "bounds_X": (-1, 1), "classes": ("no", "yes"), "passes": 1, "random_state": 3}
-    fitted = gm.LogisticMixing(**declared).fit(X, y)
-    sums = gm.Moments.of_arrays([(X, y == "yes")], gm.LogisticMixing(**declared).schema(2))
-    summed = gm.LogisticMixing(**declared).fit_moments(sums)
+    fitted = gm.LogisticRegression(**declared).fit(X, y)
+    sums = gm.Moments.of_arrays([(X, y == "yes")], gm.LogisticRegression(**declared).schema(2))
+    summed = gm.LogisticRegression(**declared).fit_moments(sums)
     assert np.array_equal(summed.coef_, fitted.coef_)
     assert summed.predict(X[:5]).tolist() == fitted.predict(X[:5]).tolist()
     with pytest.raises(ValueError, match="classes"):
-        gm.LogisticMixing(bounds_X=(-1, 1)).fit_moments(sums)
+        gm.LogisticRegression(bounds_X=(-1, 1)).fit_moments(sums)
     with pytest.raises(ValueError, match="other bounds"):
-        gm.LogisticMixing(bounds_X=(-2, 2), classes=("no", "yes")).fit_moments(sums)
+        gm.LogisticRegression(bounds_X=(-2, 2), classes=("no", "yes")).fit_moments(sums)
 
 
 def test_steps_are_nearer_to_the_likelihood_than_the_discriminant():
@@ -90,7 +75,7 @@ def test_steps_are_nearer_to_the_likelihood_than_the_discriminant():
     labels = rng.random(40_000) < 1 / (1 + np.exp(2 - X @ [2.0, 2.5, -1.0]))
     logistic = LogisticRegression(C=1e6).fit(X, labels)
     declared = {"epsilon": 3.0, "bounds_X": (-1, 1), "classes": (False, True), "random_state": 0, "n_rows": 40_000}
-    models = {steps: gm.LogisticMixing(**declared, steps=steps).fit(X, labels) for steps in (0, 4, "auto")}
+    models = {steps: gm.LogisticRegression(**declared, steps=steps).fit(X, labels) for steps in (0, 4, "auto")}
     far = {steps: np.abs(model.coef_ - logistic.coef_).max() for steps, model in models.items()}
     assert far[4] < 0.2 * far[0]
     assert np.array_equal(models["auto"].coef_, models[4].coef_)
@@ -105,12 +90,11 @@ def test_steps_are_nearer_to_the_likelihood_than_the_discriminant():
         ({"epsilon": 1.0, "n_rows": 400}, 0),
         ({"epsilon": 1.0}, 0),
         ({"epsilon": 2.0}, 4),
-        ({"epsilon": 2.0, "sketch_size": 1000}, 0),
         ({"epsilon": math.inf}, 0),
     ],
 )
 def test_steps_are_taken_where_they_are_worth_it(budget, steps):
-    model = gm.LogisticMixing(**budget, bounds_X=(-1, 1), classes=(0, 1), steps="auto")
+    model = gm.LogisticRegression(**budget, bounds_X=(-1, 1), classes=(0, 1), steps="auto")
     found = model._prepare(model.schema(5)).likelihood
     assert (0 if found is None else found.steps) == steps
 
@@ -118,4 +102,4 @@ def test_steps_are_taken_where_they_are_worth_it(budget, steps):
 @pytest.mark.parametrize("steps", [1, -4, True, "many", 4.5])
 def test_other_steps_are_refused(steps):
     with pytest.raises(gm.ArgumentError, match="steps must be"):
-        gm.LogisticMixing(bounds_X=(-1, 1), steps=steps).fit(np.zeros((20, 2)), np.arange(20) % 2)
+        gm.LogisticRegression(bounds_X=(-1, 1), steps=steps).fit(np.zeros((20, 2)), np.arange(20) % 2)

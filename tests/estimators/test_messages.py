@@ -24,16 +24,15 @@ SHOWN = ("alice", "hiv", "8675309")
 
 DECLARED = {"bounds_X": (-1, 1), "random_state": 0}
 REGRESSORS = [
-    gm.LinearMixing(**DECLARED, bounds_y=(-1, 1)),
-    gm.LinearMixing(**DECLARED, bounds_y=(-1, 1), variant="paper"),
+    gm.LinearRegression(**DECLARED, bounds_y=(-1, 1)),
     gm.baselines.AdaSSP(**DECLARED, bounds_y=(-1, 1)),
     gm.baselines.SheffetMixing(**DECLARED, bounds_y=(-1, 1)),
     gm.baselines.Ridge(bounds_X=(-1, 1), bounds_y=(-1, 1)),
     gm.baselines.Constant(),
 ]
 CLASSIFIERS = [
-    gm.LogisticMixing(**DECLARED),
-    gm.LogisticMixing(**DECLARED, classes=(0, 1)),
+    gm.LogisticRegression(**DECLARED),
+    gm.LogisticRegression(**DECLARED, classes=(0, 1)),
     gm.baselines.ObjectivePerturbation(**DECLARED),
 ]
 
@@ -204,7 +203,7 @@ def test_words_that_remain_help():
         CLASSIFIERS[1].fit(good_x(), np.array([SECRET, "bob"] * 20))
 
 
-@pytest.mark.parametrize("model", [gm.LogisticMixing, gm.baselines.ObjectivePerturbation])
+@pytest.mark.parametrize("model", [gm.LogisticRegression, gm.baselines.ObjectivePerturbation])
 def test_no_label_changes_how_others_are_read(model):
     """NumPy would read all of a list as text where one of it is."""
     X = np.random.default_rng(0).uniform(-1, 1, (40, 2))
@@ -221,5 +220,7 @@ def test_no_warning_tells_how_many_labels_there_are():
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             with pytest.raises(DataError):
-                gm.LogisticMixing(classes=classes, bounds_X=(-1, 1)).fit(X, np.array([f"c{i % 40}" for i in range(60)]))
+                gm.LogisticRegression(classes=classes, bounds_X=(-1, 1)).fit(
+                    X, np.array([f"c{i % 40}" for i in range(60)])
+                )
         assert not warned

@@ -23,7 +23,7 @@ def length(summary, name):
 
 def test_the_assumption_of_a_linear_summary_can_be_said(weak):
     X, y = weak
-    model = gm.LinearMixing(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1, random_state=0).fit(X, y)
+    model = gm.LinearRegression(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1, random_state=0).fit(X, y)
     narrow, wide = model.summary(largest=0.2), model.summary(largest=200.0)
     assert (narrow.largest, wide.largest, model.summary().largest) == (0.2, 200.0, 5.0)
     assert length(narrow, "x0") < length(wide, "x0")
@@ -33,7 +33,7 @@ def test_the_assumption_of_a_linear_summary_can_be_said(weak):
 
 def test_the_assumption_of_odds_ratios_can_be_said(weak):
     X, y = weak
-    model = gm.LogisticMixing(epsilon=1.0, bounds_X=(-1, 1), classes=(False, True), passes=1, random_state=0)
+    model = gm.LogisticRegression(epsilon=1.0, bounds_X=(-1, 1), classes=(False, True), passes=1, random_state=0)
     model.fit(X, y > 0)
     assert model.summary(largest=0.2).largest == 0.2
     assert length(model.summary(largest=0.2), "x0") < length(model.summary(largest=200.0), "x0")

@@ -35,7 +35,7 @@ def path(tmp_path):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5)])
 def test_mu_is_the_largest_that_meets_the_budget(path, epsilon, delta, relation):
     reserved = Ledger(path, epsilon=epsilon, delta=delta, relation=relation).reservation
-    assert (reserved.sketch_rows, reserved.gamma, reserved.releases) == (0, None, 1)
+    assert reserved.releases == 1
     assert reserved.failure_delta == pytest.approx(delta / 1000, rel=1e-15)
     spent = Fraction(gaussian_delta_up(epsilon, reserved.mu)) + Fraction(reserved.failure_delta)
     assert spent <= Fraction(reserved.delta_reserved) <= Fraction(delta)
@@ -54,7 +54,6 @@ def test_mu_and_failure_delta_may_be_chosen(path):
         ({"mu": 0.24}, BudgetUnmetError, r"mu=0\.24 is more than epsilon=1\.0 and delta=1e-06 .* at most 0\.2366"),
         ({"mu": 0.0}, ArgumentError, r"mu must be a finite number > 0, got 0\.0"),
         ({"failure_delta": 1e-6}, ArgumentError, "failure_delta is a part of delta=1e-06 and must be less"),
-        ({"sketch_rows": 0}, ArgumentError, "sketch_rows must be an integer ≥ 1, got 0"),
         ({"releases": 0}, ArgumentError, "releases must be an integer ≥ 1, got 0"),
         ({"releases": True}, ArgumentTypeError, "releases must be an integer ≥ 1, got True"),
     ],
@@ -72,10 +71,6 @@ def test_reopening(path):
     assert eval(repr(ledger)).reservation == ledger.reservation
     with pytest.raises(ArgumentError, match="releases is 4, not 1"):
         Ledger(path, **BUDGET)
-    with pytest.raises(ArgumentError, match=r"sketch_rows is 0, not 100; mu is 0\.23.*, not 0\.0"):
-        Ledger(path, **BUDGET, sketch_rows=100)
-    with pytest.raises(ArgumentError, match="releases are parts of the Gaussian budget"):
-        Ledger(path, **BUDGET, sketch_rows=100, releases=4)
     with pytest.raises(ArgumentError, match=r"mu is 0\.23.*, not 0\.1"):
         Ledger(path, **BUDGET, mu=0.1, releases=4)
 
@@ -87,15 +82,6 @@ def test_another_machines_last_digits_of_mu_are_no_other_arguments(path, monkeyp
     assert Ledger(path, **BUDGET).reservation == ledger.reservation
     with pytest.raises(ArgumentError, match="created with other arguments"):
         Ledger(path, **BUDGET, mu=nearby)  # asked for by name
-
-
-def test_sketches_do_not_fit(path):
-    ledger = Ledger(path, **BUDGET)
-    with pytest.raises(BudgetExceededError, match=r"created without sketch_rows\. Release without a sketch"):
-        ledger.calibration(100)
-    with pytest.raises(BudgetExceededError, match="it asks for 100 sketch rows, 0 are left"):
-        ledger.spend(sketch_size=100, gamma=1e9)
-    assert ledger.entries() == []
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -113,7 +99,7 @@ def test_the_planned_number_of_releases_fits_and_no_more(path, releases, relatio
         assert account.mu**2 * releases == pytest.approx(ledger.reservation.mu**2, rel=1e-14)
         assert account.holds(1.0, 1e-6, relation)
         entry = ledger.spend_account(account, note=f"n{number}", file="x.parquet")
-        assert (entry.mu, entry.gamma, entry.sketch_size, entry.note) == (account.mu, None, 0, f"n{number}")
+        assert (entry.mu, entry.note) == (account.mu, f"n{number}")
         assert entry.file.endswith("x.parquet")
         assert (
             (1 + math.e) * account.slack <= entry.failure_delta <= part_of(ledger.reservation, Fraction(1, releases))[1]
@@ -166,13 +152,13 @@ def test_shares_that_add_up_to_one_fit_and_the_budget_is_never_exceeded(shares, 
     entries = []
     for share in shares:
         mu, failure = part_of(reserved, share / max(total, 1))
-        entries.append(Entry(1, None, 0, None, mu, failure, ""))
+        entries.append(Entry(1, None, mu, failure, ""))
         room_left(reserved, entries)
     assert sum(Fraction(entry.mu) ** 2 for entry in entries) <= Fraction(reserved.mu) ** 2
     assert sum(Fraction(entry.failure_delta) for entry in entries) <= Fraction(reserved.failure_delta)
 
 
-NOTHING = {"sketch_rows": None, "mu": None, "failure_delta": None, "relation": "zero-out"}
+NOTHING = {"mu": None, "failure_delta": None, "relation": "zero-out"}
 
 
 def test_the_lattice_is_refined_where_delta_0_is_small_and_the_release_refused_where_there_is_none(path, tmp_path):
@@ -180,11 +166,10 @@ def test_the_lattice_is_refined_where_delta_0_is_small_and_the_release_refused_w
     account = scarce.lattice_account(**RELEASE)
     assert account.bits > 40
     assert scarce.spend_account(account).failure_delta <= 1e-25
-    for number, options in enumerate([{"failure_delta": 0.0}, {"sketch_rows": 100, "mu": 0.05}, {"sketch_rows": 100}]):
-        without = Ledger(tmp_path / str(number), **BUDGET, **options)
-        assert without.remaining().releases_left == 0
-        with pytest.raises(BudgetExceededError, match="needs mu and failure_delta"):
-            without.lattice_account(**RELEASE)
+    without = Ledger(tmp_path / "without", **BUDGET, failure_delta=0.0)
+    assert without.remaining().releases_left == 0
+    with pytest.raises(BudgetExceededError, match="needs failure_delta"):
+        without.lattice_account(**RELEASE)
     with pytest.raises(BudgetUnmetError, match="No lattice serves"):
         Ledger(tmp_path / "none", **BUDGET, failure_delta=1e-60).lattice_account(**RELEASE)
 
@@ -203,16 +188,6 @@ def test_accounts_made_elsewhere_cost_what_they_are(path):
     with pytest.raises(BudgetExceededError, match=r"it asks for failure_delta=2.*e-08, 9.*e-10 is left"):
         ledger.spend_account(slack)
     assert len(ledger.entries()) == 1
-
-
-def test_lattice_releases_beside_sketches(path):
-    ledger = Ledger(path, **BUDGET, sketch_rows=500, mu=0.1, failure_delta=1e-9, releases=2)
-    account = ledger.lattice_account(**RELEASE)
-    assert account.mu == pytest.approx(0.1 / math.sqrt(2), rel=1e-15)
-    ledger.spend_account(account)
-    ledger.spend_calibration(ledger.calibration(500))
-    room = ledger.remaining()
-    assert (room.sketch_rows, room.releases_left) == (0, 1)
 
 
 def test_room_in_words(path):

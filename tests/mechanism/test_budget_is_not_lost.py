@@ -22,7 +22,7 @@ from kills import count_kills
 
 @pytest.fixture
 def ledger(tmp_path):
-    return gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, sketch_rows=1000)
+    return gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=10)
 
 
 def untouched():
@@ -87,8 +87,8 @@ def test_a_disk_that_fills_up_while_rows_are_read_costs_nothing(tmp_path, ledger
         yield patients(50)
 
     try:
-        gm.release(filling(), schema=SCHEMA, ledger=ledger, sketch_size=100, out=small / "x.parquet")
-        assert gm.load(small / "x.parquet").sketch.size == 100
+        gm.release(filling(), schema=SCHEMA, ledger=ledger, passes=1, out=small / "x.parquet")
+        assert gm.load(small / "x.parquet").statistic.passes[0].mu > 0
     finally:
         subprocess.run(["umount", str(small)], check=True)
     assert len(ledger.entries()) == 1
@@ -110,15 +110,15 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
         yield patients(50)
 
     with pytest.warns(UserWarning, match="was left alone: the release is in") as warned:
-        private = gm.release(slow(), schema=SCHEMA, ledger=ledger, sketch_size=100, out=out)
+        private = gm.release(slow(), schema=SCHEMA, ledger=ledger, passes=1, out=out)
     assert warned[0].filename == __file__  # told of the line that asked
     assert out.read_bytes() == b"somebody's"
     (beside,) = tmp_path.glob("gaussmix-*.parquet")
     assert gm.load(beside).certificate == private.certificate
     with pytest.raises(OutputExistsError):
-        gm.release(untouched(), schema=SCHEMA, ledger=ledger, sketch_size=100, out=out)
-    gm.release(patients(50), schema=SCHEMA, ledger=ledger, sketch_size=100, out=out, force=True)
-    assert gm.load(out).sketch.size == 100
+        gm.release(untouched(), schema=SCHEMA, ledger=ledger, passes=1, out=out)
+    gm.release(patients(50), schema=SCHEMA, ledger=ledger, passes=1, out=out, force=True)
+    assert gm.load(out).statistic.passes[0].mu > 0
 
 
 def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
@@ -134,21 +134,21 @@ def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # runners in parallel ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
-            gm.release(patients(50), schema=SCHEMA, ledger=ledger, sketch_size=100, out=tmp_path / "x.parquet")
+            gm.release(patients(50), schema=SCHEMA, ledger=ledger, passes=1, out=tmp_path / "x.parquet")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(ledger.entries()) == 1
-    assert gm.load(tmp_path / "x.parquet").sketch.size == 100
+    assert gm.load(tmp_path / "x.parquet").statistic.passes[0].mu > 0
 
 
 def test_a_release_in_another_thread(tmp_path, ledger):
     worker = threading.Thread(
-        target=lambda: gm.release(patients(50), schema=SCHEMA, ledger=ledger, sketch_size=100, out=tmp_path / "x")
+        target=lambda: gm.release(patients(50), schema=SCHEMA, ledger=ledger, passes=1, out=tmp_path / "x")
     )
     worker.start()
     worker.join()
-    assert gm.load(tmp_path / "x").sketch.size == 100
+    assert gm.load(tmp_path / "x").statistic.passes[0].mu > 0
 
 
 def test_the_room_fits_the_file(tmp_path):

@@ -12,7 +12,7 @@ from gaussmix import baselines
 from gaussmix.mechanism.adassp import PreparedAdaSSP
 from gaussmix.mechanism.objective_perturbation import PreparedObjectivePerturbation
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.mechanism.sheffet import PreparedSheffet
+from gaussmix.paper.sheffet import PreparedSheffet
 from gaussmix.tables.rows import ArrayRows
 from gaussmix.tables.schema import Schema
 

@@ -232,9 +232,3 @@ def test_budgets_too_small_for_the_lattice():
     with pytest.raises(gm.BudgetUnmetError, match="too small"):
         prepare(SCHEMA, epsilon=1e-7, delta=1e-9)
     assert len(prepare(SCHEMA, epsilon=3e-4, delta=1e-5).account.noise_mu) in (1, 8)
-
-
-def test_passes_and_sketches_do_not_go_together():
-    with pytest.raises(gm.ArgumentError, match="one pass"):
-        prepare(SCHEMA, epsilon=1, delta=1e-6, sketch_size=1000, passes=4)
-    assert isinstance(prepare(SCHEMA, epsilon=1, delta=1e-6, sketch_size=1000).account, gm.Calibration)

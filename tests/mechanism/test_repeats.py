@@ -92,10 +92,10 @@ def test_a_release_that_fails_is_no_earlier_release():
 def test_estimators_recognise_their_features():
     X, y = np.random.default_rng(0).random((500, 2)), values()
     options = {"epsilon": 1.0, "delta": 1e-6, "bounds_X": (0, 1), "passes": 1}
-    assert repeated(lambda: gm.LinearMixing(**options, bounds_y=(0, 1)).fit(X, y)) == 0
-    assert repeated(lambda: gm.LinearMixing(**options, bounds_y=(0, 1)).fit(X, y)) == 1
-    assert repeated(lambda: gm.LogisticMixing(**options, classes=[False, True]).fit(X, y > 0.5)) == 1
-    assert repeated(lambda: gm.LinearMixing(**options, bounds_y=(0, 1)).fit(X.copy(), y)) == 0
+    assert repeated(lambda: gm.LinearRegression(**options, bounds_y=(0, 1)).fit(X, y)) == 0
+    assert repeated(lambda: gm.LinearRegression(**options, bounds_y=(0, 1)).fit(X, y)) == 1
+    assert repeated(lambda: gm.LogisticRegression(**options, classes=[False, True]).fit(X, y > 0.5)) == 1
+    assert repeated(lambda: gm.LinearRegression(**options, bounds_y=(0, 1)).fit(X.copy(), y)) == 0
 
 
 def test_tables_are_not_kept_alive():

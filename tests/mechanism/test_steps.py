@@ -195,8 +195,6 @@ def test_what_steps_are_refused_for(tmp_path):
     asked = Likelihood("sick", 4)
     with pytest.raises(gm.ArgumentError, match="none"):
         prepare(SCHEMA, epsilon=1.0, delta=1e-6, likelihood=Likelihood("x", 4))
-    with pytest.raises(gm.ArgumentError, match="leave sketch_size out"):
-        prepare(SCHEMA, epsilon=1.0, delta=1e-6, sketch_size=100, likelihood=asked)
     with pytest.raises(gm.ArgumentError, match="may be opposite"):
         prepare(SCHEMA, epsilon=1.0, delta=1e-6, relation="replace-one", likelihood=asked)
     ledger = gm.Ledger(tmp_path / "other.ledger", epsilon=1.0, delta=1e-6, relation="replace-one")

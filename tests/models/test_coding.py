@@ -94,7 +94,7 @@ def rare(counts, scale):
     """A second moment with so many rows a level, and noise of standard deviation √2·scale in each count."""
     schema = Schema.of({"job": [f"l{i}" for i in range(len(counts))], "x": [0, 1]})
     G = np.diag([*counts, 10.0, sum(counts)]).astype(float)
-    return NoisyMoment.gaussian(G, shape=scale * np.eye(len(G))), schema
+    return NoisyMoment(G, shape=scale * np.eye(len(G))), schema
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_only_levels_with_small_noisy_counts_are_proposed_to_be_merged(counts, w
 def test_merged_levels_are_not_called_like_a_frequent_level():
     schema = Schema.of({"job": ["other", "a", "b"], "x": [0, 1]})
     G = np.diag([1000.0, 3.0, 4.0, 10.0, 1007.0])
-    noisy = NoisyMoment.gaussian(G, shape=10 * np.eye(len(G)))
+    noisy = NoisyMoment(G, shape=10 * np.eye(len(G)))
     assert propose_merges(noisy, schema) == {"job": {"other levels": ["a", "b"]}}
 
 

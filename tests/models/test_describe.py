@@ -134,7 +134,7 @@ def test_means_and_deviations_move_as_they_say():
     cells = np.array([np.sum((a == i) & (b == j)) for i in (False, True) for j in range(3)])
     G = encoded.T @ encoded
     for _ in range(250):
-        M = NoisyMoment.gaussian(G + B @ goe(7, rng) @ B.T, shape=B @ B.T)
+        M = NoisyMoment(G + B @ goe(7, rng) @ B.T, shape=B @ B.T)
         mean, std = mean_and_deviation(M, schema, 0, 1.959964)
         held["mean"].append(mean[4] <= x.mean() <= mean[5])
         held["std"].append(std[4] <= x.std(ddof=1) <= std[5])
@@ -206,9 +206,9 @@ def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, t
 def test_steps_do_not_count_rows():
     """Their parts of μ stand behind those of the passes."""
     X, y = np.linspace(-1, 1, 400)[:, np.newaxis], np.arange(400) % 2
-    model = gm.LogisticMixing(epsilon=4.0, delta=1e-6, bounds_X=(-1, 1), classes=(0, 1), steps=3, random_state=0).fit(
-        X, y
-    )
+    model = gm.LogisticRegression(
+        epsilon=4.0, delta=1e-6, bounds_X=(-1, 1), classes=(0, 1), steps=3, random_state=0
+    ).fit(X, y)
     private = model.release_
     passes_alone = [BINS / mu**2 for mu in private.certificate.account.noise_mu[2:8:2]]
     assert len(private.certificate.account.noise_mu) == 14
@@ -295,6 +295,6 @@ def test_standard_errors_are_those_of_the_delta_method():
         moved[j, i] = moved[i, j]
         gradient.append((both(moved) - both(G)) / step)
     expected = np.sqrt(np.diagonal(np.array(gradient).T @ V @ np.array(gradient)))
-    mean, std = mean_and_deviation(NoisyMoment.gaussian(G, shape=N), schema, 0, 1.96)
+    mean, std = mean_and_deviation(NoisyMoment(G, shape=N), schema, 0, 1.96)
     assert_allclose(mean[3], expected[0], rtol=1e-3)
     assert_allclose(2 * std[2] * std[3], expected[1], rtol=0.02)  # the fitted mean's bias is given back: second order

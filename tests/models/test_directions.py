@@ -20,7 +20,7 @@ def problem(shares, *, noise=20.0, correlation=0.0, reference=None):
     x = rng.uniform(-1, 1, n)
     other = correlation * x + (1 - correlation) * rng.uniform(-1, 1, n)
     A = np.column_stack([x, other, *[(job == i) * 1.0 for i in range(4)], rng.uniform(-1, 1, n), np.ones(n)])
-    noisy = NoisyMoment.gaussian(A.T @ A, shape=noise * np.eye(8))
+    noisy = NoisyMoment(A.T @ A, shape=noise * np.eye(8))
     vector = np.zeros(8)
     vector[6] = 1.0
     names = [name for name in SCHEMA.names if name not in ("y", "(intercept)")]
@@ -54,10 +54,11 @@ def test_strength_is_the_least_over_directions():
     p = problem([0.4, 0.3, 0.2, 0.1])
     rng = np.random.default_rng(1)
     u = rng.standard_normal((len(p.names), 5000))
-    ratios = np.sum(u * (p.moment @ u), axis=0) / (np.sqrt(2) * np.sum(u * (p.spread @ u), axis=0))
+    N = p.noisy.shape[:-1, :-1]
+    ratios = np.sum(u * (p.moment @ u), axis=0) / (np.sqrt(2) * np.sum(u * (N @ u), axis=0))
     assert p.strength <= ratios.min()
     weakest = p.directions[1][:, 0]
-    assert weakest @ p.moment @ weakest / (np.sqrt(2) * weakest @ p.spread @ weakest) == pytest.approx(p.strength)
+    assert weakest @ p.moment @ weakest / (np.sqrt(2) * weakest @ N @ weakest) == pytest.approx(p.strength)
 
 
 def test_negative_counts_are_shown_as_none():

@@ -95,7 +95,6 @@ def test_classification_of_booleans_and_of_two_levels(open_table, private, table
 # ------------------------------------------------------------------------------------------------- statsmodels' names
 MODELS = {
     "regression": lambda release: release.regress("cost", on=["age", "region", "smoker"]),
-    "paper": lambda release: release.regress("cost", on=["age", "smoker"], variant="paper"),
     "several": lambda release: release.regress(["cost", "bmi"], on=["age"])["bmi"],
     "classification": lambda release: release.classify("smoker", on=["cost", "age"]),
     "two levels": lambda release: release.classify("sex", on=["cost", "region"]),
@@ -104,8 +103,6 @@ MODELS = {
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_names_of_statsmodels_are_labelled_and_those_of_the_summary(private, kind):
-    if kind == "paper":
-        private = gm.load(GOLDEN / "sketch.parquet")
     model = MODELS[kind](private)
     summary = model.summary()
     for name in ("params", "bse", "pvalues", "rsquared", "nobs"):
@@ -194,13 +191,9 @@ def test_prediction_intervals_lie_about_the_prediction(private, table):
         (lambda r: r.regress("cost", on=["cost"]), "cannot explain itself"),
         (lambda r: r.regress("cost", on=["age", "age"]), "names a column twice"),
         (lambda r: r.regress("sex"), "is categorical: use classify"),
-        (lambda r: r.classify("region", variant="paper"), "more than two levels"),
         (lambda r: r.classify("age"), "boolean or a category"),
-        (lambda r: r.regress("cost", variant="best"), "variant must be one of"),
         (lambda r: r.regress(["cost", "sex"]), "is categorical: use classify"),
         (lambda r: r.regress(["cost", "age"], on=["age"]), "cannot explain itself"),
-        (lambda r: r.classify("smoker", surrogate_radius=6.0), "surrogate_radius belongs to variant"),
-        (lambda r: r.classify("smoker", variant="paper", surrogate_radius=-1.0), "radius must be a finite number > 0"),
         (lambda r: r.regress("cost").predict({"age": [1.0]}), "'bmi'"),
         (lambda r: r.pca(["weight"]), "'weight' is not in the release"),
     ],
@@ -213,7 +206,7 @@ def test_bad_questions(private, call, words):
 def test_a_vector_is_no_target():
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (500, 3))
-    release = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
+    release = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
     with pytest.raises(gm.ArgumentError, match="'X' is a vector: regress on a number"):
         release.regress("X")
     with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or a category"):

@@ -69,18 +69,18 @@ def gram():
 def test_anderson_and_rubin_cover_where_instruments_are_weak():
     G, rng, unit = gram(), np.random.default_rng(0), np.eye(4)
     N, held = 80.0 * np.eye(4), []
-    truth, _, _ = two_stage(NoisyMoment.exact(G), unit[[0, 2]], unit[[0, 1]], unit[3], None)
+    truth, _, _ = two_stage(NoisyMoment(G, np.zeros_like(G)), unit[[0, 2]], unit[[0, 1]], unit[3], None)
     for _ in range(300):
-        M = NoisyMoment.gaussian(G + 80.0 * goe(4, rng), shape=N)
+        M = NoisyMoment(G + 80.0 * goe(4, rng), shape=N)
         left = residuals(M, unit[[2, 3, 1]], unit[[0]])
         held.append(AndersonRubin(left, None).statistic(truth[1]) <= 3.8415)
     assert 0.91 < np.mean(held) < 0.985  # 3.2 standard errors
-    left = residuals(NoisyMoment.gaussian(G, shape=N), unit[[2, 3, 1]], unit[[0]])
+    left = residuals(NoisyMoment(G, shape=N), unit[[2, 3, 1]], unit[[0]])
     assert AndersonRubin(left, None).interval(0.5, 1.0, 1e-9) == (-np.inf, np.inf)
 
 
 def test_intervals_end_where_the_test_does():
-    left = residuals(NoisyMoment.gaussian(gram(), shape=5.0 * np.eye(4)), np.eye(4)[[2, 3, 1]], np.eye(4)[[0]])
+    left = residuals(NoisyMoment(gram(), shape=5.0 * np.eye(4)), np.eye(4)[[2, 3, 1]], np.eye(4)[[0]])
     test = AndersonRubin(left, None)
     middle = float(left.moment[2, 1] / left.moment[2, 0])
     low, high = test.interval(middle, 0.1, 0.05)

@@ -44,13 +44,6 @@ def proposed(tmp_path_factory):
     return gm.propose({"s": ["a", "b"] * 5000}, {"s": "category"}, ledger=ledger).certificate
 
 
-@pytest.fixture(scope="module")
-def sketched(tmp_path_factory):
-    path = tmp_path_factory.mktemp("sketch") / "x.ledger"
-    ledger = gm.Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=1000, mu=0.01)
-    return gm.release(TABLE, schema=SCHEMA, ledger=ledger, sketch_size=250).certificate
-
-
 def of_another(certificate, **changes):
     """The certificate with another reservation, whose hash fits."""
     reserved = replace(certificate.reservation, **changes)
@@ -59,7 +52,7 @@ def of_another(certificate, **changes):
 
 # ---------------------------------------------------------------------------------------------------------------
 # What is claimed
-@pytest.mark.parametrize("kind", ["private", "persons", "proposed", "sketched"])
+@pytest.mark.parametrize("kind", ["private", "persons", "proposed"])
 def test_a_smaller_budget_is_refused(kind, request):
     found = request.getfixturevalue(kind)
     certificate = getattr(found, "certificate", found)
@@ -102,7 +95,7 @@ def test_another_unit_is_refused(private, persons):
 
 # ---------------------------------------------------------------------------------------------------------------
 # What the ledger reserves
-@pytest.mark.parametrize("kind", ["private", "persons", "proposed", "sketched"])
+@pytest.mark.parametrize("kind", ["private", "persons", "proposed"])
 def test_the_reservation_is_that_of_the_ledger(kind, request):
     found = request.getfixturevalue(kind)
     certificate = getattr(found, "certificate", found)
@@ -168,17 +161,6 @@ def test_thresholds_are_part_of_what_a_release_takes(proposed):
         of_another(proposed, failure_delta=taken * 0.999)
 
 
-def test_sketches_are_held_against_rows_and_gamma(sketched):
-    with pytest.raises(gm.NotPrivateError, match="uses more than its ledger reserves: it asks for 250 sketch rows"):
-        of_another(sketched, sketch_rows=249)
-    with pytest.raises(gm.NotPrivateError, match="uses more than its ledger reserves: its sketch has gamma"):
-        of_another(sketched, gamma=sketched.reservation.gamma * 1.01)
-    with pytest.raises(gm.NotPrivateError, match="reserves more than its budget"):
-        of_another(sketched, sketch_rows=2000)
-    with pytest.raises(gm.ArgumentError, match="gamma goes with sketch rows"):
-        of_another(sketched, gamma=None)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -213,10 +195,8 @@ def test_a_release_without_a_ledger_cannot_claim_one(private):
         {"epsilon": 1},
         {"mu": "0.2"},
         {"releases": 4.0},
-        {"sketch_rows": False},
         {"unit": None},
         {"identity": 3},
-        {"gamma": 5},
         {"releases": 0},
         {"mu": math.nan},
         {"delta": 1.5},
@@ -269,7 +249,7 @@ def test_an_edited_file_whose_checksum_fits_is_refused(private, tmp_path, change
         lambda c: c["reservation"].pop("unit"),
         lambda c: c["reservation"].update(colour="red"),
         lambda c: c["reservation"].update(epsilon="1"),
-        lambda c: c["reservation"].update(gamma=[1]),
+        lambda c: c["reservation"].update(mu=[1]),
     ],
 )
 def test_a_reservation_of_another_shape_is_damage(private, tmp_path, change):

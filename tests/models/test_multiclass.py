@@ -95,14 +95,10 @@ def test_with_noise_it_predicts_and_shrinks_where_noise_is_all():
     assert losses[0.02] < constant + 0.2
 
 
-def test_two_levels_and_what_is_refused():
+def test_two_levels_are_no_case_of_several():
     rows = table(500)
     two = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify("flag")
     assert not isinstance(two, MulticlassModel)
-    with pytest.raises(gm.ArgumentError, match="more than two levels"):
-        gm.release(rows, schema=SCHEMA, epsilon=1.0, delta=1e-6, sketch_size=100, random_state=0).classify(
-            "kind", variant="paper"
-        )
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ RELEASED = {
     "several": lambda private: private.classify("region", ["age", "smoker"]),
     "rates": lambda private: private.rates("cost", ["age", "smoker"]),
 }
-ESTIMATORS = {"LinearMixing": gm.LinearMixing, "LogisticMixing": gm.LogisticMixing}
+ESTIMATORS = {"LinearRegression": gm.LinearRegression, "LogisticRegression": gm.LogisticRegression}
 
 
 @cache
@@ -34,7 +34,7 @@ def fitted(name):
     rows = table()
     if name in ESTIMATORS:
         declared = {"bounds_X": ([0, 0], [100, 1]), "epsilon": 5.0, "random_state": 0}
-        X, linear = rows[["age", "smoker"]].astype(float), name == "LinearMixing"
+        X, linear = rows[["age", "smoker"]].astype(float), name == "LinearRegression"
         declared |= {"bounds_y": (0, 20)} if linear else {"classes": (False, True)}
         return ESTIMATORS[name](**declared).fit(X, rows["cost"] if linear else rows["sick"])
     return RELEASED[name](released(5.0))
@@ -96,7 +96,7 @@ def test_every_model_of_a_release_is_a_table_and_has_its_certificate(name):
 
 
 def test_an_estimator_that_is_fitted_again_has_other_numbers():
-    model = gm.LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=5.0, random_state=0)
+    model = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=5.0, random_state=0)
     assert not hasattr(model, "params")
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
     first = model.fit(X, X[:, 0] / 2).params["x0"]

@@ -24,7 +24,7 @@ def shape(p, scale):
 
 
 def noisy(G, B, rng):
-    return NoisyMoment.gaussian(G + B @ goe(len(G), rng) @ B.T, shape=B @ B.T)
+    return NoisyMoment(G + B @ goe(len(G), rng) @ B.T, shape=B @ B.T)
 
 
 @pytest.mark.parametrize("scale", [3.0, 30.0])

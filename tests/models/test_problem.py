@@ -18,7 +18,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def private(table):
-    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, sketch_size=10**6, random_state=0)
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, passes=1, random_state=0)
 
 
 def test_blocks_are_those_of_the_release(private):
@@ -27,25 +27,22 @@ def test_blocks_are_those_of_the_release(private):
     kept = [names.index(name) for name in problem.names]
     y = names.index("cost")
     assert problem.names == ("(intercept)", "age", "region=south", "region=west")
-    block = np.ix_([*kept, y], [*kept, y])
-    assert np.array_equal(problem.noisy.spread, private.sketch.noisy_second_moment[block])
     assert problem.moment == pytest.approx(private.second_moment[np.ix_(kept, kept)])
     assert problem.cross == pytest.approx(private.second_moment[kept, y])
-    assert np.array_equal(problem.noisy.shape, private.sketch.noise_variance * np.eye(5))
-    assert (problem.noisy.alpha, problem.noisy.degrees) == (1 / private.sketch.size, private.sketch.size)
+    assert problem.noisy.shape == pytest.approx(private.statistic.column_noise[0] * np.eye(5))
     assert problem.groups == {"age": (1,), "region": (2, 3)}
 
 
 def test_number_of_rows_is_the_noisy_one_of_the_intercept(table, private):
     schema = private.schema
     problem = private.regress("cost").problem()
-    noise = private.sketch.entry_noise * math.sqrt(2) * schema.encoded[-1].scale ** 2
+    noise = private.statistic.column_noise[-1] * math.sqrt(2) * schema.encoded[-1].scale ** 2
     assert problem.nobs == pytest.approx(len(table), abs=6 * noise)
-    assert noise < problem.nobs_deviation < 2 * noise  # a sketch's own noise grows with what it shows
+    assert problem.nobs_deviation == pytest.approx(noise)
     assert problem.nobs != len(table)
     open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress("cost").problem()
     assert open_table.nobs == pytest.approx(len(table), rel=1e-6)
-    assert (open_table.noisy.alpha, open_table.nobs_deviation) == (0.0, 0.0)
+    assert (open_table.noisy.has_noise, open_table.nobs_deviation) == (False, 0.0)
     assert open_table.strength == math.inf
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6, random_state=0)
     assert math.isnan(bare.regress("cost").problem().nobs)
@@ -71,7 +68,7 @@ def test_residual_is_the_tables_own(table):
 
 
 def test_two_levels_as_a_response_have_the_noise_of_both(private):
-    """c = (-1, 1): its noise has variance 2σ²."""
-    sigma2 = private.sketch.noise_variance
+    """c = (-1, 1): its noise has twice the shape."""
+    sigma2 = private.statistic.column_noise[0]
     assert private.classify("sex", on=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(2 * sigma2)
     assert private.classify("smoker", on=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(sigma2)

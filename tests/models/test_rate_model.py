@@ -108,7 +108,7 @@ def test_without_noise_prediction_and_summary_are_one():
     assert params["(intercept)"] == pytest.approx(model.intercept, rel=1e-4)
 
 
-def test_weights_sketches_and_frames():
+def test_weights_and_frames():
     table = calls(4000).assign(w=1.0)
     twice = pd.concat([table, table[table.urban]])
     weighted = gm.release(
@@ -120,10 +120,10 @@ def test_weights_sketches_and_frames():
     ).rates("calls", on=["age", "urban"])
     doubled = gm.release(twice, schema=SCHEMA, epsilon=math.inf, delta=1e-6).rates("calls", on=["age", "urban"])
     assert weighted.params == pytest.approx(doubled.params, rel=1e-4)
-    sketch = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, sketch_size=2000, random_state=0)
-    frame = sketch.rates("calls", on=["age"]).tidy("pandas")
+    private = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0)
+    frame = private.rates("calls", on=["age"]).tidy("pandas")
     assert frame["term"].tolist() == ["(intercept)", "age"]
-    assert np.isnan(sketch.rates("calls", on=["age"]).glance("pandas")["r.squared"][0])
+    assert np.isnan(private.rates("calls", on=["age"]).glance("pandas")["r.squared"][0])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def brute_force(table: np.ndarray) -> np.ndarray:
 
 def problem_of(G: np.ndarray, noise: float, rng: np.random.Generator) -> Problem:
     E = rng.normal(size=G.shape)
-    noisy = NoisyMoment.gaussian(G + noise * (E + E.T) / math.sqrt(2), shape=noise * np.eye(7))
+    noisy = NoisyMoment(G + noise * (E + E.T) / math.sqrt(2), shape=noise * np.eye(7))
     M = noisy.moment
     return Problem(noisy, NAMES, np.eye(6), np.zeros(6), {}, np.full(6, 50.0), float(M[6, 6]), float(M[0, 0]), "y")
 
@@ -93,7 +93,7 @@ def test_one_category_and_normal_numbers_are_exact():
     own = Design(features, np.eye(6)[5], (features[0] - features[3] - features[4])[None], np.array([-1, -1, -1, 0, 0]))
     moment = np.array(G.tolist(), dtype=float)
     moment[5, 5] += 100
-    scale = rate_scale(NoisyMoment.exact(moment), own, b, target="y")
+    scale = rate_scale(NoisyMoment(moment, np.zeros_like(moment)), own, b, target="y")
     assert (b + scale.added) / scale.v == pytest.approx([0.2, 0.7, -0.4, 0.8, -0.6], rel=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_without_noise_it_is_the_formula_on_rows_and_near_the_model():
     table = rows(200_000)
     G = table.T @ table
     b = np.linalg.solve(G[:-1, :-1], G[:-1, -1])
-    scale = rate_scale(NoisyMoment.exact(G), design(), b, target="y")
+    scale = rate_scale(NoisyMoment(G, np.zeros_like(G)), design(), b, target="y")
     found = (b + scale.added) / scale.v
     assert found == pytest.approx(brute_force(table), rel=1e-9)
     assert found == pytest.approx(BETA, abs=0.03)
@@ -112,7 +112,7 @@ def test_without_noise_it_is_the_formula_on_rows_and_near_the_model():
 def test_forms_of_the_noise_have_the_covariance_that_is_stated():
     rng = np.random.default_rng(0)
     B = rng.normal(size=(4, 4))
-    noisy = NoisyMoment.gaussian(np.eye(4), shape=B @ B.T)
+    noisy = NoisyMoment(np.eye(4), shape=B @ B.T)
     U, T = rng.normal(size=(2, 3, 4))
     E = rng.normal(size=(40_000, 4, 4))
     E = B @ ((E + E.transpose(0, 2, 1)) / math.sqrt(2)) @ B.T
@@ -132,7 +132,7 @@ def test_means_move_with_noise_as_stated():
     for _ in range(4000):
         M = problem_of(G, 1e-3, rng).noisy.moment
         b = np.linalg.solve(M[:-1, :-1], M[:-1, -1])
-        scale = rate_scale(NoisyMoment.exact(M), design(), b, target="y")
+        scale = rate_scale(NoisyMoment(M, np.zeros_like(M)), design(), b, target="y")
         drawn.append([*(b - exact), scale.v, *scale.added])
     found = np.cov(np.array(drawn).T)
     stated = np.block([[tests.covariance, tests.scale.with_b], [tests.scale.with_b.T, tests.scale.noise]])
@@ -152,7 +152,7 @@ def hits(noise: float, releases: int, less: float = 1.0) -> np.ndarray:
     for _ in range(releases):
         problem = problem_of(G, noise, rng)
         law = problem.noisy
-        noisy = NoisyMoment.gaussian(law.moment, shape=less * law.shape)
+        noisy = NoisyMoment(law.moment, shape=less * law.shape)
         low, high = inverted(Problem(**{**vars(problem), "noisy": noisy})).intervals(0.1).T
         found += (low <= truth) & (truth <= high)
     return found / releases
@@ -194,7 +194,7 @@ def test_means_less_than_five_deviations_from_nothing_are_not_used(least, unknow
     one, y = own.features[0], own.response
     groups = [*own.features[3:], *own.baselines]
     signals = [(g @ G @ t) / math.sqrt((g @ g) * (t @ t) + (g @ t) ** 2) for g in groups for t in (one, y)]
-    noisy = NoisyMoment.gaussian(G, shape=min(signals) / least * np.eye(7))
+    noisy = NoisyMoment(G, shape=min(signals) / least * np.eye(7))
     b = np.linalg.solve(G[:-1, :-1], G[:-1, -1])
     scale = rate_scale(noisy, own, b, target="y")
     found = [name for name, flag in zip(NAMES, scale.unknown, strict=True) if flag]

@@ -17,7 +17,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix import accounting
+from gaussmix.accounting.lattice import lattice_delta
 from gaussmix.models.release_file import FORMAT, METADATA_KEY, _checked, _contents, release_id
 from release_files import assert_no_mutated_file_is_believed, forged, metadata_of, remade, rewritten
 
@@ -29,7 +29,7 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def private(table) -> gm.Release:
-    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, sketch_size=10**6, random_state=0)
+    return gm.release(table, schema=SCHEMA, epsilon=3.0, delta=1e-6, passes=1, random_state=0)
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def test_file_round_trip_and_any_tool(private, tmp_path):
     path = tmp_path / "patients.parquet"
     private.save(path)
     back = gm.load(path)
-    assert np.array_equal(back.sketch.factor, private.sketch.factor)
-    assert (back.sketch.size, back.sketch.noise_variance) == (private.sketch.size, private.sketch.noise_variance)
+    assert np.array_equal(back.statistic.passes[0].matrix, private.statistic.passes[0].matrix)
+    assert back.statistic.passes[0].mu == private.statistic.passes[0].mu
     assert back.certificate == private.certificate
     assert back.schema == private.schema
     assert back.regress("cost").coef == private.regress("cost").coef
@@ -52,11 +52,9 @@ def test_file_round_trip_and_any_tool(private, tmp_path):
     assert path.read_bytes() == private.to_bytes()
     assert release_id(path) == private.certificate.release
     assert metadata_of(path)["sha256"] == private.fingerprint == back.fingerprint
-    frame = pd.read_parquet(path)  # ordinary least squares on the rows of the file
-    names = ["age", "bmi", "(intercept)"]
-    theta = np.linalg.lstsq(frame[names].to_numpy(), frame["cost"].to_numpy(), rcond=None)[0]
-    published = private.regress("cost", on=["age", "bmi"], variant="paper")
-    assert published.coef["age"] == pytest.approx(theta[0] * 10 / 50)
+    frame = pd.read_parquet(path)
+    moment = frame[frame["block"] == "G"].drop(columns="block").to_numpy()
+    assert np.array_equal(moment, private.second_moment)
     assert not list(tmp_path.glob(".*"))  # no temporary file is left
 
 
@@ -64,7 +62,7 @@ def test_file_round_trip_and_any_tool(private, tmp_path):
     ("change", "words"),
     [
         (lambda m: m["certificate"].update(epsilon=0.1), "was edited or is damaged: its checksum does not fit"),
-        (lambda m: m.update(noise_variance=0.0), "was edited"),
+        (lambda m: m["passes"][0].update(mu=9.0), "was edited"),
         (lambda m: m["certificate"]["schema"]["columns"]["age"].update(upper=200), "was edited"),
         (lambda m: m.pop("sha256"), "was edited"),
         (lambda m: m.update(format=FORMAT + 1), "has format 2, and this version of gaussmix reads format 1"),
@@ -92,11 +90,9 @@ MALFORMED = {
     "conditions": lambda m: m["certificate"].update(conditions="void: x"),
     "condition": lambda m: m["certificate"].update(conditions=[{"void": "no", "text": "x"}]),
     "certificate": lambda m: m.update(certificate=[]),
-    "infinite sketch": lambda m: m.update(sketch_size=math.inf),
-    "sketch below its columns": lambda m: (m.update(sketch_size=1), account(m).update(sketch_size=1)),
-    "sketch in letters": lambda m: m.update(sketch_size="7"),
-    "sketch is true": lambda m: m.update(sketch_size=True),
-    "noise in letters": lambda m: m.update(noise_variance="7"),
+    "no passes": lambda m: m.pop("passes"),
+    "noise in letters": lambda m: m["passes"][0].update(mu="7"),
+    "noise is true": lambda m: m["passes"][0].update(mu=True),
     "schema is a path": lambda m: m["certificate"].update(schema="schema.json"),
     "no columns": lambda m: m["certificate"].update(schema={}),
     "another column": lambda m: m["certificate"]["schema"]["columns"].update(extra=[0, 1]),
@@ -105,11 +101,8 @@ MALFORMED = {
     "no conditions": lambda m: m["certificate"].pop("conditions"),
     "unknown mechanism": lambda m: account(m).update(mechanism="SheffetMixing"),
     "parameters of another mechanism": lambda m: account(m).update(mechanism="AdaSSP"),
-    "very large sketch": lambda m: (m.update(sketch_size=2**41), account(m).update(sketch_size=2**41)),
-    "no gamma": lambda m: account(m).pop("gamma"),
-    "infinite gamma": lambda m: account(m).update(gamma=math.inf),
-    "gamma in letters": lambda m: account(m).update(gamma="large"),
-    "analysis": lambda m: account(m).update(analysis="proved by hand"),
+    "no mu": lambda m: account(m).pop("mu"),
+    "mu in letters": lambda m: account(m).update(mu="large"),
     "unknown key": lambda m: m.update(added=1),
     "unknown key of the certificate": lambda m: m["certificate"].update(added=1),
     "unknown key of the account": lambda m: account(m).update(added=1),
@@ -136,9 +129,10 @@ def claimed(m, **values):
     account(m).update(values)
 
 
-def lowered(m, factor=0.5):
-    account(m)["gamma"] *= factor
-    m["noise_variance"] *= factor
+def raised(m, factor=2.0):
+    account(m)["mu"] *= factor
+    account(m)["noise_mu"] = [mu * factor for mu in account(m)["noise_mu"]]
+    m["passes"][0]["mu"] *= factor
 
 
 NO_NOISE = {"mechanism": "none", "analysis": "none"}
@@ -149,27 +143,8 @@ CLAIMS = {
     "delta, both": lambda m: claimed(m, delta=9e-7),
     "relation": lambda m: m["certificate"].update(relation="replace-one"),
     "relation, both": lambda m: claimed(m, relation="replace-one"),
-    "epsilon spent": lambda m: account(m).update(epsilon_spent=1.0),
-    "delta spent": lambda m: account(m).update(delta_spent=1e-9),
-    "delta spent and its split": lambda m: account(m).update(delta_spent=1e-9, delta_split=[["sketch", 1e-9]]),
-    "split": lambda m: account(m).update(delta_split=[["sketch", 1e-9]]),
-    "noise": lambda m: m.update(noise_variance=m["noise_variance"] * 0.999),
-    "no noise": lambda m: m.update(noise_variance=0.0),
-    "more noise than there is": lambda m: m.update(noise_variance=m["noise_variance"] * 1.001),
-    "gamma and noise": lowered,
-    "gamma": lambda m: account(m).update(gamma=1e9),
-    "sketch": lambda m: m.update(sketch_size=m["sketch_size"] + 1),
-    "sketch, both": lambda m: (
-        m.update(sketch_size=2 * m["sketch_size"]),
-        account(m).update(sketch_size=m["sketch_size"]),
-    ),
-    "bound of a row": lambda m: m["certificate"]["schema"].update(max_row_norm=1e-3),
-    "scale bound": lambda m: (m["certificate"].update(eigenvalue_bound=1e9), m.update(noise_variance=0.0)),
-    "scale bound, declared": lambda m: (
-        account(m).update(scale="private", eta=1e9, tau=9.0),
-        m["certificate"].update(eigenvalue_bound=1e9),
-        m.update(noise_variance=0.0),
-    ),
+    "mu of the account": lambda m: account(m).update(mu=account(m)["mu"] / 2),
+    "mu, all": raised,
     "void taken out": lambda m: m["certificate"].update(conditions=[]),
     "void made a condition": lambda m: m["certificate"]["conditions"][0].update(void=False),
     "no protection, finite epsilon": lambda m: m["certificate"].update(account=NO_NOISE),
@@ -191,7 +166,7 @@ def test_a_weaker_claim_is_true(path):
     assert gm.load(path).certificate.epsilon == 3.5
 
 
-@pytest.mark.parametrize("key", [b'"epsilon"', b'"certificate"', b'"gamma"', b'"upper"'])
+@pytest.mark.parametrize("key", [b'"epsilon"', b'"certificate"', b'"mu"', b'"upper"'])
 def test_a_key_that_occurs_twice_is_refused(path, key):
     """Readers differ in which of two values they take: the checksum would be that of the last."""
     table = pq.read_table(path)
@@ -229,19 +204,19 @@ def test_five_hundred_forged_metadata(path):
         if math.isinf(certificate.epsilon):
             assert not certificate.is_private
             continue
-        k, gamma = found.sketch.size, found.sketch.noise_variance / certificate.row_norm**2
-        spent = accounting.delta(certificate.epsilon, sketch_size=k, gamma=gamma, relation=certificate.relation)
+        account = certificate.account
+        spent = lattice_delta(certificate.epsilon, mu=account.mu, total_slack=account.slack)
         assert spent <= certificate.delta * (1 + 1e-10)
+        assert math.hypot(*account.noise_mu) <= account.mu * (1 + 1e-15)
+        assert found.statistic.passes[0].mu == account.noise_mu[0]
     assert accepted < 250
 
 
 def change_a_number(stored, rng):
     certificate = stored["certificate"]
     parameters = certificate["account"]
-    places = [(stored, key) for key in ("sketch_size", "noise_variance")]
-    places += [
-        (certificate, key) for key in ("epsilon", "delta", "relation", "conditions", "eigenvalue_bound", "schema")
-    ]
+    places = [(stored["passes"][0], key) for key in ("mu", "rate")]
+    places += [(certificate, key) for key in ("epsilon", "delta", "relation", "conditions", "schema")]
     places += [(parameters, key) for key in parameters]
     holder, key = rng.choice(places)
     old = holder.get(key)
@@ -260,8 +235,8 @@ def test_a_file_that_unpacks_to_gigabytes_is_refused_by_its_counts(tmp_path):
         pa.table({"a": np.zeros(2), "b": np.zeros(2), "c": np.zeros(2)}),
         pa.table({"a": np.zeros(1, np.float32)}),
         pa.table({"a": [[0.0]]}),
-        pa.table({"block": ["R"] * 10**6, "a": np.zeros(10**6)}),
-        pa.table({"block": ["R", "R", "R"], "a": np.zeros(3), "b": np.zeros(3)}),
+        pa.table({"block": ["G"] * 10**6, "a": np.zeros(10**6)}),
+        pa.table({"block": ["G", "G", "G"], "a": np.zeros(3), "b": np.zeros(3)}),
         pa.table({"block": [1], "a": np.zeros(1)}),
         pa.table({"a": np.zeros(0)}),
     ):

@@ -17,7 +17,7 @@ B = np.linalg.cholesky(np.array([[4.0, 1, 0, 0], [1, 3, 1, 0], [0, 1, 5, 2], [0,
 
 
 def test_without_noise_they_are_residuals():
-    found = residuals(NoisyMoment.exact(G), UNIT[[1, 3]], UNIT[[0, 2]])
+    found = residuals(NoisyMoment(G, np.zeros_like(G)), UNIT[[1, 3]], UNIT[[0, 2]])
     fixed = A[:, [0, 2]]
     left = A[:, [1, 3]] - fixed @ np.linalg.lstsq(fixed, A[:, [1, 3]], rcond=None)[0]
     assert_allclose(found.moment, left.T @ left, rtol=1e-10)
@@ -35,19 +35,19 @@ def test_variances_of_correlations_are_those_of_the_delta_method():
         moved[i, j] += step
         moved[j, i] = moved[i, j]
         gradient.append((moved[0, 1] / np.sqrt(moved[0, 0] * moved[1, 1]) - 1.5 / np.sqrt(8)) / step)
-    expected = np.sqrt(0.7 * np.array(gradient) @ V @ np.array(gradient))
-    assert_allclose(Residuals(C, U, 0.7, np.eye(2)).correlations()[1][0, 1], expected, rtol=1e-4)
+    expected = np.sqrt(np.array(gradient) @ V @ np.array(gradient))
+    assert_allclose(Residuals(C, U, np.eye(2)).correlations()[1][0, 1], expected, rtol=1e-4)
 
 
 def test_what_fitted_coefficients_take_away_is_given_back():
     """What is left of C after its first-order move has the mean of what is added, with the sign turned."""
-    true = residuals(NoisyMoment.exact(G), UNIT[[1, 3]], UNIT[[0, 2]])
+    true = residuals(NoisyMoment(G, np.zeros_like(G)), UNIT[[1, 3]], UNIT[[0, 2]])
     rng, lost, added = np.random.default_rng(1), [], []
     for _ in range(1500):
         E = B @ goe(4, rng) @ B.T
-        plain = residuals(NoisyMoment.exact(G + E), UNIT[[1, 3]], UNIT[[0, 2]]).moment
+        plain = residuals(NoisyMoment(G + E, np.zeros_like(G + E)), UNIT[[1, 3]], UNIT[[0, 2]]).moment
         lost.append(plain - true.moment - true.vectors @ E @ true.vectors.T)
-        given = residuals(NoisyMoment.gaussian(G + E, shape=B @ B.T), UNIT[[1, 3]], UNIT[[0, 2]]).moment
+        given = residuals(NoisyMoment(G + E, shape=B @ B.T), UNIT[[1, 3]], UNIT[[0, 2]]).moment
         added.append(given - plain)
     error = np.std(lost, axis=0) / np.sqrt(1500)
     assert np.all(
@@ -59,7 +59,7 @@ def test_what_fitted_coefficients_take_away_is_given_back():
 
 
 def test_what_drowns_in_noise_has_no_correlation():
-    r, deviation = Residuals(np.diag([1.0, 50.0]), np.eye(2), 1.0, np.eye(2)).correlations()
+    r, deviation = Residuals(np.diag([1.0, 50.0]), np.eye(2), np.eye(2)).correlations()
     assert np.isnan(r[0]).all()
     assert np.isnan(deviation[0, 1])
     assert r[1, 1] == 1

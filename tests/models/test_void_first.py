@@ -25,7 +25,7 @@ BUDGET = {"schema": SCHEMA, "epsilon": 3.0, "delta": 1e-6}
 
 def releases(**options):
     table = patients(4000)
-    return [gm.release(table, **BUDGET, **options), gm.release(table, **BUDGET, sketch_size=10**6, **options)]
+    return [gm.release(table, **BUDGET, **options), gm.release(table, **BUDGET, passes=1, **options)]
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,8 @@ def test_estimators_with_a_seed():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-0.5, 0.5, (2000, 2)), rng.uniform(-1, 1, 2000)
     options = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "random_state": 0}
-    linear = gm.LinearMixing(**options, bounds_y=(-1, 1)).fit(X, y)
-    logistic = gm.LogisticMixing(**options, classes=[False, True]).fit(X, y > 0)
+    linear = gm.LinearRegression(**options, bounds_y=(-1, 1)).fit(X, y)
+    logistic = gm.LogisticRegression(**options, classes=[False, True]).fit(X, y > 0)
     fitted = [linear, logistic, AdaSSP(**options, bounds_y=(-1, 1)).fit(X, y)]
     fitted += [SheffetMixing(**options, bounds_y=(-1, 1)).fit(X, y)]
     fitted += [ObjectivePerturbation(**options, classes=[False, True]).fit(X, y > 0)]

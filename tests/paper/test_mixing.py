@@ -135,6 +135,35 @@ def test_everything_that_leaves_lies_on_the_public_grid():
     assert np.array_equal(np.round(promised.rows / public_grid(10.0)), promised.rows / public_grid(10.0))
 
 
+def possible(output: float, scale: float) -> bool:
+    """Whether some double z near output / scale gives fl(z · scale) = output."""
+    z = output / scale
+    for _ in range(4):
+        z = np.nextafter(z, -np.inf)
+    for _ in range(9):
+        if z * scale == output:
+            return True
+        z = np.nextafter(z, np.inf)
+    return False
+
+
+def test_unrounded_outputs_would_tell_neighbours_apart_and_rounded_ones_do_not():
+    """m = 1: z·L in doubles. Some products have no preimage under the neighbouring table's L; grid points always do."""
+    rng = np.random.default_rng(0)
+    gamma = 3.7
+    scales = [math.sqrt(1.0 + gamma), math.sqrt(gamma)]  # with and without one row
+    outputs = rng.standard_normal(4000) * scales[0]
+    impossible = sum(not possible(x, scales[1]) for x in outputs)
+    assert impossible > 20  # each of them betrays the row
+    grid = public_grid(math.sqrt(gamma))
+    cells = np.round(outputs / grid)
+    for cell in cells[:500]:  # each cell of the grid has preimages under both
+        for scale in scales:
+            low, high = (cell - 0.5) * grid / scale, (cell + 0.5) * grid / scale
+            assert high > low
+            assert np.round((low + high) / 2 * scale / grid) == cell
+
+
 def test_sketches_may_have_fewer_rows_than_columns():
     wide = np.random.default_rng(4).uniform(-0.1, 0.1, (500, 30))
     for k in (1, 7):

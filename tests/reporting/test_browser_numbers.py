@@ -126,7 +126,7 @@ OF_ALL = ("numbers and levels", "declared rows", "odds")
 
 @pytest.mark.parametrize(
     ("which", "name"),
-    [("private", name) for name in ASKED] + [(which, name) for which in ("sketch", "weak") for name in OF_ALL],
+    [("private", name) for name in ASKED] + [("weak", name) for name in OF_ALL],
 )
 def test_models_are_those_of_the_library(tabs, which, name):
     compare(*tabs(which), ASKED[name])
@@ -296,7 +296,6 @@ def tabs(browser, private, table, terms):
     releases = {
         "private": private,
         "terms": terms,
-        "sketch": gm.release(table, epsilon=1.0, sketch_size=2000, **budget),
         "weak": gm.release(patients(3000), epsilon=0.05, **budget),
     }
     opened = {}

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix import accounting
 from gaussmix.cli import main
 from gaussmix.reporting.outcomes import outcomes
 from release_files import forged
@@ -23,7 +22,7 @@ def table():
 
 def save(tmp_path, table, **options):
     path = tmp_path / "r.parquet"
-    gm.release(table, schema=SCHEMA, delta=1e-6, sketch_size=5000, **options).save(path)
+    gm.release(table, schema=SCHEMA, delta=1e-6, passes=1, **options).save(path)
     return path
 
 
@@ -37,8 +36,7 @@ def test_a_true_certificate(tmp_path, table):
     assert result.exit_code == 0
     assert result.stdout == f"{path} is (1, 1e-06)-differentially private, as its certificate says.\n"
     found = json.loads(run("verify", path, "--json").stdout)
-    gamma = gm.load(path).certificate.account.gamma
-    assert found["computed_delta"] == accounting.delta(1.0, sketch_size=5000, gamma=gamma) <= found["delta"]
+    assert found["computed_delta"] == gm.load(path).certificate.account.spent_delta <= found["delta"]
     assert (found["state"], found["private"], len(found["release"])) == ("true", True, 32)
 
 
@@ -48,7 +46,12 @@ def test_a_true_certificate(tmp_path, table):
         ({"epsilon": 1.0, "random_state": 0}, None, "void", "guarantees nothing: the noise came from a seed"),
         ({"epsilon": math.inf}, None, "void", "is not private: it holds sums over the rows without noise"),
         ({"epsilon": 1.0}, lambda m: m["certificate"].update(epsilon=0.9), "false", "claims more privacy than"),
-        ({"epsilon": 1.0}, lambda m: m.update(noise_variance=1.0), "false", "claims more privacy than"),
+        (
+            {"epsilon": 1.0},
+            lambda m: m["passes"][0].update(mu=m["passes"][0]["mu"] * 2),
+            "false",
+            "claims more privacy than",
+        ),
         ({"epsilon": 1.0}, lambda m: m.update(format=0), "damaged", "has format 0"),
     ],
 )
@@ -76,10 +79,10 @@ def test_files_that_are_no_releases(tmp_path):
 # ---------------------------------------------------------------------------------------------------------------
 # Ledgers
 def test_the_entry_without_a_file_is_named(tmp_path, table):
-    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, sketch_rows=5000, mu=0.05)
+    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, releases=5)
     kept, lost, other = (tmp_path / name for name in ("kept.parquet", "lost.parquet", "other.parquet"))
     for path in (kept, lost, other):
-        gm.release(table, schema=SCHEMA, ledger=ledger, sketch_size=1000, out=path, note=path.stem)
+        gm.release(table, schema=SCHEMA, ledger=ledger, passes=1, out=path, note=path.stem)
     lost.unlink()  # as if the process had been killed between the record and the file
     other.write_bytes(kept.read_bytes())
     ledger.spend(mu=0.01)
@@ -92,20 +95,20 @@ def test_the_entry_without_a_file_is_named(tmp_path, table):
     assert f"{lost}: has no file" in lines[2]
     assert f"{kept}: its file is there" in lines[1]
     assert "has no file: another release" in lines[3]
-    assert lines[5].startswith("left: 2000 sketch rows")
+    assert lines[5].endswith("1 more release of the planned size")
     assert lines[6] == f"head: {ledger.head}"
     found = json.loads(run("ledger", "show", ledger.path, "--json").stdout)
     assert [entry["state"] for entry in found["entries"]] == ["there", "missing", "other", "unnamed"]
-    assert found["left"]["sketch_rows"] == 2000
+    assert found["left"]["releases_left"] == 1
     assert found["reserved"]["epsilon"] == 1.0
 
 
 def test_the_command_names_its_file_in_the_ledger(tmp_path, table):
-    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, sketch_rows=5000)
+    ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
     table.to_parquet(tmp_path / "t.parquet")
     (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
     out = tmp_path / "r.parquet"
-    arguments = ["--schema", tmp_path / "s.json", "--ledger", ledger.path, "-k", "1000", "-o", out]
+    arguments = ["--schema", tmp_path / "s.json", "--ledger", ledger.path, "-o", out]
     assert run("release", tmp_path / "t.parquet", *arguments).exit_code == 0
     (outcome,) = outcomes(ledger)
     assert (outcome.state, outcome.entry.file) == ("there", str(out))
@@ -115,7 +118,7 @@ def test_the_command_names_its_file_in_the_ledger(tmp_path, table):
 
 def test_a_damaged_ledger_is_exit_code_5(tmp_path):
     path = tmp_path / "rows.ledger"
-    gm.Ledger(path, epsilon=1.0, delta=1e-6, sketch_rows=500)
+    gm.Ledger(path, epsilon=1.0, delta=1e-6)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     result = run("ledger", "show", path)

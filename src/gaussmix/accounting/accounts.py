@@ -1,8 +1,7 @@
 """The accounts that a certificate can rest on: public parameters that compute anew what they guarantee.
 
-A :class:`~gaussmix.accounting.calibration.Calibration` is the account of Gaussian mixing with a finite sketch, a
-:class:`~gaussmix.accounting.lattice.LatticeAccount` that of its limit, in passes on the lattice; those of the published
-methods that serve as baselines stand here.
+A :class:`~gaussmix.accounting.lattice.LatticeAccount` is the account of a release, in passes on the lattice; those of
+the published methods that serve as baselines stand here.
 
 >>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "zero-out")
 True
@@ -17,7 +16,6 @@ from typing import Literal
 
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.mixing import delta as mixing_delta
@@ -112,12 +110,4 @@ class ObjectivePerturbationAccount:
         )
 
 
-Account = (
-    Calibration
-    | LatticeAccount
-    | CountsAccount
-    | Unprotected
-    | AdaSSPAccount
-    | SheffetAccount
-    | ObjectivePerturbationAccount
-)
+Account = LatticeAccount | CountsAccount | Unprotected | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount

@@ -104,11 +104,6 @@ class Calibration:
             theorem1=self.analysis == "paper",
         )
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether a claim is the budget that this calibration meets."""
-        self.verify()
-        return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
-
     def _check_arguments(self) -> None:
         check.positive(finite=True, epsilon=self.epsilon)
         check.in_interval(0, 1, delta=self.delta)

@@ -299,7 +299,7 @@ def account_within(
         raise BudgetUnmetError(
             f"No lattice serves epsilon={epsilon!r}, delta={delta!r} with these releases: its discreteness may cost "
             f"{float(allowed):.3g} of delta, and the noise must stay below 2**57 steps. Ask for a smaller epsilon or a "
-            "larger delta, or give a sketch_size: a finite sketch has no lattice."
+            "larger delta."
         )
     slack = round_up(_slacks(parts, bits, counts))
     return LatticeAccount(epsilon, delta, relation, mu, parts, bits, slack, tuple(counts))

@@ -38,7 +38,7 @@ class AdaSSP(LinearRegressor[NoisyBlocks | Release]):
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, bounds_y, fit_intercept, n_rows, random_state
-        As in :class:`gaussmix.LinearMixing`.
+        As in :class:`gaussmix.LinearRegression`.
     analysis : {"exact", "printed"}
         ``"exact"``: the three releases share one Gaussian budget μ by the exact curve, s = √3/μ, and off-diagonal noise
         is √2 smaller. ``"printed"``: the constants above.

@@ -30,7 +30,7 @@ class ObjectivePerturbation(LinearClassifier):
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, classes, fit_intercept, random_state
-        As in :class:`gaussmix.LogisticMixing`. With ``epsilon=float("inf")`` the penalty is 1e-6 and there is no noise.
+        As in :class:`gaussmix.LogisticRegression`. With an infinite ``epsilon`` the penalty is 1e-6, without noise.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class Ridge(LinearRegressor[Release]):
     Parameters
     ----------
     data_norm, bounds_X, bounds_y, fit_intercept
-        As in :class:`gaussmix.LinearMixing`.
+        As in :class:`gaussmix.LinearRegression`.
     ridge : float
         In the units of encoded rows; the paper's experiments use 1e-6.
     """
@@ -48,6 +48,6 @@ class Ridge(LinearRegressor[Release]):
         return Unnoised("Ridge")
 
     def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
-        XX, XY = blocks_of(drawn, drawn.second_moment)
+        XX, XY = blocks_of(drawn)
         theta = scipy.linalg.solve(XX + self.ridge * np.eye(len(XX)), XY, assume_a="sym")
         return np.asarray(theta), drawn.certificate

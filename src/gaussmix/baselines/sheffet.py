@@ -18,27 +18,27 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.budgets import warn_if_weak
-from gaussmix.baselines.unprotected import Unnoised, blocks_of, least_squares_of
+from gaussmix.baselines.unprotected import Unnoised, least_squares_of
 from gaussmix.estimators.base import LinearRegressor, PreparedDraw
-from gaussmix.estimators.declared import Bounds
-from gaussmix.mechanism.budgeting import papers_sketch_size
+from gaussmix.estimators.declared import FEATURES, Bounds
 from gaussmix.mechanism.sampling import generator
-from gaussmix.mechanism.sheffet import PreparedSheffet
 from gaussmix.models.certificate import Certificate
+from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.models.solvers import as_published
+from gaussmix.paper.estimators import paper_sketch_size
+from gaussmix.paper.sheffet import PreparedSheffet, SheffetSketch
 from gaussmix.tables.schema import Schema
 
 __all__ = ["SheffetMixing"]
 
 
-class SheffetMixing(LinearRegressor[Release]):
+class SheffetMixing(LinearRegressor[SheffetSketch | Release]):
     """Sheffet's algorithm with either analysis of the sketch.
 
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, bounds_y, fit_intercept, n_rows, random_state
-        As in :class:`gaussmix.LinearMixing`.
+        As in :class:`gaussmix.LinearRegression`.
     analysis : {"sheffet", "renyi"}
         ``"sheffet"``: γ = (4/ε)(√(2k log(8/δ)) + 2 log(8/δ)), raised where that is not private (large ε).
         ``"renyi"``: the least γ whose Lemma 1 and Proposition 1 give ε/2 at δ/2.
@@ -71,7 +71,7 @@ class SheffetMixing(LinearRegressor[Release]):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def _prepare(self, schema: Schema) -> PreparedDraw[Release]:
+    def _prepare(self, schema: Schema) -> PreparedDraw[SheffetSketch | Release]:
         check.choice(("sheffet", "renyi"), analysis=self.analysis)
         if check.positive(epsilon=self.epsilon) == math.inf:
             return Unnoised("SheffetMixing")
@@ -80,7 +80,7 @@ class SheffetMixing(LinearRegressor[Release]):
             schema,
             epsilon=self.epsilon,
             delta=self.delta,
-            sketch_size=papers_sketch_size(features, schema.n_columns) if k == "auto" else k,
+            sketch_size=max(paper_sketch_size(features), schema.n_columns) if k == "auto" else k,
             analysis=self.analysis,
             n_rows=self.n_rows,
             rng=generator(self.random_state),
@@ -88,7 +88,10 @@ class SheffetMixing(LinearRegressor[Release]):
         warn_if_weak(prepared.epsilon, prepared.delta)
         return prepared
 
-    def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
-        if math.isinf(drawn.certificate.epsilon):
+    def _solve(self, drawn: SheffetSketch | Release, schema: Schema) -> tuple[Floats, Certificate]:
+        if isinstance(drawn, Release):
             return least_squares_of(drawn), drawn.certificate
-        return as_published(*blocks_of(drawn, drawn.sketch.noisy_second_moment)), drawn.certificate
+        targets = [name for name in schema.columns if name != FEATURES]
+        responses = [schema.groups[name][0] for name in targets]
+        X, Y = drawn.factor[:, feature_indices(schema, targets, None)], drawn.factor[:, responses]
+        return np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0]), drawn.certificate

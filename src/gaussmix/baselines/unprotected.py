@@ -8,7 +8,7 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.estimators.declared import FEATURES
-from gaussmix.mechanism.mixing import open_release
+from gaussmix.mechanism.drawing import open_release
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.tables.rows import RowSource
@@ -27,13 +27,14 @@ class Unnoised:
         return open_release(rows.moments(), made_by=self.made_by)
 
 
-def blocks_of(release: Release, second_moment: Floats) -> tuple[Floats, Floats]:
-    """XᵀX and XᵀY of a second moment in encoded units, the intercept among the features."""
+def blocks_of(release: Release) -> tuple[Floats, Floats]:
+    """XᵀX and XᵀY in encoded units, the intercept among the features."""
     schema = release.schema
     targets = [name for name in schema.columns if name != FEATURES]
     features = np.array(feature_indices(schema, targets, None))
     responses = np.array([schema.groups[name][0] for name in targets])
-    return second_moment[np.ix_(features, features)], second_moment[np.ix_(features, responses)]
+    M = release.second_moment
+    return M[np.ix_(features, features)], M[np.ix_(features, responses)]
 
 
 def least_squares_of(release: Release) -> Floats:
@@ -41,4 +42,4 @@ def least_squares_of(release: Release) -> Floats:
     schema = release.schema
     targets = [name for name in schema.columns if name != FEATURES]
     responses = np.eye(schema.n_columns)[:, [schema.groups[name][0] for name in targets]]
-    return release.sketch.solve(feature_indices(schema, targets, None), responses, "exact")
+    return release.statistic.solve(feature_indices(schema, targets, None), responses)

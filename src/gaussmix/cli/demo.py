@@ -23,7 +23,6 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.summarised import Summarised
 from gaussmix.models.summary import Summary
-from gaussmix.models.transcript import Transcript
 from gaussmix.reporting import demo as hospital
 from gaussmix.reporting.page import render
 from gaussmix.tables.schema import INTERCEPT
@@ -109,11 +108,9 @@ def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> R
 
 def _passes(private: Release) -> list[dict[str, float]]:
     """What each reading of the table had of the budget, and the share of the rows that it saw."""
-    statistic = private.statistic
-    if not isinstance(statistic, Transcript):
-        return []
-    whole = sum(output.mu**2 for output in statistic.passes)
-    return [{"mu": output.mu, "share": output.mu**2 / whole, "rate": output.rate} for output in statistic.passes]
+    passes = private.statistic.passes
+    whole = sum(output.mu**2 for output in passes)
+    return [{"mu": output.mu, "share": output.mu**2 / whole, "rate": output.rate} for output in passes]
 
 
 def _pass_table(passes: Sequence[Mapping[str, float]]) -> Table:

@@ -38,9 +38,8 @@ def ledger() -> None:
 @click.option("--releases", type=int, default=1, show_default=True, help="How many releases of one size are planned.")
 @click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True, help="Neighbours.")
 @click.option("--unit", help="Column that names a person: the budget is for all rows of one. Default: for one row.")
-@click.option("--sketch-rows", "-k", type=int, help="Set sketch rows aside as well: all that there can ever be.")
-@click.option("--mu", type=float, help="Gaussian budget. Default: all that ε and δ allow; beside sketch rows, none.")
-@click.option("--failure-delta", type=float, help="Part of δ for slacks. Default: δ/1000; beside sketch rows, none.")
+@click.option("--mu", type=float, help="Gaussian budget. Default: all that ε and δ allow.")
+@click.option("--failure-delta", type=float, help="Part of δ for slacks. Default: δ/1000.")
 @JSON
 def create(
     file: Path,
@@ -49,7 +48,6 @@ def create(
     releases: int,
     relation: Relation,
     unit: str | None,
-    sketch_rows: int | None,
     mu: float | None,
     failure_delta: float | None,
     as_json: bool,
@@ -65,7 +63,6 @@ def create(
         file,
         epsilon=epsilon,
         delta=delta,
-        sketch_rows=sketch_rows,
         mu=mu,
         failure_delta=failure_delta,
         relation=relation,
@@ -160,16 +157,11 @@ def _print_reserved(file: Path, reserved: Reservation) -> None:
         budget += f", of one person (all rows with the same {reserved.unit})"
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
     gaussian = f"mu {reserved.mu:.6g} and {reserved.failure_delta:g} of delta for slacks"
-    if reserved.gamma is None:
-        echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
-    else:
-        beside = f"{gaussian}, {planned}" if reserved.mu else gaussian
-        echo(f"{file}: {budget}; {reserved.sketch_rows} sketch rows, beside {beside}")
+    echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
 
 
 def _words(outcome: Outcome) -> str:
     entry = outcome.entry
-    spent = f"{entry.sketch_size} sketch rows" if entry.sketch_size else f"mu {entry.mu:g}"
     named = f" {entry.file}:" if entry.file else ""
     note = f" ({entry.note})" if entry.note else ""
-    return f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, {spent}{note}:{named} {outcome.words}"
+    return f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, mu {entry.mu:g}{note}:{named} {outcome.words}"

@@ -49,7 +49,7 @@ FORMULA = click.option(
 WEIGHT = click.option("--weight", help="A numeric column, declared from 0, that weighs the rows.")
 ESTIMAND = click.option(
     "--estimand",
-    type=click.Choice(["table", "ridge", "population"]),
+    type=click.Choice(["table", "population"]),
     default="table",
     show_default=True,
     help="Which coefficients the intervals are for.",

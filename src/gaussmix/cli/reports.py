@@ -168,7 +168,7 @@ def sign(file: Path, key: Path, force: bool) -> None:
 )
 @JSON
 def verify(file: Path, key: Path | None, as_json: bool) -> None:
-    """Compute (ε, δ) of a release anew from its sketch size and noise. Exit code 0: its certificate is true.
+    """Compute (ε, δ) of a release anew from its noise. Exit code 0: its certificate is true.
 
     Exit code 5: it claims more privacy than it gives, is void, is damaged, or is not signed by the key.
     """

@@ -142,7 +142,6 @@ def moments(
 @WEIGHT
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
-@click.option("--sketch-size", "-k", type=int, help="Rows of a Gaussian sketch; default: its limit, in passes.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
 @click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at 2 to 3 times the noise.")
 @click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
@@ -164,7 +163,6 @@ def release(
     weight: str | None,
     epsilon: float | None,
     delta: float | None,
-    sketch_size: int | None,
     passes: int | None,
     keep_tails: bool,
     relation: Relation | None,
@@ -221,7 +219,6 @@ def release(
             declared,
             epsilon=epsilon,
             delta=delta,
-            sketch_size=sketch_size,
             passes="auto" if passes is None else passes,
             keep_tails=keep_tails,
             relation=relation,

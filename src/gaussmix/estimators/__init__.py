@@ -1,6 +1,6 @@
 """Private linear and logistic regression behind scikit-learn's interface."""
 
-from gaussmix.estimators.linear import LinearMixing
-from gaussmix.estimators.logistic import LogisticMixing
+from gaussmix.estimators.linear import LinearRegression
+from gaussmix.estimators.logistic import LogisticRegression
 
-__all__ = ["LinearMixing", "LogisticMixing"]
+__all__ = ["LinearRegression", "LogisticRegression"]

@@ -1,10 +1,10 @@
 """Rows of persons, for estimators: ``fit(X, y, groups=...)`` says whose each row is.
 
 >>> import numpy as np
->>> from gaussmix import LinearMixing
+>>> from gaussmix import LinearRegression
 >>> rng = np.random.default_rng(0)
 >>> X, who = rng.uniform(-1, 1, (4_000, 1)), np.repeat(np.arange(1_000), 4)
->>> model = LinearMixing(bounds_X=(-1, 1), bounds_y=(-1, 1), rows_per_group=4, random_state=0)
+>>> model = LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), rows_per_group=4, random_state=0)
 >>> print(model.fit(X, X[:, 0] / 2, groups=who).privacy_.unit)
 one person (all rows with the same groups, together counted as at most 4)
 """

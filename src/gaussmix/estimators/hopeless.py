@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.estimators.declared import FEATURES
 from gaussmix.tables.schema import Schema
@@ -13,7 +12,7 @@ from gaussmix.tables.schema import Schema
 __all__ = ["warn_if_hopeless"]
 
 
-def warn_if_hopeless(schema: Schema, account: Calibration | LatticeAccount | None, n_rows: int | None) -> None:
+def warn_if_hopeless(schema: Schema, account: LatticeAccount | None, n_rows: int | None) -> None:
     """Warn if a declared number of rows cannot stand out from the noise.
 
     n rows of norm at most C_X have an average eigenvalue of at most n C_X²/d; directions below the edge of the noise,
@@ -24,7 +23,8 @@ def warn_if_hopeless(schema: Schema, account: Calibration | LatticeAccount | Non
     features = len(schema.groups[FEATURES])
     columns = features + bool(schema.intercept)
     signal = n_rows * (schema.norm_of([FEATURES], intercept=True) / schema.row_norm) ** 2 / columns
-    noise = 2 * _entry_noise(account) * math.sqrt(schema.n_columns)
+    entry = 1 / math.sqrt(2 * sum(mu**2 for mu in account.noise_mu))  # the whole budget in one pass
+    noise = 2 * entry * math.sqrt(schema.n_columns)
     if signal < noise:
         warnings.warn(
             f"n_rows={n_rows} is too small for {features} features at epsilon={account.epsilon:g}: the noise "
@@ -33,10 +33,3 @@ def warn_if_hopeless(schema: Schema, account: Calibration | LatticeAccount | Non
             UserWarning,
             stacklevel=4,
         )
-
-
-def _entry_noise(account: Calibration | LatticeAccount) -> float:
-    """Standard deviation of an entry off the diagonal for rows of norm at most 1, the whole budget in one pass."""
-    if isinstance(account, Calibration):
-        return account.gamma / math.sqrt(account.sketch_size)
-    return 1 / math.sqrt(2 * sum(mu**2 for mu in account.noise_mu))

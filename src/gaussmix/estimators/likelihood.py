@@ -27,7 +27,7 @@ def number_of_steps(
     """None, or as many as are asked for; ``"auto"``: 4 where they are worth their budget.
 
     They are from x = nμ/d = 20 on, d the features and the intercept. Without a public number of rows they are taken for
-    ε > 1; never of a ledger, a sketch or without noise, where ``alone`` is false.
+    ε > 1; never of a ledger, where ``alone`` is false, or without noise.
     """
     if steps != "auto":
         if isinstance(steps, bool) or steps not in (0, *STEPS):

@@ -4,7 +4,7 @@
 >>> rng = np.random.default_rng(0)
 >>> X = rng.uniform(-1, 1, (20_000, 3))
 >>> y = X @ [0.5, -0.3, 0.1] + rng.uniform(-0.1, 0.1, 20_000)
->>> model = LinearMixing(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, y)
+>>> model = LinearRegression(epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, y)
 >>> bool(np.all(np.abs(model.coef_ - [0.5, -0.3, 0.1]) < 0.05))
 True
 """
@@ -29,19 +29,18 @@ from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.models.sketch import Variant
 from gaussmix.models.summarised import Named
 from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import Schema
 
-__all__ = ["LinearMixing"]
+__all__ = ["LinearRegression"]
 
 
 class _SeveralTargetsError(ArgumentError, AttributeError):
     """What one target has, asked of a model of several: to ``hasattr``, ``dir`` and notebooks it is not there."""
 
 
-class LinearMixing(Named, LinearRegressor[Release]):
+class LinearRegression(Named, LinearRegressor[Release]):
     """Private linear regression from noisy second moments of the table.
 
     Parameters
@@ -59,17 +58,10 @@ class LinearMixing(Named, LinearRegressor[Release]):
         Targets are clipped to them.
     fit_intercept : bool
         Without one nothing is centred, and bounds are widened to be symmetric about 0.
-    sketch_size : int, optional
-        Rows of a Gaussian sketch. None, the default, is the limit of infinitely many, or 2.5 max(d, log 10¹⁰) for the
-        paper's variant.
     passes : int or "auto"
         How often the table is read (:func:`gaussmix.release`).
-    variant : {"exact", "paper"}
-        ``"exact"``: exact accounting, noise alone, the ridge that predicts best. ``"paper"``: Algorithm 2 of
-        arXiv:2505.24603v2 with Theorem 1, corrected where it is not private (docs/privacy.md).
     n_rows : int, optional
-        The number of rows, if it is public. It sharpens the bound on rounding errors and allows a warning, before
-        anything is spent, if the budget is hopeless.
+        The number of rows, if it is public. It allows a warning, before anything is spent, if the budget is hopeless.
     rows_per_group : int, optional
         Protect persons: :meth:`fit` is told whose each row is, and nobody counts for more than so many rows. It must
         be fixed before the data are seen. None, the default: each row is somebody else's (docs/persons.md).
@@ -102,9 +94,7 @@ class LinearMixing(Named, LinearRegressor[Release]):
         bounds_X: Bounds | None = None,
         bounds_y: Bounds | None = None,
         fit_intercept: bool = True,
-        sketch_size: int | None = None,
         passes: Passes = "auto",
-        variant: Variant = "exact",
         n_rows: int | None = None,
         rows_per_group: int | None = None,
         ledger: Ledger | None = None,
@@ -116,15 +106,13 @@ class LinearMixing(Named, LinearRegressor[Release]):
         self.bounds_X = bounds_X
         self.bounds_y = bounds_y
         self.fit_intercept = fit_intercept
-        self.sketch_size = sketch_size
         self.passes = passes
-        self.variant = variant
         self.n_rows = n_rows
         self.rows_per_group = rows_per_group
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LinearMixing:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LinearRegression:
         """Fit to X (rows, features) and y (rows,) or (rows, targets).
 
         Parameters
@@ -142,7 +130,7 @@ class LinearMixing(Named, LinearRegressor[Release]):
         return self
 
     def _weighting(self) -> Weighting:
-        return "balanced" if self.variant == "exact" else "paper"
+        return "balanced"
 
     def _prepare(self, schema: Schema) -> Prepared:
         return prepare_estimator(self, schema)
@@ -151,15 +139,13 @@ class LinearMixing(Named, LinearRegressor[Release]):
         self.release_ = drawn
         targets = [name for name in schema.columns if name != FEATURES]
         responses = np.eye(schema.n_columns)[:, [schema.groups[name][0] for name in targets]]
-        theta = drawn.statistic.solve(feature_indices(schema, targets, None), responses, self.variant)
+        theta = drawn.statistic.solve(feature_indices(schema, targets, None), responses)
         return theta, drawn.certificate
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Predicted targets, shape (rows,) or (rows, targets), within ``bounds_y``; the paper's are not clipped."""
+        """Predicted targets, shape (rows,) or (rows, targets), within ``bounds_y``."""
         predicted = super().predict(X)
-        if self.variant == "paper" or self.bounds_y is None:
-            return predicted
-        return np.clip(predicted, *self.bounds_y)
+        return predicted if self.bounds_y is None else np.clip(predicted, *self.bounds_y)
 
     def summary(self, *, estimand: Estimand = "table", output: int = 0, largest: float = LARGEST) -> Summary:
         """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.score`).
@@ -168,7 +154,7 @@ class LinearMixing(Named, LinearRegressor[Release]):
 
         Parameters
         ----------
-        estimand : {"table", "population", "ridge"}
+        estimand : {"table", "population"}
             For ``"population"`` the number of rows is ``n_rows`` or, without it, what the release shows of it.
         output : int
             Which target column, of several.
@@ -177,7 +163,7 @@ class LinearMixing(Named, LinearRegressor[Release]):
         """
         check_is_fitted(self)
         n_targets = len(self.release_.schema.columns) - 1
-        model = self.release_.regress(target_names(n_targets)[output], on=[FEATURES], variant=self.variant)
+        model = self.release_.regress(target_names(n_targets)[output], on=[FEATURES])
         rows = self.n_rows if estimand == "population" else None
         return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
 

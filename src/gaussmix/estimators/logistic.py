@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Rows
-from gaussmix.errors import ArgumentError, DeclarationError
+from gaussmix.errors import DeclarationError
 from gaussmix.estimators.base import (
     LABELS_PUBLIC,
     LinearClassifier,
@@ -26,10 +26,8 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.odds import OddsRatios
+from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.release import Release
-from gaussmix.models.sketch import Variant
-from gaussmix.models.solvers import response_scale
 from gaussmix.models.steps import Likelihood
 from gaussmix.models.summarised import Named
 from gaussmix.models.summary import LARGEST, Estimand, Summary
@@ -37,25 +35,18 @@ from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema
 
-__all__ = ["LogisticMixing"]
+__all__ = ["LogisticRegression"]
 
 
-class LogisticMixing(Named, LinearClassifier):
+class LogisticRegression(Named, LinearClassifier):
     """Private log odds of two classes: the linear discriminant, from noisy second moments, or steps on the likelihood.
 
     Parameters
     ----------
-    epsilon, delta, data_norm, bounds_X, fit_intercept, sketch_size, passes, n_rows, rows_per_group
-        As in :class:`LinearMixing`.
-    ledger, random_state
-        As in :class:`LinearMixing`.
+    epsilon, delta, data_norm, bounds_X, fit_intercept, passes, n_rows, rows_per_group, ledger, random_state
+        As in :class:`LinearRegression`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
-    variant : {"exact", "paper"}
-        The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic loss.
-    surrogate_radius : float, optional
-        With ``variant="paper"``: the surrogate approximates the loss for margins y·xθ in [-radius, radius], 6 unless
-        given.
     steps : int or "auto"
         Private Newton steps on the likelihood itself, from the discriminant on: 3, 4 or 6 of them have two fifths of μ²
         (:mod:`gaussmix.models.newton`). 0, the default: the discriminant. ``"auto"``: 4 where they are worth it, from
@@ -70,7 +61,7 @@ class LogisticMixing(Named, LinearClassifier):
     intercept_ : array (1,)
         0 without an intercept.
     release_, privacy_
-        As in :class:`LinearMixing`; the label is the boolean column ``y``, true for the second class.
+        As in :class:`LinearRegression`; the label is the boolean column ``y``, true for the second class.
     """
 
     @check.misplaced(rows_per_unit=NOT_A_UNIT)
@@ -83,10 +74,7 @@ class LogisticMixing(Named, LinearClassifier):
         bounds_X: Bounds | None = None,
         classes: ArrayLike | None = None,
         fit_intercept: bool = True,
-        surrogate_radius: float | None = None,
-        sketch_size: int | None = None,
         passes: Passes = "auto",
-        variant: Variant = "exact",
         steps: Steps = 0,
         n_rows: int | None = None,
         rows_per_group: int | None = None,
@@ -99,18 +87,15 @@ class LogisticMixing(Named, LinearClassifier):
         self.bounds_X = bounds_X
         self.classes = classes
         self.fit_intercept = fit_intercept
-        self.surrogate_radius = surrogate_radius
-        self.sketch_size = sketch_size
         self.passes = passes
-        self.variant = variant
         self.steps = steps
         self.n_rows = n_rows
         self.rows_per_group = rows_per_group
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticMixing:
-        """Release a sketch of (X, label) and fit from it.
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticRegression:
+        """Release noisy second moments of (X, label) and fit from them.
 
         Parameters
         ----------
@@ -118,16 +103,15 @@ class LogisticMixing(Named, LinearClassifier):
         y : array (rows,)
             Two labels of any type.
         groups : array (rows,), optional
-            As in :meth:`LinearMixing.fit`; not with ``steps``.
+            As in :meth:`LinearRegression.fit`; not with ``steps``.
         """
-        self._check_radius()
         check_groups(groups, self.rows_per_group)
         prepared = self._prepare(self._schema_of(X, y))
         rows, second, classes = read_classes(self, X, y, self.classes)
         with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:
             return self._fit_release(prepared.draw(source, data=table_of(X)), classes)
 
-    def fit_moments(self, moments: Moments) -> LogisticMixing:
+    def fit_moments(self, moments: Moments) -> LogisticRegression:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
 
         Parameters
@@ -136,7 +120,6 @@ class LogisticMixing(Named, LinearClassifier):
             Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared: moments hold no
             labels.
         """
-        self._check_radius()
         if self.classes is None:
             raise DeclarationError("classes=(first, second) must be declared: moments hold no labels.")
         n_features, _ = features_and_targets(moments.schema)
@@ -146,22 +129,15 @@ class LogisticMixing(Named, LinearClassifier):
         forget_names(self, n_features)
         return self._fit_release(prepared.draw(SummedRows(moments)), np.asarray(self.classes))
 
-    def _fit_release(self, release: Release, classes: Rows) -> LogisticMixing:
+    def _fit_release(self, release: Release, classes: Rows) -> LogisticRegression:
         """Fit from a private release alone."""
         self.release_, self.privacy_, self.classes_ = release, release.certificate, classes
         model = self._model()
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
 
-    def _check_radius(self) -> None:
-        """Before a row is read."""
-        if self.surrogate_radius is not None:
-            response_scale(self.surrogate_radius)
-            if self.variant != "paper":
-                raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
-
     def _weighting(self) -> Weighting:
-        return "balanced" if self.variant == "exact" else "paper"
+        return "balanced"
 
     def _prepare(self, schema: Schema) -> Prepared:
         (label,) = target_names(1)
@@ -171,7 +147,7 @@ class LogisticMixing(Named, LinearClassifier):
             epsilon=self.epsilon,
             delta=self.delta,
             n_rows=self.n_rows,
-            alone=self.ledger is None and self.sketch_size is None and self.variant == "exact",
+            alone=self.ledger is None,
         )
         return prepare_estimator(
             self,
@@ -183,21 +159,20 @@ class LogisticMixing(Named, LinearClassifier):
     def _model(self) -> ClassificationModel:
         """The model of the label that the release gives."""
         (label,) = target_names(1)
-        return fit_classification(self.release_.statistic, label, [FEATURES], self.variant, self.surrogate_radius)
+        return fit_classification(self.release_.statistic, label, [FEATURES])
 
     def summary(self, *, estimand: Estimand = "table", largest: float = LARGEST) -> Summary:
-        """Intervals for the coefficients of the discriminant (of the surrogate), from the release alone.
+        """Intervals for the coefficients of the discriminant, from the release alone.
 
         Parameters
         ----------
-        estimand : {"table", "population", "ridge"}
-            ``"ridge"`` is for ``variant="paper"``.
+        estimand : {"table", "population"}
         largest : float
-            As in :meth:`LinearMixing.summary`.
+            As in :meth:`LinearRegression.summary`.
         """
         check_is_fitted(self)
-        model, rows = self._model(), self.n_rows if estimand == "population" else None
-        return model.summary_of(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
+        own, rows = named(self, self._model().problem()), self.n_rows if estimand == "population" else None
+        return discriminant_summary(own, estimand=estimand, n_rows=rows, largest=largest)
 
     @property
     def _table(self) -> Summary:
@@ -209,6 +184,4 @@ class LogisticMixing(Named, LinearClassifier):
 
         They are the odds ratios of logistic regression where features are normal within classes.
         """
-        if self.variant == "paper":
-            raise ArgumentError('The surrogate has no odds ratios: use variant="exact".')
         return OddsRatios.of(self.summary(estimand=estimand, largest=largest), alpha)

@@ -13,7 +13,6 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.models.certificate import Condition
-from gaussmix.models.sketch import Variant
 from gaussmix.models.steps import Likelihood
 from gaussmix.tables.schema import Schema
 
@@ -23,9 +22,7 @@ __all__ = ["prepare_estimator"]
 class _Parameters(Protocol):
     epsilon: float
     delta: float
-    sketch_size: int | None
     passes: Passes
-    variant: Variant
     n_rows: int | None
     rows_per_group: int | None
     ledger: Ledger | None
@@ -45,9 +42,7 @@ def prepare_estimator(
         schema,
         epsilon=estimator.epsilon if estimator.ledger is None else None,
         delta=estimator.delta if estimator.ledger is None else None,
-        sketch_size=estimator.sketch_size,
         passes=estimator.passes,
-        variant=estimator.variant,
         ledger=estimator.ledger,
         note="" if estimator.ledger is None else name,
         n_rows=estimator.n_rows,

@@ -13,11 +13,10 @@ from typing import Any
 
 from gaussmix.accounting.accounts import Account
 from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, NotPrivateError
-from gaussmix.ledger.plans import lattice_cost, sketch_cost
+from gaussmix.ledger.plans import lattice_cost
 from gaussmix.ledger.records import fingerprint
 from gaussmix.ledger.reservation import account_holds, check_reservation, refusal, room_left
 from gaussmix.ledger.values import Reservation
@@ -61,8 +60,6 @@ def verify_claim(
 
 def _cost(reserved: Reservation, account: Account) -> dict[str, Any]:
     try:
-        if isinstance(account, Calibration):
-            return sketch_cost(reserved, account)
         if isinstance(account, LatticeAccount):
             return lattice_cost(reserved, account)
         if isinstance(account, CountsAccount):

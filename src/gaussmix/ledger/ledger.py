@@ -34,19 +34,10 @@ from pathlib import Path
 
 from gaussmix import _validation as check
 from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.lattice_noise import Share
 from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
-from gaussmix.ledger.plans import (
-    exceeded,
-    failures_plan,
-    lattice_cost,
-    lattice_plan,
-    same_unit,
-    sketch_cost,
-    sketch_plan,
-)
+from gaussmix.ledger.plans import exceeded, failures_plan, lattice_cost, lattice_plan, same_unit
 from gaussmix.ledger.records import append, contents, fingerprint, hashes
 from gaussmix.ledger.reservation import checked_budget, more_like, refusal, reserve, room_left
 from gaussmix.ledger.store import create, load, resolved, transaction
@@ -68,14 +59,11 @@ class Ledger:
         mode 0600. Deleting it, copying it or restoring an old copy forgets what was spent.
     epsilon, delta : float
         Budget of all releases of these rows together, through this ledger.
-    sketch_rows : int, optional
-        K: how many sketch rows there can ever be. Default: none, all of the budget is Gaussian.
     mu : float, optional
-        Room for Gaussian releases: √Σμ², μ = sensitivity / noise under ``relation``. Default: the largest that the
-        budget allows, or, beside sketch rows, 0.
+        Room for releases: √Σμ², μ = sensitivity / noise under ``relation``. Default: the largest that the budget
+        allows.
     failure_delta : float, optional
-        Part δ₀ of ``delta``, for slacks of lattices, thresholds, and private scale bounds that fail. Default: a
-        thousandth of it, or, beside sketch rows, 0.
+        Part δ₀ of ``delta``, for slacks of lattices and thresholds that fail. Default: a thousandth of it.
     relation : {"zero-out", "replace-one"}
         The neighbouring relation.
     releases : int
@@ -89,8 +77,6 @@ class Ledger:
     A ledger is for a **set of rows**, not for a file: tables that share rows share a ledger. What is requested may
     depend on earlier releases in any way, and on the rows in none. An entry is never taken back, also if the release
     it was made for failed. Objects hold no connection: they may be pickled, forked and used by threads.
-
-    ``relation="replace-one"`` with ``sketch_rows`` and ``mu`` > 0 takes up to a minute to create.
     """
 
     def __init__(
@@ -99,7 +85,6 @@ class Ledger:
         *,
         epsilon: float,
         delta: float,
-        sketch_rows: int | None = None,
         mu: float | None = None,
         failure_delta: float | None = None,
         relation: Relation = "zero-out",
@@ -109,7 +94,6 @@ class Ledger:
         asked = checked_budget(
             epsilon=epsilon,
             delta=delta,
-            sketch_rows=sketch_rows,
             mu=mu,
             failure_delta=failure_delta,
             relation=relation,
@@ -153,8 +137,6 @@ class Ledger:
     def spend(
         self,
         *,
-        sketch_size: int = 0,
-        gamma: float | None = None,
         mu: float = 0.0,
         failure_delta: float = 0.0,
         note: str = "",
@@ -165,14 +147,10 @@ class Ledger:
 
         Parameters
         ----------
-        sketch_size : int
-            Sketch rows.
-        gamma : float or None
-            The sketch's leverage is at most 1/(1 + γ); needed with a sketch.
         mu : float
-            √Σμ² of the release's Gaussian parts.
+            √Σμ² of the release's parts.
         failure_delta : float
-            What the release takes of δ₀: the probability that a bound or threshold of its fails.
+            What the release takes of δ₀: the slack of its lattices, and the probability that a threshold fails.
         note : str
             Words to recognise the release by. Nothing about the rows belongs here.
         file : path, optional
@@ -187,43 +165,26 @@ class Ledger:
             If it does not fit; the message has the room that is left.
         """
         self.check_unit(unit)
-        if isinstance(sketch_size, bool) or sketch_size != 0:
-            check.sketch_rows(sketch_size=sketch_size)
-        rows = int(sketch_size)
-        if (gamma is None) != (rows == 0):
-            raise ArgumentError(
-                f"gamma goes with a sketch: give both or neither, got sketch_size={sketch_size!r}, gamma={gamma!r}."
-            )
-        least = None if gamma is None else check.positive(finite=True, gamma=gamma)
         mu, failure_delta = check.nonnegative(mu=mu), check.nonnegative(failure_delta=failure_delta)
         if not isinstance(note, str):
             raise ArgumentTypeError(f"note must be a string, got {type(note).__name__}.")
         if note != _storable(note):
             raise ArgumentError("note must be text that can be written as UTF-8: take out what is not.")
         named = "" if file is None else _storable(str(Path(file).absolute()))
-        if not (rows or mu or failure_delta):
-            raise ArgumentError("A release spends something: give sketch_size and gamma, or mu, or failure_delta.")
+        if not (mu or failure_delta):
+            raise ArgumentError("A release spends something: give mu or failure_delta.")
 
         def record(connection: sqlite3.Connection) -> Entry:
             room, count, last = self._room(connection)
-            reasons = refusal(room, sketch_size=rows, gamma=least, mu=mu, failure_delta=failure_delta)
+            reasons = refusal(room, mu=mu, failure_delta=failure_delta)
             if reasons:
                 raise exceeded(reasons, room)
             now, release = datetime.now(UTC), uuid.uuid4().hex
-            entry = Entry(count + 1, now, rows, least, mu, failure_delta, note, release, named)
+            entry = Entry(count + 1, now, mu, failure_delta, note, release, named)
             append(connection, last, [entry])
             return entry
 
         return transaction(self._path, record, begin="BEGIN IMMEDIATE")
-
-    def spend_calibration(
-        self, calibration: Calibration, *, note: str = "", file: str | os.PathLike[str] | None = None
-    ) -> Entry:
-        """Record a release that is to be drawn with a calibration's γ, η and τ (`sketch_cost`).
-
-        Its own ε and δ do not matter: the ledger has its own account.
-        """
-        return self.spend(**sketch_cost(self._reserved, calibration), note=note, file=file)
 
     def spend_account(
         self,
@@ -275,14 +236,6 @@ class Ledger:
         """What such a release's slack leaves of its share of δ₀, for thresholds. Spends nothing."""
         return failures_plan(self._reserved, self.remaining(), account, share)
 
-    def calibration(self, sketch_size: int) -> Calibration:
-        """Parameters of a sketch at the ledger's γ*, the least noise it allows. Spends nothing: see spend_calibration.
-
-        Its ``epsilon`` and ``delta`` are the ledger's. A certificate made from it says that **all** releases through
-        the ledger, this one and every other, are together (ε, δ)-differentially private: do not add them up.
-        """
-        return sketch_plan(self._reserved, sketch_size)
-
     def remaining(self) -> Room:
         """What is left now. Another process may take it before you do: only :meth:`spend` decides."""
         return transaction(self._path, self._room)[0]
@@ -325,10 +278,9 @@ class Ledger:
 
     def __repr__(self) -> str:
         r = self._reserved
-        rows = f"sketch_rows={r.sketch_rows}, " if r.sketch_rows else ""
         unit = f", unit={r.unit!r}" if r.unit else ""
         return (
-            f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, {rows}mu={r.mu!r}, "
+            f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, mu={r.mu!r}, "
             f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases}{unit})"
         )
 

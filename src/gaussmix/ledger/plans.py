@@ -9,27 +9,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from scipy import stats
-
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import ROUNDING
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount, account_within
 from gaussmix.accounting.lattice_noise import Share, exact_share, slack_delta
-from gaussmix.accounting.rounding import round_down, round_up
+from gaussmix.accounting.rounding import round_up
 from gaussmix.errors import ArgumentError, BudgetExceededError
 from gaussmix.ledger.reservation import part_of, refusal
 from gaussmix.ledger.values import Reservation, Room
 
-__all__ = [
-    "exceeded",
-    "failures_plan",
-    "lattice_cost",
-    "lattice_plan",
-    "same_unit",
-    "sketch_cost",
-    "sketch_plan",
-]
+__all__ = ["exceeded", "failures_plan", "lattice_cost", "lattice_plan", "same_unit"]
 
 
 def lattice_plan(
@@ -37,10 +25,9 @@ def lattice_plan(
 ) -> LatticeAccount:
     """The account of a release that takes a share of the ledger's μ² and δ₀; by default one of the planned releases."""
     part = _part(reserved, share)
-    if not (reserved.mu and reserved.failure_delta):
+    if not reserved.failure_delta:
         raise BudgetExceededError(
-            "A release on the lattice needs mu and failure_delta, and the ledger was created without one of them. "
-            "Nothing was recorded."
+            "A release needs failure_delta, and the ledger was created without it. Nothing was recorded."
         )
     mu, allowed = part_of(reserved, part)
     reasons = refusal(room, mu=mu)
@@ -70,58 +57,6 @@ def _part(reserved: Reservation, share: Share | None) -> Fraction:
     if not 0 < part <= 1:
         raise ArgumentError(f"share must be more than 0 and at most 1, got {share!r}.")
     return part
-
-
-def sketch_plan(reserved: Reservation, sketch_size: int) -> Calibration:
-    """Parameters of a sketch at γ*."""
-    k = check.sketch_rows(sketch_size=sketch_size)
-    if reserved.gamma is None:
-        raise BudgetExceededError(
-            f"sketch_size={k} does not fit: the ledger was created without sketch_rows. Release without a sketch."
-        )
-    if k > reserved.sketch_rows:
-        raise BudgetExceededError(
-            f"sketch_size={k} exceeds the {reserved.sketch_rows} sketch rows of the whole ledger."
-        )
-    within = round_up(Fraction(reserved.delta_reserved) - Fraction(reserved.failure_delta))
-    return Calibration(
-        epsilon=reserved.epsilon,
-        delta=reserved.delta,
-        sketch_size=k,
-        gamma=reserved.gamma,
-        scale="none",
-        analysis="exact",
-        relation=reserved.relation,
-        eta=None,
-        tau=None,
-        eigenvalue_error=0.0,
-        epsilon_spent=reserved.epsilon,
-        delta_spent=reserved.delta_reserved,
-        delta_split=(("all releases of the ledger", within), ("eigenvalue exceeded", reserved.failure_delta)),
-    )
-
-
-def sketch_cost(reserved: Reservation, calibration: Calibration) -> dict[str, Any]:
-    """What a sketch with a calibration's γ, η and τ spends.
-
-    With ``scale="private"`` the release of the eigenvalue is Gaussian, μ = (1 + 2e)/η; the sketch's leverage is at most
-    1/γ = 1/(1 + (γ - 1)) unless z > τ, which has probability Φ(-τ). Theorem 1's calibrations have a large τ; the joint
-    account's have τ near 0, where failure is accounted for in another way that does not add up over releases, and will
-    not fit.
-    """
-    calibration.verify()
-    if calibration.relation != reserved.relation:
-        raise ArgumentError(
-            f"This ledger is for relation={reserved.relation!r}, the calibration for {calibration.relation!r}."
-        )
-    if calibration.eta is None or calibration.tau is None:
-        return {"sketch_size": calibration.sketch_size, "gamma": calibration.gamma}
-    return {
-        "sketch_size": calibration.sketch_size,
-        "gamma": round_down(Fraction(calibration.gamma) - 1),
-        "mu": round_up((1 + 2 * Fraction(calibration.eigenvalue_error)) / Fraction(calibration.eta)),
-        "failure_delta": float(stats.norm.sf(calibration.tau)) * (1 + ROUNDING),
-    }
 
 
 def lattice_cost(reserved: Reservation, account: LatticeAccount, *, failures: float = 0.0) -> dict[str, Any]:

@@ -34,11 +34,9 @@ STATEMENTS = (
     identity TEXT NOT NULL,
     epsilon REAL NOT NULL CHECK (epsilon > 0),
     delta REAL NOT NULL CHECK (delta > 0 AND delta < 1),
-    sketch_rows INTEGER NOT NULL CHECK (typeof(sketch_rows) = 'integer' AND sketch_rows >= 0),
-    mu REAL NOT NULL CHECK (typeof(mu) = 'real' AND mu >= 0),
+    mu REAL NOT NULL CHECK (typeof(mu) = 'real' AND mu > 0),
     failure_delta REAL NOT NULL CHECK (typeof(failure_delta) = 'real' AND failure_delta >= 0),
     relation TEXT NOT NULL CHECK (relation IN {RELATIONS!r}),
-    gamma REAL CHECK (typeof(gamma) = CASE WHEN sketch_rows > 0 THEN 'real' ELSE 'null' END),
     delta_reserved REAL NOT NULL CHECK (failure_delta <= delta_reserved AND delta_reserved <= delta),
     releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases > 0),
     unit TEXT NOT NULL
@@ -46,8 +44,6 @@ STATEMENTS = (
     """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
     time TEXT NOT NULL,
-    sketch_size INTEGER NOT NULL CHECK (typeof(sketch_size) = 'integer' AND sketch_size >= 0),
-    gamma REAL CHECK (typeof(gamma) = CASE WHEN sketch_size > 0 THEN 'real' ELSE 'null' END),
     mu REAL NOT NULL CHECK (typeof(mu) = 'real' AND mu >= 0),
     failure_delta REAL NOT NULL CHECK (typeof(failure_delta) = 'real' AND failure_delta >= 0),
     note TEXT NOT NULL,
@@ -64,8 +60,7 @@ STATEMENTS = (
     "CREATE TRIGGER final BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END",
 )
 
-_NONE = type(None)
-_ENTRY_TYPES = (int, str, int, (float, _NONE), float, float, str, str, str)
+_ENTRY_TYPES = (int, str, float, float, str, str, str)
 _RESERVATION_COLUMNS = [field.name for field in fields(Reservation)]
 _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
 
@@ -107,20 +102,15 @@ def _reservation(connection: sqlite3.Connection) -> Reservation:
 
 
 def _entry(values: list[Any]) -> Entry:
-    _check_types(values, _ENTRY_TYPES)
-    number, when, rows, gamma, mu, failure, *texts = values
-    entry = Entry(number, datetime.fromisoformat(when), rows, gamma, mu, failure, *texts)
-    if rows < 0 or (gamma is None) != (rows == 0) or entry.time.isoformat() != when:
+    if tuple(map(type, values)) != _ENTRY_TYPES:
+        raise ValueError("a value has the wrong type")
+    number, when, mu, failure, *texts = values
+    entry = Entry(number, datetime.fromisoformat(when), mu, failure, *texts)
+    if entry.time.isoformat() != when:
         raise ValueError("an entry does not make sense")
     check.nonnegative(mu=mu)
     check.nonnegative(failure_delta=failure)
     return entry
-
-
-def _check_types(values: list[Any], kinds: tuple[Any, ...]) -> None:
-    for value, kind in zip(values, kinds, strict=True):
-        if type(value) not in (kind if isinstance(kind, tuple) else (kind,)):
-            raise ValueError("a value has the wrong type")
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -31,13 +31,10 @@ and A′, and
 
 What is claimed is the cap, never what happens to have been spent so far.
 
-With ``sketch_rows`` the ledger is for finite sketches as well. Composing "what was spent so far" is not private for
-them: δ is exceeded up to 1.6 times (docs/ledger.md). It fixes K sketch rows at leverage at most t* = 1/(1 + γ*), with
-γ* the least that keeps them, beside μ, within (ε, δ - δ₀), and allows t_i ≤ t*, Σ k_i ≤ K, Σ μ_i² ≤ μ². The pair of
-laws is then the path beside K independent draws of N(0, 1) against N(0, 1 - t*): a release of k_i rows at leverage t_i
-≤ t* is made from k_i unread draws, since √(1 - s) x + N(0, s) turns leverage t* into t*(1 - s).
+Thresholds add the probability that they fail, from δ₀.
 
-Private scale bounds and thresholds add the probability that they fail, from δ₀.
+A ledger takes no finite sketches (:mod:`gaussmix.paper`): no μ dominates them, and composing "what was spent so far" is
+not private for sketches that are chosen adaptively.
 """
 
 from __future__ import annotations
@@ -49,10 +46,8 @@ from fractions import Fraction
 from typing import Any
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import GAMMA_MAX, RELATIONS, Relation
-from gaussmix.accounting.claims import holds, mixing_delta
+from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
-from gaussmix.accounting.least_noise import least_gamma
 from gaussmix.accounting.rounding import root_down, round_down, round_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 from gaussmix.ledger.values import Entry, Reservation, Room
@@ -65,27 +60,24 @@ __all__ = [
     "part_of",
     "refusal",
     "reserve",
-    "reserved_gamma",
     "room_left",
 ]
 
 FAILURE_SHARE = Fraction(1, 1000)
-"""δ₀/δ of a ledger in μ: it costs 0.005 % of μ, and is a thousand times what usual lattices need."""
+"""δ₀/δ of a ledger: it costs 0.005 % of μ, and is a thousand times what usual lattices need."""
 
-_ASKED = ("epsilon", "delta", "sketch_rows", "mu", "failure_delta", "relation", "releases", "unit")
+_ASKED = ("epsilon", "delta", "mu", "failure_delta", "relation", "releases", "unit")
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "identity": (str,),
-    "epsilon": (float,),
-    "delta": (float,),
-    "sketch_rows": (int,),
-    "mu": (float,),
-    "failure_delta": (float,),
-    "relation": (str,),
-    "gamma": (float, type(None)),
-    "delta_reserved": (float,),
-    "releases": (int,),
-    "unit": (str,),
+_TYPES: dict[str, type] = {
+    "identity": str,
+    "epsilon": float,
+    "delta": float,
+    "mu": float,
+    "failure_delta": float,
+    "relation": str,
+    "delta_reserved": float,
+    "releases": int,
+    "unit": str,
 }
 
 
@@ -95,7 +87,6 @@ def checked_budget(
     *,
     epsilon: float,
     delta: float,
-    sketch_rows: int | None,
     mu: float | None,
     failure_delta: float | None,
     relation: Relation,
@@ -104,35 +95,25 @@ def checked_budget(
 ) -> dict[str, Any]:
     """The arguments of a ledger, what was left out filled in, if they make sense together.
 
-    Without sketch rows δ₀ is δ/1000 and μ the largest with δ_Gauss(ε; μ) ≤ δ - δ₀; beside sketch rows both are 0.
+    By default δ₀ is δ/1000 and μ the largest with δ_Gauss(ε; μ) ≤ δ - δ₀.
     """
     check.choice(RELATIONS, relation=relation)
     epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)
-    rows = 0 if sketch_rows is None else check.sketch_rows(sketch_rows=sketch_rows)
     if failure_delta is None:
-        failure_delta = 0.0 if rows else round_down(FAILURE_SHARE * Fraction(delta))
+        failure_delta = round_down(FAILURE_SHARE * Fraction(delta))
     failure = check.nonnegative(failure_delta=failure_delta)
     if failure >= delta:
         raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure!r}.")
-    if check.text(unit=unit) and rows:
-        raise ArgumentError("sketch_rows are for rows: a ledger whose unit is a person has none.")
-    releases = check.positive_integer(releases=releases)
-    if rows and not mu and releases != 1:
-        raise ArgumentError(
-            "releases are parts of the Gaussian budget, and beside sketch_rows there is none: give mu as well, or "
-            "leave releases out."
-        )
     if mu is None:
-        mu = 0.0 if rows else gaussian_mu(epsilon, _within(delta, failure))
+        mu = gaussian_mu(epsilon, _within(delta, failure))
     return {
         "epsilon": epsilon,
         "delta": delta,
-        "sketch_rows": rows,
-        "mu": check.nonnegative(mu=mu) if rows else check.positive(finite=True, mu=mu),
+        "mu": check.positive(finite=True, mu=mu),
         "failure_delta": failure,
         "relation": relation,
-        "releases": releases,
-        "unit": unit,
+        "releases": check.positive_integer(releases=releases),
+        "unit": check.text(unit=unit),
     }
 
 
@@ -140,40 +121,19 @@ def reserve(budget: dict[str, Any]) -> Reservation:
     """The account of a new ledger."""
     epsilon, mu, failure = budget["epsilon"], budget["mu"], budget["failure_delta"]
     within = _within(budget["delta"], failure)
-    gamma: float | None = None
-    if budget["sketch_rows"]:
-        gamma, spent = reserved_gamma(
-            epsilon, within, sketch_rows=budget["sketch_rows"], mu=mu, relation=budget["relation"]
-        )
-    else:
-        spent = gaussian_delta_up(epsilon, mu)
+    spent = gaussian_delta_up(epsilon, mu)
     if spent > within:
         raise BudgetUnmetError(
             f"mu={mu!r} is more than epsilon={epsilon!r} and delta={budget['delta']!r} (what failure_delta leaves of "
             f"it) allow: at most {gaussian_mu(epsilon, within)!r}. Leave mu out for that."
         )
     total = round_up(Fraction(spent) + Fraction(failure))
-    return Reservation(identity=uuid.uuid4().hex, **budget, gamma=gamma, delta_reserved=total)
+    return Reservation(identity=uuid.uuid4().hex, **budget, delta_reserved=total)
 
 
 def _within(delta: float, failure_delta: float) -> float:
     """What δ₀ leaves of δ, rounded down."""
     return round_down(Fraction(delta) - Fraction(failure_delta))
-
-
-def reserved_gamma(
-    epsilon: float, delta: float, *, sketch_rows: int, mu: float, relation: Relation
-) -> tuple[float, float]:
-    """Least γ > 0 at which K sketch rows beside Gaussian releases of total μ meet (ε, δ), and the δ they spend."""
-    try:
-        gamma = least_gamma(epsilon, delta, sketch_size=sketch_rows, relation=relation, mu=mu)
-    except BudgetUnmetError:
-        raise BudgetUnmetError(
-            f"No noise with gamma up to {GAMMA_MAX:g} lets sketch_rows={sketch_rows} and mu={mu!r} share "
-            f"epsilon={epsilon!r} and delta={delta!r} (what failure_delta leaves of it). Without any sketch mu could "
-            f"be {gaussian_mu(epsilon, delta):.4g}: ask for less mu, fewer sketch_rows or a larger budget."
-        ) from None
-    return gamma, mixing_delta(epsilon, sketch_rows, gamma, relation, mu)
 
 
 def check_reservation(reserved: Reservation) -> None:
@@ -182,38 +142,19 @@ def check_reservation(reserved: Reservation) -> None:
     Types are exact, since the hash of a reservation covers how its values are written.
     """
     values = asdict(reserved)
-    for name, kinds in _TYPES.items():
-        if type(values[name]) not in kinds:
+    for name, kind in _TYPES.items():
+        if type(values[name]) is not kind:
             raise ArgumentTypeError(f"{name} of a reservation has the wrong type: {type(values[name]).__name__}.")
-    budget = {name: values[name] for name in _ASKED}
-    checked_budget(**budget | {"sketch_rows": reserved.sketch_rows or None})
+    checked_budget(**{name: values[name] for name in _ASKED})
     check.nonnegative(delta_reserved=reserved.delta_reserved)
-    if (reserved.gamma is None) != (reserved.sketch_rows == 0):
-        raise ArgumentError("gamma goes with sketch rows.")
-    if reserved.gamma is not None:
-        check.positive(finite=True, gamma=reserved.gamma)
 
 
 def account_holds(reserved: Reservation) -> bool:
-    """Whether what is reserved is within what the ledger says it takes of δ, computed anew.
-
-    δ_Gauss(ε; μ) + δ₀, or, beside K sketch rows at γ*, their joint curve at μ and δ₀.
-    """
+    """Whether δ_Gauss(ε; μ) + δ₀, computed anew, is within what the ledger says it takes of δ."""
     within = Fraction(reserved.delta_reserved) - Fraction(reserved.failure_delta)
     if within <= 0 or not reserved.delta_reserved <= reserved.delta < 1:
         return False
-    if (reserved.gamma is None) != (reserved.sketch_rows == 0):
-        return False
-    if reserved.gamma is None:
-        return Fraction(gaussian_delta_up(reserved.epsilon, reserved.mu)) <= within
-    return holds(
-        reserved.epsilon,
-        float(within),
-        sketch_size=check.sketch_rows(sketch_rows=reserved.sketch_rows),
-        gamma=reserved.gamma,
-        relation=reserved.relation,
-        mu=reserved.mu,
-    )
+    return Fraction(gaussian_delta_up(reserved.epsilon, reserved.mu)) <= within
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -231,44 +172,31 @@ def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
     ValueError
         If the entries exceed the reservation.
     """
-    entries = list(entries)
-    rows, mu2, failure = _left(reserved, entries)
-    least = reserved.gamma or 0.0
-    if rows < 0 or mu2 < 0 or failure < 0 or any(e.gamma is not None and e.gamma < least for e in entries):
+    mu2, failure = _left(reserved, list(entries))
+    if mu2 < 0 or failure < 0:
         raise ValueError("more is recorded than was reserved")
     mu_part, failure_part = part_of(reserved, Fraction(1, reserved.releases))
     more = min(mu2 // Fraction(mu_part) ** 2, failure // Fraction(failure_part)) if mu_part and failure_part else 0
-    return Room(rows, reserved.gamma, root_down(mu2), round_down(failure), releases_left=int(more))
+    return Room(root_down(mu2), round_down(failure), releases_left=int(more))
 
 
-def _left(reserved: Reservation, entries: Sequence[Entry]) -> tuple[int, Fraction, Fraction]:
-    """Sketch rows, μ² and δ₀ that are left, exactly."""
-    rows = reserved.sketch_rows - sum(entry.sketch_size for entry in entries)
+def _left(reserved: Reservation, entries: Sequence[Entry]) -> tuple[Fraction, Fraction]:
+    """μ² and δ₀ that are left, exactly."""
     mu2 = Fraction(reserved.mu) ** 2 - sum((Fraction(entry.mu) ** 2 for entry in entries), Fraction())
     failure = Fraction(reserved.failure_delta) - sum((Fraction(entry.failure_delta) for entry in entries), Fraction())
-    return rows, mu2, failure
+    return mu2, failure
 
 
 def more_like(reserved: Reservation, entries: Iterable[Entry], entry: Entry) -> int:
     """How many more releases of the cost of an entry fit after all of the entries, exactly."""
-    rows, mu2, failure = _left(reserved, list(entries))
-    costs: list[tuple[Fraction, Fraction]] = [
-        (Fraction(rows), Fraction(entry.sketch_size)),
-        (mu2, Fraction(entry.mu) ** 2),
-        (failure, Fraction(entry.failure_delta)),
-    ]
+    mu2, failure = _left(reserved, list(entries))
+    costs = [(mu2, Fraction(entry.mu) ** 2), (failure, Fraction(entry.failure_delta))]
     return int(min(left // cost for left, cost in costs if cost))
 
 
-def refusal(
-    room: Room, *, sketch_size: int = 0, gamma: float | None = None, mu: float = 0.0, failure_delta: float = 0.0
-) -> str:
+def refusal(room: Room, *, mu: float, failure_delta: float = 0.0) -> str:
     """Why a release does not fit into a room, or an empty string if it does."""
     reasons = []
-    if sketch_size > room.sketch_rows:
-        reasons.append(f"it asks for {sketch_size} sketch rows, {room.sketch_rows} are left")
-    if gamma is not None and room.gamma is not None and gamma < room.gamma:
-        reasons.append(f"its sketch has gamma={gamma!r}, the least is {room.gamma!r}")
     if mu > room.mu:
         reasons.append(f"it asks for mu={mu!r}, {room.mu!r} is left")
     if failure_delta > room.failure_delta:

@@ -17,24 +17,18 @@ __all__ = ["Entry", "Reservation", "Room"]
 class Reservation:
     """What a ledger sets aside when it is created; it never changes.
 
-    Of two kinds: a Gaussian budget μ alone, or sketch rows and what there is of μ beside them.
-
     Attributes
     ----------
     identity : str
         Random name of the ledger, the same wherever the file is moved.
     epsilon, delta : float
         The budget of all releases together.
-    sketch_rows : int
-        K, sketch rows of all releases together; 0 if the ledger is of the first kind.
     mu : float
-        Gaussian budget: Σμ² of all Gaussian releases is at most its square.
+        Gaussian budget: Σμ² of all releases is at most its square.
     failure_delta : float
-        δ₀, part of δ for slacks of lattices, thresholds, and private scale bounds that fail.
+        δ₀, part of δ for slacks of lattices and thresholds that fail.
     relation : {"zero-out", "replace-one"}
         The neighbouring relation.
-    gamma : float or None
-        γ*, the least γ of any sketch: leverage at most 1/(1 + γ*). None without sketch rows.
     delta_reserved : float
         δ at ε of everything reserved, ``failure_delta`` included, rounded up: at most ``delta``.
     releases : int
@@ -46,11 +40,9 @@ class Reservation:
     identity: str
     epsilon: float
     delta: float
-    sketch_rows: int
     mu: float
     failure_delta: float
     relation: Relation
-    gamma: float | None
     delta_reserved: float
     releases: int = 1
     unit: str = ""
@@ -62,30 +54,22 @@ class Room:
 
     Attributes
     ----------
-    sketch_rows : int
-        Sketch rows left.
-    gamma : float or None
-        The least γ they may have; it never changes. None where no sketch rows were reserved.
     mu : float
-        The largest μ of one more Gaussian release.
+        The largest μ of one more release.
     failure_delta : float
         The most that one more release may take of δ₀.
     releases_left : int
         How many more lattice releases fit if each takes one of the planned equal parts.
     """
 
-    sketch_rows: int
-    gamma: float | None
     mu: float
     failure_delta: float
     releases_left: int = 0
 
     def __str__(self) -> str:
-        gaussian = f"mu ≤ {self.mu!r}, failure_delta ≤ {self.failure_delta!r}"
-        if self.gamma is None:
-            more = "release" if self.releases_left == 1 else "releases"
-            return f"{gaussian}: {self.releases_left} more {more} of the planned size"
-        return f"{self.sketch_rows} sketch rows at gamma ≥ {self.gamma!r}, {gaussian}"
+        more = "release" if self.releases_left == 1 else "releases"
+        left = f"{self.releases_left} more {more} of the planned size"
+        return f"mu ≤ {self.mu!r}, failure_delta ≤ {self.failure_delta!r}: {left}"
 
 
 @dataclass(frozen=True)
@@ -98,14 +82,10 @@ class Entry:
         Number in the ledger, from 1.
     time : datetime
         When it was recorded, UTC.
-    sketch_size : int
-        Sketch rows; 0 for a release without a sketch.
-    gamma : float or None
-        The sketch's leverage as 1/(1 + γ); None without one.
     mu : float
-        √Σμ² of the release's Gaussian parts.
+        √Σμ² of the release's parts.
     failure_delta : float
-        What it takes of δ₀: (1 + e^ε)·slack on a lattice, or the probability that a bound of its fails.
+        What it takes of δ₀: (1 + e^ε)·slack of its lattices, and the probability that a threshold fails.
     note : str
         The caller's words.
     release : str
@@ -116,8 +96,6 @@ class Entry:
 
     id: int
     time: datetime
-    sketch_size: int
-    gamma: float | None
     mu: float
     failure_delta: float
     note: str

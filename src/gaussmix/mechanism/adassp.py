@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
+import scipy.linalg
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
@@ -15,14 +16,14 @@ from gaussmix.accounting.accounts import AdaSSPAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.accounting.rounding import root_up
+from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
-from gaussmix.mechanism.mixing import certify, largest_table, smallest_eigenvalue
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.models.certificate import Certificate
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import INTERCEPT, Schema
 
-__all__ = ["NoisyBlocks", "PreparedAdaSSP"]
+__all__ = ["NoisyBlocks", "PreparedAdaSSP", "eigenvalue_and_error"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class PreparedAdaSSP:
         gram, p = rows.moments().gram(), len(features)
         self._once.take()
         XX, XY = gram[np.ix_(features, features)], gram[np.ix_(features, responses)]
-        noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, largest_table(self.n_rows), self.rng)
+        noisy_eigenvalue = _noisy_eigenvalue(XX, schema.n_columns, x_norm**2, s, self.n_rows, self.rng)
         lower = max(noisy_eigenvalue - s * math.sqrt(math.log(6 / self.delta)) * x_norm**2, 0.0)
         ridge = max(0.0, s * math.sqrt(p * math.log(2 * p**2 / self.rho)) * x_norm**2 - lower)
         noise = _symmetric_noise(p, 1.0 if self.analysis == "printed" else math.sqrt(0.5), self.rng)
@@ -109,17 +110,23 @@ class PreparedAdaSSP:
         )
 
 
+def eigenvalue_and_error(gram: Floats, columns: int, n_rows: int | None) -> tuple[float, float]:
+    """Return λ_min less a public bound on the error of the solver, at least 0, and the bound: sensitive."""
+    error = eigenvalue_error_bound(columns, n_max=2**40 if n_rows is None else n_rows)
+    return max(float(scipy.linalg.eigvalsh(gram, check_finite=False)[0]) - error, 0.0), error
+
+
 def _noisy_eigenvalue(
-    gram: Floats, columns: int, sensitivity: float, noise: float, n_max: int, rng: np.random.Generator
+    gram: Floats, columns: int, sensitivity: float, noise: float, n_rows: int | None, rng: np.random.Generator
 ) -> float:
     """λ_min plus Gaussian noise, rounded down to the grid.
 
     One row moves the exact value by at most ``sensitivity`` and the computed one by at most 2e more, e the error bound
     of the solver. ``noise`` is in units of that.
     """
-    error = eigenvalue_error_bound(columns, n_max=n_max)
+    lower, error = eigenvalue_and_error(gram, columns, n_rows)
     std = noise * (sensitivity + 2 * error)
-    return down_to_grid(max(smallest_eigenvalue(gram) - error, 0.0) + std * rng.standard_normal(), public_grid(std))
+    return down_to_grid(lower + std * rng.standard_normal(), public_grid(std))
 
 
 def _symmetric_noise(p: int, off_diagonal: float, rng: np.random.Generator) -> Floats:

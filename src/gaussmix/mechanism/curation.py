@@ -47,7 +47,6 @@ def release(
     weight: str | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    sketch_size: int | None = None,
     passes: Passes = "auto",
     keep_tails: bool = False,
     relation: Relation | None = None,
@@ -84,9 +83,6 @@ def release(
         A numeric column with declared bounds [0, w_max] whose values weigh the rows; it is not released itself.
     epsilon, delta : float
         The privacy budget; left out with a ledger, whose budget covers all of its releases together.
-    sketch_size : int, optional
-        Rows of the paper's Gaussian sketch. None, the default, is its limit of infinitely many rows: the Gram matrix
-        plus symmetric Gaussian noise, exact on integers. A finite sketch adds the error of a sample of as many rows.
     passes : int or "auto"
         How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
         less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
@@ -163,7 +159,6 @@ def release(
             declared,
             epsilon=epsilon,
             delta=delta,
-            sketch_size=sketch_size,
             passes=passes,
             keep_tails=keep_tails,
             relation=relation,

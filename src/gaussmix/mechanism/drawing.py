@@ -1,32 +1,47 @@
-"""One door to the noise: a finite sketch, or passes of its limit, as the account says."""
+"""Draw a release, and certify what it guarantees.
+
+What goes in is sensitive, what comes out is noisy and certified. No message depends on the rows.
+"""
 
 from __future__ import annotations
 
+import math
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 
-from gaussmix.accounting.calibration import Calibration
+from gaussmix._version import __version__
+from gaussmix.accounting.accounts import Account, Unprotected
+from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.lattice import LatticeAccount
-from gaussmix.mechanism.mixing import certify, draw_release
+from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.passes import draw_passes
-from gaussmix.models.certificate import Condition
+from gaussmix.mechanism.sampling import describe, secure_generator
+from gaussmix.models.certificate import LEDGER_BUDGET, PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.steps import Likelihood
+from gaussmix.models.transcript import PassOutput, Transcript
+from gaussmix.tables.contributions import Unit
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.sampling import Sample
+from gaussmix.tables.schema import Schema
 
-__all__ = ["Noise", "draw"]
+__all__ = ["certify", "draw", "named_in", "open_release"]
 
-Noise = Calibration | LatticeAccount
-"""What the noise of a release was chosen for."""
+NOT_PROTECTED = Condition(True, "epsilon is infinite, nothing is protected.")
+SEED_KNOWN = Condition(
+    True, "the noise came from a seed or a generator of the caller's; whoever knows it can remove it."
+)
 
 
 def draw(
     rows: RowSource,
     moments: Moments,
-    account: Noise,
+    account: LatticeAccount,
     rng: np.random.Generator,
     *,
     made_by: str,
@@ -48,9 +63,9 @@ def draw(
     account, rng
         Noise and where it comes from.
     made_by, n_rows, conditions
-        For the certificate (:func:`gaussmix.mechanism.mixing.certify`).
+        For the certificate (`certify`).
     likelihood : Likelihood, optional
-        Steps that the account has; none of a finite sketch.
+        Steps that the account has.
     keep_tails : bool
         Whether the last of several passes shortens as few rows as it can.
     coins : Sample, optional
@@ -58,8 +73,6 @@ def draw(
     progress : bool
         Show on a terminal how far the noise is.
     """
-    if isinstance(account, Calibration):
-        return draw_release(moments, account, rng, made_by=made_by, n_rows=n_rows, conditions=conditions)
     transcript = draw_passes(
         rows, moments, account, rng, likelihood=likelihood, keep_tails=keep_tails, coins=coins, progress=progress
     )
@@ -75,3 +88,59 @@ def draw(
         unit=rows.unit,
     )
     return Release(transcript, certificate)
+
+
+def open_release(moments: Moments, *, made_by: str = "release") -> Release:
+    """The Gram matrix itself, for ``epsilon=inf``. **Not private**, and certified as such."""
+    certificate = certify(
+        moments.schema, Unprotected(), secure_generator(), made_by=made_by, budget=(math.inf, 1.0), relation="zero-out"
+    )
+    return Release(Transcript((PassOutput(moments.gram(), math.inf),), moments.schema), certificate)
+
+
+def certify(
+    schema: Schema,
+    account: Account,
+    rng: np.random.Generator,
+    *,
+    made_by: str,
+    budget: tuple[float, float],
+    relation: Relation,
+    n_rows: int | None = None,
+    conditions: Sequence[Condition] = (),
+    unit: Unit | None = None,
+) -> Certificate:
+    """A certificate, with what voids or conditions the guarantee spelled out."""
+    epsilon, delta = budget
+    generator = SECURE if math.isinf(epsilon) else describe(rng)
+    found = [*conditions]
+    found += [PERSONS_APART] * (unit is not None)
+    found += [ROWS_PUBLIC] * (n_rows is not None)
+    found += [NOT_PROTECTED] * math.isinf(epsilon)
+    found += [SEED_KNOWN] * (generator != SECURE)
+    return Certificate(
+        made_by=made_by,
+        epsilon=epsilon,
+        delta=delta,
+        relation=relation,
+        account=account,
+        schema=schema,
+        generator=generator,
+        conditions=tuple(found),
+        version=__version__,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        release=uuid.uuid4().hex,
+        unit=unit,
+    )
+
+
+def named_in(certificate: Certificate, ledger: Ledger, entry: Entry) -> Certificate:
+    """Return the certificate of a release that was recorded in a ledger, whose budget covers all of its releases."""
+    return replace(
+        certificate,
+        conditions=(LEDGER_BUDGET, *certificate.conditions),
+        release=entry.release,
+        ledger=ledger.fingerprint,
+        entry=entry.id,
+        reservation=ledger.reservation,
+    )

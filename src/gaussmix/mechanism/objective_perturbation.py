@@ -17,8 +17,8 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.accounts import GRADIENT_NORM, ObjectivePerturbationAccount
 from gaussmix.errors import ArgumentError, DataError
+from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import public_grid, to_grid
-from gaussmix.mechanism.mixing import certify
 from gaussmix.mechanism.one_draw import OneDraw
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.tables.encoder import encode_arrays
@@ -117,5 +117,5 @@ def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: floa
         theta, value = theta - step * direction, new
     raise DataError(
         "The minimum was not reached to the stated gradient norm; the proof does not apply, and nothing is released. "
-        "The noise is drawn, and its budget spent. LogisticMixing needs no minimum."
+        "The noise is drawn, and its budget spent. LogisticRegression needs no minimum."
     )

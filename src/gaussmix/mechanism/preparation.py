@@ -19,31 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from gaussmix import _validation as check
 from gaussmix._files import Output, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.budgets import frames_to_the_caller, warn_if_weak
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.lattice import LatticeAccount
-from gaussmix.errors import (
-    ArgumentError,
-    BudgetUnmetError,
-    GaussmixError,
-    OutputError,
-)
+from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError, OutputError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, refuse_alone, sketch_size_of
-from gaussmix.mechanism.drawing import Noise, draw
-from gaussmix.mechanism.mixing import named_in, open_release
+from gaussmix.mechanism.budgeting import Passes, from_budget, from_ledger, refuse_alone
+from gaussmix.mechanism.drawing import draw, named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.mechanism.repeats import remember, warn_if_released_before
 from gaussmix.mechanism.sampling import describe, generator
 from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
-from gaussmix.models.sketch import VARIANTS, Variant
 from gaussmix.models.steps import Likelihood, label_of
 from gaussmix.tables.contributions import Unit
 from gaussmix.tables.moments import Moments
@@ -66,8 +57,8 @@ class Prepared:
 
     Attributes
     ----------
-    account : Calibration, LatticeAccount or None
-        The noise: of a finite sketch, of passes in the limit, or none.
+    account : LatticeAccount or None
+        The noise; None for an infinite ε.
     single : LatticeAccount or None
         The noise of one pass with the same budget, for tables that can be read only once, where the caller left the
         number of passes open.
@@ -78,7 +69,7 @@ class Prepared:
     """
 
     schema: Schema
-    account: Noise | None
+    account: LatticeAccount | None
     single: LatticeAccount | None
     made_by: str
     n_rows: int | None
@@ -106,7 +97,7 @@ class Prepared:
         if protects and self.ledger is None:
             warn_if_released_before(data)
         account = self._account_for(rows)
-        several = isinstance(account, LatticeAccount) and len(account.noise_mu) > 1
+        several = account is not None and len(account.noise_mu) > 1
         coins = Sample(1.0, self.rng.bytes(32)) if several else None
         moments = rows.moments(cache=coins)
         self._once.take()
@@ -123,7 +114,7 @@ class Prepared:
             return self._written(self._drawn(rows, moments, account, progress))
 
     def _drawn(
-        self, rows: RowSource, moments: Moments, account: Noise, progress: bool, coins: Sample | None = None
+        self, rows: RowSource, moments: Moments, account: LatticeAccount, progress: bool, coins: Sample | None = None
     ) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
         entry = None if self.ledger is None else self._recorded(self.ledger, account)
@@ -144,17 +135,15 @@ class Prepared:
             return private
         return replace(private, certificate=named_in(private.certificate, self.ledger, entry))
 
-    def _recorded(self, ledger: Ledger, account: Noise) -> Entry:
+    def _recorded(self, ledger: Ledger, account: LatticeAccount) -> Entry:
         """Charge the ledger."""
         file = None if self.output is None else self.output.path
-        if isinstance(account, Calibration):
-            return ledger.spend_calibration(account, note=self.note, file=file)
         unit = None if self.unit is None else self.unit.column
         return ledger.spend_account(account, note=self.note, file=file, unit=unit)
 
-    def _account_for(self, rows: RowSource) -> Noise | None:
+    def _account_for(self, rows: RowSource) -> LatticeAccount | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
-        if not isinstance(self.account, LatticeAccount) or len(self.account.noise_mu) == 1:
+        if self.account is None or len(self.account.noise_mu) == 1:
             return self.account
         try:
             rows.check_again()
@@ -193,10 +182,8 @@ def prepare(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    sketch_size: int | None = None,
     passes: Passes = "auto",
     keep_tails: bool = False,
-    variant: Variant = "exact",
     relation: Relation | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
@@ -216,10 +203,8 @@ def prepare(
     ----------
     schema : Schema
         Declared columns.
-    epsilon, delta, sketch_size, passes, keep_tails, relation, ledger, share, note, out, force, random_state
+    epsilon, delta, passes, keep_tails, relation, ledger, share, note, out, force, random_state
         As in :func:`gaussmix.release`.
-    variant : {"exact", "paper"}
-        ``"paper"``: Algorithm 1 of arXiv:2505.24603v2 with Theorem 1, corrected.
     n_rows : int, optional
         The number of rows, if it is public.
     made_by : str
@@ -231,35 +216,27 @@ def prepare(
     unit : Unit, optional
         One person; default: one row.
     """
-    check.choice(VARIANTS, variant=variant)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
-    k = sketch_size_of(sketch_size, variant, schema, ledger)
-    if k is not None and passes not in ("auto", 1):
-        raise ArgumentError("A finite sketch is drawn in one pass: leave passes out, or sketch_size.")
-    if keep_tails and (k is not None or passes == 1):
-        raise ArgumentError(
-            "One pass, and a finite sketch, shorten no row: leave keep_tails out, or ask for more passes."
-        )
+    if keep_tails and passes == 1:
+        raise ArgumentError("One pass shortens no row: leave keep_tails out, or ask for more passes.")
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
-        if k is not None:
-            raise ArgumentError("Steps on a likelihood follow passes in the limit: leave sketch_size out, or steps.")
         if "replace-one" in (relation, None if ledger is None else ledger.reservation.relation):
             raise ArgumentError(
                 'Steps on a likelihood are for relation="zero-out": of two rows, one in place of the other, gradients '
                 "may be opposite, and the account has no room for that."
             )
     if unit is not None:
-        _refuse_for_persons(k, variant, epsilon, likelihood)
+        _refuse_for_persons(epsilon, likelihood)
     rng = generator(random_state)
     if ledger is not None:
-        accounts = from_ledger(ledger, k, passes, schema, epsilon, delta, relation, variant, share, steps, unit)
+        accounts = from_ledger(ledger, passes, schema, epsilon, delta, relation, share, steps, unit)
     else:
-        accounts = from_budget(epsilon, delta, k, passes, relation or "zero-out", variant, schema, n_rows, steps, unit)
+        accounts = from_budget(epsilon, delta, passes, relation or "zero-out", schema, steps, unit)
     account, single = accounts
-    if keep_tails and isinstance(account, LatticeAccount) and len(account.noise_mu) == 1:
+    if keep_tails and account is not None and len(account.noise_mu) == 1:
         raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
@@ -281,14 +258,8 @@ def prepare(
     )
 
 
-def _refuse_for_persons(k: int | None, variant: Variant, epsilon: float | None, likelihood: Likelihood | None) -> None:
+def _refuse_for_persons(epsilon: float | None, likelihood: Likelihood | None) -> None:
     """What protects rows alone, where the unit is a person."""
-    if variant == "paper":
-        raise ArgumentError("A unit is protected in the limit alone: leave variant out.")
-    if k is not None:
-        raise ArgumentError(
-            "A unit is protected in the limit alone: leave sketch_size out, and use a ledger without sketch rows."
-        )
     if epsilon == math.inf:
         raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")
     if likelihood is not None:
@@ -301,7 +272,7 @@ def _refuse_for_persons(k: int | None, variant: Variant, epsilon: float | None, 
 def _reserved(
     out: str | os.PathLike[str],
     schema: Schema,
-    account: Noise | None,
+    account: LatticeAccount | None,
     ledger: Ledger | None,
     likelihood: Likelihood | None,
     *,
@@ -317,10 +288,10 @@ def _reserved(
         raise type(error)(f"{error} Nothing was spent.") from None
 
 
-def _most_bytes(schema: Schema, account: Noise | None, likelihood: Likelihood | None) -> int:
+def _most_bytes(schema: Schema, account: LatticeAccount | None, likelihood: Likelihood | None) -> int:
     """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
     m, steps = schema.n_columns, 0 if likelihood is None else likelihood.steps
-    passes = len(account.noise_mu) // 2 + 1 - steps if isinstance(account, LatticeAccount) else 1
+    passes = 1 if account is None else len(account.noise_mu) // 2 + 1 - steps
     blocks = 2 * passes + 1 + steps  # G, N, a matrix for each pass, a transform for each but the first
     names = len(json.dumps(schema.to_dict())) + 4 * sum(len(name) for name in schema.names)
     return _BYTES_PER_NUMBER * blocks * m * m + _BYTES_PER_COLUMN * m * (passes + steps) + 4 * names + _SPARE_BYTES

@@ -28,8 +28,8 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.budgeting import refuse_alone
+from gaussmix.mechanism.drawing import certify, named_in
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
-from gaussmix.mechanism.mixing import certify, named_in
 from gaussmix.mechanism.repeats import remember, warn_if_released_before
 from gaussmix.mechanism.sampling import describe, generator
 from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition

@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 
 from gaussmix._types import Floats
-from gaussmix.accounting.accounts import Unprotected
-from gaussmix.accounting.calibration import Calibration
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.passes import Metric, PassRequest
-from gaussmix.models.sketch import Sketch
 from gaussmix.models.steps import StepOutput, StepRequest
-from gaussmix.models.transcript import PassOutput, Statistic, Transcript
+from gaussmix.models.transcript import PassOutput, Transcript
 from gaussmix.tables.transforms import Transform
 
 __all__ = ["DERIVED", "Blocks", "derived_blocks", "drawn_blocks", "parameters_of", "statistic_of"]
@@ -27,18 +24,14 @@ DERIVED = ("G", "N")
 _SAME = 1e-3  # of the noise: another machine's solvers differ in the last digits
 
 
-def derived_blocks(statistic: Statistic) -> Blocks:
+def derived_blocks(statistic: Transcript) -> Blocks:
     """Return what is computed from the passes and stored for other tools: its last digits depend on the processor."""
-    if isinstance(statistic, Sketch):
-        return {}
     pooled = statistic.pooled
     return dict(zip(DERIVED, (pooled.matrix, pooled.shape), strict=True))
 
 
-def drawn_blocks(statistic: Statistic) -> Blocks:
+def drawn_blocks(statistic: Transcript) -> Blocks:
     """Return the matrices that were drawn, and what was asked of the rows: what a release is."""
-    if isinstance(statistic, Sketch):
-        return {"R": statistic.factor}
     blocks = {}
     for number, output in enumerate(statistic.passes, 1):
         if output.request is not None:
@@ -47,10 +40,8 @@ def drawn_blocks(statistic: Statistic) -> Blocks:
     return blocks | {f"S{number}": step.request.transform.integers for number, step in enumerate(statistic.steps, 1)}
 
 
-def parameters_of(statistic: Statistic) -> dict[str, Any]:
+def parameters_of(statistic: Transcript) -> dict[str, Any]:
     """Everything else, in plain values for JSON."""
-    if isinstance(statistic, Sketch):
-        return {"sketch_size": statistic.size, "noise_variance": statistic.noise_variance}
     return {
         "passes": [_plain_pass(output) for output in statistic.passes],
         "steps": [_plain_step(step) for step in statistic.steps],
@@ -86,28 +77,15 @@ _METRIC = ("power", "mean", "cost")
 _REQUEST = ("clip", "rows", "kept_weight", "lost")
 
 
-def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Statistic:
+def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Transcript:
     """The numbers of a release from what its file holds, checked against each other; ValueError if they do not fit."""
-    schema = certificate.schema
-    if "passes" in stored:
-        outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
-        steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
-        transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.unit)
-        transcript.check()
-        _check_derived(transcript, blocks)
-        _check_keys(stored, transcript)
-        return transcript
-    variance = stored["noise_variance"]
-    if (
-        not isinstance(certificate.account, Calibration | Unprotected)
-        or type(stored["sketch_size"]) is not int
-        or not isinstance(variance, int | float)
-        or list(blocks) != ["R"]
-    ):
-        raise ValueError("its parts do not fit each other")
-    sketch = Sketch(blocks["R"], stored["sketch_size"], float(variance), schema)
-    _check_keys(stored, sketch)
-    return sketch
+    outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
+    steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
+    transcript = Transcript(tuple(outputs), certificate.schema, tuple(steps), certificate.unit)
+    transcript.check()
+    _check_derived(transcript, blocks)
+    _check_keys(stored, transcript)
+    return transcript
 
 
 def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput:
@@ -138,12 +116,12 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _check_keys(stored: dict[str, Any], statistic: Statistic) -> None:
+def _check_keys(stored: dict[str, Any], statistic: Transcript) -> None:
     """Refuse keys that are not written for these numbers, in the file and in each of its passes and steps."""
     written = {"format": 0, "certificate": 0, **parameters_of(statistic)}
     if set(stored) != set(written):
         raise ValueError("its keys are not those of a release")
-    for name in {"passes", "steps"} & set(written):
+    for name in ("passes", "steps"):
         if [set(plain) for plain in stored[name]] != [set(plain) for plain in written[name]]:
             raise ValueError(f"the keys of its {name} are not those of a release")
 

@@ -25,7 +25,6 @@ from gaussmix.accounting.accounts import (
     Unprotected,
 )
 from gaussmix.accounting.arguments import RELATIONS, Relation
-from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
@@ -43,13 +42,12 @@ __all__ = [
     "SECURE",
     "Certificate",
     "Condition",
-    "noise_variance",
 ]
 
 SECURE = "chacha20-os"
 """What a certificate says of the secure generator, ChaCha20 with a 256-bit key from the operating system.
 
-In the limit it stands for OpenDP's sampler too, which draws the noise there; ChaCha20 chooses samples of rows.
+For releases it stands for OpenDP's sampler too, which draws their noise; ChaCha20 chooses samples of rows.
 """
 
 _RELATION_WORDS: dict[Relation, str] = {
@@ -61,7 +59,6 @@ _MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files
         "Gaussian mixing in the limit",
         "Gaussian mixing in the limit: the Gram matrix plus symmetric Gaussian noise, on integers",
     ),
-    Calibration: ("Gaussian mixing", "Gaussian mixing: a Gaussian sketch of the table plus noise"),
     Unprotected: ("none", "None: the second moment itself"),
     AdaSSPAccount: ("AdaSSP", "Noisy sufficient statistics (AdaSSP)"),
     SheffetAccount: ("Sheffet's tested sketch", "Sheffet's tested Gaussian sketch"),
@@ -131,8 +128,6 @@ class Certificate:
         Random name of the release, made before its noise was drawn; a ledger has it too.
     conditions : tuple of Condition
         What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
-    eigenvalue_bound : float or None
-        The released lower bound v on λ_min/C² by which the noise was lowered.
     ledger : str
         Fingerprint of the ledger that was charged; empty without one.
     entry : int
@@ -154,7 +149,6 @@ class Certificate:
     time: str
     release: str
     conditions: tuple[Condition, ...] = ()
-    eigenvalue_bound: float | None = None
     ledger: str = ""
     entry: int = 0
     reservation: Reservation | None = None
@@ -182,9 +176,6 @@ class Certificate:
                 f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
                 "parameters the guarantee is weaker. Do not publish it."
             )
-        private_scale = isinstance(self.account, Calibration) and self.account.scale == "private"
-        if self.eigenvalue_bound is not None and not private_scale:
-            raise NotPrivateError("The certificate has a released eigenvalue bound that its account does not cover.")
         if claims:
             _check_against_schema(self)
             _check_against_ledger(self)
@@ -302,13 +293,7 @@ def _check_against_schema(certificate: Certificate) -> None:
             raise NotPrivateError("The unit is one that this mechanism does not protect, or is released itself.")
         if PERSONS_APART not in certificate.conditions:
             raise NotPrivateError("The certificate leaves out that nobody has rows under two values of the unit.")
-    if isinstance(account, Calibration):
-        noise_variance(certificate)
-        most_rows = 1 if ROWS_PUBLIC in certificate.conditions else 2**40  # a public number is not in the certificate
-        error = eigenvalue_error_bound(schema.n_columns, n_max=most_rows)
-        if account.scale == "private" and account.eigenvalue_error < error:
-            raise NotPrivateError("The account leaves out the error of the released eigenvalue.")
-    elif isinstance(account, ObjectivePerturbationAccount):
+    if isinstance(account, ObjectivePerturbationAccount):
         X = next(iter(schema.columns))
         if account.x_norm < schema.norm_of([X], intercept=True):
             raise NotPrivateError("The account is for features of a smaller norm than the declared ones.")
@@ -322,17 +307,6 @@ def _check_against_ledger(certificate: Certificate) -> None:
     if reserved is not None:
         claim = (certificate.epsilon, certificate.delta, certificate.relation, unit)
         verify_claim(reserved, certificate.account, ledger=certificate.ledger, claim=claim)
-
-
-def noise_variance(certificate: Certificate) -> float:
-    """σ² of a sketch that a mixing certificate accounts for: γC², less what a private scale bound v lowers it by."""
-    account, C = certificate.account, certificate.row_norm
-    if not isinstance(account, Calibration):
-        raise ArgumentError("Only a certificate of Gaussian mixing implies the noise of a sketch.")
-    if certificate.eigenvalue_bound is None:
-        return account.gamma * C**2
-    bound = max(check.real(eigenvalue_bound=certificate.eigenvalue_bound), 0.0)
-    return max(account.gamma - bound, 0.0) * C**2
 
 
 def _check_types(certificate: Certificate) -> None:
@@ -370,6 +344,4 @@ def _account(stored: Mapping[str, Any]) -> Account:
     kind = kinds[stored["mechanism"]]
     values = {key: value for key, value in stored.items() if key != "mechanism"}
     _check_keys(kind, values)
-    if "delta_split" in values:
-        values["delta_split"] = tuple((name, part) for name, part in values["delta_split"])
     return kind(**values)

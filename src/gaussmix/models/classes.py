@@ -10,7 +10,6 @@ import numpy as np
 from scipy import special
 
 from gaussmix._types import Floats, Rows
-from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Label, Merge, Reference
 from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
@@ -18,15 +17,11 @@ from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem
 from gaussmix.models.responses import discriminant_of, two_classes
-from gaussmix.models.sketch import Variant
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.models.tidy import Tidied
-from gaussmix.models.transcript import Statistic, Transcript
+from gaussmix.models.transcript import Transcript
 
-__all__ = ["RADIUS", "ClassificationModel", "fit_classification"]
-
-RADIUS = 6.0
-"""Margins that the quadratic surrogate is made for, unless said."""
+__all__ = ["ClassificationModel", "fit_classification"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,10 +36,6 @@ class ClassificationModel(Tidied):
         Its two values, or ``"all others"`` and one level; coefficients are for the second.
     coef, intercept
         As in :class:`gaussmix.models.fits.RegressionModel`, for the log odds.
-    variant : {"exact", "paper"}
-        The discriminant (:mod:`gaussmix.models.discriminant`), or the quadratic surrogate of the logistic loss.
-    surrogate_radius : float or None
-        Largest margin that the surrogate is made for; None for the discriminant.
     likelihood : bool
         Whether the coefficients are those of private steps on the likelihood (:mod:`gaussmix.models.newton`). Intervals
         and odds ratios are the discriminant's all the same.
@@ -58,16 +49,14 @@ class ClassificationModel(Tidied):
     classes: tuple[Label, Label]
     coef: dict[str, float]
     intercept: float
-    variant: Variant
-    surrogate_radius: float | None
-    statistic: Statistic = field(compare=False)
+    statistic: Transcript = field(compare=False)
     likelihood: bool = False
     level: object = None
     certificate: Certificate | None = field(default=None, compare=False)
 
     @property
     def _unit(self) -> float:
-        return two_classes(self.statistic.schema, self.target, self.surrogate_radius, self.level)[0].scale
+        return two_classes(self.statistic.schema, self.target, self.level)[0].scale
 
     def summary(
         self,
@@ -81,20 +70,11 @@ class ClassificationModel(Tidied):
         """Intervals for discriminant coefficients, on the scale of log odds, of the table or of its population.
 
         Where features are normal within classes, with one covariance, they are the coefficients of logistic regression;
-        docs/inference.md has how far they are from it on real tables. With ``variant="paper"`` they are those of the
-        surrogate: what least squares with response ±1 gives, times a constant. Parameters as in
-        :meth:`gaussmix.models.fits.RegressionModel.summary`; ``"ridge"`` is for the surrogate alone.
+        docs/inference.md has how far they are from it on real tables. Parameters as in
+        :meth:`gaussmix.models.fits.RegressionModel.summary`.
         """
         own = self.problem(merge=merge, reference=reference)
-        return self.summary_of(own, estimand=estimand, n_rows=n_rows, largest=largest)
-
-    def summary_of(
-        self, problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
-    ) -> Summary:
-        """The summary of the model's problem, whatever its columns are called."""
-        if self.surrogate_radius is not None:
-            return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
-        return discriminant_summary(problem, estimand=estimand, n_rows=n_rows, largest=largest)
+        return discriminant_summary(own, estimand=estimand, n_rows=n_rows, largest=largest)
 
     def odds_ratios(
         self,
@@ -108,17 +88,15 @@ class ClassificationModel(Tidied):
     ) -> OddsRatios:
         """Exp of the discriminant coefficients by name, with intervals of level 1 - alpha.
 
-        Parameters as in :meth:`summary`, which says what they are intervals of. The surrogate has no odds ratios.
+        Parameters as in :meth:`summary`, which says what they are intervals of.
         """
-        if self.surrogate_radius is not None:
-            raise ArgumentError('The surrogate has no odds ratios: use variant="exact".')
         own = self.summary(estimand=estimand, n_rows=n_rows, largest=largest, merge=merge, reference=reference)
         return OddsRatios.of(own, alpha)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
-        """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""
+        """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""
         schema = self.statistic.schema
-        response, _ = two_classes(schema, self.target, self.surrogate_radius, self.level)
+        response, _ = two_classes(schema, self.target, self.level)
         return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
@@ -136,32 +114,20 @@ class ClassificationModel(Tidied):
 
 
 def fit_classification(
-    statistic: Statistic,
-    target: str,
-    on: Sequence[str] | None,
-    variant: Variant,
-    radius: float | None = None,
-    level: object = None,
+    statistic: Transcript, target: str, on: Sequence[str] | None, level: object = None
 ) -> ClassificationModel:
     """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
-    if variant == "paper":
-        radius = RADIUS if radius is None else radius
-    elif radius is not None:
-        raise ArgumentError('surrogate_radius belongs to variant="paper": leave it out.')
     schema = statistic.schema
     target = part_name(schema, target)
-    response, classes = two_classes(schema, target, radius, level)
+    response, classes = two_classes(schema, target, level)
     features = feature_indices(schema, [target], on)
-    if radius is None and isinstance(statistic, Transcript) and statistic.steps_serve(target, features):
+    if statistic.steps_serve(target, features):
         sign = 1 if classes[1] else -1  # steps are on the log odds of true
         coef, intercept = user_units(schema, features, sign * likelihood_coefficients(statistic)[features])
-        return ClassificationModel(
-            target, classes, coef, intercept, variant, radius, statistic, likelihood=True, level=level
-        )
-    theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
+        return ClassificationModel(target, classes, coef, intercept, statistic, likelihood=True, level=level)
+    theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
     coef, intercept = user_units(schema, features, theta * response.scale)
-    if radius is None:
-        own = discriminant_of(statistic, response, features, theta)
-        coef = {name: own.factor * value for name, value in coef.items()}
-        intercept = own.factor * intercept + own.intercept(response.centre)
-    return ClassificationModel(target, classes, coef, intercept, variant, radius, statistic, level=level)
+    own = discriminant_of(statistic, response, features, theta)
+    coef = {name: own.factor * value for name, value in coef.items()}
+    intercept = own.factor * intercept + own.intercept(response.centre)
+    return ClassificationModel(target, classes, coef, intercept, statistic, level=level)

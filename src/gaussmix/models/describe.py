@@ -122,15 +122,15 @@ def mean_and_deviation(noisy: NoisyMoment, schema: Schema, index: int, z: float)
     """Mean and standard deviation of one encoded column, with standard errors and intervals."""
     constant, x = constant_row(schema), unit_rows(schema, [index])[0]
     own, name = noisy.mapped(np.vstack([constant, x])), schema.names[index]
-    M, Q, a = own.moment, own.spread, own.alpha
-    covariance = a * np.array(
+    M, Q = own.moment, own.shape
+    covariance = np.array(
         [[Q[0, 0] * Q[1, 1] + Q[0, 1] ** 2, 2 * Q[0, 0] * Q[0, 1]], [2 * Q[0, 0] * Q[0, 1], 2 * Q[0, 0] ** 2]]
     )
     mean = _ratio_row(name, "mean", M[0, 1], M[0, 0], covariance, z)
     left = residuals(noisy, x[np.newaxis], constant[np.newaxis])
     u = left.vectors[0]
-    with_rows = float(u @ noisy.spread @ constant)
-    covariance = 2 * a * np.array([[left.spread[0, 0] ** 2, with_rows**2], [with_rows**2, Q[0, 0] ** 2]])
+    with_rows = float(u @ noisy.shape @ constant)
+    covariance = 2 * np.array([[left.shape[0, 0] ** 2, with_rows**2], [with_rows**2, Q[0, 0] ** 2]])
     rows = max(float(M[0, 0]), 2.0)
     _, _, square, error, low, high = _ratio_row(name, "std", float(left.moment[0, 0]), M[0, 0], covariance, z)
     stretch = rows / (rows - 1)

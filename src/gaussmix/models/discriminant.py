@@ -61,8 +61,8 @@ def shift(share: float) -> float:
 
 
 def quadratic_covariance(noisy: NoisyMoment, U: Floats) -> Floats:
-    """Covariance of uᵀMu over the columns u of U: 2α(uᵀQu')²."""
-    return np.asarray(2 * noisy.alpha * (U.T @ noisy.spread @ U) ** 2)
+    """Covariance of uᵀMu over the columns u of U: 2(uᵀNu')²."""
+    return np.asarray(2 * (U.T @ noisy.shape @ U) ** 2)
 
 
 def class_forms(intercept: Floats | None, response: Floats) -> Floats:

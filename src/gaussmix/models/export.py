@@ -18,11 +18,10 @@ __all__ = ["as_csv"]
 def as_csv(release: Release) -> str:
     """Rows of the blocks ``G`` and ``N``, as in the release's own file, and two of ``units``: centres and scales.
 
-    An encoded entry is (x - centre)/scale. All digits are kept. For a finite sketch N is the spread of its noise.
+    An encoded entry is (x - centre)/scale. All digits are kept.
     """
     schema, statistic = release.schema, release.statistic
     noisy = statistic.predictive
-    shape = np.sqrt(noisy.alpha) * noisy.spread
-    blocks = {"G": noisy.moment, "N": shape, "units": np.vstack(schema.decode_map)}
+    blocks = {"G": noisy.moment, "N": noisy.shape, "units": np.vstack(schema.decode_map)}
     head = [block_column(schema.names), *schema.names]
     return in_csv([head, *([name, *row] for name, block in blocks.items() for row in block.tolist())])

@@ -24,10 +24,9 @@ from gaussmix.models.coding import Coding, Merge, Reference
 from gaussmix.models.prediction import Prediction, features_of, predicted
 from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
-from gaussmix.models.sketch import Variant
 from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary, summarise
 from gaussmix.models.tidy import Tidied
-from gaussmix.models.transcript import Statistic
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.columns import Categorical, Numeric, Vector
 from gaussmix.tables.encoder import BlockEncoder
@@ -62,8 +61,6 @@ class RegressionModel(Tidied):
         a level. For estimates with intervals see ``params``.
     intercept : float
         0 if the release has no intercept column.
-    variant : {"exact", "paper"}
-        How coefficients came from the release.
     certificate : Certificate or None
         What was spent on the release.
     """
@@ -71,8 +68,7 @@ class RegressionModel(Tidied):
     target: str
     coef: dict[str, float]
     intercept: float
-    variant: Variant
-    statistic: Statistic = field(compare=False)
+    statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
     @property
@@ -94,7 +90,7 @@ class RegressionModel(Tidied):
 
         Parameters
         ----------
-        estimand : {"table", "population", "ridge"}
+        estimand : {"table", "population"}
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``; default: what the release shows of it.
         largest : float
@@ -155,19 +151,17 @@ class RegressionModel(Tidied):
 
 
 def fit_regressions(
-    statistic: Statistic, targets: Sequence[str], on: Sequence[str] | None, variant: Variant
+    statistic: Transcript, targets: Sequence[str], on: Sequence[str] | None
 ) -> dict[str, RegressionModel]:
     """Least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
     schema = statistic.schema
     responses = [number_response(schema, target) for target in targets]
     features = feature_indices(schema, targets, on)
-    thetas = statistic.solve(features, np.column_stack([response.vector for response in responses]), variant)
+    thetas = statistic.solve(features, np.column_stack([response.vector for response in responses]))
     models = {}
     for target, response, theta in zip(targets, responses, thetas.T, strict=True):
         coef, intercept = user_units(schema, features, theta * response.scale)
-        models[target] = RegressionModel(
-            part_name(schema, target), coef, intercept + response.centre, variant, statistic
-        )
+        models[target] = RegressionModel(part_name(schema, target), coef, intercept + response.centre, statistic)
     return models
 
 

@@ -64,9 +64,9 @@ class AndersonRubin:
         return self._square(np.array([-value, 1.0]))
 
     def _square(self, b: Floats) -> float:
-        C, U, a = self.left.moment, self.left.spread, self.left.alpha
+        C, U = self.left.moment, self.left.shape
         g, turn = C[2:, :2] @ b, U[2:, :2] @ b
-        V = a * (U[2:, 2:] * float(b @ U[:2, :2] @ b) + np.outer(turn, turn))
+        V = U[2:, 2:] * float(b @ U[:2, :2] @ b) + np.outer(turn, turn)
         if self.rows is not None:
             V = V + max(float(b @ C[:2, :2] @ b), 0.0) / self.rows * C[2:, 2:]
         return float(g @ scipy.linalg.pinvh(V) @ g)
@@ -234,7 +234,6 @@ class InstrumentalModel(Tidied):
             nobs=problem.nobs,
             nobs_deviation=problem.nobs_deviation,
             weakest=None,
-            surrogate=False,
             _problem=problem,
             _score=tests,
             _covariance=noise + sampling,
@@ -249,7 +248,7 @@ class InstrumentalModel(Tidied):
     def _test(self, rows: float | None) -> AndersonRubin | None:
         """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise."""
         schema, noisy = self.release.schema, self.release.statistic.noisy
-        if len(self.endogenous) != 1 or (rows is None and (len(self.excluded) != 1 or noisy.alpha == 0)):
+        if len(self.endogenous) != 1 or (rows is None and (len(self.excluded) != 1 or not noisy.has_noise)):
             return None
         held = [name for name in self.given.names if name not in self.excluded]
         own = [self.endogenous, [self.target], self.excluded]
@@ -271,14 +270,14 @@ def two_stage(noisy: NoisyMoment, X: Floats, Z: Floats, y: Floats, rows: float |
     """θ with its covariances from noise and from sampling, of combinations X (d, m), Z (q, m) and y (m,)."""
     d, q = len(X), len(Z)
     own = noisy.mapped(np.vstack([X, Z, y]))
-    M, Q = own.moment, own.spread
+    M, Q = own.moment, own.shape
     x, z = slice(0, d), slice(d, d + q)
     first = scipy.linalg.lstsq(M[z, z], M[z, x])[0]
     W = scipy.linalg.lstsq(first.T @ M[z, x], first.T)[0]
     theta = W @ M[z, -1]
     a = np.concatenate([-theta, np.zeros(q), [1.0]])
     seen = (Q @ a)[z]
-    noise = own.alpha * (Q[z, z] * float(a @ Q @ a) + np.outer(seen, seen))
+    noise = Q[z, z] * float(a @ Q @ a) + np.outer(seen, seen)
     sampling = np.zeros((q, q)) if rows is None else max(float(a @ M @ a), 0.0) / max(rows - d, 1.0) * M[z, z]
     return theta, W @ noise @ W.T, W @ sampling @ W.T
 

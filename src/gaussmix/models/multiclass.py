@@ -20,7 +20,7 @@ from gaussmix.models.responses import constant_of_rows, labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
 from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary
 from gaussmix.models.tidy import TidiedByClass
-from gaussmix.models.transcript import Statistic
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema
 
@@ -51,7 +51,7 @@ class MulticlassModel(TidiedByClass):
     coef: dict[Label, dict[str, float]]
     intercept: dict[Label, float]
     softmax: Softmax
-    statistic: Statistic
+    statistic: Transcript
     certificate: Certificate | None = None
 
     def decision_function(self, data: Any) -> Floats:
@@ -113,7 +113,7 @@ def indicators_of(schema: Schema, target: str) -> Floats:
     return np.column_stack([unit_vector(schema, {index: 1 / column.weight}) for index in schema.groups[target]])
 
 
-def fit_classes(statistic: Statistic, target: str, on: Sequence[str] | None) -> MulticlassModel:
+def fit_classes(statistic: Transcript, target: str, on: Sequence[str] | None) -> MulticlassModel:
     """Scores of the levels of a category on other columns, from least squares on their indicators."""
     schema = statistic.schema
     column = schema.columns[target]
@@ -123,7 +123,7 @@ def fit_classes(statistic: Statistic, target: str, on: Sequence[str] | None) -> 
         )
     classes, indicators = labels_of(column), indicators_of(schema, target)
     features = feature_indices(schema, [target], on)
-    coefficients = statistic.solve(features, indicators, "exact")
+    coefficients = statistic.solve(features, indicators)
     softmax = estimate_softmax(statistic, constant_of_rows(schema), indicators, features, coefficients)
     coef, intercept = {}, {}
     for k, name in enumerate(classes[1:], 1):

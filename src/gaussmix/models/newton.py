@@ -88,7 +88,7 @@ def _start(transcript: Transcript, target: str) -> tuple[Floats, float]:
     schema = transcript.schema
     response, _ = two_classes(schema, target)
     features = feature_indices(schema, [target], None)
-    b = transcript.solve(features, response.vector[:, np.newaxis], "exact")[:, 0]
+    b = transcript.solve(features, response.vector[:, np.newaxis])[:, 0]
     own = discriminant_of(transcript, response, features, b)
     theta = np.zeros(schema.n_columns)
     theta[features] = own.factor * response.scale * b

@@ -1,16 +1,11 @@
-r"""A second moment with noise of known law, in one form for every kind of release: post-processing.
+r"""A second moment with noise of known distribution: post-processing.
 
-For a = (-θ, 1) and g = (Ma)_x, M an unbiased estimate of the Gram matrix G with (Ga)_x = 0,
+M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it) is an unbiased estimate of the Gram matrix G, and N = BBᵀ,
+which is 0 without noise. For a = (-θ, 1) with (Ga)_x = 0 and g = (Ma)_x,
 
-.. math:: \mathrm{Cov}(g) = \alpha\,\bigl[\,Q_{xx}\,(a^\top Q a) + (Na)_x (Na)_x^\top\,\bigr]
+.. math:: \mathrm{Cov}(g) = N_{xx}\,(a^\top N a) + (Na)_x (Na)_x^\top .
 
-with
-
-- a finite sketch, RᵀR/k = W ~ Wishart(k, G + N)/k, N = σ²I: M = W - N, Q = W, α = 1/k;
-- the limit, and passes, M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it): Q = N = BBᵀ, α = 1;
-- no noise: α = 0.
-
-The form survives linear maps of the columns: each of M, Q, N becomes L · Lᵀ.
+The form survives linear maps of the columns: both of M and N become L · Lᵀ.
 """
 
 from __future__ import annotations
@@ -29,20 +24,14 @@ __all__ = ["NoisyMoment"]
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoment:
-    """A second moment and the law of its noise.
+    """A second moment and the distribution of its noise.
 
     Attributes
     ----------
     moment : array (m, m)
         M, an unbiased estimate of the Gram matrix; it need not be positive.
-    spread : array (m, m)
-        Q: entries of M have covariance α (Q_ik Q_jl + Q_il Q_jk).
     shape : array (m, m)
-        N, the part of the spread that is there for an empty table too.
-    alpha : float
-        α; 0 without noise.
-    degrees : float
-        Rows k behind an estimated spread; infinite where the spread is known.
+        N: entries of M have covariance N_ik N_jl + N_il N_jk. 0 without noise.
     shortened : Shortened or None
         What the rows behind the moment lost, where some were shortened.
     independent : bool
@@ -52,36 +41,20 @@ class NoisyMoment:
     """
 
     moment: Floats
-    spread: Floats
     shape: Floats
-    alpha: float
-    degrees: float = math.inf
     shortened: Shortened | None = None
     independent: bool = True
     void: str = ""
 
-    @classmethod
-    def wishart(cls, W: Floats, *, noise: Floats, size: int) -> NoisyMoment:
-        """From W ~ Wishart(k, G + N)/k."""
-        return cls(W - noise, W, noise, 1 / size, float(size))
-
-    @classmethod
-    def gaussian(
-        cls, moment: Floats, *, shape: Floats, shortened: Shortened | None = None, independent: bool = True
-    ) -> NoisyMoment:
-        """From G + B·GOE·Bᵀ with BBᵀ = ``shape``."""
-        return cls(moment, shape, shape, 1.0, shortened=shortened, independent=independent)
-
-    @classmethod
-    def exact(cls, moment: Floats) -> NoisyMoment:
-        """A second moment without noise."""
-        nothing = np.zeros_like(moment)
-        return cls(moment, nothing, nothing, 0.0)
+    @property
+    def has_noise(self) -> bool:
+        """Whether there is noise at all."""
+        return bool(self.shape.any())
 
     def mapped(self, L: Floats) -> NoisyMoment:
         """Of the columns L r in place of r, shape (p, m)."""
-        moment, spread, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.spread, self.shape))
-        return replace(self, moment=moment, spread=spread, shape=shape)
+        moment, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.shape))
+        return replace(self, moment=moment, shape=shape)
 
     def check_independent(self, what: str, *, instead: str) -> None:
         """Refuse what takes rows to be drawn independently, where one person has several."""
@@ -92,8 +65,8 @@ class NoisyMoment:
             )
 
     def quadratic(self, u: Floats) -> tuple[float, float]:
-        """uᵀMu, which estimates Σ (u·r)², and its standard deviation √(2α)·uᵀQu."""
-        return float(u @ self.moment @ u), math.sqrt(2 * self.alpha) * float(u @ self.spread @ u)
+        """uᵀMu, which estimates Σ (u·r)², and its standard deviation √2·uᵀNu."""
+        return float(u @ self.moment @ u), math.sqrt(2) * float(u @ self.shape @ u)
 
 
 def _symmetric(matrix: Floats) -> Floats:

@@ -4,7 +4,7 @@ r"""Intervals of discriminant coefficients and of odds ratios, from a release al
 response, v its residual variance; e = 0 but for the intercept, where e = h(π₁)v - 1/2.
 
 The noise's covariances: with w_j the weights of b_j's score, E the noise and a = (-θ, 1), b_j moves by w_jᵀ(Ea)_x, v by
-aᵀEa/(4n) - v dn/n; entries of E have covariance α(Q_ik Q_jl + Q_il Q_jk). Sampling, for populations: v has variance
+aᵀEa/(4n) - v dn/n; entries of E have covariance N_ik N_jl + N_il N_jk. Sampling, for populations: v has variance
 v(1 - 4v)/n at most, π₁ has π₀π₁/n; taken to be uncorrelated with b.
 """
 
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from gaussmix._types import Floats
-from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
 from gaussmix.models.discriminant import class_forms, quadratic_covariance, shift
 from gaussmix.models.noisy import NoisyMoment
@@ -110,13 +109,8 @@ def discriminant_summary(
 ) -> Summary:
     """The summary of β, from the regression of a response that is ±1 in encoded units and 0/1 in the user's.
 
-    Parameters as in :func:`gaussmix.models.summary.summarise`; there is no ``"ridge"`` on this scale. ``contrast`` is
-    for two of several classes.
+    Parameters as in :func:`gaussmix.models.summary.summarise`. ``contrast`` is for two of several classes.
     """
-    if estimand == "ridge":
-        raise ArgumentError(
-            'estimand="ridge" is not on the scale of log odds: use "table" or "population", or variant="paper".'
-        )
     own = summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
     response = np.eye(len(problem.names) + 1)[-1]
     intercept = constant_of(problem) if INTERCEPT in problem.names else None
@@ -171,7 +165,7 @@ def scale_of(
     noise += 2 * (spent / (4 * n)) ** 2 / d * np.outer([1, moved], [1, moved])
     with np.errstate(divide="ignore", invalid="ignore"):
         w = np.vstack([score.weights.columns / score.slope, np.zeros(d)])
-    with_b = 2 * noisy.alpha * (w.T @ noisy.spread @ U) * (a @ noisy.spread @ U) @ gradients.T
+    with_b = 2 * (w.T @ noisy.shape @ U) * (a @ noisy.shape @ U) @ gradients.T
     sampling = np.zeros((2, 2))
     if score.n_rows is not None:
         largest = 1 - 4 * v if contrast is None else contrast.spread**2 - v

@@ -50,9 +50,9 @@ class NoisyGram:
 
     @classmethod
     def isotropic(cls, matrix: Floats, *, scale: float) -> NoisyGram:
-        """Noise of standard deviation ``scale`` off the diagonal, √2 times that on it."""
-        identity: Floats = np.eye(len(matrix))
-        return cls(matrix, math.sqrt(scale) * identity, identity / math.sqrt(scale))
+        """Noise of standard deviation ``scale`` off the diagonal, √2 times that on it; 0 for none."""
+        root, identity = math.sqrt(scale), np.eye(len(matrix))
+        return cls(matrix, root * identity, identity / root if root else np.diag(np.full(len(matrix), np.inf)))
 
     @classmethod
     def in_metric(cls, matrix: Floats, *, transform: Floats, scale: float) -> NoisyGram:
@@ -185,7 +185,7 @@ def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.
     .. math:: \xi_i = h_i - 2 s^2 \sum_j \frac{h_i - h_j}{(h_i - h_j)^2 + s^2}
 
     made monotone and not negative: the rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud
-    and Potters, arXiv:1502.06736), kernel of width s, as in :func:`gaussmix.models.solvers.cleaned_ridge`.
+    and Potters, arXiv:1502.06736), with a kernel of width s.
 
     Parameters
     ----------

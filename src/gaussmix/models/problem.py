@@ -47,8 +47,6 @@ class Problem:
         For the heading.
     weighted : bool
         Whether rows have weights.
-    surrogate : bool
-        Whether coefficients are those of the quadratic surrogate of a logistic model.
     counts : dict of str to (float, float)
         Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
     references : dict of str to str
@@ -68,7 +66,6 @@ class Problem:
     response_name: str
     nobs_deviation: float = math.nan
     weighted: bool = False
-    surrogate: bool = False
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     proposed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -119,7 +116,6 @@ class Problem:
             nobs_deviation=deviation,
             response_name=response.name,
             weighted=schema.weight is not None,
-            surrogate=response.surrogate,
             counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
             references={source: name for source, (name, _) in coding.references.items()},
             proposed=propose_merges(noisy, schema, sources - set(merge or {})),
@@ -135,19 +131,9 @@ class Problem:
         """M_xy."""
         return self.noisy.moment[:-1, -1]
 
-    @property
-    def spread(self) -> Floats:
-        """Q_xx."""
-        return self.noisy.spread[:-1, :-1]
-
     def to_theta(self, coefficients: Floats) -> Floats:
         """Coefficients in the user's units back in encoded units."""
         return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
-
-    def omega(self, theta: Floats) -> float:
-        """aᵀQa with a = (-θ, 1); of a sketch, the mean square of its rows' residuals."""
-        a = np.append(-theta, 1.0)
-        return float(a @ self.noisy.spread @ a)
 
     def residual(self, theta: Floats) -> float:
         """Residual sum of squares of the table, aᵀMa: noise taken out, so that it may be negative."""
@@ -161,18 +147,17 @@ class Problem:
 
     @cached_property
     def directions(self) -> tuple[Floats, Floats]:
-        """Signal of independent directions in the noise's metric, increasing: h and F with FᵀMF = h, FᵀQF = I."""
-        scale = 1 / np.sqrt(np.maximum(np.diagonal(self.spread), 1e-300))
-        metric = self.spread * np.outer(scale, scale) + 1e-13 * np.eye(len(scale))
+        """Signal of independent directions in the noise's metric, increasing: h and F with FᵀMF = h, FᵀNF = I."""
+        N = self.noisy.shape[:-1, :-1]
+        scale = 1 / np.sqrt(np.maximum(np.diagonal(N), 1e-300))
+        metric = N * np.outer(scale, scale) + 1e-13 * np.eye(len(scale))
         h, F = scipy.linalg.eigh(self.moment * np.outer(scale, scale), metric)
         return h, scale[:, np.newaxis] * F
 
     @property
     def strength(self) -> float:
-        """Standard deviations by which the weakest direction stands above the noise: min uᵀMu / (√(2α)·uᵀQu)."""
-        if self.noisy.alpha == 0:
-            return math.inf
-        return float(self.directions[0][0]) / math.sqrt(2 * self.noisy.alpha)
+        """Standard deviations by which the weakest direction stands above the noise: min uᵀMu / (√2·uᵀNu)."""
+        return float(self.directions[0][0]) / math.sqrt(2) if self.noisy.has_noise else math.inf
 
 
 @dataclass(frozen=True)
@@ -187,15 +172,12 @@ class Response:
         Weights of the encoded columns.
     centre, scale : float
         A response of 1 in encoded units is ``scale`` in the user's, about ``centre``.
-    surrogate : bool
-        Whether it stands for the log odds of a class.
     """
 
     name: str
     vector: Floats
     centre: float
     scale: float
-    surrogate: bool = False
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:

@@ -21,7 +21,7 @@ from gaussmix.models.rendering import notes
 from gaussmix.models.result_table import ResultTable
 from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.models.tidy import Tidied
-from gaussmix.models.transcript import Statistic
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Numeric
 from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import INTERCEPT, Schema
@@ -48,7 +48,7 @@ class RateModel(Tidied):
     target: str
     coef: dict[str, float]
     intercept: float
-    statistic: Statistic = field(compare=False)
+    statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
     @property
@@ -122,7 +122,7 @@ class RateModel(Tidied):
         return np.clip(found, *((target.lower, target.upper) if isinstance(target, Numeric) else (0.0, np.inf)))
 
 
-def fit_rates(statistic: Statistic, target: str, on: Sequence[str] | None) -> RateModel:
+def fit_rates(statistic: Transcript, target: str, on: Sequence[str] | None) -> RateModel:
     """The logarithm of a number's mean on other columns, from least squares and means of levels.
 
     Coefficients that predict are made from those of :meth:`Release.regress`; a level whose mean is not told from 0 has
@@ -133,7 +133,7 @@ def fit_rates(statistic: Statistic, target: str, on: Sequence[str] | None) -> Ra
     response = _count(schema, target)
     features = feature_indices(schema, [target], on)
     _check_features(schema, features)
-    theta = statistic.solve(features, response.vector[:, np.newaxis], "exact")[:, 0]
+    theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
     slopes, constant = user_units(schema, features, theta * response.scale)
     coding = Coding.of(schema, sources_of(schema, list(slopes)))
     b = np.array([slopes[column.name] for column in coding.columns[1:]])
@@ -148,7 +148,7 @@ def fit_rates(statistic: Statistic, target: str, on: Sequence[str] | None) -> Ra
 
 
 def _problem_of(
-    statistic: Statistic, target: str, names: list[str], *, merge: Merge | None, reference: Reference | None
+    statistic: Transcript, target: str, names: list[str], *, merge: Merge | None, reference: Reference | None
 ) -> tuple[Problem, Design]:
     schema = statistic.schema
     response = _count(schema, target)

@@ -121,8 +121,8 @@ class Errors:
 
 def form_covariance(noisy: NoisyMoment, left: tuple[Floats, Floats], right: tuple[Floats, Floats]) -> Floats:
     """Covariances of uᵀEt over pairs (u, t), rows of ``left``, with those of ``right``."""
-    (U, T), (S, W), Q = left, right, noisy.spread
-    return np.asarray(noisy.alpha * ((U @ Q @ S.T) * (T @ Q @ W.T) + (U @ Q @ W.T) * (T @ Q @ S.T)))
+    (U, T), (S, W), Q = left, right, noisy.shape
+    return np.asarray((U @ Q @ S.T) * (T @ Q @ W.T) + (U @ Q @ W.T) * (T @ Q @ S.T))
 
 
 def rate_scale(noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | None = None, *, target: str) -> Scale:

@@ -17,12 +17,11 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats
-from gaussmix.accounting.accounts import SheffetAccount, Unprotected
-from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.accounts import Unprotected
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
-from gaussmix.models.certificate import Certificate, noise_variance
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.coding import ENOUGH, propose_merges
 from gaussmix.models.described import Described
@@ -34,8 +33,7 @@ from gaussmix.models.rate_model import RateModel, fit_rates
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.signatures import check_signature
-from gaussmix.models.sketch import Sketch, Variant
-from gaussmix.models.transcript import Statistic, Transcript, noise_words
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.formulas import is_formula, read_formula
 from gaussmix.tables.schema import Schema
@@ -54,13 +52,13 @@ class Release(Described):
 
     Attributes
     ----------
-    statistic : Transcript or Sketch
-        The numbers: passes of the limit, or a finite sketch.
+    statistic : Transcript
+        The numbers.
     certificate : Certificate
         What was spent.
     """
 
-    statistic: Statistic
+    statistic: Transcript
     certificate: Certificate
 
     def __post_init__(self) -> None:
@@ -79,22 +77,12 @@ class Release(Described):
         self.certificate.verify()
         if self.schema != self.certificate.schema:
             raise ArgumentError("The numbers and the certificate are about different columns")
-        if isinstance(self.statistic, Sketch):
-            _verify_sketch(self.statistic, self.certificate)
-        else:
-            _verify_transcript(self.statistic, self.certificate)
+        _verify_transcript(self.statistic, self.certificate)
 
     @property
     def schema(self) -> Schema:
         """The declared columns."""
         return self.statistic.schema
-
-    @property
-    def sketch(self) -> Sketch:
-        """The finite sketch of a release that was made with a ``sketch_size``, or without noise."""
-        if not isinstance(self.statistic, Sketch):
-            raise ArgumentError("This release has no sketch: it was made in the limit, without a sketch_size.")
-        return self.statistic
 
     @property
     def second_moment(self) -> Floats:
@@ -103,14 +91,10 @@ class Release(Described):
 
     # -- models ----------------------------------------------------------------------------------------------------
     @overload
-    def regress(
-        self, target: str, on: Sequence[str] | None = None, *, variant: Variant = "exact"
-    ) -> RegressionModel: ...
+    def regress(self, target: str, on: Sequence[str] | None = None) -> RegressionModel: ...
 
     @overload
-    def regress(
-        self, target: list[str], on: Sequence[str] | None = None, *, variant: Variant = "exact"
-    ) -> dict[str, RegressionModel]: ...
+    def regress(self, target: list[str], on: Sequence[str] | None = None) -> dict[str, RegressionModel]: ...
 
     @overload
     def regress(self, target: str, on: Sequence[str], *, instruments: Sequence[str]) -> InstrumentalModel: ...
@@ -120,10 +104,11 @@ class Release(Described):
         target: str | list[str],
         on: Sequence[str] | None = None,
         *,
-        variant: Variant = "exact",
         instruments: Sequence[str] | None = None,
     ) -> RegressionModel | dict[str, RegressionModel] | InstrumentalModel:
         """A linear model of one column on others; of several columns, a dictionary of models.
+
+        Coefficients are those of the ridge that predicts best (:mod:`gaussmix.models.shrinkage`).
 
         Parameters
         ----------
@@ -132,9 +117,6 @@ class Release(Described):
             ``"log(wage) ~ poly(age, 2) + sex"``.
         on : list of str, optional
             Columns of the table; default: all others (but for the other targets).
-        variant : {"exact", "paper"}
-            The ridge that predicts best (:mod:`gaussmix.models.shrinkage`; for sketches
-            :func:`gaussmix.models.solvers.cleaned_ridge`), or least squares on a sketch as it is.
         instruments : list of str, optional
             For two-stage least squares of one target (:mod:`gaussmix.models.instruments`): columns outside of the
             model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
@@ -144,7 +126,7 @@ class Release(Described):
         if instruments is not None:
             return fit_instruments(self, target, on, instruments)
         names = [target] if isinstance(target, str) else target
-        found = fit_regressions(self.statistic, names, on, variant)
+        found = fit_regressions(self.statistic, names, on)
         models = {name: replace(model, certificate=self.certificate) for name, model in found.items()}
         return models[target] if isinstance(target, str) else models
 
@@ -154,8 +136,6 @@ class Release(Described):
         on: Sequence[str] | None = None,
         *,
         level: object = None,
-        variant: Variant = "exact",
-        surrogate_radius: float | None = None,
     ) -> ClassificationModel | MulticlassModel:
         """Log odds of a boolean column, or of one with two levels, on others; of more, of each against the first.
 
@@ -167,18 +147,13 @@ class Release(Described):
         level : object, optional
             One level of a category, against all others: log odds of it with odds ratios, as of two classes. Of a
             boolean, true, which is the default, or false.
-        variant : {"exact", "paper"}
-            The discriminant (:mod:`gaussmix.models.discriminant`), or the paper's quadratic surrogate of the logistic
-            loss, for sketches.
-        surrogate_radius : float, optional
-            Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
         target, on = _explained(target, on)
         column = self.schema.parts[part_name(self.schema, target)]
         several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
-        if several and variant == "exact" and surrogate_radius is None:
+        if several:
             return replace(fit_classes(self.statistic, target, on), certificate=self.certificate)
-        found = fit_classification(self.statistic, target, on, variant, surrogate_radius, level)
+        found = fit_classification(self.statistic, target, on, level)
         return replace(found, certificate=self.certificate)
 
     def rates(self, target: str, on: Sequence[str] | None = None) -> RateModel:
@@ -260,8 +235,8 @@ class Release(Described):
         return release_file.fingerprint(self.statistic, self.certificate)
 
     def __repr__(self) -> str:
-        m, words, void = self.schema.n_columns, noise_words(self.statistic), void_mark(self.certificate.void_words)
-        return f"Release({void}{m} columns, {words}, epsilon={self.certificate.epsilon:g})"
+        m, passes, void = self.schema.n_columns, len(self.statistic.passes), void_mark(self.certificate.void_words)
+        return f"Release({void}{m} columns, passes={passes}, epsilon={self.certificate.epsilon:g})"
 
 
 def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
@@ -274,42 +249,18 @@ def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str
     return formula.target, formula.on
 
 
-def _verify_sketch(sketch: Sketch, certificate: Certificate) -> None:
-    m = sketch.schema.n_columns
-    least = 1 if isinstance(certificate.account, Unprotected) else m
-    if (
-        sketch.factor.shape != (m, m)
-        or not np.isfinite(sketch.factor).all()
-        or np.any(np.tril(sketch.factor, -1) != 0)
-        or check.sketch_rows(sketch_size=sketch.size) < least
-    ):
-        raise ArgumentError("Factor, sketch size, schema and certificate do not fit each other")
-    size, variances = _accounted_for(certificate)
-    variance = check.nonnegative(noise_variance=sketch.noise_variance)
-    if sketch.size != size or not any(math.isclose(variance, value, rel_tol=1e-15) for value in variances):
-        raise NotPrivateError("Noise or sketch size of the release are not those that its certificate accounts for")
-
-
-def _accounted_for(certificate: Certificate) -> tuple[int, tuple[float, ...]]:
-    """Sketch size and noise variances that a certificate accounts for."""
-    account = certificate.account
-    if isinstance(account, Unprotected):
-        return 1, (0.0,)
-    if isinstance(account, Calibration):
-        return account.sketch_size, (noise_variance(certificate),)
-    if isinstance(account, SheffetAccount):  # its test decides
-        return account.sketch_size, (0.0, account.gamma * certificate.row_norm**2)
-    raise NotPrivateError("The certificate is not about a sketch.")
-
-
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
     """Every pass must have the noise, and the account every release that the passes rest on and no other."""
     account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
-    if not isinstance(account, LatticeAccount):
-        raise NotPrivateError("The certificate is not about passes on a lattice.")
     transcript.check()
     if transcript.unit != certificate.unit:
         raise NotPrivateError("The numbers and the certificate are about different units of privacy")
+    if isinstance(account, Unprotected):
+        if not transcript.exact or steps:
+            raise NotPrivateError("The certificate is about a release without noise, and this one has some")
+        return
+    if not isinstance(account, LatticeAccount):
+        raise NotPrivateError("The certificate is not about passes on a lattice.")
     if not accounts_for(account, len(passes), m, steps=len(steps), persons=certificate.unit is not None):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn

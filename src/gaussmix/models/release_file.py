@@ -12,8 +12,6 @@ Its columns are the encoded columns and one more, ``block``, which says what a r
 ``S1``, ``S2``, …
     The integer transforms of steps on a likelihood, the coefficients at which each was asked in the last row
     (:mod:`gaussmix.models.steps`), where there are any.
-``R``
-    Of a finite sketch instead: its triangular factor. Least squares on these rows gives the coefficients as published.
 
 Everything else is JSON under the key ``gaussmix`` of the file's metadata. Its SHA-256, the fingerprint of the release,
 covers the JSON and all blocks but G and N, whose last digits depend on the processor that computed them.
@@ -46,7 +44,7 @@ from gaussmix.models.blocks import (
     statistic_of,
 )
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.transcript import Statistic
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.files import PARQUET
 
 __all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "read_bytes", "release_id"]
@@ -60,7 +58,7 @@ FOOTER_MAX = 2**26
 _PARQUET = b"PAR1"  # how a Parquet file begins
 
 
-def as_bytes(statistic: Statistic, certificate: Certificate) -> bytes:
+def as_bytes(statistic: Transcript, certificate: Certificate) -> bytes:
     """What the file holds."""
     blocks, content = derived_blocks(statistic) | drawn_blocks(statistic), _content(statistic, certificate)
     metadata = content | {"sha256": _digest(content, blocks)}
@@ -81,12 +79,12 @@ def check_name(path: str | os.PathLike[str]) -> None:
     refuse_suffix(path, own=PARQUET, kind="a Parquet file, as every release is")
 
 
-def fingerprint(statistic: Statistic, certificate: Certificate) -> str:
+def fingerprint(statistic: Transcript, certificate: Certificate) -> str:
     """SHA-256 of the release, as stored in its file."""
     return _digest(_content(statistic, certificate), drawn_blocks(statistic))
 
 
-def _content(statistic: Statistic, certificate: Certificate) -> dict[str, Any]:
+def _content(statistic: Transcript, certificate: Certificate) -> dict[str, Any]:
     return {"format": FORMAT, **parameters_of(statistic), "certificate": certificate.to_dict()}
 
 
@@ -124,7 +122,7 @@ def read_bytes(path: str | Path, *, signed: bool = False) -> bytes:
         return handle.read()
 
 
-def read(content: bytes, path: str | Path) -> tuple[Statistic, Certificate]:
+def read(content: bytes, path: str | Path) -> tuple[Transcript, Certificate]:
     """Read the bytes of a file and check its checksum, and its parts against each other.
 
     Counts in the file's footer are checked before anything is unpacked: memory stays within a few times that of
@@ -160,7 +158,7 @@ def release_id(path: str | Path) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Statistic, Certificate]:
+def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Transcript, Certificate]:
     """The parts of a release, from the parts of its file."""
     if stored.pop("sha256") != _digest(stored, blocks):
         raise ValueError("its checksum does not fit")

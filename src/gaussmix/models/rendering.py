@@ -44,7 +44,6 @@ RELIES = "*"
 _ESTIMANDS = {
     "table": "the least-squares coefficients of this table (score test)",
     "population": "the coefficients of the population that the rows were drawn from (score test)",
-    "ridge": "the coefficients that a ridge with the noise's penalty gives on this table (exact t)",
 }
 
 _DISCRIMINANT = {
@@ -90,11 +89,7 @@ def heading(alpha: float) -> list[str]:
 def notes(summary: Summary, *, unidentified: bool) -> list[str]:
     """What to know about the table."""
     found = [f"Intervals are for {_ESTIMANDS[summary.estimand]}."]
-    if summary.surrogate:
-        found.append(
-            "Coefficients are those of the quadratic surrogate, not of a logistic fit: trust signs and ratios."
-        )
-    elif summary.discriminant:
+    if summary.discriminant:
         found = [f"Intervals are for {_DISCRIMINANT[summary.estimand]}."]
         found.append(
             "They are the logistic ones where features are normal within classes; strong columns that are true or "
@@ -109,8 +104,7 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
     elif summary.instruments:
         found = [f"Intervals are for {_INSTRUMENTS[summary.estimand]}.", *summary.instruments]
     else:
-        cause = "The penalty" if summary.estimand == "ridge" else "Noise"
-        doubt = f" {cause} dominates it: it says nothing." if summary.noise_dominates else ""
+        doubt = " Noise dominates it: it says nothing." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.shortened is not None:
         found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
@@ -137,8 +131,6 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             f"Levels whose noisy counts{clipped} are below {ENOUGH:g} standard deviations of the noise can be merged: "
             f"merge={summary.proposed}."
         )
-    if summary.estimand == "ridge":
-        found.append('Shrunk: even signs may differ from least squares, which estimand="table" is about.')
     if unidentified and summary.instruments:
         found.append("Not identified: name stronger instruments, or spend a larger ε.")
     elif unidentified:

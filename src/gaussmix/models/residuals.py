@@ -38,29 +38,27 @@ class Residuals:
     ----------
     moment : array (p, p)
         C.
-    spread : array (p, p)
-        Ũ: entries of C have covariance α(Ũ_ik Ũ_jl + Ũ_il Ũ_jk), about.
-    alpha : float
+    shape : array (p, p)
+        Ũ: entries of C have covariance Ũ_ik Ũ_jl + Ũ_il Ũ_jk, about.
     vectors : array (p, m)
         u, one a row.
     """
 
     moment: Floats
-    spread: Floats
-    alpha: float
+    shape: Floats
     vectors: Floats
 
     def correlations(self) -> tuple[Floats, Floats]:
         """Correlations, within [-1, 1], and their standard deviations; NaN where a variance drowns in noise."""
-        C, U = self.moment, self.spread
+        C, U = self.moment, self.shape
         variance = np.diagonal(C)
-        seen = variance > SEEN * np.sqrt(2 * self.alpha) * np.diagonal(U)
+        seen = variance > SEEN * np.sqrt(2) * np.diagonal(U)
         unit = np.where(seen, 1 / np.sqrt(np.where(seen, variance, 1.0)), np.nan)
         r, S = C * np.outer(unit, unit), U * np.outer(unit, unit)
         own = np.diagonal(S)
         rows, columns = own[:, np.newaxis], own[np.newaxis]
         found = rows * columns + S**2 - 2 * r * S * (rows + columns) + r**2 / 2 * (rows**2 + columns**2 + 2 * S**2)
-        deviation = np.sqrt(np.maximum(self.alpha * found, 0.0))
+        deviation = np.sqrt(np.maximum(found, 0.0))
         r = np.clip(r, -1.0, 1.0)
         known = np.flatnonzero(seen)
         r[known, known], deviation[known, known] = 1.0, 0.0
@@ -74,11 +72,11 @@ def residuals(noisy: NoisyMoment, rows: Floats, given: Floats) -> Residuals:
     M_gg = own.moment[p:, p:]
     beta = scipy.linalg.lstsq(M_gg, own.moment[p:, :p])[0]
     U = np.vstack([np.eye(p), -beta])
-    spread = U.T @ own.spread @ U
+    shape = U.T @ own.shape @ U
     moment = U.T @ own.moment @ U
-    if noisy.alpha:
-        seen = (own.spread @ U)[p:]
-        trace = float(np.trace(scipy.linalg.lstsq(M_gg, own.spread[p:, p:])[0]))
-        moment = moment + noisy.alpha * (trace * spread + seen.T @ scipy.linalg.lstsq(M_gg, seen)[0])
+    if noisy.has_noise:
+        seen = (own.shape @ U)[p:]
+        trace = float(np.trace(scipy.linalg.lstsq(M_gg, own.shape[p:, p:])[0]))
+        moment = moment + (trace * shape + seen.T @ scipy.linalg.lstsq(M_gg, seen)[0])
     vectors = rows - beta.T @ given
-    return Residuals((moment + moment.T) / 2, (spread + spread.T) / 2, noisy.alpha, vectors)
+    return Residuals((moment + moment.T) / 2, (shape + shape.T) / 2, vectors)

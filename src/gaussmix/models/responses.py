@@ -10,8 +10,7 @@ from gaussmix.models.coding import Label
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
 from gaussmix.models.fits import column_of, unit_vector
 from gaussmix.models.problem import Response
-from gaussmix.models.solvers import response_scale
-from gaussmix.models.transcript import Statistic
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Boolean, Categorical, Column
 from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import INTERCEPT, Schema
@@ -22,7 +21,7 @@ OTHERS = "all others"
 """The class that one level is held against."""
 
 
-def discriminant_of(statistic: Statistic, response: Response, features: list[int], theta: Floats) -> Discriminant:
+def discriminant_of(statistic: Transcript, response: Response, features: list[int], theta: Floats) -> Discriminant:
     """Class shares and R² of coefficients that predict."""
     schema, a = statistic.schema, response.vector.copy()
     a[features] -= theta
@@ -58,9 +57,7 @@ def _word(level: object) -> object:
     return str(level).lower() if isinstance(level, bool | np.bool_) else level
 
 
-def two_classes(
-    schema: Schema, target: str, radius: float | None = None, level: object = None
-) -> tuple[Response, tuple[Label, Label]]:
+def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
     """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
     column, indices = column_of(schema, target), schema.groups[target]
     if isinstance(column, Boolean):
@@ -82,7 +79,4 @@ def two_classes(
         raise ArgumentError(
             f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
         )
-    name = f"{target} = {classes[1]}"
-    if radius is None:
-        return Response(name, vector, 0.5, 0.5), classes
-    return Response(name, vector, 0.0, response_scale(radius), surrogate=True), classes
+    return Response(f"{target} = {classes[1]}", vector, 0.5, 0.5), classes

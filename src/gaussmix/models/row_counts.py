@@ -20,7 +20,6 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.schedules import budgets_of
 from gaussmix.models.tails import BINS
-from gaussmix.models.transcript import Transcript
 from gaussmix.tables.schema import INTERCEPT
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def row_count(release: Release) -> RowCount:
     (index,) = schema.groups[INTERCEPT]
     unit = np.zeros(schema.n_columns)
     unit[index] = schema.encoded[index].scale
-    if not isinstance(statistic, Transcript) or len(statistic.passes) == 1:
+    if len(statistic.passes) == 1:
         return RowCount(*statistic.noisy.quadratic(unit), apart=False)
     first, last = statistic.passes[0], statistic.passes[-1]
     account = release.certificate.account

@@ -18,9 +18,6 @@ Estimands:
     noisy slope m, and intervals hold where signal is weak. Weights and bounds: :mod:`gaussmix.models.weights`.
 ``"population"``
     The coefficients of a linear model that the n rows were drawn from: s²M_xx is added to V, s² the residual variance.
-``"ridge"`` (finite sketches)
-    θ = (G_xx + N_xx)⁻¹ (G_xy + N_xy) of this table. Rows of the sketch are independent normal, so that ordinary least
-    squares on them has exact Student-t intervals with k - d degrees of freedom (:mod:`gaussmix.models.summary`).
 
 The accepted values are one interval, or do not end: c(b/v)·v is convex in v and increases, v(ψ) = √(wᵀVw) is convex, so
 |wᵀM_xy - mψ| - c(b/v)·v is concave on either side of its root. It ends where p(ψ) falls below the level as ψ → ∞.
@@ -46,7 +43,6 @@ from gaussmix.models.weights import (
     Pilot,
     Weights,
     critical_value,
-    noise_factor,
     pilot,
     sampling_covariance,
     score_covariance,
@@ -118,14 +114,14 @@ class Score:
         """Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's."""
         noisy, w, known = self.noisy, self.weights.columns, self.known
         d, a, r = len(self.functionals), np.append(-self.pilot.theta, 1.0), known.moves
-        Q, N = noisy.spread[:d, :d], noisy.shape[:d, :d]
-        stretch = noise_factor(noisy, d - 1) * np.sum(w * (Q @ w), axis=0)
+        N = noisy.shape[:d, :d]
         Nw = N @ w
+        stretch = np.sum(w * Nw, axis=0)
         along, turn = w.T @ (noisy.shape @ a)[:d], np.sum(Nw * r, axis=0)
         left = known.left(self.pilot.basis, Nw)
-        constant = noisy.alpha * (stretch * known.omega + along**2 + left)
-        linear = -2 * noisy.alpha * (stretch * (r.T @ (noisy.spread @ a)[:d]) + along * turn)
-        square = noisy.alpha * (stretch * np.sum(r * (Q @ r), axis=0) + turn**2)
+        constant = stretch * known.omega + along**2 + left
+        linear = -2 * (stretch * (r.T @ (noisy.shape @ a)[:d]) + along * turn)
+        square = stretch * np.sum(r * (N @ r), axis=0) + turn**2
         return constant + np.sum(w * (self.pilot.sampling @ w), axis=0), linear, square
 
     def p(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
@@ -183,7 +179,7 @@ class Score:
         psi = values - self.offset[own]
         turn = scipy.linalg.solve(T @ P @ T.T, T @ P, assume_a="pos").T
         mean = self.pilot.theta + turn @ (psi - T @ self.pilot.theta)
-        V = score_covariance(self.noisy, mean, P - turn @ T @ P, noise_factor(self.noisy, d - len(own)))
+        V = score_covariance(self.noisy, mean, P - turn @ T @ P)
         V = w.T @ (V + self.pilot.sampling) @ w
         e = w.T @ self.noisy.moment[:-1, :-1]
         by_own = scipy.linalg.solve(T[:, own].T, e[:, own].T).T
@@ -207,14 +203,12 @@ class Score:
         theta = np.clip(np.where(unknown | ~np.isfinite(theta), self.pilot.theta, theta), -1.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             w = self.weights.columns / self.slope
-        factor = noise_factor(self.noisy, len(self.functionals))
-        noise = w.T @ score_covariance(self.noisy, theta, None, 1.0) @ w * factor
+        noise = w.T @ score_covariance(self.noisy, theta) @ w
         return noise, w.T @ sampling_covariance(self.noisy, theta, self.n_rows) @ w
 
     def reliance(self, level: float) -> Floats:
         """Share of the intervals' half-lengths that is there for the bounds of other coefficients."""
-        w, factor = self.weights.columns, noise_factor(self.noisy, len(self.functionals) - 1)
-        V = score_covariance(self.noisy, self.pilot.theta, None, factor) + self.pilot.sampling
+        w, V = self.weights.columns, score_covariance(self.noisy, self.pilot.theta) + self.pilot.sampling
         plain, deviation = np.sqrt(np.sum(w * (V @ w), axis=0)), np.sqrt(self.variance[0])
         half = critical_value(self.bias / deviation, level) * deviation
         return np.asarray(np.maximum(1 - critical_value(np.zeros(1), level) * plain / half, 0.0))

@@ -24,7 +24,7 @@ import scipy.linalg
 
 from gaussmix._types import Floats
 from gaussmix.models.discriminant import estimate_discriminant
-from gaussmix.models.transcript import Statistic
+from gaussmix.models.transcript import Transcript
 
 __all__ = ["Softmax", "estimate_softmax"]
 
@@ -63,7 +63,7 @@ class Softmax:
 
 
 def estimate_softmax(
-    statistic: Statistic, constant: Floats, indicators: Floats, features: list[int], coefficients: Floats
+    statistic: Transcript, constant: Floats, indicators: Floats, features: list[int], coefficients: Floats
 ) -> Softmax:
     """π and R from a release, noise taken out, shrunk where it dominates.
 
@@ -74,7 +74,7 @@ def estimate_softmax(
 
     Parameters
     ----------
-    statistic : Statistic
+    statistic : Transcript
     constant : array (m,)
         The combination of encoded columns that is 1 in every row.
     indicators : array (m, K)

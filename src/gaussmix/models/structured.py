@@ -57,14 +57,14 @@ class Fitted:
 
 def fit_structure(noisy: NoisyMoment, designs: Floats) -> Fitted:
     """β̂ and its covariance from designs D, shape (number of parameters, p, p), symmetric."""
-    P = _inverse(noisy.spread if noisy.alpha else np.diag(np.maximum(np.diagonal(noisy.moment), 1e-300)))
+    P = _inverse(noisy.shape if noisy.has_noise else np.diag(np.maximum(np.diagonal(noisy.moment), 1e-300)))
     seen = (P @ designs @ P).reshape(len(designs), -1)
     K = seen @ designs.reshape(len(designs), -1).T / 2
     r = seen @ noisy.moment.ravel() / 2
     unit = 1 / np.sqrt(np.maximum(np.diagonal(K), 1e-300))
     scaled = K * np.outer(unit, unit)
     back = unit[:, np.newaxis] * scipy.linalg.pinvh((scaled + scaled.T) / 2) * unit
-    return Fitted(np.asarray(back @ r), np.asarray(noisy.alpha * back))
+    return Fitted(np.asarray(back @ r), np.asarray(back) if noisy.has_noise else np.zeros_like(back))
 
 
 def level_designs(u: Floats) -> Floats:

@@ -9,7 +9,6 @@ from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 import scipy.linalg
-from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
@@ -20,12 +19,11 @@ from gaussmix.models.directions import WeakestDirection, weakest_direction
 from gaussmix.models.problem import Problem
 from gaussmix.models.score import score_of
 from gaussmix.models.shortening import Shortened
-from gaussmix.models.solvers import least_squares
 
 __all__ = ["ESTIMANDS", "LARGEST", "Asked", "Estimand", "Summary", "Tests", "labelled", "share_explained", "summarise"]
 
-Estimand = Literal["ridge", "table", "population"]
-ESTIMANDS: tuple[Estimand, ...] = ("ridge", "table", "population")
+Estimand = Literal["table", "population"]
+ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
 LARGEST = 5.0
 """No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
@@ -62,14 +60,14 @@ class Summary:
 
     Attributes
     ----------
-    estimand : {"ridge", "table", "population"}
+    estimand : {"table", "population"}
         Which coefficients the intervals are for.
     response_name : str
         What is explained.
     params, bse, pvalues : dict of str to float
-        In the user's units. ``bse`` is a Wald standard error; for ``"table"`` and ``"population"`` p-values and
-        intervals come from the score test and need not agree with it where directions are weak. A p-value is below α
-        exactly where the interval of level 1 - α leaves 0 out.
+        In the user's units. ``bse`` is a Wald standard error; p-values and intervals come from the score test and need
+        not agree with it where directions are weak. A p-value is below α exactly where the interval of level 1 - α
+        leaves 0 out.
     relies : dict of str to bool
         Whether more than 5 % of a 95 % interval is there because other coefficients are bounded by assumption only.
     largest : float
@@ -89,8 +87,8 @@ class Summary:
         intercept column. With ``weighted``, the sum of the rows' weights.
     weakest : WeakestDirection or None
         The combination of features that stands least above the noise; None without noise.
-    surrogate, discriminant : bool
-        Whether coefficients are on the scale of log odds: those of the quadratic surrogate, or of the discriminant.
+    discriminant : bool
+        Whether coefficients are on the scale of log odds.
     rates : bool
         Whether they are on the scale of logarithms of means.
     instruments : tuple of str
@@ -112,7 +110,6 @@ class Summary:
     nobs: float
     nobs_deviation: float
     weakest: WeakestDirection | None
-    surrogate: bool
     _problem: Problem = field(repr=False)
     _score: Tests | None = field(repr=False)
     _covariance: Floats = field(repr=False)
@@ -152,9 +149,8 @@ class Summary:
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
         """Intervals of level 1 - alpha; infinite ends where a coefficient is not identified."""
         alpha = check.in_interval(0, 1, alpha=alpha)
-        if self._score is None:
-            t = float(stats.t.isf(alpha / 2, self._degrees_of_freedom))
-            return {name: (b - t * self.bse[name], b + t * self.bse[name]) for name, b in self.params.items()}
+        if self._score is None:  # no noise
+            return {name: (value, value) for name, value in self.params.items()}
         return {
             name: (low, high)
             for name, (low, high) in zip(self.params, self._score.intervals(alpha).tolist(), strict=True)
@@ -164,23 +160,15 @@ class Summary:
         """p-value of the hypothesis that one coefficient has a value: below α where the interval leaves it out."""
         index = self._indices([name])[0]
         if self._score is None:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                t = np.float64(self.params[name] - value) / self.bse[name]
-            return float(2 * stats.t.sf(abs(t), self._degrees_of_freedom))
+            return math.nan if self.params[name] == value else 0.0
         return float(self._score.p_of_hull(np.array([value]), [index])[0])
 
     def f_test(self, names: str | Sequence[str]) -> float:
         """p-value of the hypothesis that all named coefficients (or all levels of a column) are 0."""
         indices = list(dict.fromkeys(self._indices([names] if isinstance(names, str) else names)))
         if self._score is None:
-            params, block = np.array(list(self.params.values()))[indices], np.ix_(indices, indices)
-            wald = params @ scipy.linalg.pinvh(self._covariance[block]) @ params
-            return float(stats.f.sf(wald / len(indices), len(indices), self._degrees_of_freedom))
+            return 0.0 if np.array(list(self.params.values()))[indices].any() else math.nan
         return self._score.joint(indices, np.zeros(len(indices)))
-
-    @property
-    def _degrees_of_freedom(self) -> float:
-        return max(self._problem.noisy.degrees - len(self.params), 1.0)
 
     def _indices(self, names: Sequence[str]) -> list[int]:
         """Indices of coefficients, or of all coefficients of a column."""
@@ -223,8 +211,7 @@ def summarise(
     Parameters
     ----------
     problem : Problem
-    estimand : {"table", "population", "ridge"}
-        ``"ridge"`` is for finite sketches alone.
+    estimand : {"table", "population"}
     n_rows : int, optional
         Rows of the table, declared public, for ``"population"``; what the release shows of them, unless given.
     largest : float
@@ -236,10 +223,10 @@ def summarise(
     rows = _rows_of_sample(problem, n_rows) if estimand == "population" else None
     noisy, d = problem.noisy, len(problem.names)
     score, relies, p = None, np.zeros(d, dtype=bool), np.full(d, np.nan)
-    if estimand == "ridge" or (noisy.alpha == 0 and rows is None):
-        theta, noise = _least_squares(problem, ridge=estimand == "ridge")
-        params, noise = problem.to_user @ theta + problem.offset, problem.to_user @ noise @ problem.to_user.T
-        sampling = np.zeros((d, d))
+    if not noisy.has_noise and rows is None:
+        theta = scipy.linalg.pinvh(problem.moment) @ problem.cross  # the solution of least norm
+        params = problem.to_user @ theta + problem.offset
+        noise = sampling = np.zeros((d, d))
     else:
         score = score_of(problem, rows, largest)
         params, p, relies = score.estimate, score.p_of_hull(np.zeros(d)), score.reliance(0.05) > _RELIES
@@ -249,8 +236,6 @@ def summarise(
     variance = np.maximum(np.diagonal(covariance), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.diagonal(noise) / variance
-        if score is None and noisy.alpha:
-            p = 2 * stats.t.sf(np.abs(params / np.sqrt(variance)), max(noisy.degrees - d, 1.0))
     explained, dominates = share_explained(problem, theta)
     return Summary(
         estimand=estimand,
@@ -267,28 +252,11 @@ def summarise(
         noise_dominates=dominates,
         nobs=problem.nobs,
         nobs_deviation=problem.nobs_deviation,
-        weakest=weakest_direction(problem) if noisy.alpha else None,
-        surrogate=problem.surrogate,
+        weakest=weakest_direction(problem) if noisy.has_noise else None,
         _problem=problem,
         _score=score,
         _covariance=covariance,
     )
-
-
-def _least_squares(problem: Problem, *, ridge: bool) -> tuple[Floats, Floats]:
-    """Least squares on the rows of a sketch, or on a table without noise; with the covariance of the coefficients."""
-    noisy, d = problem.noisy, len(problem.names)
-    if noisy.alpha == 0:
-        return least_squares(problem.moment, problem.cross), np.zeros((d, d))
-    if ridge and math.isinf(noisy.degrees):
-        raise ArgumentError(
-            'estimand="ridge" is for finite sketches, whose rows least squares can be run on; this release has '
-            'Gaussian noise without such rows: use estimand="table" or "population".'
-        )
-    factor = scipy.linalg.cho_factor(problem.spread)
-    theta = np.asarray(scipy.linalg.cho_solve(factor, noisy.spread[:d, d]))
-    scale = problem.omega(theta) / max(noisy.degrees - d, 1.0)
-    return theta, np.asarray(scale * scipy.linalg.cho_solve(factor, np.eye(d)))
 
 
 def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:

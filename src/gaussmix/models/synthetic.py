@@ -30,7 +30,6 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.pooling import clean
 from gaussmix.models.raw_units import is_marked
 from gaussmix.models.rendering import guarantee_of
-from gaussmix.models.transcript import Transcript
 from gaussmix.models.user_units import kinds_of
 from gaussmix.tables.columns import Boolean, Categorical, Column, Vector
 from gaussmix.tables.schema import INTERCEPT, Schema
@@ -94,10 +93,7 @@ def _statement(release: Release) -> dict[str, Any]:
 def _positive_moment(release: Release) -> Floats:
     """The release's Gram matrix in encoded units, noise taken out of it, with no negative direction."""
     statistic = release.statistic
-    if isinstance(statistic, Transcript):
-        return clean(statistic.pooled).matrix
-    values, vectors = scipy.linalg.eigh(statistic.second_moment)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    return statistic.second_moment if statistic.exact else clean(statistic.pooled).matrix
 
 
 def _regressions(G: Floats, features: list[int], targets: list[int]) -> tuple[Floats, Floats]:

@@ -150,7 +150,7 @@ def glance_table(summary: Summary, certificate: Certificate | None, *, unit: flo
     d, nobs = len(summary.params), summary.nobs
     problem, other = summary._problem, summary.discriminant or summary.rates
     sigma = math.nan
-    if not (summary.surrogate or other or summary.noise_dominates) and nobs > d:
+    if not (other or summary.noise_dominates) and nobs > d:
         sigma = unit * math.sqrt(problem.total * (1 - summary.rsquared) / (nobs - d))
     account = None if certificate is None else certificate.account
     columns: dict[str, tuple[Any, ...]] = {

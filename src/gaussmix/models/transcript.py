@@ -1,11 +1,10 @@
-r"""What leaves the mechanism in the limit of infinitely many sketch rows: one noisy Gram matrix a pass.
+r"""What leaves the mechanism: one noisy Gram matrix for each pass.
 
 **Private**: everything here is a function of noisy outputs and of declared quantities.
 
-As k → ∞ at a fixed budget, the second moment of a Gaussian sketch becomes G plus symmetric Gaussian noise: standard
-deviation C²/(√2 μ) off the diagonal, √2 times that on it. A release holds the outputs of one or several such passes,
-each in its own metric, z = E r shortened to ‖z‖² ≤ clip (:mod:`gaussmix.models.passes`). Pooled by inverse variance
-they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
+A pass is G plus symmetric Gaussian noise: standard deviation C²/(√2 μ) off the diagonal, √2 times that on it. A release
+holds the outputs of one or several passes, each in its own metric, z = E r shortened to ‖z‖² ≤ clip
+(:mod:`gaussmix.models.passes`). Pooled by inverse variance they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
@@ -28,14 +28,13 @@ from gaussmix.models.pooling import NoisyGram, Pool
 from gaussmix.models.schedules import SCHEDULES
 from gaussmix.models.shortening import Shortened
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
-from gaussmix.models.sketch import VARIANTS, Sketch, Variant
 from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS
 from gaussmix.tables.columns import Vector
 from gaussmix.tables.contributions import Unit
 from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 
-__all__ = ["PassOutput", "Statistic", "Transcript", "noise_words", "start"]
+__all__ = ["PassOutput", "Transcript", "start"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class PassOutput:
         Σ z̄ z̄ᵀ in units of the clip (rows, or persons, of norm at most 1), with noise 1/(√2 μ) off the diagonal. In the
         first pass, of persons who count as j rows, rows have norm at most 1 and the noise is j times that.
     mu : float
-        Sensitivity of one row, or person, over the noise, as the account has it.
+        Sensitivity of one row, or person, over the noise, as the account has it; infinite for a pass without noise.
     request : PassRequest or None
         Transform and clip; None for the first pass, in the declared metric.
     rate : float
@@ -108,7 +107,7 @@ class Transcript:
             M = output.matrix
             if M.shape != (m, m) or not np.isfinite(M).all() or np.any(M != M.T):
                 raise ArgumentError("A pass must be a finite, symmetric matrix of the encoded columns.")
-            check.positive(finite=True, mu=output.mu)
+            check.positive(finite=len(self.passes) > 1, mu=output.mu)
             if not (0 < check.real(rate=output.rate) <= 1 and 0 < check.real(rate=output.counted_rate) <= 1):
                 raise ArgumentError("rate must lie in (0, 1].")
             if (output.request is None) != (number == 0):
@@ -151,6 +150,11 @@ class Transcript:
         return noise_p_value(self.passes, self.pools)
 
     @property
+    def exact(self) -> bool:
+        """Whether the release has no noise: that of an infinite ε, which is not private."""
+        return math.isinf(self.passes[0].mu)
+
+    @property
     def rows(self) -> float:
         """The number of rows as the passes show it, noisy; at least 10."""
         return rows_in(self._states[-1])
@@ -177,18 +181,15 @@ class Transcript:
 
     @property
     def noisy(self) -> NoisyMoment:
-        """The last pass and the law of its noise, for inference: exact given all before it, where the pool's is not."""
+        """The last pass and the distribution of its noise, for inference: exact given all before it."""
         last = self.last
-        found = NoisyMoment.gaussian(
-            last.matrix, shape=last.shape, shortened=self.shortened, independent=self.unit is None
-        )
-        return replace(found, void=self.void)
+        return NoisyMoment(last.matrix, last.shape, self.shortened, self.unit is None, self.void)
 
     @property
     def predictive(self) -> NoisyMoment:
         """The pool and the law of its noise, for what predicts: less noise, of a law that is nearly as stated."""
         pooled = self.pooled
-        return NoisyMoment.gaussian(pooled.matrix, shape=pooled.shape, independent=self.unit is None)
+        return NoisyMoment(pooled.matrix, pooled.shape, independent=self.unit is None)
 
     @property
     def column_noise(self) -> Floats:
@@ -254,27 +255,26 @@ class Transcript:
         jointly = [isinstance(source, Vector) and not source.bounded for source in sources]
         return np.where(jointly, average, largest)
 
-    def solve(self, features: Sequence[int], responses: Floats, variant: Variant) -> Floats:
-        """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q)."""
-        check.choice(VARIANTS, variant=variant)
-        if variant == "paper":
-            raise ArgumentError("variant='paper' needs a sketch: make the release with a sketch_size.")
+    def solve(self, features: Sequence[int], responses: Floats) -> Floats:
+        """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q).
+
+        A ridge that predicts best under the noise (:mod:`gaussmix.models.shrinkage`); without noise least squares, of
+        least norm where it is not unique.
+        """
+        if self.exact:
+            M, x = self.second_moment, np.asarray(features)
+            return np.asarray(scipy.linalg.pinvh(M[np.ix_(x, x)]) @ M[x] @ responses)
         return np.column_stack([self._fit(features, response).coef for response in responses.T])
 
     def residual(self, features: Sequence[int], response: Floats) -> float:
         """Sum of squares that :meth:`solve` leaves of a response, without the optimism of coefficients on own noise."""
+        if self.exact:
+            a = np.array(response)
+            a[np.asarray(features)] -= self.solve(features, response[:, np.newaxis])[:, 0]
+            return float(a @ self.second_moment @ a)
         return self._fit(features, response).residual * self.schema.row_norm**2
 
     def _fit(self, features: Sequence[int], response: Floats) -> RidgeFit:
         constant = self.schema.groups.get(INTERCEPT, ())
         at = constant[0] if constant and constant[0] in features else None
         return self._shrinkage.fit(np.asarray(features), response, intercept=at)
-
-
-Statistic = Sketch | Transcript
-"""What a release holds: a finite sketch, or the passes of its limit."""
-
-
-def noise_words(statistic: Statistic) -> str:
-    """How the numbers were made, in a word, for representations."""
-    return f"sketch_size={statistic.size}" if isinstance(statistic, Sketch) else f"passes={len(statistic.passes)}"

@@ -102,14 +102,14 @@ class Pilot:
     def conditional(self, noisy: NoisyMoment, functionals: Floats) -> Conditional:
         """The law given one functional (a row each) at a time."""
         d, R, a = len(self.theta), self.basis, np.append(-self.theta, 1.0)
-        Q = R.T @ noisy.spread[:d, :d] @ R
-        at_mean, X = float(a @ noisy.spread @ a), R.T @ functionals.T
-        whole = at_mean + float(np.sum(noisy.spread[:d, :d] * self.covariance))
+        Q = R.T @ noisy.shape[:d, :d] @ R
+        at_mean, X = float(a @ noisy.shape @ a), R.T @ functionals.T
+        whole = at_mean + float(np.sum(noisy.shape[:d, :d] * self.covariance))
         omega = np.full(X.shape[1], whole)
         constant = float(np.sum((self._H @ self.sampling) * self._H)) / d  # share of V that is not noise
         strong = self.signal**2 / (self.signal**2 + _STRONG**2) + 1e-4
         for _ in range(_ROUNDS):
-            fall = constant + (1 - constant) * np.minimum(omega / whole, 1.0) if noisy.alpha else 1.0
+            fall = constant + (1 - constant) * np.minimum(omega / whole, 1.0) if noisy.has_noise else 1.0
             values = 1 / (self.signal[:, np.newaxis] ** 2 / fall + _PRIOR)
             moves = values * strong[:, np.newaxis] * X
             moves = moves / np.sum(X * moves, axis=0)
@@ -135,11 +135,6 @@ class Weights:
     exact: Floats
 
 
-def noise_factor(noisy: NoisyMoment, fitted: int) -> float:
-    """What corrects aᵀQa of a sketch for the coefficients that were fitted to it: k/(k - fitted)."""
-    return 1.0 if math.isinf(noisy.degrees) else noisy.degrees / max(noisy.degrees - fitted, 1.0)
-
-
 def sampling_covariance(noisy: NoisyMoment, theta: Floats, n_rows: float | None) -> Floats:
     """s²M_xx: what drawing n rows adds to the covariance of the score; s² the residual variance, noise taken out.
 
@@ -149,26 +144,26 @@ def sampling_covariance(noisy: NoisyMoment, theta: Floats, n_rows: float | None)
     if n_rows is None:
         return np.zeros((d, d))
     a = np.append(-theta, 1.0)
-    least = 1e-12 * float(noisy.moment[d, d]) if noisy.alpha == 0 else 0.0
+    least = 0.0 if noisy.has_noise else 1e-12 * float(noisy.moment[d, d])
     variance = max(float(a @ noisy.moment @ a), least, 0.0) / max(n_rows - d, 1)
     M = noisy.moment[:d, :d]
-    scale = np.sqrt(np.maximum(np.diagonal(noisy.spread if noisy.alpha else noisy.moment)[:d], 1e-300))
+    scale = np.sqrt(np.maximum(np.diagonal(noisy.shape if noisy.has_noise else noisy.moment)[:d], 1e-300))
     values, vectors = scipy.linalg.eigh(M / np.outer(scale, scale))
-    floor = 0.0 if noisy.alpha else 1e-6 * max(float(values[-1]), 1e-300)
+    floor = 0.0 if noisy.has_noise else 1e-6 * max(float(values[-1]), 1e-300)
     half = (scale[:, np.newaxis] * vectors) * np.sqrt(np.maximum(values, floor))
     return np.asarray(variance * half @ half.T)
 
 
-def score_covariance(noisy: NoisyMoment, theta: Floats, covariance: Floats | None, factor: float) -> Floats:
-    """α[Q_xx aᵀQa + (Na)_x(Na)_xᵀ], averaged over a law of θ with a mean and a covariance."""
+def score_covariance(noisy: NoisyMoment, theta: Floats, covariance: Floats | None = None) -> Floats:
+    """N_xx aᵀNa + (Na)_x(Na)_xᵀ, averaged over a distribution of θ with a mean and a covariance; None is 0."""
     d, a = len(theta), np.append(-theta, 1.0)
-    Q, N = noisy.spread[:d, :d], noisy.shape[:d, :d]
-    omega, c = float(a @ noisy.spread @ a), (noisy.shape @ a)[:d]
+    N = noisy.shape[:d, :d]
+    omega, c = float(a @ noisy.shape @ a), (noisy.shape @ a)[:d]
     V = np.outer(c, c)
     if covariance is not None:
-        omega += float(np.sum(Q * covariance))
+        omega += float(np.sum(N * covariance))
         V += N @ covariance @ N
-    return np.asarray(noisy.alpha * (factor * omega * Q + V))
+    return np.asarray(omega * N + V)
 
 
 def pilot(noisy: NoisyMoment, n_rows: float | None) -> Pilot:
@@ -177,7 +172,7 @@ def pilot(noisy: NoisyMoment, n_rows: float | None) -> Pilot:
     theta, covariance = np.zeros(d), np.zeros((d, d))
     for _ in range(_ROUNDS):  # from below: wide bounds must not drown what the release shows
         sampling = sampling_covariance(noisy, theta, n_rows)
-        V = score_covariance(noisy, theta, covariance, noise_factor(noisy, d - 1)) + sampling
+        V = score_covariance(noisy, theta, covariance) + sampling
         H = _whitening(V)
         information, cross = _information(noisy, H)
         values, basis = scipy.linalg.eigh(information)
@@ -188,11 +183,11 @@ def pilot(noisy: NoisyMoment, n_rows: float | None) -> Pilot:
 
 
 def _information(noisy: NoisyMoment, H: Floats) -> tuple[Floats, Floats]:
-    """MV⁻¹M_xx and MV⁻¹M_xy, V⁻¹ = HᵀH, less what noise in M adds to them: α(QV⁻¹Q + tr(V⁻¹Q_xx)Q)."""
+    """MV⁻¹M_xx and MV⁻¹M_xy, V⁻¹ = HᵀH, less what noise in M adds to them: NV⁻¹N + tr(V⁻¹N_xx)N."""
     d = len(H)
-    HM, HQ = H @ noisy.moment[:d], H @ noisy.spread[:d]
+    HM, HQ = H @ noisy.moment[:d], H @ noisy.shape[:d]
     trace = float(np.sum((HQ[:, :d]) * H))
-    found = HM[:, :d].T @ HM - noisy.alpha * (HQ[:, :d].T @ HQ + trace * noisy.spread[:d])
+    found = HM[:, :d].T @ HM - (HQ[:, :d].T @ HQ + trace * noisy.shape[:d])
     return found[:, :d], found[:, d]
 
 

@@ -19,29 +19,25 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.passes import PassRequest
-from gaussmix.models.transcript import Statistic, Transcript
+from gaussmix.models.transcript import Transcript
 from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
 from gaussmix.tables.schema import Schema
 
 __all__ = ["counted_early", "counted_in", "moment_of_pass", "pass_that_counts", "whole_in"]
 
 
-def pass_that_counts(statistic: Statistic, names: Sequence[str]) -> int:
+def pass_that_counts(statistic: Transcript, names: Sequence[str]) -> int:
     """Number of the latest pass in which rows of every level of some columns are whole; 0 is the first."""
-    if not isinstance(statistic, Transcript):
-        return 0
     return max(frozenset.intersection(*(whole_in(statistic, name) for name in names)))  # the first is in all of them
 
 
-def counted_early(statistic: Statistic, names: Sequence[str]) -> bool:
+def counted_early(statistic: Transcript, names: Sequence[str]) -> bool:
     """Whether that is not the last pass."""
-    return isinstance(statistic, Transcript) and pass_that_counts(statistic, names) < len(statistic.passes) - 1
+    return pass_that_counts(statistic, names) < len(statistic.passes) - 1
 
 
-def counted_in(statistic: Statistic, names: Sequence[str]) -> NoisyMoment:
+def counted_in(statistic: Transcript, names: Sequence[str]) -> NoisyMoment:
     """The moment in which levels of some columns are counted: of the latest pass that has their rows whole."""
-    if not isinstance(statistic, Transcript):
-        return statistic.noisy
     return moment_of_pass(statistic, pass_that_counts(statistic, names))
 
 
@@ -50,7 +46,7 @@ def moment_of_pass(transcript: Transcript, number: int) -> NoisyMoment:
     if number == len(transcript.passes) - 1:
         return transcript.noisy
     own = transcript.pool.members[number].times(transcript.schema.row_norm**2)
-    return NoisyMoment.gaussian(own.matrix, shape=own.shape, independent=transcript.unit is None)
+    return NoisyMoment(own.matrix, own.shape, independent=transcript.unit is None)
 
 
 def whole_in(transcript: Transcript, name: str) -> frozenset[int]:

@@ -2,13 +2,12 @@
 
 **Private**: all of it is in the release's file, or a function of it. Matrices go as base64 of little-endian float64,
 lower triangles row by row, so that a browser has the same bits. Coefficients, intervals and predictions need the moment
-that intervals come from and the distribution of its noise (:mod:`gaussmix.models.noisy`): the last pass, or the sketch.
+that intervals come from and the distribution of its noise (:mod:`gaussmix.models.noisy`): the last pass.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 from typing import Any
 
 import numpy as np
@@ -81,16 +80,13 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
 
 
 def _noisy(noisy: NoisyMoment) -> dict[str, Any]:
-    """A spread that is the shape, and a shape that is a number times the identity, are not written twice."""
+    """The moment and the shape of its noise, which is one number where it is a multiple of the identity."""
     shape = noisy.shape
     isotropic = bool(np.array_equal(shape, shape[0, 0] * np.eye(len(shape))))
     return {
         "size": len(noisy.moment),
         "moment": _triangle(noisy.moment),
-        "spread": None if np.array_equal(noisy.spread, shape) else _triangle(noisy.spread),
         "shape": float(shape[0, 0]) if isotropic else _triangle(shape),
-        "alpha": noisy.alpha,
-        "degrees": None if math.isinf(noisy.degrees) else noisy.degrees,
         "independent": noisy.independent,
     }
 

@@ -127,9 +127,7 @@ def render(
         no_tables=no_tables,
         shortened=release.statistic.noisy.shortened is not None,
         signals=signals,
-        signal_words=SIGNAL_WORDS
-        if release.statistic.column_noise.max() > 0
-        else "No noise was added to this release.",
+        signal_words=SIGNAL_WORDS if not release.statistic.exact else "No noise was added to this release.",
         data=_embedded(data),
         style=_trusted(style),
         script=_trusted(script),
@@ -148,7 +146,7 @@ def _no_models(release: Release, response: str | None) -> str:
     """Why the page computes no models; empty if it does."""
     if release.schema.n_columns > MOST_COLUMNS:
         return TOO_WIDE
-    if release.statistic.noisy.alpha == 0:
+    if release.statistic.exact:
         return NO_NOISE
     return "" if response is not None else "No column of this release can be the response of a model."
 

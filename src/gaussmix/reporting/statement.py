@@ -11,8 +11,6 @@ from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import NotPrivateError
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.release import Release
-from gaussmix.models.sketch import Sketch
-from gaussmix.models.transcript import Transcript
 from gaussmix.reporting.numbers import number, one_in, plain_value, up
 from gaussmix.tables.columns import Boolean, Column, Numeric, Vector
 from gaussmix.tables.schema import Schema
@@ -175,22 +173,21 @@ def _ledger(certificate: Certificate) -> list[Field]:
 
 
 def _size(release: Release) -> list[Field]:
-    """How large the sketch is, or how many passes there were and what they are worth together."""
+    """How many passes there were and what they are worth together; nothing without noise."""
     statistic, account = release.statistic, release.certificate.account
-    if isinstance(statistic, Sketch):
-        return [Field("Sketch size", f"{statistic.size:,} rows" if statistic.noise_variance else "no sketch")]
-    fields = [Field("Passes", str(len(statistic.passes)), "each in the metric that the ones before it learned")]
-    if isinstance(account, LatticeAccount):
-        alone = "of this release alone; " if release.certificate.covers_ledger else ""
-        fields += [
-            Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
-            Field(
-                "Best attack",
-                f"{math.ceil(1000 * account.hit_rate()) / 10:g} %",
-                f"{alone}of those present are found by whoever accuses 5 % of the absent falsely",
-            ),
-            Field("Slack", up(account.slack), "total variation between discrete and continuous noise, within δ"),
-        ]
+    if not isinstance(account, LatticeAccount):
+        return []
+    alone = "of this release alone; " if release.certificate.covers_ledger else ""
+    fields = [
+        Field("Passes", str(len(statistic.passes)), "each in the metric that the ones before it learned"),
+        Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
+        Field(
+            "Best attack",
+            f"{math.ceil(1000 * account.hit_rate()) / 10:g} %",
+            f"{alone}of those present are found by whoever accuses 5 % of the absent falsely",
+        ),
+        Field("Slack", up(account.slack), "total variation between discrete and continuous noise, within δ"),
+    ]
     if statistic.shortened is not None:
         fields.append(
             Field("Clipped", str(statistic.shortened), "rows far out in the last pass's metric are shortened")
@@ -200,18 +197,12 @@ def _size(release: Release) -> list[Field]:
 
 def _noise(release: Release) -> tuple[str, str]:
     statistic = release.statistic
-    if isinstance(statistic, Transcript):
-        least, most = (f"{value:.4g}" for value in (statistic.column_noise.min(), statistic.column_noise.max()))
-        return (
-            "discrete Gaussian on integers, symmetric",
-            f"standard deviation of an entry of the second moment: {least} to {most} by column, in encoded units",
-        )
-    if not statistic.noise_variance:
+    if statistic.exact:
         return "none", ""
-    gamma = statistic.noise_variance / release.schema.row_norm**2
+    least, most = (f"{value:.4g}" for value in (statistic.column_noise.min(), statistic.column_noise.max()))
     return (
-        f"Gaussian, variance σ² = {statistic.noise_variance:.6g} per entry of the sketch; σ²/C² = {gamma:.6g}",
-        f"standard deviation of an entry of the second moment: σ²/√k = {statistic.entry_noise:.6g}, in encoded units",
+        "discrete Gaussian on integers, symmetric",
+        f"standard deviation of an entry of the second moment: {least} to {most} by column, in encoded units",
     )
 
 
@@ -261,9 +252,4 @@ def _vector_bounds(column: Vector) -> str:
 
 def parameters_of(certificate: Certificate) -> list[tuple[str, str]]:
     """Public parameters of the mechanism, name by name."""
-    found = asdict(certificate.account)
-    if certificate.eigenvalue_bound is not None:
-        found["eigenvalue_bound"] = certificate.eigenvalue_bound
-    if "delta_split" in found:
-        found["delta_split"] = dict(found["delta_split"])
-    return [(name, plain_value(value)) for name, value in found.items()]
+    return [(name, plain_value(value)) for name, value in asdict(certificate.account).items()]

@@ -64,7 +64,7 @@ class Trial:
         """Of a model from the release, on new rows."""
         response = np.zeros((len(self.gram), 1))
         response[self.table.target] = 1.0
-        return self.table.explained(drawn.solve(self.table.features, response, "exact")[:, 0])
+        return self.table.explained(drawn.solve(self.table.features, response)[:, 0])
 
     def draw(self, mu: Sequence[float], rng: np.random.Generator) -> Transcript:
         """All passes with these budgets: of the first pass, then of a histogram and a pass in turn."""

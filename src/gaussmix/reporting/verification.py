@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaussmix._text import plain
-from gaussmix.accounting.calibration import Calibration
-from gaussmix.accounting.claims import mixing_delta
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.models.release import Release
@@ -89,12 +87,12 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
         return Verdict("false", f"{path} claims more privacy than its noise gives: do not publish it.")
     except DamagedError as error:
         return Verdict("damaged", str(error))
-    certificate = release.certificate
+    certificate, account = release.certificate, release.certificate.account
     found: dict[str, Any] = {
         "epsilon": certificate.epsilon,
         "delta": certificate.delta,
         "release": certificate.release,
-        "computed_delta": _computed_delta(release),
+        "computed_delta": account.spent_delta if isinstance(account, LatticeAccount) else None,
     }
     if math.isinf(certificate.epsilon):
         return Verdict("void", f"{path} is not private: it holds sums over the rows without noise.", **found)
@@ -106,14 +104,3 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     signed = "" if key is None else f" It is signed by {key}."
     words = f"{path} is {pair}-differentially private{whose}, as its certificate says.{signed}"
     return Verdict("true", words, **found)
-
-
-def _computed_delta(release: Release) -> float | None:
-    account = release.certificate.account
-    if isinstance(account, LatticeAccount):
-        return account.spent_delta
-    if not isinstance(account, Calibration):
-        return None
-    if account.scale == "private":  # checked by its own account, which is of the release with its scale bound
-        return account.delta_spent
-    return mixing_delta(account.epsilon, account.sketch_size, account.gamma, account.relation)

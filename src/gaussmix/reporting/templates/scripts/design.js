@@ -11,14 +11,11 @@ function triangle(text, size) {
   return A;
 }
 
-// Entries of the moment M have covariance α(Q_ik Q_jl + Q_il Q_jk), Q the spread; the shape N is the part of Q that an
-// empty table has too.
+// Entries of the moment M have covariance N_ik N_jl + N_il N_jk, N the shape.
 function readRelease(stored) {
-  const { size, alpha, degrees, ...own } = stored.noisy;
+  const { size, ...own } = stored.noisy;
   const matrix = (A) => (typeof A === "number" ? map(identity(size), (value) => A * value) : triangle(A, size));
-  const moment = matrix(own.moment), shape = matrix(own.shape);
-  const spread = own.spread === null ? shape : matrix(own.spread);
-  const noisy = { moment, shape, spread, alpha, degrees: degrees ?? Infinity };
+  const noisy = { moment: matrix(own.moment), shape: matrix(own.shape) };
   return { ...stored, noisy, part: new Map(stored.parts.map((part) => [part.name, part])) };
 }
 
@@ -109,8 +106,8 @@ function problemOf(release, response, { predictors, levels, reference }) {
     ((source === null ? 1 + 2 * LARGEST : LARGEST) * response.half) / column.span
   ));
   const rows = features.map(({ indices }, i) => combination(release, indices.map((index) => [index, bounds[i]])));
-  const { moment, spread, shape, ...rest } = release.noisy, L = [...rows, combination(release, response.vector)];
-  const noisy = { ...rest, moment: congruence(L, moment), spread: congruence(L, spread), shape: congruence(L, shape) };
+  const { moment, shape } = release.noisy, L = [...rows, combination(release, response.vector)];
+  const noisy = { moment: congruence(L, moment), shape: congruence(L, shape) };
   let toUser = zeros(d, d), squares = noisy.moment[d][d];
   const offset = new Float64Array(d);
   features.forEach(({ column }, i) => { toUser[i][i] = response.scale / column.scale; });

@@ -61,7 +61,7 @@ function logOdds(problem, own) {
 
 // v, what the intercept is moved by, their covariances, and those with b.
 function scaleOf(noisy, functionals, constant, { pilot, w, slope, rows }) {
-  const d = functionals.length, { alpha, moment } = noisy, a = unexplained(pilot.theta);
+  const d = functionals.length, { moment } = noisy, a = unexplained(pilot.theta);
   const y = Float64Array.from(a, (_, i) => Number(i === d));
   const one = y.map((_, i) => (i ? 0 : 0.5 / functionals[0][0])); // 1 in every row
   const forms = constant ? [-1, 1].map((side) => one.map((value, i) => (value + side * y[i]) / 2)) : [y];
@@ -73,12 +73,12 @@ function scaleOf(noisy, functionals, constant, { pilot, w, slope, rows }) {
   const steep = 1 / both - (share ** -2 + (1 - share) ** -2) / 2; // h'
   const toV = [...forms.map(() => -v / n), 1 / (4 * n)], toShare = constant ? [-share / n, (1 - share) / n, 0] : [0, 0];
   const gradients = [toV, toV.map((value, i) => moved * value + v * steep * toShare[i])];
-  const U = transpose([...forms, a]), QU = multiply(noisy.spread, U), aQU = apply(transpose(QU), a);
-  const quadratics = map(multiply(transpose(U), QU), (value) => 2 * alpha * value ** 2);
+  const U = transpose([...forms, a]), QU = multiply(noisy.shape, U), aQU = apply(transpose(QU), a);
+  const quadratics = map(multiply(transpose(U), QU), (value) => 2 * value ** 2);
   const outer = [[1, moved], [moved, moved ** 2]];
   const carried = multiply(multiply(gradients, quadratics), transpose(gradients));
   const moves = multiply(transpose(w), QU.slice(0, d)).map((row, j) => (
-    row.map((value, k) => (2 * alpha * value * aQU[k]) / slope[j])
+    row.map((value, k) => (2 * value * aQU[k]) / slope[j])
   ));
   const ofV = rows === null ? 0 : Math.max(v * (1 - 4 * v), 0) / rows;
   const ofShare = rows === null || !constant ? 0 : (v * steep) ** 2 * (both / rows);

@@ -5,25 +5,22 @@ const PRIOR = 3, STRONG = 10, ROUNDS = 3, ROUNDING = 1e-13, IDENTIFIED = 0.05;
 const unexplained = (theta) => Float64Array.of(...Array.from(theta, (value) => -value), 1); // a = (-θ, 1)
 const columnSums = (A, B) => A[0].map((_, j) => A.reduce((sum, row, i) => sum + row[j] * B[i][j], 0)); // Σ_i A_ij B_ij
 
-// What corrects aᵀQa of a sketch for the coefficients that were fitted to it.
-const noiseFactor = ({ degrees }, fitted) => (degrees === Infinity ? 1 : degrees / Math.max(degrees - fitted, 1));
-
 // s²M_xx: what drawing n rows adds; directions of M_xx that noise turned negative count nothing.
 function samplingCovariance(noisy, theta, rows) {
   const d = theta.length;
   if (rows === null) return zeros(d, d);
   const variance = Math.max(quadratic(unexplained(theta), noisy.moment), 0) / Math.max(rows - d, 1);
-  const scale = diagonal(leading(noisy.spread, d)).map((value) => Math.sqrt(Math.max(value, 1e-300)));
+  const scale = diagonal(leading(noisy.shape, d)).map((value) => Math.sqrt(Math.max(value, 1e-300)));
   const { values, V } = eigen(map(leading(noisy.moment, d), (value, i, j) => value / (scale[i] * scale[j])));
   return gram(map(V, (value, i, j) => scale[j] * value * Math.sqrt(variance * Math.max(values[i], 0))));
 }
 
-// α[Q_xx aᵀQa + (Na)_x(Na)_xᵀ], averaged over a distribution of θ with a mean and a covariance.
-function scoreCovariance(noisy, theta, covariance, factor) {
-  const d = theta.length, a = unexplained(theta), Q = leading(noisy.spread, d), N = leading(noisy.shape, d);
-  const c = apply(noisy.shape, a), omega = quadratic(a, noisy.spread) + (covariance ? total(Q, covariance) : 0);
+// N_xx aᵀNa + (Na)_x(Na)_xᵀ, averaged over a distribution of θ with a mean and a covariance.
+function scoreCovariance(noisy, theta, covariance) {
+  const d = theta.length, a = unexplained(theta), N = leading(noisy.shape, d);
+  const c = apply(noisy.shape, a), omega = quadratic(a, noisy.shape) + (covariance ? total(N, covariance) : 0);
   const more = covariance ? multiply(multiply(N, covariance), N) : zeros(d, d);
-  return map(more, (value, i, j) => noisy.alpha * (factor * omega * Q[i][j] + c[i] * c[j] + value));
+  return map(more, (value, i, j) => omega * N[i][j] + c[i] * c[j] + value);
 }
 
 // H with HVHᵀ = I; directions that rounding lost are raised to the smallest that it could not lose.
@@ -39,11 +36,11 @@ function pilotOf(noisy, rows) {
   let theta = new Float64Array(d), covariance = zeros(d, d), V, H, sampling, Bt, signal;
   for (let round = 0; round < ROUNDS; round++) {
     sampling = samplingCovariance(noisy, theta, rows);
-    V = add(scoreCovariance(noisy, theta, covariance, noiseFactor(noisy, d - 1)), sampling);
+    V = add(scoreCovariance(noisy, theta, covariance), sampling);
     H = whitening(V);
-    const HM = multiply(H, noisy.moment.slice(0, d)), HQ = multiply(H, noisy.spread.slice(0, d));
+    const HM = multiply(H, noisy.moment.slice(0, d)), HQ = multiply(H, noisy.shape.slice(0, d));
     const trace = total(leading(HQ, d), H), ofNoise = gram(HQ);
-    const found = map(gram(HM), (value, i, j) => value - noisy.alpha * (ofNoise[i][j] + trace * noisy.spread[i][j]));
+    const found = map(gram(HM), (value, i, j) => value - (ofNoise[i][j] + trace * noisy.shape[i][j]));
     const { values, V: vectors } = eigen(leading(found, d));
     Bt = vectors;
     signal = values.map((value) => Math.sqrt(Math.max(value, 0)));
@@ -56,9 +53,9 @@ function pilotOf(noisy, rows) {
 
 // Distributions of all coefficients given one functional each, a column each.
 function conditional({ theta, covariance, H, sampling, Bt, signal }, noisy, functionals) {
-  const d = theta.length, B = transpose(Bt), ofFeatures = leading(noisy.spread, d);
+  const d = theta.length, B = transpose(Bt), ofFeatures = leading(noisy.shape, d);
   const Q = congruence(Bt, ofFeatures), X = multiply(Bt, transpose(functionals));
-  const atMean = quadratic(unexplained(theta), noisy.spread), whole = atMean + total(ofFeatures, covariance);
+  const atMean = quadratic(unexplained(theta), noisy.shape), whole = atMean + total(ofFeatures, covariance);
   const constant = total(multiply(H, sampling), H) / d; // share of V that is not noise
   const strong = signal.map((value) => value ** 2 / (value ** 2 + STRONG ** 2) + 1e-4);
   let omega = new Float64Array(d).fill(whole), values, moves, along, own;
@@ -154,20 +151,19 @@ function scoreOf({ noisy, functionals, offset }, rows, pilot = pilotOf(noisy, ro
 
 // Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's.
 function variances(noisy, functionals, pilot, w) {
-  const d = functionals.length, { alpha } = noisy, a = unexplained(pilot.theta), wt = transpose(w);
+  const d = functionals.length, a = unexplained(pilot.theta), wt = transpose(w);
   const { moves: r, along: ofPsi, own, values, omega } = conditional(pilot, noisy, functionals);
-  const Q = leading(noisy.spread, d), Nw = multiply(leading(noisy.shape, d), w), factor = noiseFactor(noisy, d - 1);
-  const stretch = columnSums(w, multiply(Q, w)).map((value) => factor * value);
+  const N = leading(noisy.shape, d), Nw = multiply(N, w), stretch = columnSums(w, Nw);
   const along = apply(wt, apply(noisy.shape, a).slice(0, d));
   const turn = columnSums(Nw, r), crossed = columnSums(Nw, ofPsi);
   const whole = columnSums(map(multiply(pilot.Bt, Nw), (value) => value ** 2), values);
   const left = whole.map((value, j) => Math.max(value - 2 * turn[j] * crossed[j] + turn[j] ** 2 * own[j], 0));
-  const moved = apply(transpose(r), apply(noisy.spread, a).slice(0, d)), squared = columnSums(r, multiply(Q, r));
+  const moved = apply(transpose(r), apply(noisy.shape, a).slice(0, d)), squared = columnSums(r, multiply(N, r));
   const sampled = columnSums(w, multiply(pilot.sampling, w));
   return {
-    constant: stretch.map((value, j) => alpha * (value * omega[j] + along[j] ** 2 + left[j]) + sampled[j]),
-    linear: stretch.map((value, j) => -2 * alpha * (value * moved[j] + along[j] * turn[j])),
-    square: stretch.map((value, j) => alpha * (value * squared[j] + turn[j] ** 2)),
+    constant: stretch.map((value, j) => value * omega[j] + along[j] ** 2 + left[j] + sampled[j]),
+    linear: stretch.map((value, j) => -2 * (value * moved[j] + along[j] * turn[j])),
+    square: stretch.map((value, j) => value * squared[j] + turn[j] ** 2),
   };
 }
 
@@ -179,17 +175,17 @@ function covariances({ noisy, functionals, offset, pilot, w, slope, rows, estima
   const theta = found.map((value, j) => (
     Math.min(Math.max(unknown[j] || !Number.isFinite(value) ? pilot.theta[j] : value, -1), 1)
   ));
-  const scaled = transpose(map(w, (value, i, j) => value / slope[j])), factor = noiseFactor(noisy, theta.length);
+  const scaled = transpose(map(w, (value, i, j) => value / slope[j]));
   const within = (V) => multiply(multiply(scaled, V), transpose(scaled));
   return {
-    noise: within(scoreCovariance(noisy, theta, null, 1)).map((row) => row.map((value) => factor * value)),
+    noise: within(scoreCovariance(noisy, theta, null)),
     sampling: within(samplingCovariance(noisy, theta, rows)),
   };
 }
 
 // Share of the intervals' half-lengths that is there for the bounds of other coefficients.
 function reliance({ noisy, pilot, w, variance, bias }) {
-  const V = add(scoreCovariance(noisy, pilot.theta, null, noiseFactor(noisy, w.length - 1)), pilot.sampling);
+  const V = add(scoreCovariance(noisy, pilot.theta, null), pilot.sampling);
   return columnSums(w, multiply(V, w)).map((plain, j) => {
     const deviation = Math.sqrt(variance.constant[j]), whole = critical(LEVEL, bias[j] / deviation) * deviation;
     return Math.max(1 - (critical(LEVEL) * Math.sqrt(plain)) / whole, 0);

@@ -9,16 +9,39 @@ from typing import Literal
 import numpy as np
 
 from gaussmix import _validation as check
+from gaussmix._types import Floats
 from gaussmix.accounting.accounts import SheffetAccount
-from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.least_noise import calibrate, least_gamma
-from gaussmix.mechanism.mixing import certify, check_sketch_size, draw_sketch, largest_table, smallest_eigenvalue
+from gaussmix.errors import ArgumentError
+from gaussmix.mechanism.adassp import eigenvalue_and_error
+from gaussmix.mechanism.drawing import certify
+from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
-from gaussmix.models.release import Release
+from gaussmix.models.certificate import Certificate
+from gaussmix.paper.mixing import covariance_factor, draw_factor
 from gaussmix.tables.rows import RowSource
 from gaussmix.tables.schema import Schema
 
-__all__ = ["PreparedSheffet"]
+__all__ = ["PreparedSheffet", "SheffetSketch"]
+
+
+@dataclass(frozen=True, eq=False)
+class SheffetSketch:
+    """A sketch whose noise a private test of λ_min decided about, and what was spent on it.
+
+    Attributes
+    ----------
+    factor : array (m, m)
+        R, triangular, with RᵀR = MᵀM for the k sketch rows M, in encoded units and on a public grid.
+    noise_variance : float
+        σ² of the noise in M, in encoded units; 0 where the test found that none is needed.
+    certificate : Certificate
+        What was spent; its account has k.
+    """
+
+    factor: Floats
+    noise_variance: float
+    certificate: Certificate
 
 
 @dataclass(frozen=True)
@@ -48,7 +71,11 @@ class PreparedSheffet:
         """From declared quantities, checked. Sheffet's γ is raised where the exact curve shows that it must be."""
         check.choice(("sheffet", "renyi"), analysis=analysis)
         delta = check.in_interval(0, 1, delta=delta)
-        k = check_sketch_size(sketch_size, schema.n_columns)
+        k = check.sketch_rows(sketch_size=sketch_size)
+        if k < schema.n_columns:
+            raise ArgumentError(
+                f"sketch_size must be at least the number of encoded columns, {schema.n_columns}, got {k}."
+            )
         if analysis == "sheffet":
             log_term = math.log(8 / delta)
             gamma = 4 / epsilon * (math.sqrt(2 * k * log_term) + 2 * log_term)
@@ -59,17 +86,16 @@ class PreparedSheffet:
         account = SheffetAccount(k, gamma, margin=margin, laplace_scale=4 / epsilon, analysis=analysis)
         return cls(schema, epsilon, delta, account, n_rows, rng)
 
-    def draw(self, rows: RowSource) -> Release:
+    def draw(self, rows: RowSource) -> SheffetSketch:
         """No noise if a noisy test finds λ_min > γ + margin, else noise of variance γ.
 
         The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
         multiple of that noise, so it grows with it.
         """
         check_rows(rows, self.schema)
-        account, moments = self.account, rows.moments()
+        account, gram = self.account, rows.moments().gram()
         self._once.take()
-        error = eigenvalue_error_bound(self.schema.n_columns, n_max=largest_table(self.n_rows))
-        lower = max(smallest_eigenvalue(moments.gram()) - error, 0.0)
+        lower, error = eigenvalue_and_error(gram, self.schema.n_columns, self.n_rows)
         z = self.rng.laplace(scale=account.laplace_scale * (1 + 2 * error))
         sigma2 = 0.0 if lower > account.gamma + z + account.margin * (1 + 2 * error) else account.gamma
         certificate = certify(
@@ -81,4 +107,6 @@ class PreparedSheffet:
             relation="zero-out",
             n_rows=self.n_rows,
         )
-        return Release(draw_sketch(moments, sigma2, account.gamma, account.sketch_size, self.rng), certificate)
+        C = self.schema.row_norm
+        R = draw_factor(covariance_factor(gram, sigma2), account.sketch_size, self.rng)
+        return SheffetSketch(to_grid(C * R, public_grid(C * math.sqrt(account.gamma))), sigma2 * C**2, certificate)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from gaussmix import Moments, Numeric, Schema, Vector
 from gaussmix.accounting.accounts import SheffetAccount
-from gaussmix.mechanism.sheffet import PreparedSheffet
+from gaussmix.paper.sheffet import PreparedSheffet
 from gaussmix.tables.rows import SummedRows
 
 FALSE_ALARM = 1e-6
@@ -39,20 +39,20 @@ def prepared(*, epsilon=4.0, delta=1e-6, sketch_size=50, **replaced) -> Prepared
 @pytest.mark.parametrize(("rows", "noise_free"), [(20, False), (20_000, True)])
 def test_the_test_decides_about_noise(rows, noise_free):
     plan = prepared()
-    release = plan.draw(SummedRows(axes(rows)))
+    sketch = plan.draw(SummedRows(axes(rows)))
     expected = 0.0 if noise_free else plan.account.gamma * SCHEMA.row_norm**2
-    assert release.sketch.noise_variance == pytest.approx(expected)
+    assert sketch.noise_variance == pytest.approx(expected)
 
 
 def test_the_margin_grows_with_the_noise_of_the_test(monkeypatch):
     """λ_min just below γ: noise is left out with probability at most δ/2, whatever the solver's error bound is."""
-    monkeypatch.setattr("gaussmix.mechanism.sheffet.eigenvalue_error_bound", lambda columns, n_max: 0.5)
+    monkeypatch.setattr("gaussmix.mechanism.adassp.eigenvalue_error_bound", lambda columns, n_max: 0.5)
     moments = axes(200)
     delta, epsilon, draws = 0.1, 2.0, 4000
     gamma = float(np.linalg.eigvalsh(moments.gram())[0]) - 0.5
     plan = prepared(epsilon=epsilon, delta=delta, sketch_size=5, gamma=gamma)
     drawn = (dataclasses.replace(plan).draw(SummedRows(moments)) for _ in range(draws))
-    free = sum(release.sketch.noise_variance == 0 for release in drawn)
+    free = sum(sketch.noise_variance == 0 for sketch in drawn)
     assert stats.binomtest(free, draws, delta / 2, alternative="greater").pvalue > FALSE_ALARM
     without = int(draws * 0.5 * delta ** (1 / 2))  # what a margin that does not grow would give
     assert stats.binomtest(without, draws, delta / 2, alternative="greater").pvalue < FALSE_ALARM
