@@ -12,8 +12,8 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Label, Merge, Reference
-from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
+from gaussmix.models.coding import Label, Merge, Reference, part_name
+from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem
@@ -154,12 +154,12 @@ def fit_classification(
     features = feature_indices(schema, [target], on)
     if radius is None and isinstance(statistic, Transcript) and statistic.steps_serve(target, features):
         sign = 1 if classes[1] else -1  # steps are on the log odds of true
-        coef, intercept = user_units(schema, features, sign * likelihood_coefficients(statistic)[features])
+        coef, intercept = schema.units.coefficients(features, sign * likelihood_coefficients(statistic)[features])
         return ClassificationModel(
             target, classes, coef, intercept, variant, radius, statistic, likelihood=True, level=level
         )
     theta = statistic.solve(features, response.vector[:, np.newaxis], variant)[:, 0]
-    coef, intercept = user_units(schema, features, theta * response.scale)
+    coef, intercept = schema.units.coefficients(features, theta, scale=response.scale)
     if radius is None:
         own = discriminant_of(statistic, response, features, theta)
         coef = {name: own.factor * value for name, value in coef.items()}

@@ -30,18 +30,17 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Coding
-from gaussmix.models.fits import clipped, column_of, linear_values, unit_vector
+from gaussmix.models.coding import Coding, column_of
+from gaussmix.models.fits import clipped, linear_values
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem, Response
-from gaussmix.models.raw_units import to_raw
 from gaussmix.models.residuals import Residuals, residuals
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.summary import Estimand, Summary, labelled, share_explained
 from gaussmix.models.tidy import Tidied
-from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.columns import Boolean, Numeric
 from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -181,10 +180,7 @@ class InstrumentalModel(Tidied):
 
     @property
     def _response(self) -> Response:
-        schema = self.release.schema
-        (index,) = schema.groups[self.target]
-        encoded = schema.encoded[index]
-        return Response(self.target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
+        return Response.of(self.release.schema, self.target)
 
     @property
     def test(self) -> AndersonRubin | None:
@@ -304,7 +300,7 @@ def fit_instruments(
     excluded = [name for name, source in zip(given.names, given.sources, strict=True) if source in outside]
     (constant, *slopes), _, _ = _solved(release, target, explained, given, None)
     own = [schema.names.index(column.name) for column in explained.columns[1:]]
-    beta, intercept = to_raw(schema, own, np.array(slopes), float(constant))
+    beta, intercept = schema.units.to_raw(own, np.array(slopes), float(constant))
     coef = dict(zip(explained.names[1:], beta.tolist(), strict=True))
     return InstrumentalModel(
         target, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
@@ -318,16 +314,14 @@ def _solved(
     schema, y = release.schema, _centred(release.schema, [target])[0]
     X, Z = _centred(schema, explained.names), _centred(schema, given.names)
     theta, noise, sampling = two_stage(release.statistic.noisy, X, Z, y, rows)
-    back = np.eye(len(theta))
-    back[0, 1:] = [-column.centre for column in explained.columns[1:]]
+    back = explained.units.centred_matrix()
     params = back @ theta
-    params[0] += schema.encoded[schema.groups[target][0]].centre
+    params[0] += Response.of(schema, target).centre
     return params, back @ noise @ back.T, back @ sampling @ back.T
 
 
 def _centred(schema: Schema, names: Sequence[str]) -> Floats:
     """Encoded columns in the user's units about their centres, the constant first, as combinations."""
-    constant = constant_row(schema)
-    indices = [schema.names.index(name) for name in names if name != INTERCEPT]
-    own = unit_rows(schema, indices) - np.outer(schema.decode_map[0][indices], constant)
-    return np.vstack([constant, own]) if INTERCEPT in names else own
+    units = unweighted_units(schema)
+    own = units.deviations([schema.names.index(name) for name in names if name != INTERCEPT])
+    return np.vstack([units.one, own]) if INTERCEPT in names else own

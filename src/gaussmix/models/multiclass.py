@@ -13,10 +13,10 @@ from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Label, Merge, Reference
-from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
+from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, Response
-from gaussmix.models.responses import constant_of_rows, labels_of, place_of
+from gaussmix.models.responses import labels_of, place_of
 from gaussmix.models.softmax import Softmax, estimate_softmax
 from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary
 from gaussmix.models.tidy import TidiedByClass
@@ -109,8 +109,7 @@ class MulticlassModel(TidiedByClass):
 
 def indicators_of(schema: Schema, target: str) -> Floats:
     """Which combination of encoded columns is 1 in rows of each class and 0 in others, shape (m, K)."""
-    column = schema.columns[target]
-    return np.column_stack([unit_vector(schema, {index: 1 / column.weight}) for index in schema.groups[target]])
+    return np.eye(schema.n_columns)[:, list(schema.groups[target])] / schema.columns[target].weight
 
 
 def fit_classes(statistic: Statistic, target: str, on: Sequence[str] | None) -> MulticlassModel:
@@ -124,9 +123,9 @@ def fit_classes(statistic: Statistic, target: str, on: Sequence[str] | None) -> 
     classes, indicators = labels_of(column), indicators_of(schema, target)
     features = feature_indices(schema, [target], on)
     coefficients = statistic.solve(features, indicators, "exact")
-    softmax = estimate_softmax(statistic, constant_of_rows(schema), indicators, features, coefficients)
+    softmax = estimate_softmax(statistic, schema.units.one, indicators, features, coefficients)
     coef, intercept = {}, {}
     for k, name in enumerate(classes[1:], 1):
-        coef[name], shifted = user_units(schema, features, coefficients @ softmax.contrast(k, 0))
+        coef[name], shifted = schema.units.coefficients(features, coefficients @ softmax.contrast(k, 0))
         intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
     return MulticlassModel(target, classes, coef, intercept, softmax, statistic)

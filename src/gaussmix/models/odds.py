@@ -119,7 +119,7 @@ def discriminant_summary(
         )
     own = summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
     response = np.eye(len(problem.names) + 1)[-1]
-    intercept = constant_of(problem) if INTERCEPT in problem.names else None
+    intercept = problem.one(0.5) if INTERCEPT in problem.names else None
     if not isinstance(own._score, Score):  # no noise
         theta = problem.to_theta(np.array(list(own.params.values())))
         scale = scale_of(problem.noisy, theta, intercept, response, contrast=contrast)
@@ -128,13 +128,6 @@ def discriminant_summary(
     intercept = None if intercept is None else intercept / units
     scale = scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
     return replace(on_scale(own, score, scale), discriminant=True)
-
-
-def constant_of(problem: Problem) -> Floats:
-    """The combination of a problem's columns that is 1 in every row: its intercept, which comes first."""
-    found = np.zeros(len(problem.names) + 1)
-    found[0] = 0.5 / problem.to_user[0, 0]
-    return found
 
 
 def scale_of(

@@ -13,12 +13,10 @@ import scipy.linalg
 from gaussmix._types import Floats
 from gaussmix.models.coding import Coding, Merge, Reference, propose_merges, rows_where
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.raw_units import to_raw_of
-from gaussmix.tables.columns import Categorical
-from gaussmix.tables.parts import EncodedColumn
 from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.units import half_range, half_span
 
-__all__ = ["Problem", "Response", "half_range", "half_span", "sources_of"]
+__all__ = ["Problem", "Response", "sources_of"]
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,10 @@ class Problem:
         coding = Coding.of(schema, sources, merge=merge, reference=reference)
         own = noisy.mapped(np.vstack([coding.rows, response.vector]))
         d = len(coding.names)
-        scales = np.array([column.scale for column in coding.columns])
-        to_user, offset = np.diag(response.scale / scales), np.zeros(d)
+        offset = np.zeros(d)
         total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
         if schema.intercept:
-            to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in coding.columns[1:]]
-            to_user, offset[0] = to_raw_of(schema, coding.rows) @ to_user, response.centre
+            offset[0] = response.centre
             total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
             nobs, deviation = rows_where(noisy, schema, coding.rows[0])
         half = half_range(schema, response.vector)
@@ -110,7 +106,7 @@ class Problem:
         return cls(
             noisy=own,
             names=coding.names,
-            to_user=to_user,
+            to_user=coding.units.matrix(response.scale),
             offset=offset,
             groups=coding.groups,
             reach=half / spans,
@@ -143,6 +139,15 @@ class Problem:
     def to_theta(self, coefficients: Floats) -> Floats:
         """Coefficients in the user's units back in encoded units."""
         return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
+
+    def one(self, scale: float) -> Floats:
+        """Return the combination of features and response that is 1 in every row; ``scale`` is the response's.
+
+        The intercept comes first, and its coefficient is ``to_user[0, 0]`` times θ.
+        """
+        found = np.zeros(len(self.names) + 1)
+        found[0] = scale / self.to_user[0, 0]
+        return found
 
     def omega(self, theta: Floats) -> float:
         """aᵀQa with a = (-θ, 1); of a sketch, the mean square of its rows' residuals."""
@@ -197,33 +202,15 @@ class Response:
     scale: float
     surrogate: bool = False
 
+    @classmethod
+    def of(cls, schema: Schema, target: str) -> Response:
+        """Return a part of the release that is one number, or true and false, as a response."""
+        (index,) = schema.groups[target]
+        vector = np.zeros(schema.n_columns)
+        vector[index] = 1.0
+        return cls(target, vector, float(schema.units.centres[index]), float(schema.units.scales[index]))
+
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:
     """Parts of the schema that some encoded columns belong to."""
     return {column.source for column in schema.encoded if column.name in names and column.source is not None}
-
-
-def half_range(schema: Schema, vector: Floats) -> float:
-    """Half of the declared range of a combination of encoded columns: no row leaves it."""
-    found = 0.0
-    for source, indices in schema.groups.items():
-        values = vector[list(indices)]
-        if source == INTERCEPT or not values.any():
-            continue
-        ends = values / np.array([schema.encoded[i].scale for i in indices])
-        column = schema.parts[source]
-        levels = isinstance(column, Categorical)
-        found += (
-            float(np.ptp(ends)) / 2
-            if levels
-            else float(sum(abs(vector[i]) * half_span(schema, schema.encoded[i]) for i in indices))
-        )
-    return found
-
-
-def half_span(schema: Schema, column: EncodedColumn) -> float:
-    """Half of the declared range of an encoded column in encoded units; all of the intercept."""
-    if column.source is None:
-        return 1 / column.scale
-    weight = schema.parts[column.source].weight
-    return weight / 2 if column.kind in ("level", "basis") else weight

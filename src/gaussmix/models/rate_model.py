@@ -12,11 +12,10 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Coding, Merge, Reference
-from gaussmix.models.fits import feature_indices, linear_values, part_name, unit_vector, user_units
+from gaussmix.models.coding import Coding, Merge, Reference, is_marked, part_name
+from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.rates import Design, rate_scale, rate_summary
-from gaussmix.models.raw_units import is_marked
 from gaussmix.models.rendering import notes
 from gaussmix.models.result_table import ResultTable
 from gaussmix.models.summary import LARGEST, Estimand, Summary
@@ -134,10 +133,9 @@ def fit_rates(statistic: Statistic, target: str, on: Sequence[str] | None) -> Ra
     features = feature_indices(schema, [target], on)
     _check_features(schema, features)
     theta = statistic.solve(features, response.vector[:, np.newaxis], "exact")[:, 0]
-    slopes, constant = user_units(schema, features, theta * response.scale)
+    slopes, constant = schema.units.coefficients(features, theta, centre=response.centre, scale=response.scale)
     coding = Coding.of(schema, sources_of(schema, list(slopes)))
     b = np.array([slopes[column.name] for column in coding.columns[1:]])
-    constant += response.centre
     for source, (name, _) in coding.references.items():
         b[[index - 1 for index in coding.groups[source]]] -= slopes[name]
         constant += slopes[name]
@@ -172,9 +170,7 @@ def _count(schema: Schema, target: str) -> Response:
             f"rates explain numbers from 0 up: {target!r} is declared from {column.lower:g}. Use regress, or declare "
             "its lower bound as 0 in another release if it cannot be below."
         )
-    (index,) = schema.groups[target]
-    encoded = schema.encoded[index]
-    return Response(target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
+    return Response.of(schema, target)
 
 
 def _check_features(schema: Schema, features: list[int]) -> None:

@@ -66,19 +66,16 @@ class Design:
     def of(cls, coding: Coding, response: Response) -> Design:
         """From the coding of a problem with an intercept: levels and true/false by their declared kinds."""
         d = len(coding.names)
-        unit = np.eye(d + 1)
-        one = coding.columns[0].scale * unit[0]
-        features = np.array(
-            [one, *(c.scale * unit[i] + c.centre * one for i, c in enumerate(coding.columns[1:], start=1))]
-        )
+        units = coding.units.with_response(response.name, response.centre, response.scale)
+        rows = units.rows(range(d + 1))
+        features, of_y = rows[:d], rows[d]
         baselines: list[Floats] = []
         group = np.full(d, -1)
         for indices in coding.groups.values():
             own = list(indices)
             if coding.columns[own[0]].kind in ("level", "boolean"):
                 group[own] = len(baselines)
-                baselines.append(one - features[own].sum(axis=0))
-        of_y = response.scale * unit[d] + response.centre * one
+                baselines.append(units.one - features[own].sum(axis=0))
         return cls(features, of_y, np.array(baselines).reshape(-1, d + 1), group)
 
     @property

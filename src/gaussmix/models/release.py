@@ -24,9 +24,9 @@ from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate, noise_variance
 from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.coding import ENOUGH, propose_merges
+from gaussmix.models.coding import ENOUGH, part_name, propose_merges
 from gaussmix.models.described import Described
-from gaussmix.models.fits import RegressionModel, fit_regressions, part_name
+from gaussmix.models.fits import RegressionModel, fit_regressions
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.noise_check import FALSE_ALARM_RATE

@@ -14,8 +14,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.schedules import budgets_of
@@ -56,8 +54,7 @@ def row_count(release: Release) -> RowCount:
     if not schema.intercept:
         raise ArgumentError("This release has no intercept column: it does not show how many rows there are.")
     (index,) = schema.groups[INTERCEPT]
-    unit = np.zeros(schema.n_columns)
-    unit[index] = schema.encoded[index].scale
+    unit = schema.units.one
     if not isinstance(statistic, Transcript) or len(statistic.passes) == 1:
         return RowCount(*statistic.noisy.quadratic(unit), apart=False)
     first, last = statistic.passes[0], statistic.passes[-1]
