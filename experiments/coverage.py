@@ -23,8 +23,8 @@ from gaussmix.mechanism.sampling import factor, wishart_factor
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.pooling import goe
 from gaussmix.models.problem import Problem
+from gaussmix.models.results import summarise
 from gaussmix.models.score import score_of
-from gaussmix.models.summary import summarise
 
 LEVEL, DELTA, K = 0.95, 1e-6, 10**6
 REACH = 1e6  # no coefficient is bounded, to speak of

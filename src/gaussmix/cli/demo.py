@@ -21,8 +21,7 @@ from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.models.summarised import Summarised
-from gaussmix.models.summary import Summary
+from gaussmix.models.results import Summarised, Summary
 from gaussmix.models.transcript import Transcript
 from gaussmix.reporting import demo as hospital
 from gaussmix.reporting.page import render

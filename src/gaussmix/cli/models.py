@@ -29,8 +29,8 @@ from gaussmix.models.odds import OddsRatios
 from gaussmix.models.rate_model import RateModel
 from gaussmix.models.release import load
 from gaussmix.models.rendering import as_plain, guarantee_of
-from gaussmix.models.summary import LARGEST as DEFAULT
-from gaussmix.models.summary import Estimand
+from gaussmix.models.results import LARGEST as DEFAULT
+from gaussmix.models.results import Estimand
 
 __all__ = ["classify", "rates", "regress"]
 

@@ -28,11 +28,10 @@ from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import Release
+from gaussmix.models.results import LARGEST, Estimand, Named, Summary
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.steps import Likelihood
-from gaussmix.models.summarised import Named
-from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema

@@ -18,9 +18,8 @@ from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.odds import OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem
 from gaussmix.models.responses import discriminant_of, two_classes
+from gaussmix.models.results import LARGEST, Estimand, Summary, Tidied, summarise
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
-from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic, Transcript
 
 __all__ = ["RADIUS", "ClassificationModel", "fit_classification"]

@@ -18,7 +18,7 @@ from gaussmix.models.coding import Coding
 from gaussmix.models.describe import chosen_columns, notes_of
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.residuals import residuals
-from gaussmix.models.result_table import Frame, ResultTable, as_frame, columns_of
+from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
 from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:

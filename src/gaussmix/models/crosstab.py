@@ -31,7 +31,7 @@ from gaussmix.models.coding import kinds_of
 from gaussmix.models.describe import notes_of, shares_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.rendering import void_mark
-from gaussmix.models.result_table import Frame, ResultTable, columns_of
+from gaussmix.models.results import Frame, ResultTable, columns_of
 from gaussmix.models.row_counts import RowCount, row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
 from gaussmix.models.whole_rows import counted_in, pass_that_counts

@@ -28,7 +28,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import column_of, is_marked, kinds_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.residuals import residuals
-from gaussmix.models.result_table import ResultTable, columns_of
+from gaussmix.models.results import ResultTable, columns_of
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
 from gaussmix.models.whole_rows import counted_early, counted_in

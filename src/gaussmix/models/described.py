@@ -11,7 +11,7 @@ from gaussmix.models.correlations import Correlations, correlations
 from gaussmix.models.crosstab import Crosstab, crosstab
 from gaussmix.models.describe import describe
 from gaussmix.models.groups import Anova, anova, group_means
-from gaussmix.models.result_table import Frame, ResultTable, as_frame
+from gaussmix.models.results import Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
 
 if TYPE_CHECKING:

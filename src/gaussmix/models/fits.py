@@ -31,9 +31,8 @@ from gaussmix.models.coding import (
 )
 from gaussmix.models.prediction import Prediction, decoded_values, features_of, predicted
 from gaussmix.models.problem import Problem, Response, sources_of
+from gaussmix.models.results import LARGEST, Asked, Estimand, Summary, Tidied, summarise
 from gaussmix.models.sketch import Variant
-from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary, summarise
-from gaussmix.models.tidy import Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Categorical, Numeric, Vector
 from gaussmix.tables.parts import Block

@@ -30,7 +30,7 @@ from gaussmix.models.coding import column_of, kinds_of
 from gaussmix.models.describe import notes_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.rendering import void_mark
-from gaussmix.models.result_table import Frame, ResultTable, columns_of
+from gaussmix.models.results import Frame, ResultTable, columns_of
 from gaussmix.models.structured import Fitted, fit_structure, group_designs, ratio_interval
 from gaussmix.tables.columns import Boolean, Numeric
 from gaussmix.tables.schema import Schema

@@ -35,9 +35,8 @@ from gaussmix.models.fits import clipped, linear_values
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem, Response
 from gaussmix.models.residuals import Residuals, residuals
+from gaussmix.models.results import Estimand, Summary, Tidied, labelled, share_explained
 from gaussmix.models.row_counts import row_count
-from gaussmix.models.summary import Estimand, Summary, labelled, share_explained
-from gaussmix.models.tidy import Tidied
 from gaussmix.tables.columns import Boolean, Numeric
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.units import unweighted_units

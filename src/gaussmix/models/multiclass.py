@@ -17,9 +17,8 @@ from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
 from gaussmix.models.problem import Problem, Response
 from gaussmix.models.responses import labels_of, place_of
+from gaussmix.models.results import LARGEST, Asked, Estimand, Summary, TidiedByClass
 from gaussmix.models.softmax import Softmax, estimate_softmax
-from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary
-from gaussmix.models.tidy import TidiedByClass
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema

@@ -23,8 +23,8 @@ from gaussmix.models.discriminant import class_forms, quadratic_covariance, shif
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem
 from gaussmix.models.ratios import Scale, on_scale, without_noise
+from gaussmix.models.results import LARGEST, Estimand, Summary, summarise
 from gaussmix.models.score import Score
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import INTERCEPT
 
 __all__ = ["Contrast", "OddsRatios", "discriminant_summary"]
@@ -110,7 +110,7 @@ def discriminant_summary(
 ) -> Summary:
     """The summary of β, from the regression of a response that is ±1 in encoded units and 0/1 in the user's.
 
-    Parameters as in :func:`gaussmix.models.summary.summarise`; there is no ``"ridge"`` on this scale. ``contrast`` is
+    Parameters as in :func:`gaussmix.models.results.summarise`; there is no ``"ridge"`` on this scale. ``contrast`` is
     for two of several classes.
     """
     if estimand == "ridge":

@@ -19,9 +19,8 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.models.coding import Coding, is_marked
-from gaussmix.models.result_table import Frame, ResultTable
+from gaussmix.models.results import Frame, ResultTable, Summary
 from gaussmix.models.score import Score
-from gaussmix.models.summary import Summary
 from gaussmix.models.weights import weights_of
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.encoder import BlockEncoder

@@ -17,9 +17,7 @@ from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.rates import Design, rate_scale, rate_summary
 from gaussmix.models.rendering import notes
-from gaussmix.models.result_table import ResultTable
-from gaussmix.models.summary import LARGEST, Estimand, Summary
-from gaussmix.models.tidy import Tidied
+from gaussmix.models.results import LARGEST, Estimand, ResultTable, Summary, Tidied
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Numeric
 from gaussmix.tables.parts import Block

@@ -36,8 +36,8 @@ from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem, Response
 from gaussmix.models.ratios import Flags, Scale, on_scale, without_noise
 from gaussmix.models.residuals import residuals
+from gaussmix.models.results import LARGEST, Summary, summarise
 from gaussmix.models.score import Score
-from gaussmix.models.summary import LARGEST, Summary, summarise
 
 __all__ = ["Design", "Errors", "form_covariance", "rate_scale", "rate_summary"]
 

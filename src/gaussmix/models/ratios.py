@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gaussmix._types import Floats
+from gaussmix.models.results import Summary
 from gaussmix.models.score import Score
-from gaussmix.models.summary import Summary
 
 __all__ = ["RatioTests", "Scale", "on_scale", "without_noise"]
 

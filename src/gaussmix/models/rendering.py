@@ -15,7 +15,7 @@ from gaussmix.models.certificate import NO_GUARANTEE
 from gaussmix.models.coding import ENOUGH
 
 if TYPE_CHECKING:
-    from gaussmix.models.summary import Summary
+    from gaussmix.models.results import Summary
 
 __all__ = [
     "NOT_IDENTIFIED",

@@ -20,7 +20,7 @@ Estimands:
     The coefficients of a linear model that the n rows were drawn from: s²M_xx is added to V, s² the residual variance.
 ``"ridge"`` (finite sketches)
     θ = (G_xx + N_xx)⁻¹ (G_xy + N_xy) of this table. Rows of the sketch are independent normal, so that ordinary least
-    squares on them has exact Student-t intervals with k - d degrees of freedom (:mod:`gaussmix.models.summary`).
+    squares on them has exact Student-t intervals with k - d degrees of freedom (:mod:`gaussmix.models.results`).
 
 The accepted values are one interval, or do not end: c(b/v)·v is convex in v and increases, v(ψ) = √(wᵀVw) is convex, so
 |wᵀM_xy - mψ| - c(b/v)·v is concave on either side of its root. It ends where p(ψ) falls below the level as ψ → ∞.
