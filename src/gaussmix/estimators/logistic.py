@@ -28,7 +28,7 @@ from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.classes import ClassificationModel, fit_classification
 from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import Release
-from gaussmix.models.results import LARGEST, Estimand, Named, Summary
+from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
 from gaussmix.models.sketch import Variant
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.steps import Likelihood
@@ -196,7 +196,7 @@ class LogisticMixing(Named, LinearClassifier):
         """
         check_is_fitted(self)
         model, rows = self._model(), self.n_rows if estimand == "population" else None
-        return model.summary_of(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
 
     @property
     def _table(self) -> Summary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import special
@@ -15,10 +15,10 @@ from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Label, Merge, Reference, part_name
 from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.newton import likelihood_coefficients
-from gaussmix.models.odds import OddsRatios, discriminant_summary
+from gaussmix.models.odds import OddsRatios
 from gaussmix.models.problem import Problem
 from gaussmix.models.responses import discriminant_of, two_classes
-from gaussmix.models.results import LARGEST, Estimand, Summary, Tidied, summarise
+from gaussmix.models.results import Asked, FittedModel
 from gaussmix.models.sketch import Variant
 from gaussmix.models.transcript import Statistic, Transcript
 
@@ -29,8 +29,13 @@ RADIUS = 6.0
 
 
 @dataclass(frozen=True, repr=False)
-class ClassificationModel(Tidied):
+class ClassificationModel(FittedModel):
     """Log odds of a column with two values, linear in others, fitted from a release.
+
+    Coefficients of :meth:`summary` are those of the discriminant. Where features are normal within classes, with one
+    covariance, they are the coefficients of logistic regression; docs/inference.md has how far they are from it on real
+    tables. With ``variant="paper"`` they are those of the surrogate: what least squares with response ±1 gives, times a
+    constant. The estimand ``"ridge"`` is for the surrogate alone.
 
     Attributes
     ----------
@@ -64,55 +69,14 @@ class ClassificationModel(Tidied):
     level: object = None
     certificate: Certificate | None = field(default=None, compare=False)
 
-    @property
-    def _unit(self) -> float:
-        return two_classes(self.statistic.schema, self.target, self.surrogate_radius, self.level)[0].scale
-
-    def summary(
-        self,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> Summary:
-        """Intervals for discriminant coefficients, on the scale of log odds, of the table or of its population.
-
-        Where features are normal within classes, with one covariance, they are the coefficients of logistic regression;
-        docs/inference.md has how far they are from it on real tables. With ``variant="paper"`` they are those of the
-        surrogate: what least squares with response ±1 gives, times a constant. Parameters as in
-        :meth:`gaussmix.models.fits.RegressionModel.summary`; ``"ridge"`` is for the surrogate alone.
-        """
-        own = self.problem(merge=merge, reference=reference)
-        return self.summary_of(own, estimand=estimand, n_rows=n_rows, largest=largest)
-
-    def summary_of(
-        self, problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
-    ) -> Summary:
-        """The summary of the model's problem, whatever its columns are called."""
-        if self.surrogate_radius is not None:
-            return summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
-        return discriminant_summary(problem, estimand=estimand, n_rows=n_rows, largest=largest)
-
-    def odds_ratios(
-        self,
-        alpha: float = 0.05,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> OddsRatios:
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> OddsRatios:
         """Exp of the discriminant coefficients by name, with intervals of level 1 - alpha.
 
-        Parameters as in :meth:`summary`, which says what they are intervals of. The surrogate has no odds ratios.
+        Options as in :meth:`summary`, which says what they are intervals of. The surrogate has no odds ratios.
         """
         if self.surrogate_radius is not None:
             raise ArgumentError('The surrogate has no odds ratios: use variant="exact".')
-        own = self.summary(estimand=estimand, n_rows=n_rows, largest=largest, merge=merge, reference=reference)
-        return OddsRatios.of(own, alpha)
+        return OddsRatios.of(self.summary(**options), alpha)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem: 0/1 or, of the surrogate, log odds."""

@@ -31,7 +31,7 @@ from gaussmix.models.coding import (
 )
 from gaussmix.models.prediction import Prediction, decoded_values, features_of, predicted
 from gaussmix.models.problem import Problem, Response, sources_of
-from gaussmix.models.results import LARGEST, Asked, Estimand, Summary, Tidied, summarise
+from gaussmix.models.results import Asked, FittedModel
 from gaussmix.models.sketch import Variant
 from gaussmix.models.transcript import Statistic
 from gaussmix.tables.columns import Categorical, Numeric, Vector
@@ -49,7 +49,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class RegressionModel(Tidied):
+class RegressionModel(FittedModel):
     """A linear model fitted from a release.
 
     Attributes
@@ -73,37 +73,6 @@ class RegressionModel(Tidied):
     variant: Variant
     statistic: Statistic = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
-
-    @property
-    def _unit(self) -> float:
-        return number_response(self.statistic.schema, self.target).scale
-
-    def summary(
-        self,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> Summary:
-        """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.score`).
-
-        They are those of the ``estimand``, estimated without the ridge that makes :attr:`coef` predict well.
-
-        Parameters
-        ----------
-        estimand : {"table", "population", "ridge"}
-        n_rows : int, optional
-            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
-        largest : float
-            Assumed: across its declared range no column moves the target by more than so many times the target's.
-        merge, reference : mapping, optional
-            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
-            are measured from, ``{"race": "White"}``, instead of its first one.
-        """
-        own = self.problem(merge=merge, reference=reference)
-        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import scipy.linalg
@@ -30,12 +31,13 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Coding, column_of
+from gaussmix.models.coding import Coding, Merge, Reference, column_of
+from gaussmix.models.families import Family
 from gaussmix.models.fits import clipped, linear_values
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem, Response
 from gaussmix.models.residuals import Residuals, residuals
-from gaussmix.models.results import Estimand, Summary, Tidied, labelled, share_explained
+from gaussmix.models.results import LARGEST, Asked, FittedModel, Summary, labelled, share_explained
 from gaussmix.models.row_counts import row_count
 from gaussmix.tables.columns import Boolean, Numeric
 from gaussmix.tables.schema import INTERCEPT, Schema
@@ -45,6 +47,21 @@ if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = ["AndersonRubin", "InstrumentalModel", "StageTests", "fit_instruments", "two_stage"]
+
+TWO_STAGE = Family(
+    name="two-stage",
+    link="identity",
+    intervals_are_for=MappingProxyType(
+        {
+            "table": "what two-stage least squares gives on this table",
+            "population": "what two-stage least squares estimates of the population that the rows were drawn from",
+        }
+    ),
+    remedy="name stronger instruments, or spend a larger ε.",
+    has_rsquared=True,
+    has_sigma=True,
+)
+"""Two-stage least squares; every model adds notes of its own."""
 
 _WEAK = 10.0
 """First-stage statistic below which instruments are called weak."""
@@ -144,7 +161,7 @@ class StageTests:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InstrumentalModel(Tidied):
+class InstrumentalModel(FittedModel):
     """Two-stage least squares of one column on others, from a release.
 
     ``rsquared`` is that of the structural equation, 1 - residuals'/total squares; where it is negative it is 0.
@@ -174,10 +191,6 @@ class InstrumentalModel(Tidied):
     certificate: Certificate | None
 
     @property
-    def _unit(self) -> float:
-        return self._response.scale
-
-    @property
     def _response(self) -> Response:
         return Response.of(self.release.schema, self.target)
 
@@ -186,20 +199,19 @@ class InstrumentalModel(Tidied):
         """Of the one endogenous feature in the table, where there is one and the test is right."""
         return self._test(None)
 
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
-        """Coefficients with standard errors, p-values and intervals.
+    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+        """Least squares of the same features as an inference problem: its strength, R² and number of rows."""
+        encoded = [column.name for column in self.explained.columns]
+        schema, noisy = self.release.schema, self.release.statistic.noisy
+        return Problem.of(noisy, schema, self._response, encoded, merge=merge, reference=reference)
 
-        One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others have Wald's.
-
-        Parameters
-        ----------
-        estimand : {"table", "population"}
-            What the errors are about: noise alone, or noise and sampling.
-        n_rows : int, optional
-            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
-        """
-        check.choice(("table", "population"), estimand=estimand)
-        schema, noisy, rows = self.release.schema, self.release.statistic.noisy, None
+    def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        """One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others Wald's."""
+        estimand, n_rows = options["estimand"], options["n_rows"]
+        check.choice(tuple(TWO_STAGE.intervals_are_for), estimand=estimand)
+        if options["merge"] or options["reference"] or options["largest"] != LARGEST:
+            raise ArgumentError("Two-stage least squares has no largest=, merge= or reference=: leave them out.")
+        noisy, rows = self.release.statistic.noisy, None
         if estimand == "population":
             noisy.check_independent('estimand="population"', instead='estimand="table"')
             rows = row_count(self.release).rows if n_rows is None else float(check.positive_integer(n_rows=n_rows))
@@ -209,8 +221,7 @@ class InstrumentalModel(Tidied):
         tests = StageTests(params, noise + sampling, place, special)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.diagonal(noise) / np.maximum(np.diagonal(noise + sampling), 0.0)
-        encoded = [column.name for column in self.explained.columns]
-        problem = Problem.of(noisy, schema, self._response, encoded)
+        problem = self.problem()
         theta = problem.to_theta(np.array([self.intercept, *self.coef.values()]))
         rsquared, dominates = share_explained(problem, theta)
         return Summary(
@@ -229,11 +240,10 @@ class InstrumentalModel(Tidied):
             nobs=problem.nobs,
             nobs_deviation=problem.nobs_deviation,
             weakest=None,
-            surrogate=False,
+            family=replace(TWO_STAGE, notes=self._words(special)),
             _problem=problem,
             _score=tests,
             _covariance=noise + sampling,
-            instruments=self._words(special),
         )
 
     def predict(self, data: Any) -> Floats:

@@ -12,6 +12,7 @@ import scipy.linalg
 
 from gaussmix._types import Floats
 from gaussmix.models.coding import Coding, Merge, Reference, propose_merges, rows_where
+from gaussmix.models.families import LINEAR, Family
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.units import half_range, half_span
@@ -45,8 +46,12 @@ class Problem:
         For the heading.
     weighted : bool
         Whether rows have weights.
-    surrogate : bool
-        Whether coefficients are those of the quadratic surrogate of a logistic model.
+    scale : float
+        What 1 in the encoded units of the response is in the user's.
+    family : Family
+        How the model's coefficients come from those of least squares.
+    coding : Coding or None
+        The features as sums of encoded columns, of a problem that was made from a schema.
     counts : dict of str to (float, float)
         Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
     references : dict of str to str
@@ -66,7 +71,9 @@ class Problem:
     response_name: str
     nobs_deviation: float = math.nan
     weighted: bool = False
-    surrogate: bool = False
+    scale: float = 1.0
+    family: Family = LINEAR
+    coding: Coding | None = None
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     proposed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -115,7 +122,9 @@ class Problem:
             nobs_deviation=deviation,
             response_name=response.name,
             weighted=schema.weight is not None,
-            surrogate=response.surrogate,
+            scale=response.scale,
+            family=response.family,
+            coding=coding,
             counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
             references={source: name for source, (name, _) in coding.references.items()},
             proposed=propose_merges(noisy, schema, sources - set(merge or {})),
@@ -140,13 +149,11 @@ class Problem:
         """Coefficients in the user's units back in encoded units."""
         return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
 
-    def one(self, scale: float) -> Floats:
-        """Return the combination of features and response that is 1 in every row; ``scale`` is the response's.
-
-        The intercept comes first, and its coefficient is ``to_user[0, 0]`` times θ.
-        """
+    @property
+    def one(self) -> Floats:
+        """The combination of features and response that is 1 in every row: a multiple of the intercept, the first."""
         found = np.zeros(len(self.names) + 1)
-        found[0] = scale / self.to_user[0, 0]
+        found[0] = self.scale / self.to_user[0, 0]
         return found
 
     def omega(self, theta: Floats) -> float:
@@ -192,23 +199,23 @@ class Response:
         Weights of the encoded columns.
     centre, scale : float
         A response of 1 in encoded units is ``scale`` in the user's, about ``centre``.
-    surrogate : bool
-        Whether it stands for the log odds of a class.
+    family : Family
+        How coefficients come from least squares on it.
     """
 
     name: str
     vector: Floats
     centre: float
     scale: float
-    surrogate: bool = False
+    family: Family = LINEAR
 
     @classmethod
-    def of(cls, schema: Schema, target: str) -> Response:
+    def of(cls, schema: Schema, target: str, family: Family = LINEAR) -> Response:
         """Return a part of the release that is one number, or true and false, as a response."""
         (index,) = schema.groups[target]
         vector = np.zeros(schema.n_columns)
         vector[index] = 1.0
-        return cls(target, vector, float(schema.units.centres[index]), float(schema.units.scales[index]))
+        return cls(target, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:

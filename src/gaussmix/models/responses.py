@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Label, column_of
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
+from gaussmix.models.families import LINEAR
+from gaussmix.models.odds import DISCRIMINANT
 from gaussmix.models.problem import Response
 from gaussmix.models.solvers import response_scale
 from gaussmix.models.transcript import Statistic
@@ -16,6 +20,16 @@ from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import Schema
 
 __all__ = ["discriminant_of", "labels_of", "place_of", "two_classes"]
+
+SURROGATE = replace(
+    LINEAR,
+    name="surrogate",
+    link="logit",
+    notes=("Coefficients are those of the quadratic surrogate, not of a logistic fit: trust signs and ratios.",),
+    prints_rsquared=False,
+    has_sigma=False,
+)
+"""The quadratic surrogate of the logistic loss."""
 
 OTHERS = "all others"
 """The class that one level is held against."""
@@ -84,5 +98,5 @@ def two_classes(
         )
     name = f"{target} = {classes[1]}"
     if radius is None:
-        return Response(name, vector, 0.5, 0.5), classes
-    return Response(name, vector, 0.0, response_scale(radius), surrogate=True), classes
+        return Response(name, vector, 0.5, 0.5, DISCRIMINANT), classes
+    return Response(name, vector, 0.0, response_scale(radius), SURROGATE), classes

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,11 @@ from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models import rendering
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Label, Merge, Reference
+from gaussmix.models.families import Family, on_scale, without_noise
 from gaussmix.models.noisy import Shortened
 from gaussmix.models.problem import Problem
 from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, void_mark
-from gaussmix.models.score import score_of
+from gaussmix.models.score import Score, score_of
 from gaussmix.models.solvers import least_squares
 from gaussmix.tables.schema import INTERCEPT
 
@@ -35,20 +36,20 @@ __all__ = [
     "LARGEST",
     "Asked",
     "Estimand",
+    "Fitted",
+    "FittedClasses",
+    "FittedModel",
     "Frame",
     "Named",
     "ResultTable",
-    "Summarised",
-    "SummarisedByClass",
     "Summary",
     "Tests",
-    "Tidied",
-    "TidiedByClass",
     "WeakestDirection",
     "as_frame",
     "columns_of",
     "glance_table",
     "labelled",
+    "ratio_table",
     "share_explained",
     "summarise",
     "tidy_by_class",
@@ -298,12 +299,8 @@ class Summary:
         intercept column. With ``weighted``, the sum of the rows' weights.
     weakest : WeakestDirection or None
         The combination of features that stands least above the noise; None without noise.
-    surrogate, discriminant : bool
-        Whether coefficients are on the scale of log odds: those of the quadratic surrogate, or of the discriminant.
-    rates : bool
-        Whether they are on the scale of logarithms of means.
-    instruments : tuple of str
-        Of two-stage least squares, what is endogenous and which tests the intervals come from; empty for other models.
+    family : Family
+        What the coefficients are, and how they come from least squares.
     """
 
     estimand: Estimand
@@ -321,13 +318,10 @@ class Summary:
     nobs: float
     nobs_deviation: float
     weakest: WeakestDirection | None
-    surrogate: bool
+    family: Family
     _problem: Problem = field(repr=False)
     _score: Tests | None = field(repr=False)
     _covariance: Floats = field(repr=False)
-    discriminant: bool = False
-    rates: bool = False
-    instruments: tuple[str, ...] = ()
 
     @property
     def shortened(self) -> Shortened | None:
@@ -427,7 +421,7 @@ class Summary:
 def summarise(
     problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
 ) -> Summary:
-    """The summary of one regression.
+    """Return the summary of one regression, with the coefficients of its family.
 
     Parameters
     ----------
@@ -441,7 +435,19 @@ def summarise(
         moves the target by more than so many times the target's declared range.
     """
     check.choice(ESTIMANDS, estimand=estimand)
-    largest = check.positive(finite=True, largest=largest)
+    largest, family = check.positive(finite=True, largest=largest), problem.family
+    allowed = family.intervals_are_for
+    if estimand not in allowed or (n_rows is not None and "population" not in allowed):
+        raise ArgumentError(family.refusal)
+    own = _least_squares_summary(problem, estimand, n_rows, largest)
+    if family.scale is None:
+        return own
+    score = own._score if isinstance(own._score, Score) else None  # None without noise
+    scale = family.scale(problem, np.array(list(own.params.values())), score, largest)
+    return without_noise(own, scale) if score is None else on_scale(own, score, scale)
+
+
+def _least_squares_summary(problem: Problem, estimand: Estimand, n_rows: int | None, largest: float) -> Summary:
     rows = _rows_of_sample(problem, n_rows) if estimand == "population" else None
     noisy, d = problem.noisy, len(problem.names)
     score, relies, p = None, np.zeros(d, dtype=bool), np.full(d, np.nan)
@@ -477,7 +483,7 @@ def summarise(
         nobs=problem.nobs,
         nobs_deviation=problem.nobs_deviation,
         weakest=weakest_direction(problem) if noisy.alpha else None,
-        surrogate=problem.surrogate,
+        family=problem.family,
         _problem=problem,
         _score=score,
         _covariance=covariance,
@@ -539,6 +545,9 @@ def labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Fitted models
+S = TypeVar("S")
+
+
 class Named(ABC):
     """What is known of coefficients under the names that statsmodels gives it, for the default estimand."""
 
@@ -577,72 +586,77 @@ class Named(ABC):
         return self._table.nobs
 
 
-class Summarised(Named):
-    """A model that does not change: its summary is computed once."""
-
-    @abstractmethod
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
-        """Coefficients with standard errors, p-values and intervals."""
-
-    @cached_property
-    def _table(self) -> Summary:
-        return self.summary()
-
-
-class SummarisedByClass(ABC):
-    """The same names where every class but one has coefficients: dictionaries by class, of what one class has."""
-
-    @abstractmethod
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Mapping[Label, Summary]:
-        """Coefficients with standard errors, p-values and intervals, by class."""
-
-    @cached_property
-    def _tables(self) -> Mapping[Label, Summary]:
-        return self.summary()
-
-    @property
-    def params(self) -> dict[Label, dict[str, float]]:
-        """Estimates by class and name, without the ridge that makes ``coef`` predict well."""
-        return {name: own.params for name, own in self._tables.items()}
-
-    @property
-    def bse(self) -> dict[Label, dict[str, float]]:
-        """Standard errors by class and name."""
-        return {name: own.bse for name, own in self._tables.items()}
-
-    @property
-    def pvalues(self) -> dict[Label, dict[str, float]]:
-        """p-values by class and name."""
-        return {name: own.pvalues for name, own in self._tables.items()}
-
-    def conf_int(self, alpha: float = 0.05) -> dict[Label, dict[str, tuple[float, float]]]:
-        """Intervals of level 1 - alpha by class and name."""
-        return {name: own.conf_int(alpha) for name, own in self._tables.items()}
-
-    @property
-    def rsquared(self) -> dict[Label, float]:
-        """R² by class, of the least squares behind its coefficients, within [0, 1]."""
-        return {name: own.rsquared for name, own in self._tables.items()}
-
-    @property
-    def nobs(self) -> float:
-        """Rows in the table, of all classes, as the release shows them: noisy."""
-        return next(iter(self._tables.values())).nobs
-
-
-class Tidied(Summarised):
-    """A model whose coefficients and qualities are tables. Options are those of the model's ``summary``."""
+class Fitted(ABC, Generic[S]):
+    """A model that was fitted from a release; it does not change, so that its summary is computed once."""
 
     target: str
-    coef: dict[str, float]
     certificate: Certificate | None
 
-    @property
-    @abstractmethod
-    def _unit(self) -> float:
-        """What 1 in the encoded units of the response is in the user's."""
+    def summary(
+        self,
+        *,
+        estimand: Estimand = "table",
+        n_rows: int | None = None,
+        largest: float = LARGEST,
+        merge: Merge | None = None,
+        reference: Reference | None = None,
+    ) -> S:
+        """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.score`).
 
-    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Any) -> Any:
+        They are those of the ``estimand``, estimated without the ridge that makes ``coef`` predict well. Of a model of
+        several classes: a dictionary by class.
+
+        Parameters
+        ----------
+        estimand : {"table", "population", "ridge"}
+            Those that the model's family has.
+        n_rows : int, optional
+            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
+        largest : float
+            Assumed: across its declared range no column moves the target by more than so many times the target's.
+        merge, reference : mapping, optional
+            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
+            are measured from, ``{"race": "White"}``, instead of its first one. Of a model of several classes
+            ``reference`` may name the class that the others are compared with, too.
+        """
+        return self._summarise(estimand=estimand, n_rows=n_rows, largest=largest, merge=merge, reference=reference)
+
+    @abstractmethod
+    def _summarise(self, **options: Unpack[Asked]) -> S:
+        """Compute the summary; all options are given."""
+
+    @cached_property
+    def _fitted(self) -> S:
+        return self.summary()
+
+    @abstractmethod
+    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
+        """One row a coefficient."""
+
+    def to_frame(self, frame: Frame | None = None) -> Any:
+        """The same as :meth:`tidy`."""
+        return self.tidy(frame)
+
+
+class FittedModel(Fitted[Summary], Named):
+    """A model with one coefficient a feature."""
+
+    coef: dict[str, float]
+    intercept: float
+
+    @abstractmethod
+    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+        """The regression as an inference problem."""
+
+    def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        own = self.problem(merge=options["merge"], reference=options["reference"])
+        return summarise(own, estimand=options["estimand"], n_rows=options["n_rows"], largest=options["largest"])
+
+    @property
+    def _table(self) -> Summary:
+        return self._fitted
+
+    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
         """One row a coefficient: term, estimate, std.error, statistic, p.value, conf.low, conf.high, privacy.share.
 
         Parameters
@@ -657,13 +671,9 @@ class Tidied(Summarised):
         """
         return tidy_table(self.summary(**summary), alpha).to_frame(frame)
 
-    def glance(self, frame: Frame | None = None, **summary: Any) -> Any:
+    def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
         """One row: nobs, r.squared, sigma, df, epsilon, delta, mu; what is not known is missing."""
-        return glance_table(self.summary(**summary), self.certificate, unit=self._unit).to_frame(frame)
-
-    def to_frame(self, frame: Frame | None = None) -> Any:
-        """The same as :meth:`tidy`."""
-        return self.tidy(frame)
+        return glance_table(self.summary(**summary), self.certificate).to_frame(frame)
 
     def as_csv(self, alpha: float = 0.05) -> str:
         """:meth:`tidy` as CSV, in all digits."""
@@ -680,38 +690,61 @@ class Tidied(Summarised):
         return f"{type(self).__name__}({_void(self.certificate)}{self.target!r} on {len(self.coef)} encoded columns)"
 
 
-class TidiedByClass(SummarisedByClass):
-    """The same of a model with coefficients for every class but one."""
+class FittedClasses(Fitted[dict[Label, Summary]]):
+    """A model with coefficients for every class but one: dictionaries by class, of what one class has."""
 
-    target: str
     coef: dict[Label, dict[str, float]]
-    certificate: Certificate | None
 
-    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Any) -> Any:
+    @property
+    def params(self) -> dict[Label, dict[str, float]]:
+        """Estimates by class and name, without the ridge that makes ``coef`` predict well."""
+        return {name: own.params for name, own in self._fitted.items()}
+
+    @property
+    def bse(self) -> dict[Label, dict[str, float]]:
+        """Standard errors by class and name."""
+        return {name: own.bse for name, own in self._fitted.items()}
+
+    @property
+    def pvalues(self) -> dict[Label, dict[str, float]]:
+        """p-values by class and name."""
+        return {name: own.pvalues for name, own in self._fitted.items()}
+
+    def conf_int(self, alpha: float = 0.05) -> dict[Label, dict[str, tuple[float, float]]]:
+        """Intervals of level 1 - alpha by class and name."""
+        return {name: own.conf_int(alpha) for name, own in self._fitted.items()}
+
+    @property
+    def rsquared(self) -> dict[Label, float]:
+        """R² by class, of the least squares behind its coefficients, within [0, 1]."""
+        return {name: own.rsquared for name, own in self._fitted.items()}
+
+    @property
+    def nobs(self) -> float:
+        """Rows in the table, of all classes, as the release shows them: noisy."""
+        return next(iter(self._fitted.values())).nobs
+
+    def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
         """One row a class and coefficient: y.level, then the columns of ``tidy`` of other models."""
         return tidy_by_class(self.target, self.summary(**summary), alpha).to_frame(frame)
 
-    def glance(self, frame: Frame | None = None, **summary: Any) -> Any:
+    def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
         """One row, as of other models; df counts the coefficients of all classes but intercepts."""
         own = list(self.summary(**summary).values())
-        found = glance_table(own[0], self.certificate, unit=math.nan)
+        found = glance_table(own[0], self.certificate)
         columns = {**found.columns, "df": (len(own) * found.columns["df"][0],)}
         return ResultTable(self.target, columns).to_frame(frame)
 
-    def to_frame(self, frame: Frame | None = None) -> Any:
-        """The same as :meth:`tidy`."""
-        return self.tidy(frame)
-
     def as_csv(self, alpha: float = 0.05) -> str:
         """:meth:`tidy` as CSV, in all digits."""
-        return tidy_by_class(self.target, self._tables, alpha).as_csv()
+        return tidy_by_class(self.target, self._fitted, alpha).as_csv()
 
     def as_latex(self, alpha: float = 0.05) -> str:
         """The summaries as LaTeX tabulars, one below the other."""
-        return "\n\n".join(own.as_latex(alpha) for own in self._tables.values())
+        return "\n\n".join(own.as_latex(alpha) for own in self._fitted.values())
 
     def _repr_html_(self) -> str:
-        return "".join(own.as_html() for own in self._tables.values())
+        return "".join(own.as_html() for own in self._fitted.values())
 
     def __repr__(self) -> str:
         features, void = len(next(iter(self.coef.values()))), _void(self.certificate)
@@ -757,17 +790,42 @@ def tidy_by_class(target: str, summaries: Mapping[Label, Summary], alpha: float 
     return ResultTable(target, {"y.level": levels, **columns}, tuple(words))
 
 
-def glance_table(summary: Summary, certificate: Certificate | None, *, unit: float) -> ResultTable:
+def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
+    """Return exp(β) of all features with intervals and p-values, for a family whose ratios have a name.
+
+    Where a coefficient is not identified its ratio is NaN, its interval (0, inf).
+    """
+    ratio = summary.family.ratio
+    if not ratio:
+        raise ArgumentError(f"exp(β) of the family {summary.family.name!r} has no meaning: use tidy or summary.")
+    ends = {name: ends for name, ends in summary.conf_int(alpha).items() if name != INTERCEPT}
+    known = {name: bool(np.isfinite(pair).all()) for name, pair in ends.items()}
+    with np.errstate(over="ignore"):
+        columns: dict[str, tuple[Any, ...]] = {
+            "term": tuple(ends),
+            ratio.replace(" ", "."): tuple(
+                float(np.exp(summary.params[name])) if known[name] else math.nan for name in ends
+            ),
+            "conf.low": tuple(float(np.exp(low)) for low, _ in ends.values()),
+            "conf.high": tuple(float(np.exp(high)) for _, high in ends.values()),
+            "p.value": tuple(summary.pvalues[name] for name in ends),
+        }
+    words = notes(summary, unidentified=not all(known.values()))
+    title = f"{summary.response_name}: {ratio}s, {100 * (1 - alpha):g} % intervals"
+    return ResultTable(title, columns, tuple(words))
+
+
+def glance_table(summary: Summary, certificate: Certificate | None) -> ResultTable:
     """The model as a whole. sigma is the residual standard deviation, of n - d degrees of freedom, n noisy."""
     d, nobs = len(summary.params), summary.nobs
-    problem, other = summary._problem, summary.discriminant or summary.rates
+    problem, family = summary._problem, summary.family
     sigma = math.nan
-    if not (summary.surrogate or other or summary.noise_dominates) and nobs > d:
-        sigma = unit * math.sqrt(problem.total * (1 - summary.rsquared) / (nobs - d))
+    if family.has_sigma and not summary.noise_dominates and nobs > d:
+        sigma = problem.scale * math.sqrt(problem.total * (1 - summary.rsquared) / (nobs - d))
     account = None if certificate is None else certificate.account
     columns: dict[str, tuple[Any, ...]] = {
         "nobs": (nobs,),
-        "r.squared": (math.nan if summary.noise_dominates or other else summary.rsquared,),
+        "r.squared": (summary.rsquared if family.has_rsquared and not summary.noise_dominates else math.nan,),
         "sigma": (sigma,),
         "df": (d - ("(intercept)" in summary.params),),
         "epsilon": (math.nan if certificate is None else certificate.epsilon,),
