@@ -11,7 +11,8 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.errors import ArgumentError
-from gaussmix.models.families import LINEAR, Family, Scale
+from gaussmix.models import FAMILIES
+from gaussmix.models.families import LINEAR, Family, Scale, registration
 from gaussmix.models.results import Fitted, glance_table, ratio_table, summarise, tidy_table
 
 
@@ -95,3 +96,19 @@ def test_all_models_share_one_summary():
     assert all(type(model).summary is Fitted.summary for model in models)
     with pytest.raises(ArgumentError, match="no largest=, merge= or reference="):
         models[-1].summary(reference={"sex": "m"})
+
+
+def test_registered_families_are_fitted_by_name():
+    release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
+    assert release.fit("rates", "cost", ["age"]) == release.rates("cost", ["age"])
+    assert release.fit("rates", "cost ~ age").certificate is release.certificate
+    with pytest.raises(ArgumentError, match="family must be one of 'rates'"):
+        release.fit("cubist", "cost")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_registered_families_say_what_they_are(name):
+    own = registration(name)
+    assert own.family.name == name
+    assert own.family.intervals_are_for
+    assert own.help

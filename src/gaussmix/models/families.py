@@ -18,6 +18,7 @@ e_j = 0, a slope is accepted to be 0 exactly where b_j is. Where v is not told f
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,14 +30,17 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy import stats
 
+from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.models import FAMILIES
 
 if TYPE_CHECKING:
     from gaussmix.models.problem import Problem
-    from gaussmix.models.results import Summary
+    from gaussmix.models.results import FittedModel, Summary
     from gaussmix.models.score import Score
+    from gaussmix.models.transcript import Statistic
 
-__all__ = ["LINEAR", "Family", "RatioTests", "Scale", "on_scale", "without_noise"]
+__all__ = ["LINEAR", "Family", "RatioTests", "Registration", "Scale", "on_scale", "registration", "without_noise"]
 
 Flags = NDArray[np.bool_]
 
@@ -122,6 +126,31 @@ class Family:
     has_rsquared: bool = False
     has_sigma: bool = False
     scale: ScaleOf | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """How a family is fitted by name: ``release.fit(name, ...)``, and the command of that name.
+
+    Attributes
+    ----------
+    family : Family
+    fit : callable
+        The numbers of a release, the response and the predictors (None for all others), to a fitted model.
+    help : str
+        Help of the command.
+    """
+
+    family: Family
+    fit: Callable[[Statistic, str, Sequence[str] | None], FittedModel]
+    help: str
+
+
+def registration(name: str) -> Registration:
+    """Return the registration of a family that ``gaussmix.models.FAMILIES`` names."""
+    check.choice(tuple(FAMILIES), family=name)
+    found: Registration = importlib.import_module(FAMILIES[name]).REGISTRATION
+    return found
 
 
 LINEAR = Family(

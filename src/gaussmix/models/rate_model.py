@@ -12,6 +12,7 @@ from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding, Merge, Reference, is_marked, part_name
+from gaussmix.models.families import Registration
 from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.rates import RATES, Design, rate_scale
@@ -21,7 +22,7 @@ from gaussmix.tables.columns import Numeric
 from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import Schema
 
-__all__ = ["RateModel", "fit_rates"]
+__all__ = ["REGISTRATION", "RateModel", "fit_rates"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,3 +130,13 @@ def _check_features(schema: Schema, features: list[int]) -> None:
             "of powers, products or splines, or may be missing: their coefficients would be those of the exponential's "
             "own curve. Name other columns in on=."
         )
+
+
+REGISTRATION = Registration(
+    RATES,
+    fit_rates,
+    help="""Rate ratios of the column TARGET of a release, a count or another number from 0 up, by moments.
+
+    Near Poisson regression where numbers are normal within levels; intervals are for the table.
+    """,
+)

@@ -37,7 +37,7 @@ from gaussmix.models.signatures import check_signature
 from gaussmix.models.sketch import Sketch, Variant
 from gaussmix.models.transcript import Statistic, Transcript, noise_words
 from gaussmix.tables.columns import Categorical
-from gaussmix.tables.formulas import is_formula, read_formula
+from gaussmix.tables.formulas import response_and_predictors
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -140,7 +140,7 @@ class Release(Described):
             model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
         """
         if isinstance(target, str):
-            target, on = _explained(target, on)
+            target, on = response_and_predictors(target, on)
         if instruments is not None:
             return fit_instruments(self, target, on, instruments)
         names = [target] if isinstance(target, str) else target
@@ -173,7 +173,7 @@ class Release(Described):
         surrogate_radius : float, optional
             Of the surrogate, as in :class:`gaussmix.LogisticMixing`.
         """
-        target, on = _explained(target, on)
+        target, on = response_and_predictors(target, on)
         column = self.schema.parts[part_name(self.schema, target)]
         several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
         if several and variant == "exact" and surrogate_radius is None:
@@ -191,7 +191,7 @@ class Release(Described):
         on : list of str, optional
             Columns of the table, no powers, products or splines; default: all others.
         """
-        return replace(fit_rates(self.statistic, *_explained(target, on)), certificate=self.certificate)
+        return replace(fit_rates(self.statistic, *response_and_predictors(target, on)), certificate=self.certificate)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.
@@ -262,16 +262,6 @@ class Release(Described):
     def __repr__(self) -> str:
         m, words, void = self.schema.n_columns, noise_words(self.statistic), void_mark(self.certificate.void_words)
         return f"Release({void}{m} columns, {words}, epsilon={self.certificate.epsilon:g})"
-
-
-def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
-    """Target and features, from a formula where one is given."""
-    if not is_formula(target):
-        return target, on
-    if on is not None:
-        raise ArgumentError("A formula says what explains its target: leave on= out.")
-    formula = read_formula(target)
-    return formula.target, formula.on
 
 
 def _verify_sketch(sketch: Sketch, certificate: Certificate) -> None:
