@@ -149,6 +149,16 @@ def test_centred_coefficients_are_moved_to_the_original_columns(table):
     np.testing.assert_allclose(units.centred_matrix() @ centred, least_squares([table.age, table.wage], table.y))
 
 
+def test_a_coefficient_is_its_own_multiple_unless_higher_terms_contain_its_column(terms):
+    units = Coding.of(terms, ["age", "sex", "smoker", "age^2"]).units
+    at = units.names.index
+    assert units.alone(at("age")) is None
+    assert units.alone(at("smoker")) == 1
+    assert units.alone(at("age^2")) == pytest.approx(2 * 40**2 / 3)
+    assert units.matrix()[at("age^2"), at("age^2")] == pytest.approx(1 / units.alone(at("age^2")))  # of weight 1
+    assert Coding.of(gm.Schema.of(COLUMNS), ["age"]).units.alone(1) == 1
+
+
 def test_a_response_has_units_of_its_own(plain):
     units = Coding.of(plain, ["age", "smoker"]).units
     whole = units.with_response("y", 20.0, 25.0)

@@ -252,13 +252,19 @@ class InstrumentalModel(FittedModel):
         return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
 
     def _test(self, rows: float | None) -> AndersonRubin | None:
-        """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise."""
+        """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise.
+
+        The coefficient must be one of the release's own, up to a factor: no higher term may contain the feature.
+        """
         schema, noisy = self.release.schema, self.release.statistic.noisy
         if len(self.endogenous) != 1 or (rows is None and (len(self.excluded) != 1 or noisy.alpha == 0)):
             return None
+        unit = self.explained.units.alone(self.explained.names.index(self.endogenous[0]))
+        if unit is None:
+            return None
         held = [name for name in self.given.names if name not in self.excluded]
-        own = [self.endogenous, [self.target], self.excluded]
-        combinations = np.vstack([_centred(schema, names) for names in own])
+        x, y, z = (_centred(schema, names) for names in (self.endogenous, [self.target], self.excluded))
+        combinations = np.vstack([unit * x, y, z])  # x in original units, but for lower terms, which are held
         return AndersonRubin(residuals(noisy, combinations, _centred(schema, held)), rows)
 
     def _words(self, special: AndersonRubin | None) -> tuple[str, ...]:
@@ -307,10 +313,9 @@ def fit_instruments(
         raise ArgumentError("There are fewer instruments than features: name the exogenous columns of on= there too.")
     endogenous = [name for name, source in zip(explained.names, explained.sources, strict=True) if source in inside]
     excluded = [name for name, source in zip(given.names, given.sources, strict=True) if source in outside]
-    (constant, *slopes), _, _ = _solved(release, target, explained, given, None)
-    own = [schema.names.index(column.name) for column in explained.columns[1:]]
-    beta, intercept = schema.units.to_raw(own, np.array(slopes), float(constant))
-    coef = dict(zip(explained.names[1:], beta.tolist(), strict=True))
+    params, _, _ = _solved(release, target, explained, given, None)
+    intercept, *slopes = params.tolist()
+    coef = dict(zip(explained.names[1:], slopes, strict=True))
     return InstrumentalModel(
         target, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
     )

@@ -176,10 +176,18 @@ class Units:
         return self._raw_matrix() @ found
 
     def centred_matrix(self) -> Floats:
-        """Return the map of coefficients on 1 and x - centre, 1 first, to those on 1 and x, shape (m, m)."""
+        """Return the map of coefficients on 1 and x - centre, 1 first, to those in original units, shape (m, m)."""
         found = np.eye(len(self.scales))
         found[0, 1:] = -self.centres[1:]
-        return found
+        return self._raw_matrix() @ found
+
+    def alone(self, column: int) -> float | None:
+        """Return γ/β of a column whose β is a multiple of its own γ; None where higher terms contain the column."""
+        if self.raw is None:
+            return 1.0
+        A, _ = self.raw
+        others = np.delete(A[:, column], column)
+        return None if others.any() else float(A[column, column])
 
     def _raw_matrix(self) -> Floats:
         """The map of (γ₀, γ) to (β₀, β)."""
