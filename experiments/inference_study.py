@@ -56,7 +56,7 @@ from gaussmix.models import passes
 from gaussmix.models.fits import RegressionModel
 from gaussmix.models.passes import PassRequest
 from gaussmix.models.pooling import goe
-from gaussmix.models.summary import LARGEST, Estimand
+from gaussmix.models.results import LARGEST, Estimand
 from gaussmix.models.transcript import PassOutput, Transcript
 from gaussmix.tables.rows import RowSource, rows_of
 from gaussmix.tables.schema import Schema

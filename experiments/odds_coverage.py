@@ -23,7 +23,7 @@ from experiments.parallel import Rows, run_all
 from experiments.passes_tables import _csv, outward
 from gaussmix import Release, release
 from gaussmix.mechanism.objective_perturbation import minimise
-from gaussmix.models.summary import Summary
+from gaussmix.models.results import Summary
 from gaussmix.reporting.demo import SCHEMA, make_patients
 
 RELEASES, RELEASES_A_JOB = 40, 8

@@ -65,7 +65,7 @@ def test_an_export_has_the_matrices_and_the_units(file, tmp_path):
     assert rows[0] == ["block", *private.schema.names]
     assert [row[0] for row in rows[1:]] == ["G"] * m + ["N"] * m + ["units"] * 2
     assert [float(x) for x in rows[1][1:]] == private.second_moment[0].tolist()
-    assert [float(x) for x in rows[-1][1:]] == private.schema.decode_map[1].tolist()
+    assert [float(x) for x in rows[-1][1:]] == private.schema.units.scales.tolist()
 
 
 def test_what_makes_no_sense_is_refused(file):

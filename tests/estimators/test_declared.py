@@ -42,7 +42,7 @@ def test_order_of_the_encoded_row(declared, fit_intercept):
     intercept = ("(intercept)",) if fit_intercept else ()
     assert schema.names == ("X[0]", "X[1]", "X[2]", "y0", "y1", *intercept)
     assert classification_schema(1, **columns, fit_intercept=fit_intercept).names == ("X[0]", "y", *intercept)
-    centre, _ = schema.decode_map
+    centre = schema.units.centres
     assert np.any(centre[:5]) == fit_intercept  # without an intercept nothing is centred: none comes in by centres
 
 
@@ -92,7 +92,7 @@ def test_no_encoded_row_is_longer_than_1(weighting, declared):
     rng = np.random.default_rng(0)
     columns = {"data_norm": None, "bounds_X": None} | declared
     schema = regression_schema(4, 2, **columns, bounds_y=([0, -5], [10, 5]), fit_intercept=True, weighting=weighting)
-    middle = schema.decode_map[0][:4]
+    middle = schema.units.centres[:4]
     X = middle + rng.standard_normal((500, 4)) * 10.0 ** rng.uniform(-3, 12, (500, 1))
     Y = rng.uniform(-20, 20, (500, 2))
     rows = encode_arrays(schema, X, Y)
@@ -123,7 +123,9 @@ def test_user_units_undo_the_encoding():
     coef, intercept = in_arrays(schema, ["y0", "y1"], theta)
     rows = encode_arrays(schema, X, np.zeros((50, 2)))
     features = [*schema.groups["X"], *schema.groups["(intercept)"]]
-    centre, scale = (values[[*schema.groups["y0"], *schema.groups["y1"]]] for values in schema.decode_map)
+    centre, scale = (
+        values[[*schema.groups["y0"], *schema.groups["y1"]]] for values in (schema.units.centres, schema.units.scales)
+    )
     encoded_prediction = rows[:, features] @ theta * schema.row_norm * scale + centre
     assert X @ coef.T + intercept == pytest.approx(encoded_prediction, abs=1e-4)
 

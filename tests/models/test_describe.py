@@ -24,7 +24,6 @@ from gaussmix.models.residuals import residuals
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted
 from gaussmix.models.tails import BINS
-from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.schema import Schema
 
 TABLE = patients(20_000)
@@ -127,7 +126,7 @@ def test_means_and_deviations_move_as_they_say():
     x, a, b = rng.uniform(2, 7, n), rng.random(n) < 0.2, rng.choice(3, n, p=[0.6, 0.3, 0.1])
     x = x + 1.5 * a
     columns = np.column_stack([x, ~a, a, b == 0, b == 1, b == 2, np.ones(n)]).astype(float)
-    centres, scales = schema.decode_map
+    centres, scales = schema.units.centres, schema.units.scales
     encoded = (columns - centres) / scales
     B = np.diag(rng.uniform(2, 6, 7)) @ np.linalg.qr(rng.standard_normal((7, 7)))[0]
     held = {"mean": [], "std": [], "cells": [], "means": [], "corr": [], "level": []}
@@ -143,7 +142,7 @@ def test_means_and_deviations_move_as_they_say():
         sums = group_sums(M, schema, "x", "a")[1]
         exact = np.array([np.sum(~a), np.sum(a), np.sum(x[~a] - 5), np.sum(x[a] - 5), np.sum((x - 5) ** 2)])
         held["means"].append(np.mean(np.abs(sums.values - exact) <= 1.959964 * sums.deviations))
-        r, deviation = residuals(M, unit_rows(schema, [0, 2]), constant_row(schema)[np.newaxis]).correlations()
+        r, deviation = residuals(M, schema.units.rows([0, 2]), schema.units.one[np.newaxis]).correlations()
         held["corr"].append(abs(r[0, 1] - np.corrcoef(x, a)[0, 1]) <= 1.959964 * deviation[0, 1])
         held["level"].append(found.values.sum() - n)
     for name in ("mean", "std", "corr"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,3 +122,32 @@ def test_instruments_that_say_nothing_are_told():
     assert model.conf_int()["x"] == (-np.inf, np.inf)
     assert "name stronger instruments" in str(model.summary())
     assert ": weak" in str(model.summary())
+
+
+def test_terms_are_reported_in_original_units():
+    """Coefficients and intervals of powers are those of numpy's two-stage least squares on the powers."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    z, age = rng.uniform(-1, 1, n), rng.uniform(10, 90, n)
+    x = np.clip(z + 0.3 * rng.normal(size=n), -3, 3)
+    y = 0.1 * age - 0.001 * age**2 + x + 0.2 * rng.normal(size=n)
+    table = pd.DataFrame({"z": z, "age": age, "x": x, "y": np.clip(y, -10, 10)})
+    schema = gm.Schema.of({"z": [-1, 1], "age": [10, 90], "x": [-3, 3], "y": [-10, 10]}, terms=["poly(age, 2)"])
+    X, Z = np.column_stack([np.ones(n), age, x, age**2]), np.column_stack([np.ones(n), age, z, age**2])
+    wanted = np.linalg.solve(Z.T @ X, Z.T @ table.y.to_numpy())
+    chosen = {"on": ["age", "age^2", "x"], "instruments": ["age", "age^2", "z"]}
+    model = gm.release(table, schema=schema, epsilon=math.inf, delta=1e-6).regress("y", **chosen)
+    assert list(model.params.values()) == pytest.approx(wanted, rel=2e-3, abs=2e-3)
+    assert model.params == {"(intercept)": model.intercept, **model.coef}
+    # The square as the endogenous feature, with an instrument of its own: the interval is about its coefficient.
+    table["w"] = np.clip((age - 50) ** 2 / 1600 + 0.1 * rng.normal(size=n), 0, 2)
+    schema = gm.Schema.of({"w": [0, 2], "age": [10, 90], "y": [-10, 10]}, terms=["poly(age, 2)"])
+    private = gm.release(table, schema=schema, epsilon=20.0, delta=1e-6, passes=1, random_state=0)
+    model = private.regress("y", on=["age", "age^2"], instruments=["age", "w"])
+    assert model.test is not None
+    X, Z = np.column_stack([np.ones(n), age, age**2]), np.column_stack([np.ones(n), age, table.w])
+    wanted = np.linalg.solve(Z.T @ X, Z.T @ table.y.to_numpy())[2]
+    low, high = model.conf_int(1e-3)["age^2"]
+    assert low < wanted < high
+    assert high - low < 0.5 * abs(wanted)
+    assert model.summary().test("age^2", 1000 * wanted) < 1e-6

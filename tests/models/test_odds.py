@@ -10,8 +10,9 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.odds import OddsRatios, discriminant_summary, scale_of
+from gaussmix.models.odds import DISCRIMINANT, OddsRatios, scale_of
 from gaussmix.models.problem import Problem
+from gaussmix.models.results import summarise
 
 ON = ["cost", "age", "region"]
 
@@ -37,7 +38,8 @@ def problem_of(G: np.ndarray, noise: float, rng: np.random.Generator) -> Problem
     offset = np.zeros(d)
     offset[0] = 0.5
     names = ("(intercept)", *(f"x{i}" for i in range(1, d)))
-    return Problem(noisy, names, 0.5 * np.eye(d), offset, {}, np.ones(d), math.nan, float(noisy.moment[0, 0]), "y")
+    units, n = 0.5 * np.eye(d), float(noisy.moment[0, 0])
+    return Problem(noisy, names, units, offset, {}, np.ones(d), math.nan, n, "y", scale=0.5, family=DISCRIMINANT)
 
 
 def fisher(G: np.ndarray) -> np.ndarray:
@@ -59,7 +61,7 @@ def test_table_intervals_cover_fishers_discriminant(share, noise):
     releases = 100
     for _ in range(releases):
         problem = problem_of(G, noise, rng)
-        summary = discriminant_summary(problem)
+        summary = summarise(problem)
         ends = np.array(list(summary.conf_int(0.1).values()))
         hits += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
     assert np.all(hits / releases > 0.9 - 3.5 * math.sqrt(0.09 / releases)), hits / releases
@@ -73,7 +75,7 @@ def test_the_noise_of_the_scale_is_as_stated():
     vs, bs, stated, together = [], [], [], []
     for _ in range(400):
         problem = problem_of(G, 60.0, rng)
-        summary = discriminant_summary(problem)
+        summary = summarise(problem)
         tests = summary._score
         vs.append(tests.scale.v)
         bs.append(tests.b.estimate)
@@ -92,7 +94,7 @@ def test_population_intervals_cover_the_model_that_rows_came_from():
     beta, hits, releases = np.array([1.0, 0.2]), np.zeros(2), 80
     for seed in range(releases):
         problem = problem_of(gram(2000, beta, 0.3, seed), 10.0, rng)
-        ends = np.array(list(discriminant_summary(problem, estimand="population").conf_int(0.1).values()))[1:]
+        ends = np.array(list(summarise(problem, estimand="population").conf_int(0.1).values()))[1:]
         hits += (ends[:, 0] <= beta) & (beta <= ends[:, 1])
     assert np.all(hits / releases > 0.84), hits / releases
 
@@ -128,7 +130,7 @@ def test_odds_ratios_are_exponentials_with_their_names(release):
 
 def test_what_is_not_identified_has_no_odds_ratio():
     problem = problem_of(gram(200, np.array([1.0]), 0.5), 500.0, np.random.default_rng(0))
-    ratios = OddsRatios.of(discriminant_summary(problem))
+    ratios = OddsRatios.of(summarise(problem))
     assert ratios.intervals["x1"] == (0.0, math.inf)
     assert "not identified" in str(ratios)
     assert ratios.as_plain()["x1"] is None

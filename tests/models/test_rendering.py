@@ -12,7 +12,7 @@ import gaussmix as gm
 from example_problems import draw, draw_in_metric, gram
 from example_tables import SCHEMA, patients
 from gaussmix.models.rendering import NOT_IDENTIFIED, as_plain, coefficient_rows, p_value
-from gaussmix.models.summary import summarise
+from gaussmix.models.results import summarise
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import gaussmix as gm
 from example_problems import draw, gram, problem
 from example_tables import SCHEMA, patients
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.summary import summarise
+from gaussmix.models.results import summarise
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_maps_give_back_the_users_units():
     schema = SCHEMAS["bounds"]
     values = [0.5, 2.0, -100.0, 1.0]
     row = encode_arrays(schema, np.array([values[:3]]), np.array(values[3:]))[0] * schema.row_norm
-    centre, scale = schema.decode_map
+    centre, scale = schema.units.centres, schema.units.scales
     assert centre + scale * row == pytest.approx([*values, 1.0], rel=1e-4)
     assert row[4] == schema.rounded_intercept == pytest.approx(1, abs=2**-20 * schema.row_norm)
 
@@ -121,7 +121,7 @@ def test_plain_rows_are_neither_clipped_nor_rounded(schema):
     X, Y = arrays(schema, 50)
     names = [name for name in schema.columns if name != "X"]
     table = pa.table({"X": vector_array(X), **dict(zip(names, Y.T, strict=True))})
-    centre, scale = schema.decode_map
+    centre, scale = schema.units.centres, schema.units.scales
     values = np.column_stack([X, Y] + [np.ones(50)] * bool(schema.intercept))
     expected = (values - centre) / scale
     if schema.intercept:

@@ -111,8 +111,8 @@ def test_entries_are_those_of_the_formulas():
     """Against plain formulas on the clipped values; the raw map gives back powers and products."""
     schema = Schema.of(COLUMNS, terms=TERMS)
     table = rows_at([1.0, 50.0, 777.0, 1e9], [-100.0, -4.0, 0.3, 29.5, 63.0, 64.0])
-    x = plain_rows(schema, table) * schema.decode_map[1] + schema.decode_map[0]
-    A, b = schema.raw_map
+    x = plain_rows(schema, table) * schema.units.scales + schema.units.centres
+    A, b = schema.units.raw
     raw = dict(zip(schema.names, (x @ A.T + b).T, strict=True))
     wage, years = (np.clip(table[name].to_numpy(), *COLUMNS[name]) for name in ("wage", "experience"))
     male, smsa = table["sex"].to_numpy() == "male", table["smsa"].to_numpy().astype(float)

@@ -8,6 +8,7 @@ import click
 
 from gaussmix._version import __version__
 from gaussmix.cli.exits import Group
+from gaussmix.models import FAMILIES
 
 __all__ = ["main"]
 
@@ -19,7 +20,7 @@ _COMMANDS = {
     "release": "tables",
     "regress": "models",
     "classify": "models",
-    "rates": "models",
+    **dict.fromkeys(FAMILIES, "models"),
     "describe": "describing",
     "corr": "describing",
     "crosstab": "describing",
@@ -47,7 +48,8 @@ class _Commands(Group):
         """The command, from its module."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"gaussmix.cli.{_COMMANDS[cmd_name]}"), cmd_name)
+        module = importlib.import_module(f"gaussmix.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = module.family_command(cmd_name) if cmd_name in FAMILIES else getattr(module, cmd_name)
         return command
 
 

@@ -21,8 +21,7 @@ from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.models.summarised import Summarised
-from gaussmix.models.summary import Summary
+from gaussmix.models.results import FittedModel, Summary
 from gaussmix.reporting import demo as hospital
 from gaussmix.reporting.page import render
 from gaussmix.tables.schema import INTERCEPT
@@ -80,7 +79,7 @@ def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> R
     """Print the models of a release, and return it."""
     with Console(stderr=True).status("making one private release of 100,000 patients"):
         private = hospital.private_patients(patients, epsilon=epsilon, delta=delta)
-    models: dict[str, tuple[Summarised, dict[str, float]]] = {}
+    models: dict[str, tuple[FittedModel, dict[str, float]]] = {}
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
         models[f"{target}, linear"] = (private.regress(target, on=on), truth)

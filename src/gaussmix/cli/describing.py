@@ -16,7 +16,7 @@ from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.export import as_csv
 from gaussmix.models.release import load
 from gaussmix.models.rendering import void_first
-from gaussmix.models.result_table import ResultTable
+from gaussmix.models.results import ResultTable
 from gaussmix.tables.files import PARQUET
 
 __all__ = ["corr", "crosstab", "describe", "export", "synthetic"]

@@ -1,4 +1,4 @@
-"""``gaussmix regress``, ``classify`` and ``rates``: models from a release, free and as often as one likes."""
+"""``gaussmix regress``, ``classify`` and a command for every other family: models from a release."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from gaussmix.cli.options import (
     references,
 )
 from gaussmix.cli.printing import echo, echo_json
-from gaussmix.models.classes import ClassificationModel
-from gaussmix.models.fits import RegressionModel
+from gaussmix.models.families import registration
 from gaussmix.models.multiclass import MulticlassModel
 from gaussmix.models.odds import OddsRatios
-from gaussmix.models.rate_model import RateModel
 from gaussmix.models.release import load
 from gaussmix.models.rendering import as_plain, guarantee_of
-from gaussmix.models.summary import LARGEST as DEFAULT
-from gaussmix.models.summary import Estimand
+from gaussmix.models.results import LARGEST as DEFAULT
+from gaussmix.models.results import Estimand, FittedModel, ratio_table
 
-__all__ = ["classify", "rates", "regress"]
+__all__ = ["classify", "family_command", "regress"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,27 +80,27 @@ def classify(
         echo(json_text(_plain_odds(ratios)) if as_json else str(ratios))
 
 
-@click.command()
-@RELEASE
-@click.argument("target")
-@ON
-@JSON
-@MERGE
-@REFERENCE
-@LARGEST
-@click.option("--log", "as_logs", is_flag=True, help="Print coefficients in place of their exponentials.")
-def rates(file: Path, target: str, on: tuple[str, ...], as_json: bool, as_logs: bool, **summary: Any) -> None:
-    """Rate ratios of the column TARGET of a release, a count or another number from 0 up, by moments.
+def family_command(name: str) -> click.Command:
+    """Return the command of a family that is fitted by name, with the options that the family has."""
+    own = registration(name)
+    ratio, has_population = own.family.ratio, "population" in own.family.intervals_are_for
 
-    Near Poisson regression where numbers are normal within levels; intervals are for the table.
-    """
-    options = _coding_options(**summary)
-    model = load(file).rates(target, list(on) or None)
-    if as_logs:
-        _print_summary(model, as_json, options)
-    else:
-        ratios = model.rate_ratios(**options)
-        echo(json_text(ratios.as_plain()) if as_json else str(ratios))
+    def command(
+        file: Path, target: str, on: tuple[str, ...], as_json: bool, as_logs: bool = False, **asked: Any
+    ) -> None:
+        options = _summary_options(**asked) if has_population else _coding_options(**asked)
+        model = load(file).fit(name, target, list(on) or None)
+        if as_logs or not ratio:
+            _print_summary(model, as_json, options)
+        else:
+            ratios = ratio_table(model.summary(**options))
+            echo(json_text(ratios.as_plain()) if as_json else str(ratios))
+
+    options = [RELEASE, click.argument("target"), ON, JSON, *([ESTIMAND, ROWS] * has_population), MERGE, REFERENCE]
+    logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients in place of their exponentials.")
+    for option in reversed([*options, LARGEST, *([logs] * bool(ratio))]):
+        command = option(command)
+    return click.command(name, help=own.help)(command)
 
 
 def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: dict[str, Any]) -> None:
@@ -148,9 +146,7 @@ def _coding_options(merge: tuple[str, ...], reference: tuple[str, ...], largest:
     }
 
 
-def _print_summary(
-    model: RegressionModel | ClassificationModel | RateModel, as_json: bool, options: dict[str, Any]
-) -> None:
+def _print_summary(model: FittedModel, as_json: bool, options: dict[str, Any]) -> None:
     """The summary as a table; as JSON also the coefficients that predict best."""
     summary = model.summary(**options)
     if as_json:

@@ -32,7 +32,8 @@ from gaussmix.estimators.declared import (
     target_names,
 )
 from gaussmix.models.certificate import Certificate, Condition
-from gaussmix.models.fits import feature_indices, user_units
+from gaussmix.models.fits import feature_indices
+from gaussmix.models.problem import Response
 from gaussmix.tables.columns import Boolean, Numeric, Vector
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import ArrayRows, RowSource, SummedRows
@@ -240,11 +241,11 @@ def in_arrays(schema: Schema, targets: list[str], theta: Floats, scale: float | 
     features = feature_indices(schema, targets, None)
     coefs, intercepts = [], []
     for target, column in zip(targets, theta.T, strict=True):
-        encoded = schema.encoded[schema.groups[target][0]]
-        size, centre = (encoded.scale, encoded.centre) if scale is None else (scale, 0.0)
-        coef, intercept = user_units(schema, features, column * size)
+        own = Response.of(schema, target)
+        size, centre = (own.scale, own.centre) if scale is None else (scale, 0.0)
+        coef, intercept = schema.units.coefficients(features, column, centre=centre, scale=size)
         coefs.append(list(coef.values()))
-        intercepts.append(intercept + centre)
+        intercepts.append(intercept)
     return np.array(coefs), np.array(intercepts)
 
 

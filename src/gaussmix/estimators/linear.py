@@ -29,8 +29,7 @@ from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.models.summarised import Named
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
+from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
 from gaussmix.tables.schema import Schema
 
 __all__ = ["LinearRegression"]

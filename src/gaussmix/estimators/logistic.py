@@ -26,11 +26,10 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.odds import OddsRatios, discriminant_summary
+from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import Release
+from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
 from gaussmix.models.steps import Likelihood
-from gaussmix.models.summarised import Named
-from gaussmix.models.summary import LARGEST, Estimand, Summary
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema
@@ -171,8 +170,8 @@ class LogisticRegression(Named, LinearClassifier):
             As in :meth:`LinearRegression.summary`.
         """
         check_is_fitted(self)
-        own, rows = named(self, self._model().problem()), self.n_rows if estimand == "population" else None
-        return discriminant_summary(own, estimand=estimand, n_rows=rows, largest=largest)
+        model, rows = self._model(), self.n_rows if estimand == "population" else None
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
 
     @property
     def _table(self) -> Summary:

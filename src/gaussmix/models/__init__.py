@@ -1,1 +1,8 @@
-"""**Private**: releases and what is computed from them. No row of a sensitive table, nor a sum of rows, is seen."""
+"""Models of a release: post-processing, which costs no privacy.
+
+To add a family: write a module with a `Family`, a model and a `Registration` called ``REGISTRATION``, and name it here.
+The command ``gaussmix NAME`` and ``release.fit("NAME", ...)`` follow.
+"""
+
+FAMILIES = {"rates": "gaussmix.models.rate_model"}
+"""Modules of the families that are fitted by name; they are loaded when they are asked for."""

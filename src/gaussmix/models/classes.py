@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import special
 
 from gaussmix._types import Floats, Rows
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Label, Merge, Reference
-from gaussmix.models.fits import feature_indices, linear_values, part_name, user_units
+from gaussmix.models.coding import Label, Merge, Reference, part_name
+from gaussmix.models.fits import feature_indices, linear_values
 from gaussmix.models.newton import likelihood_coefficients
-from gaussmix.models.odds import OddsRatios, discriminant_summary
+from gaussmix.models.odds import OddsRatios
 from gaussmix.models.problem import Problem
 from gaussmix.models.responses import discriminant_of, two_classes
-from gaussmix.models.summary import LARGEST, Estimand, Summary
-from gaussmix.models.tidy import Tidied
+from gaussmix.models.results import Asked, FittedModel
 from gaussmix.models.transcript import Transcript
 
 __all__ = ["ClassificationModel", "fit_classification"]
 
 
 @dataclass(frozen=True, repr=False)
-class ClassificationModel(Tidied):
+class ClassificationModel(FittedModel):
     """Log odds of a column with two values, linear in others, fitted from a release.
+
+    Coefficients of :meth:`summary` are those of the discriminant. Where features are normal within classes, with one
+    covariance, they are the coefficients of logistic regression; docs/inference.md has how far they are from it on real
+    tables.
 
     Attributes
     ----------
@@ -54,44 +57,12 @@ class ClassificationModel(Tidied):
     level: object = None
     certificate: Certificate | None = field(default=None, compare=False)
 
-    @property
-    def _unit(self) -> float:
-        return two_classes(self.statistic.schema, self.target, self.level)[0].scale
-
-    def summary(
-        self,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> Summary:
-        """Intervals for discriminant coefficients, on the scale of log odds, of the table or of its population.
-
-        Where features are normal within classes, with one covariance, they are the coefficients of logistic regression;
-        docs/inference.md has how far they are from it on real tables. Parameters as in
-        :meth:`gaussmix.models.fits.RegressionModel.summary`.
-        """
-        own = self.problem(merge=merge, reference=reference)
-        return discriminant_summary(own, estimand=estimand, n_rows=n_rows, largest=largest)
-
-    def odds_ratios(
-        self,
-        alpha: float = 0.05,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> OddsRatios:
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> OddsRatios:
         """Exp of the discriminant coefficients by name, with intervals of level 1 - alpha.
 
-        Parameters as in :meth:`summary`, which says what they are intervals of.
+        Options as in :meth:`summary`, which says what they are intervals of.
         """
-        own = self.summary(estimand=estimand, n_rows=n_rows, largest=largest, merge=merge, reference=reference)
-        return OddsRatios.of(own, alpha)
+        return OddsRatios.of(self.summary(**options), alpha)
 
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""
@@ -123,10 +94,10 @@ def fit_classification(
     features = feature_indices(schema, [target], on)
     if statistic.steps_serve(target, features):
         sign = 1 if classes[1] else -1  # steps are on the log odds of true
-        coef, intercept = user_units(schema, features, sign * likelihood_coefficients(statistic)[features])
+        coef, intercept = schema.units.coefficients(features, sign * likelihood_coefficients(statistic)[features])
         return ClassificationModel(target, classes, coef, intercept, statistic, likelihood=True, level=level)
     theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
-    coef, intercept = user_units(schema, features, theta * response.scale)
+    coef, intercept = schema.units.coefficients(features, theta, scale=response.scale)
     own = discriminant_of(statistic, response, features, theta)
     coef = {name: own.factor * value for name, value in coef.items()}
     intercept = own.factor * intercept + own.intercept(response.centre)

@@ -18,11 +18,32 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.tables.columns import Categorical
-from gaussmix.tables.parts import EncodedColumn
+from gaussmix.tables.columns import Boolean, Categorical, Numeric
+from gaussmix.tables.parts import Block, EncodedColumn, Part, missing_name
+from gaussmix.tables.releasing import name_of
 from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.terms import bases_of, needs_of, parse_terms
+from gaussmix.tables.units import Units
 
-__all__ = ["ENOUGH", "Coding", "Label", "Merge", "Reference", "counts_of_levels", "propose_merges", "rows_where"]
+__all__ = [
+    "ENOUGH",
+    "NONE_OF_THESE",
+    "Coding",
+    "Label",
+    "Merge",
+    "Reference",
+    "column_of",
+    "columns_behind",
+    "counts_of_levels",
+    "is_marked",
+    "kinds_of",
+    "needed_parts",
+    "part_name",
+    "parts_without",
+    "propose_merges",
+    "rows_where",
+    "sub_schema",
+]
 
 Label = str | int | bool
 """A level of a category, or true and false: what classes are named by."""
@@ -32,6 +53,10 @@ Reference = Mapping[str, object]
 
 ENOUGH = 5.0
 """Standard deviations by which a level's noisy count must exceed 0 for the level not to be called rare."""
+
+
+NONE_OF_THESE = "(none of these)"
+"""Rows whose value is no level, where ``unknown="zero"`` lets them be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +71,8 @@ class Coding:
         Which encoded columns each feature is the sum of.
     columns : tuple of EncodedColumn
         One encoded column of each feature: they share centre, scale and kind.
+    units : Units
+        Of the features.
     references : dict of str to (str, array (m,))
         Name and encoded columns of the level that every category is measured from, where one is left out.
     """
@@ -54,6 +81,7 @@ class Coding:
     sources: tuple[str | None, ...]
     rows: Floats
     columns: tuple[EncodedColumn, ...]
+    units: Units
     references: dict[str, tuple[str, Floats]]
 
     @classmethod
@@ -107,7 +135,7 @@ class Coding:
             found.insert(0, (INTERCEPT, None, schema.encoded[constant], [constant]))
         rows = np.array([_indicator(own, schema.n_columns) for *_, own in found])
         names, origins, columns, _ = zip(*found, strict=True)
-        return cls(names, origins, rows, columns, references)
+        return cls(names, origins, rows, columns, Units.of(columns, _raw_map(schema, rows), names), references)
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
@@ -188,9 +216,16 @@ def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, 
     ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in the user's units. Where rows have
     weights, the sum of these.
     """
-    scale = schema.encoded[int(np.flatnonzero(row)[0])].scale
-    count, deviation = noisy.quadratic(scale * row)
+    count, deviation = noisy.quadratic(schema.units.total(row))
     return schema.weight_bound * count, schema.weight_bound * deviation
+
+
+def _raw_map(schema: Schema, rows: Floats) -> tuple[Floats, Floats] | None:
+    """Return the map of terms for features that are sums of encoded columns; those of one feature are alike."""
+    if schema.units.raw is None:
+        return None
+    A, b = schema.units.raw
+    return (rows @ A)[:, [int(np.flatnonzero(row)[0]) for row in rows]], rows @ b
 
 
 def _indicator(indices: Sequence[int], m: int) -> Floats:
@@ -229,3 +264,76 @@ def _merged(source: str, column: Categorical, merges: dict[str, Sequence[object]
     for place, label in enumerate(column.labels):
         found.setdefault(new_name.get(label, label), []).append(place)
     return found
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Parts of a release by name, and which of them a model needs
+def column_of(schema: Schema, name: str) -> Part:
+    """A part of the release, by name: a column or a term."""
+    return schema.parts[part_name(schema, name)]
+
+
+def part_name(schema: Schema, text: str) -> str:
+    """The one part of a release that a column or a term stands for."""
+    found = schema.resolve(text)
+    if len(found) > 1:
+        raise ArgumentError(f"{text!r} is several columns of the release, {', '.join(found)}: name one of them.")
+    return found[0]
+
+
+def columns_behind(schema: Schema, part: str) -> tuple[str, ...]:
+    """Columns of the table that a part of a release is made of."""
+    if part in schema.columns:
+        return (part,)
+    if isinstance(found := schema.parts[part], Block) and found.term is None:
+        return (part.removesuffix(missing_name("")),)
+    return tuple(name for term in parse_terms(part, ()) for name in bases_of(term))
+
+
+def needed_parts(schema: Schema, chosen: Sequence[str]) -> list[str]:
+    """The parts of a model, and where the numbers in them are missing; a term without its lower ones is an error."""
+    for part in chosen:
+        for term in () if part in schema.columns else parse_terms(part, ()) if part in schema.terms else ():
+            lacking = [name for need in needs_of(term) for name in schema.resolve(name_of(need)) if name not in chosen]
+            if lacking:
+                raise ArgumentError(
+                    f"Term {part!r} needs {', '.join(map(repr, lacking))} in the model as well: "
+                    "write poly(…) for powers, a*b for products."
+                )
+    marks = [missing_name(name) for part in chosen for name in columns_behind(schema, part)]
+    return list(dict.fromkeys([*chosen, *(mark for mark in marks if mark in schema.parts)]))
+
+
+def parts_without(schema: Schema, targets: Collection[str]) -> list[str]:
+    """All parts that share no column of the table with the targets."""
+    taken = {name for target in targets for name in columns_behind(schema, target)}
+    return [part for part in schema.parts if not taken & set(columns_behind(schema, part))]
+
+
+def is_marked(schema: Schema, part: str) -> bool:
+    """Whether values of a part may be missing, with a column that says so."""
+    columns = (schema.columns[name] for name in columns_behind(schema, part))
+    return any(isinstance(column, Numeric) and column.missing == "indicator" for column in columns)
+
+
+def sub_schema(schema: Schema, parts: Collection[str]) -> Schema:
+    """Of some parts alone, and without weights: what predictions read."""
+    if not schema.terms and len(schema.parts) == len(schema.columns):
+        return Schema({name: column for name, column in schema.columns.items() if name in parts}, intercept=0.0)
+    behind = {name for part in parts for name in columns_behind(schema, part)}
+    terms = {name: weight for name, weight in schema.terms.items() if name in parts}
+    columns = {name: column for name, column in schema.columns.items() if name in behind}
+    hidden = [name for name in columns if name not in parts]
+    return Schema(columns, schema.intercept if terms else 0.0, None, terms, hidden)
+
+
+def kinds_of(schema: Schema, name: str) -> tuple[tuple[str, ...], Floats]:
+    """Levels of a category, or false and true; and what each is in the user's units, shape (levels, entries)."""
+    column, entries = column_of(schema, name), len(schema.groups[name])
+    if isinstance(column, Boolean):
+        return ("false", "true"), np.array([[0.0], [1.0]])
+    if not isinstance(column, Categorical):
+        raise ArgumentError(f"Column {name!r} has no levels to count: name a categorical or a boolean column.")
+    if column.unknown == "zero":
+        return (*column.labels, NONE_OF_THESE), np.vstack([np.eye(entries), np.zeros(entries)])
+    return column.labels, np.eye(entries)

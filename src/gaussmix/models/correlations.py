@@ -18,8 +18,8 @@ from gaussmix.models.coding import Coding
 from gaussmix.models.describe import chosen_columns, notes_of
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.residuals import residuals
-from gaussmix.models.result_table import Frame, ResultTable, as_frame, columns_of
-from gaussmix.models.user_units import constant_row, unit_rows
+from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
+from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -100,7 +100,7 @@ def correlations(release: Release, on: Sequence[str] | None, given: Sequence[str
     if not chosen:
         raise ArgumentError("There is nothing left to correlate: hold fewer columns fixed.")
     indices = [index for name in chosen for index in schema.groups[name]]
-    held = Coding.of(schema, fixed).rows if fixed else constant_row(schema)[np.newaxis]
-    found = residuals(release.statistic.noisy, unit_rows(schema, indices), held)
+    held = Coding.of(schema, fixed).rows if fixed else unweighted_units(schema).one[np.newaxis]
+    found = residuals(release.statistic.noisy, unweighted_units(schema).rows(indices), held)
     names = tuple(schema.names[i] for i in indices)
     return Correlations(names, *found.correlations(), given=tuple(fixed), _about=notes_of(release))

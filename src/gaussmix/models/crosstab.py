@@ -27,15 +27,16 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import kinds_of
 from gaussmix.models.describe import notes_of, shares_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.rendering import void_mark
-from gaussmix.models.result_table import Frame, ResultTable, columns_of
+from gaussmix.models.results import Frame, ResultTable, columns_of
 from gaussmix.models.row_counts import RowCount, row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
-from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
 from gaussmix.models.whole_rows import counted_in, pass_that_counts
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -203,9 +204,8 @@ def cell_counts(
     if rows == columns:
         raise ArgumentError("A cross-table needs two columns, not one twice.")
     (one, u), (two, v) = kinds_of(schema, rows), kinds_of(schema, columns)
-    own = noisy.mapped(
-        np.vstack([constant_row(schema), unit_rows(schema, (*schema.groups[rows], *schema.groups[columns]))])
-    )
+    units = unweighted_units(schema)
+    own = noisy.mapped(np.vstack([units.one, units.rows((*schema.groups[rows], *schema.groups[columns]))]))
     pairs = np.array([(1.0, *a, *b) for a in u for b in v])
     return (one, two), fit_structure(own, level_designs(pairs))
 

@@ -1,7 +1,7 @@
 r"""Rows, means, standard deviations and shares of levels, each with its interval: entries of the released matrix.
 
 All are for the table as it was read, values clipped to their bounds; releases in passes also shorten a few rows that
-are far out (docs/passes.md). In the user's units (:mod:`gaussmix.models.user_units`), with 1 the constant:
+are far out (docs/passes.md). In the user's units (:mod:`gaussmix.tables.units`), with 1 the constant:
 
 - a mean is M_1j/M_11: Fieller's interval for a ratio of normal numbers of known covariance;
 - a standard deviation is that of (M_jj - M_1j²/M_11)/M_11, C in :mod:`gaussmix.models.residuals`: a ratio again;
@@ -25,17 +25,16 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.fits import column_of
+from gaussmix.models.coding import column_of, is_marked, kinds_of
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.raw_units import is_marked
 from gaussmix.models.residuals import residuals
-from gaussmix.models.result_table import ResultTable, columns_of
+from gaussmix.models.results import ResultTable, columns_of
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
-from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
 from gaussmix.models.whole_rows import counted_early, counted_in
 from gaussmix.tables.columns import Boolean, Categorical
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -120,7 +119,8 @@ def chosen_columns(schema: Schema, on: Sequence[str] | None) -> list[str]:
 
 def mean_and_deviation(noisy: NoisyMoment, schema: Schema, index: int, z: float) -> list[Row]:
     """Mean and standard deviation of one encoded column, with standard errors and intervals."""
-    constant, x = constant_row(schema), unit_rows(schema, [index])[0]
+    units = unweighted_units(schema)
+    constant, x = units.one, units.rows([index])[0]
     own, name = noisy.mapped(np.vstack([constant, x])), schema.names[index]
     M, Q = own.moment, own.shape
     covariance = np.array(
@@ -151,7 +151,8 @@ def _ratio_row(name: str, statistic: str, over: float, under: float, covariance:
 def level_counts(noisy: NoisyMoment, schema: Schema, name: str) -> tuple[tuple[str, ...], Fitted]:
     """Levels of a category, or false and true, with their counts in the units of the matrix."""
     labels, kinds = kinds_of(schema, name)
-    own = noisy.mapped(np.vstack([constant_row(schema), unit_rows(schema, schema.groups[name])]))
+    units = unweighted_units(schema)
+    own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[name])]))
     u = np.column_stack([np.ones(len(kinds)), kinds])
     return labels, fit_structure(own, level_designs(u))
 

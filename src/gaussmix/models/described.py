@@ -1,8 +1,9 @@
-"""What a release says of its table without a model: the methods of :class:`gaussmix.Release` that describe."""
+"""Methods of :class:`gaussmix.Release` that describe the table, and that fit a family of models by name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy as np
 from gaussmix.models.correlations import Correlations, correlations
 from gaussmix.models.crosstab import Crosstab, crosstab
 from gaussmix.models.describe import describe
+from gaussmix.models.families import registration
 from gaussmix.models.groups import Anova, anova, group_means
-from gaussmix.models.result_table import Frame, ResultTable, as_frame
+from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
+from gaussmix.tables.formulas import response_and_predictors
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -22,6 +25,22 @@ __all__ = ["Described"]
 
 class Described:
     """Tables and synthetic rows of a release: post-processing, free of budget."""
+
+    def fit(self, family: str, target: str, on: Sequence[str] | None = None) -> FittedModel:
+        """Fit a model of a family by its name: ``release.fit("rates", "visits", on=["age"])``.
+
+        Parameters
+        ----------
+        family : str
+            One of ``gaussmix.models.FAMILIES``.
+        target : str
+            The response; or a formula of columns.
+        on : list of str, optional
+            The predictors; default: all other columns.
+        """
+        release = _release(self)
+        found = registration(family).fit(release.statistic, *response_and_predictors(target, on))
+        return replace(found, certificate=release.certificate)  # type: ignore[type-var]
 
     def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
         """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.

@@ -22,6 +22,6 @@ def as_csv(release: Release) -> str:
     """
     schema, statistic = release.schema, release.statistic
     noisy = statistic.predictive
-    blocks = {"G": noisy.moment, "N": noisy.shape, "units": np.vstack(schema.decode_map)}
+    blocks = {"G": noisy.moment, "N": noisy.shape, "units": np.vstack([schema.units.centres, schema.units.scales])}
     head = [block_column(schema.names), *schema.names]
     return in_csv([head, *([name, *row] for name, block in blocks.items() for row in block.tolist())])

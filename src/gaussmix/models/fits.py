@@ -9,7 +9,6 @@ A model is fitted in encoded units, where every column has its declared weight, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -18,38 +17,38 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
+from gaussmix.errors import ArgumentError, ArgumentTypeError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Coding, Merge, Reference
-from gaussmix.models.prediction import Prediction, features_of, predicted
+from gaussmix.models.coding import (
+    Coding,
+    Merge,
+    Reference,
+    is_marked,
+    needed_parts,
+    part_name,
+    parts_without,
+    sub_schema,
+)
+from gaussmix.models.prediction import Prediction, decoded_values, features_of, predicted
 from gaussmix.models.problem import Problem, Response, sources_of
-from gaussmix.models.raw_units import from_raw, is_marked, needed_parts, parts_without, sub_schema, to_raw
-from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary, summarise
-from gaussmix.models.tidy import Tidied
+from gaussmix.models.results import Asked, FittedModel
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.columns import Categorical, Numeric, Vector
-from gaussmix.tables.encoder import BlockEncoder
-from gaussmix.tables.parts import Block, Part
+from gaussmix.tables.parts import Block
 from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.table import open_table
 
 __all__ = [
     "RegressionModel",
     "clipped",
-    "column_of",
     "feature_indices",
     "fit_regressions",
     "linear_values",
     "number_response",
-    "part_name",
-    "unit_vector",
-    "user_units",
 ]
 
 
 @dataclass(frozen=True, repr=False)
-class RegressionModel(Tidied):
+class RegressionModel(FittedModel):
     """A linear model fitted from a release.
 
     Attributes
@@ -71,37 +70,6 @@ class RegressionModel(Tidied):
     statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
-    @property
-    def _unit(self) -> float:
-        return number_response(self.statistic.schema, self.target).scale
-
-    def summary(
-        self,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> Summary:
-        """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.score`).
-
-        They are those of the ``estimand``, estimated without the ridge that makes :attr:`coef` predict well.
-
-        Parameters
-        ----------
-        estimand : {"table", "population"}
-        n_rows : int, optional
-            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
-        largest : float
-            Assumed: across its declared range no column moves the target by more than so many times the target's.
-        merge, reference : mapping, optional
-            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
-            are measured from, ``{"race": "White"}``, instead of its first one.
-        """
-        own = self.problem(merge=merge, reference=reference)
-        return summarise(own, estimand=estimand, n_rows=n_rows, largest=largest)
-
     def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
         schema = self.statistic.schema
@@ -122,9 +90,9 @@ class RegressionModel(Tidied):
                 "prediction_interval needs a release with an intercept column, which holds the row count."
             )
         response, noisy = number_response(schema, self.target), self.statistic.noisy
-        residual, _ = noisy.quadratic(_left(schema, response, self.coef, self.intercept))
-        (constant,) = schema.groups[INTERCEPT]
-        rows, _ = noisy.quadratic(unit_vector(schema, {constant: schema.encoded[constant].scale}))
+        fitted = schema.units.combination(self.coef, self.intercept, about=response.centre)
+        residual, _ = noisy.quadratic(response.vector - fitted / response.scale)
+        rows, _ = noisy.quadratic(schema.units.one)
         deviation = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
         middle = self.predict(data)
         half = float(stats.norm.isf(alpha / 2)) * deviation
@@ -160,8 +128,8 @@ def fit_regressions(
     thetas = statistic.solve(features, np.column_stack([response.vector for response in responses]))
     models = {}
     for target, response, theta in zip(targets, responses, thetas.T, strict=True):
-        coef, intercept = user_units(schema, features, theta * response.scale)
-        models[target] = RegressionModel(part_name(schema, target), coef, intercept + response.centre, statistic)
+        coef, intercept = schema.units.coefficients(features, theta, centre=response.centre, scale=response.scale)
+        models[target] = RegressionModel(part_name(schema, target), coef, intercept, statistic)
     return models
 
 
@@ -184,22 +152,7 @@ def number_response(schema: Schema, target: str) -> Response:
         raise ArgumentError(f"Column {target!r} is categorical: use classify, or explain a number.")
     if isinstance(column, Vector):
         raise ArgumentError(f"Column {target!r} is a vector: regress on a number.")
-    (index,) = schema.groups[target]
-    encoded = schema.encoded[index]
-    return Response(target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
-
-
-def column_of(schema: Schema, name: str) -> Part:
-    """A part of the release, by name: a column or a term."""
-    return schema.parts[part_name(schema, name)]
-
-
-def part_name(schema: Schema, text: str) -> str:
-    """The one part of a release that a column or a term stands for."""
-    found = schema.resolve(text)
-    if len(found) > 1:
-        raise ArgumentError(f"{text!r} is several columns of the release, {', '.join(found)}: name one of them.")
-    return found[0]
+    return Response.of(schema, target)
 
 
 def feature_indices(schema: Schema, targets: Sequence[str], on: Sequence[str] | None) -> list[int]:
@@ -223,64 +176,10 @@ def feature_indices(schema: Schema, targets: Sequence[str], on: Sequence[str] | 
     return found
 
 
-def unit_vector(schema: Schema, entries: dict[int, float]) -> Floats:
-    """A combination of encoded columns from its entries that are not 0."""
-    vector = np.zeros(schema.n_columns)
-    for index, value in entries.items():
-        vector[index] = value
-    return vector
-
-
-def user_units(schema: Schema, features: list[int], theta: Floats) -> tuple[dict[str, float], float]:
-    """Coefficients by name and the intercept, in the user's units, of θ on some encoded columns."""
-    own, slopes, intercept = [], [], 0.0
-    for index, value in zip(features, theta.tolist(), strict=True):
-        column = schema.encoded[index]
-        slope = value / column.scale
-        if column.kind == "intercept":
-            intercept += slope
-        else:
-            own.append(index)
-            slopes.append(slope)
-            intercept -= slope * column.centre
-    beta, intercept = to_raw(schema, own, np.array(slopes), intercept)
-    return dict(zip((schema.names[index] for index in own), beta.tolist(), strict=True)), intercept
-
-
-def _slopes(schema: Schema, coef: dict[str, float], intercept: float) -> tuple[dict[str, float], float]:
-    """Coefficients of what encoded columns are by their centres and scales: raw units taken back."""
-    own = [schema.names.index(name) for name in coef]
-    gamma, constant = from_raw(schema, own, np.array(list(coef.values())), intercept)
-    return dict(zip(coef, gamma.tolist(), strict=True)), constant
-
-
-def _left(schema: Schema, response: Response, coef: dict[str, float], intercept: float) -> Floats:
-    """What a model leaves of a response, as a combination of encoded columns."""
-    slopes, constant = _slopes(schema, coef, intercept)
-    found = response.vector.copy()
-    constant -= response.centre
-    for index, column in enumerate(schema.encoded):
-        if column.name in slopes:
-            found[index] -= slopes[column.name] * column.scale / response.scale
-            constant += slopes[column.name] * column.centre
-        elif column.kind == "intercept":
-            found[index] -= constant * column.scale / response.scale
-    return found
-
-
 def linear_values(schema: Schema, coef: dict[str, float], intercept: float, data: Any) -> Floats:
     """Intercept plus the sum of coefficients times clipped values in the user's units."""
     part = sub_schema(schema, {column.source for column in schema.encoded if column.name in coef and column.source})
-    plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map
-    gamma, intercept = _slopes(schema, coef, intercept)
+    gamma, intercept = schema.units.slopes(coef, intercept)
     slopes = np.array([gamma.get(name, 0.0) for name in part.names])  # the constant column is not in coef
-    found = []
-    with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
-        for batch in stream:
-            rows = encode_batch(batch, part, plan)
-            if len(rows) < batch.num_rows:
-                raise DataError(
-                    "Rows with missing values cannot be predicted: drop them from the table, or fill them in."
-                )
-            found.append(intercept + (rows * scale + centre) @ slopes)
+    found = [intercept + values @ slopes for values in decoded_values(part, data)]
     return np.concatenate(found) if found else np.empty(0)

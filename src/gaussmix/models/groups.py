@@ -26,15 +26,15 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import column_of, kinds_of
 from gaussmix.models.describe import notes_of
-from gaussmix.models.fits import column_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.rendering import void_mark
-from gaussmix.models.result_table import Frame, ResultTable, columns_of
+from gaussmix.models.results import Frame, ResultTable, columns_of
 from gaussmix.models.structured import Fitted, fit_structure, group_designs, ratio_interval
-from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
 from gaussmix.tables.columns import Boolean, Numeric
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -51,8 +51,8 @@ def group_sums(noisy: NoisyMoment, schema: Schema, target: str, by: str) -> tupl
         raise ArgumentError(f"Column {target!r} cannot be grouped by itself.")
     labels, kinds = kinds_of(schema, by)
     (index,) = schema.groups[target]
-    x = unit_rows(schema, [index]) - schema.encoded[index].centre * constant_row(schema)
-    own = noisy.mapped(np.vstack([constant_row(schema), unit_rows(schema, schema.groups[by]), x]))
+    units = unweighted_units(schema)
+    own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[by]), units.deviations([index])]))
     return labels, fit_structure(own, group_designs(np.column_stack([np.ones(len(kinds)), kinds])))
 
 
@@ -61,7 +61,8 @@ def group_means(release: Release, target: str, by: str, *, alpha: float = 0.05) 
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
     schema = release.schema
     labels, sums = group_sums(release.statistic.noisy, schema, target, by)
-    centre, k, V = schema.encoded[schema.groups[target][0]].centre, len(labels), sums.covariance
+    (index,) = schema.groups[target]
+    centre, k, V = float(schema.units.centres[index]), len(labels), sums.covariance
     n, S = sums.values[:k], sums.values[k : 2 * k]
     var_n, var_s, both = (np.diagonal(block) for block in (V[:k, :k], V[k : 2 * k, k : 2 * k], V[:k, k : 2 * k]))
     low, high = ratio_interval(S, n, var_s, var_n, both, z)

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import scipy.linalg
@@ -30,23 +31,37 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Coding
-from gaussmix.models.fits import clipped, column_of, linear_values, unit_vector
+from gaussmix.models.coding import Coding, Merge, Reference, column_of
+from gaussmix.models.families import Family
+from gaussmix.models.fits import clipped, linear_values
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem, Response
-from gaussmix.models.raw_units import to_raw
 from gaussmix.models.residuals import Residuals, residuals
+from gaussmix.models.results import LARGEST, Asked, FittedModel, Summary, labelled, share_explained
 from gaussmix.models.row_counts import row_count
-from gaussmix.models.summary import Estimand, Summary, labelled, share_explained
-from gaussmix.models.tidy import Tidied
-from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.columns import Boolean, Numeric
 from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = ["AndersonRubin", "InstrumentalModel", "StageTests", "fit_instruments", "two_stage"]
+
+TWO_STAGE = Family(
+    name="two-stage",
+    link="identity",
+    intervals_are_for=MappingProxyType(
+        {
+            "table": "what two-stage least squares gives on this table",
+            "population": "what two-stage least squares estimates of the population that the rows were drawn from",
+        }
+    ),
+    remedy="name stronger instruments, or spend a larger ε.",
+    has_rsquared=True,
+    has_sigma=True,
+)
+"""Two-stage least squares; every model adds notes of its own."""
 
 _WEAK = 10.0
 """First-stage statistic below which instruments are called weak."""
@@ -146,7 +161,7 @@ class StageTests:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InstrumentalModel(Tidied):
+class InstrumentalModel(FittedModel):
     """Two-stage least squares of one column on others, from a release.
 
     ``rsquared`` is that of the structural equation, 1 - residuals'/total squares; where it is negative it is 0.
@@ -176,35 +191,27 @@ class InstrumentalModel(Tidied):
     certificate: Certificate | None
 
     @property
-    def _unit(self) -> float:
-        return self._response.scale
-
-    @property
     def _response(self) -> Response:
-        schema = self.release.schema
-        (index,) = schema.groups[self.target]
-        encoded = schema.encoded[index]
-        return Response(self.target, unit_vector(schema, {index: 1.0}), encoded.centre, encoded.scale)
+        return Response.of(self.release.schema, self.target)
 
     @property
     def test(self) -> AndersonRubin | None:
         """Of the one endogenous feature in the table, where there is one and the test is right."""
         return self._test(None)
 
-    def summary(self, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
-        """Coefficients with standard errors, p-values and intervals.
+    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+        """Least squares of the same features as an inference problem: its strength, R² and number of rows."""
+        encoded = [column.name for column in self.explained.columns]
+        schema, noisy = self.release.schema, self.release.statistic.noisy
+        return Problem.of(noisy, schema, self._response, encoded, merge=merge, reference=reference)
 
-        One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others have Wald's.
-
-        Parameters
-        ----------
-        estimand : {"table", "population"}
-            What the errors are about: noise alone, or noise and sampling.
-        n_rows : int, optional
-            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
-        """
-        check.choice(("table", "population"), estimand=estimand)
-        schema, noisy, rows = self.release.schema, self.release.statistic.noisy, None
+    def _summarise(self, **options: Unpack[Asked]) -> Summary:
+        """One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others Wald's."""
+        estimand, n_rows = options["estimand"], options["n_rows"]
+        check.choice(tuple(TWO_STAGE.intervals_are_for), estimand=estimand)
+        if options["merge"] or options["reference"] or options["largest"] != LARGEST:
+            raise ArgumentError("Two-stage least squares has no largest=, merge= or reference=: leave them out.")
+        noisy, rows = self.release.statistic.noisy, None
         if estimand == "population":
             noisy.check_independent('estimand="population"', instead='estimand="table"')
             rows = row_count(self.release).rows if n_rows is None else float(check.positive_integer(n_rows=n_rows))
@@ -214,8 +221,7 @@ class InstrumentalModel(Tidied):
         tests = StageTests(params, noise + sampling, place, special)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.diagonal(noise) / np.maximum(np.diagonal(noise + sampling), 0.0)
-        encoded = [column.name for column in self.explained.columns]
-        problem = Problem.of(noisy, schema, self._response, encoded)
+        problem = self.problem()
         theta = problem.to_theta(np.array([self.intercept, *self.coef.values()]))
         rsquared, dominates = share_explained(problem, theta)
         return Summary(
@@ -234,10 +240,10 @@ class InstrumentalModel(Tidied):
             nobs=problem.nobs,
             nobs_deviation=problem.nobs_deviation,
             weakest=None,
+            family=replace(TWO_STAGE, notes=self._words(special)),
             _problem=problem,
             _score=tests,
             _covariance=noise + sampling,
-            instruments=self._words(special),
         )
 
     def predict(self, data: Any) -> Floats:
@@ -246,13 +252,19 @@ class InstrumentalModel(Tidied):
         return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
 
     def _test(self, rows: float | None) -> AndersonRubin | None:
-        """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise."""
+        """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise.
+
+        The coefficient must be one of the release's own, up to a factor: no higher term may contain the feature.
+        """
         schema, noisy = self.release.schema, self.release.statistic.noisy
         if len(self.endogenous) != 1 or (rows is None and (len(self.excluded) != 1 or not noisy.has_noise)):
             return None
+        unit = self.explained.units.alone(self.explained.names.index(self.endogenous[0]))
+        if unit is None:
+            return None
         held = [name for name in self.given.names if name not in self.excluded]
-        own = [self.endogenous, [self.target], self.excluded]
-        combinations = np.vstack([_centred(schema, names) for names in own])
+        x, y, z = (_centred(schema, names) for names in (self.endogenous, [self.target], self.excluded))
+        combinations = np.vstack([unit * x, y, z])  # x in original units, but for lower terms, which are held
         return AndersonRubin(residuals(noisy, combinations, _centred(schema, held)), rows)
 
     def _words(self, special: AndersonRubin | None) -> tuple[str, ...]:
@@ -301,10 +313,9 @@ def fit_instruments(
         raise ArgumentError("There are fewer instruments than features: name the exogenous columns of on= there too.")
     endogenous = [name for name, source in zip(explained.names, explained.sources, strict=True) if source in inside]
     excluded = [name for name, source in zip(given.names, given.sources, strict=True) if source in outside]
-    (constant, *slopes), _, _ = _solved(release, target, explained, given, None)
-    own = [schema.names.index(column.name) for column in explained.columns[1:]]
-    beta, intercept = to_raw(schema, own, np.array(slopes), float(constant))
-    coef = dict(zip(explained.names[1:], beta.tolist(), strict=True))
+    params, _, _ = _solved(release, target, explained, given, None)
+    intercept, *slopes = params.tolist()
+    coef = dict(zip(explained.names[1:], slopes, strict=True))
     return InstrumentalModel(
         target, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
     )
@@ -317,16 +328,14 @@ def _solved(
     schema, y = release.schema, _centred(release.schema, [target])[0]
     X, Z = _centred(schema, explained.names), _centred(schema, given.names)
     theta, noise, sampling = two_stage(release.statistic.noisy, X, Z, y, rows)
-    back = np.eye(len(theta))
-    back[0, 1:] = [-column.centre for column in explained.columns[1:]]
+    back = explained.units.centred_matrix()
     params = back @ theta
-    params[0] += schema.encoded[schema.groups[target][0]].centre
+    params[0] += Response.of(schema, target).centre
     return params, back @ noise @ back.T, back @ sampling @ back.T
 
 
 def _centred(schema: Schema, names: Sequence[str]) -> Floats:
     """Encoded columns in the user's units about their centres, the constant first, as combinations."""
-    constant = constant_row(schema)
-    indices = [schema.names.index(name) for name in names if name != INTERCEPT]
-    own = unit_rows(schema, indices) - np.outer(schema.decode_map[0][indices], constant)
-    return np.vstack([constant, own]) if INTERCEPT in names else own
+    units = unweighted_units(schema)
+    own = units.deviations([schema.names.index(name) for name in names if name != INTERCEPT])
+    return np.vstack([units.one, own]) if INTERCEPT in names else own

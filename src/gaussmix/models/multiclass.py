@@ -12,14 +12,13 @@ from scipy import special
 from gaussmix._types import Floats, Rows
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Label, Merge, Reference
-from gaussmix.models.fits import feature_indices, linear_values, unit_vector, user_units
-from gaussmix.models.odds import Contrast, OddsRatios, discriminant_summary
+from gaussmix.models.coding import Label
+from gaussmix.models.fits import feature_indices, linear_values
+from gaussmix.models.odds import Contrast, OddsRatios, contrast_family
 from gaussmix.models.problem import Problem, Response
-from gaussmix.models.responses import constant_of_rows, labels_of, place_of
+from gaussmix.models.responses import labels_of, place_of
+from gaussmix.models.results import Asked, FittedClasses, Summary, summarise
 from gaussmix.models.softmax import Softmax, estimate_softmax
-from gaussmix.models.summary import LARGEST, Asked, Estimand, Summary
-from gaussmix.models.tidy import TidiedByClass
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Categorical
 from gaussmix.tables.schema import Schema
@@ -28,8 +27,12 @@ __all__ = ["MulticlassModel", "fit_classes"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MulticlassModel(TidiedByClass):
+class MulticlassModel(FittedClasses):
     """Log odds of every class against the first, linear in other columns, fitted from a release.
+
+    :meth:`summary` has the coefficients of every class against one of them: the first, or the one that
+    ``reference={"species": "setosa"}`` names. Intervals take the combination of indicators that belongs to two classes
+    as known; those of intercepts also take the shares of the classes as known.
 
     Attributes
     ----------
@@ -68,22 +71,8 @@ class MulticlassModel(TidiedByClass):
         """The likeliest class."""
         return np.asarray(np.array(self.classes)[np.argmax(self.decision_function(data), axis=1)])
 
-    def summary(
-        self,
-        *,
-        estimand: Estimand = "table",
-        n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
-        reference: Reference | None = None,
-    ) -> dict[Label, Summary]:
-        """Intervals for the discriminant coefficients of every class against one of them.
-
-        Parameters as in :meth:`gaussmix.models.classes.ClassificationModel.summary`; ``reference`` may name the class
-        too: ``reference={"species": "setosa"}``. Default: the first. The combination of indicators that belongs to two
-        classes is taken as known; so are, in the intercept's interval, the shares of the classes.
-        """
-        schema, others = self.statistic.schema, dict(reference or {})
+    def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
+        schema, others = self.statistic.schema, dict(options["reference"] or {})
         r, _ = place_of(schema.columns[self.target], others.pop(self.target, self.classes[0]), self.target)
         indicators, found = indicators_of(schema, self.target), {}
         for k, name in enumerate(self.classes):
@@ -92,13 +81,15 @@ class MulticlassModel(TidiedByClass):
             c = self.softmax.contrast(k, r)
             v = 1 / float(c[k] - c[r])
             words = f"{self.target} = {name} against {self.classes[r]}"
-            response = Response(words, 2 * v * indicators @ c, 0.5, 0.5)
-            names = next(iter(self.coef.values()))
-            problem = Problem.of(self.statistic.noisy, schema, response, names, merge=merge, reference=others or None)
             moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
-            contrast = Contrast(moved, float(np.ptp(v * c)))
-            found[name] = discriminant_summary(
-                problem, estimand=estimand, n_rows=n_rows, largest=largest, contrast=contrast
+            family = contrast_family(Contrast(moved, float(np.ptp(v * c))))
+            response = Response(words, 2 * v * indicators @ c, 0.5, 0.5, family)
+            names = next(iter(self.coef.values()))
+            problem = Problem.of(
+                self.statistic.noisy, schema, response, names, merge=options["merge"], reference=others or None
+            )
+            found[name] = summarise(
+                problem, estimand=options["estimand"], n_rows=options["n_rows"], largest=options["largest"]
             )
         return found
 
@@ -109,8 +100,7 @@ class MulticlassModel(TidiedByClass):
 
 def indicators_of(schema: Schema, target: str) -> Floats:
     """Which combination of encoded columns is 1 in rows of each class and 0 in others, shape (m, K)."""
-    column = schema.columns[target]
-    return np.column_stack([unit_vector(schema, {index: 1 / column.weight}) for index in schema.groups[target]])
+    return np.eye(schema.n_columns)[:, list(schema.groups[target])] / schema.columns[target].weight
 
 
 def fit_classes(statistic: Transcript, target: str, on: Sequence[str] | None) -> MulticlassModel:
@@ -124,9 +114,9 @@ def fit_classes(statistic: Transcript, target: str, on: Sequence[str] | None) ->
     classes, indicators = labels_of(column), indicators_of(schema, target)
     features = feature_indices(schema, [target], on)
     coefficients = statistic.solve(features, indicators)
-    softmax = estimate_softmax(statistic, constant_of_rows(schema), indicators, features, coefficients)
+    softmax = estimate_softmax(statistic, schema.units.one, indicators, features, coefficients)
     coef, intercept = {}, {}
     for k, name in enumerate(classes[1:], 1):
-        coef[name], shifted = user_units(schema, features, coefficients @ softmax.contrast(k, 0))
+        coef[name], shifted = schema.units.coefficients(features, coefficients @ softmax.contrast(k, 0))
         intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
     return MulticlassModel(target, classes, coef, intercept, softmax, statistic)

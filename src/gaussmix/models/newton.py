@@ -33,7 +33,6 @@ from gaussmix.models.pooling import clean
 from gaussmix.models.responses import discriminant_of, two_classes
 from gaussmix.models.steps import StepOutput, StepRequest, label_of
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.schema import INTERCEPT
 from gaussmix.tables.transforms import Transform
 
 __all__ = ["WORTH_STEPS", "likelihood_coefficients", "plan_step"]
@@ -92,8 +91,8 @@ def _start(transcript: Transcript, target: str) -> tuple[Floats, float]:
     own = discriminant_of(transcript, response, features, b)
     theta = np.zeros(schema.n_columns)
     theta[features] = own.factor * response.scale * b
-    for index in schema.groups.get(INTERCEPT, ()):
-        theta[index] += own.intercept(response.centre) * schema.encoded[index].scale
+    if schema.intercept:
+        theta += own.intercept(response.centre) * schema.units.one
     return theta * schema.row_norm, min(max(1 / own.factor, LEAST_WEIGHT), 0.25)
 
 

@@ -1,6 +1,6 @@
 r"""Intervals of discriminant coefficients and of odds ratios, from a release alone.
 
-β_j = (b_j + e_j)/v (:mod:`gaussmix.models.discriminant`, :mod:`gaussmix.models.ratios`): b least squares on the 0/1
+β_j = (b_j + e_j)/v (:mod:`gaussmix.models.discriminant`, :mod:`gaussmix.models.families`): b least squares on the 0/1
 response, v its residual variance; e = 0 but for the intercept, where e = h(π₁)v - 1/2.
 
 The noise's covariances: with w_j the weights of b_j's score, E the noise and a = (-θ, 1), b_j moves by w_jᵀ(Ea)_x, v by
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,14 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.models import rendering
 from gaussmix.models.discriminant import class_forms, quadratic_covariance, shift
+from gaussmix.models.families import Family, Scale
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem
-from gaussmix.models.ratios import Scale, on_scale, without_noise
+from gaussmix.models.results import Summary
 from gaussmix.models.score import Score
-from gaussmix.models.summary import LARGEST, Estimand, Summary, summarise
 from gaussmix.tables.schema import INTERCEPT
 
-__all__ = ["Contrast", "OddsRatios", "discriminant_summary"]
+__all__ = ["DISCRIMINANT", "Contrast", "OddsRatios", "contrast_family", "scale_of"]
 
 
 @dataclass(frozen=True)
@@ -99,36 +101,43 @@ class OddsRatios:
         return rendering.in_columns(f"{self.response_name}: odds ratios", cells, self.about)
 
 
-def discriminant_summary(
-    problem: Problem,
-    *,
-    estimand: Estimand = "table",
-    n_rows: int | None = None,
-    largest: float = LARGEST,
-    contrast: Contrast | None = None,
-) -> Summary:
-    """The summary of β, from the regression of a response that is ±1 in encoded units and 0/1 in the user's.
+def discriminant_scale(
+    problem: Problem, b: Floats, score: Score | None, largest: float, *, contrast: Contrast | None = None
+) -> Scale:
+    """V and e of the regression of a response that is ±1 in encoded units and 0/1 in the user's.
 
-    Parameters as in :func:`gaussmix.models.summary.summarise`. ``contrast`` is for two of several classes.
+    ``contrast`` is for two of several classes.
     """
-    own = summarise(problem, estimand=estimand, n_rows=n_rows, largest=largest)
     response = np.eye(len(problem.names) + 1)[-1]
-    intercept = constant_of(problem) if INTERCEPT in problem.names else None
-    if not isinstance(own._score, Score):  # no noise
-        theta = problem.to_theta(np.array(list(own.params.values())))
-        scale = scale_of(problem.noisy, theta, intercept, response, contrast=contrast)
-        return replace(without_noise(own, scale), discriminant=True)
-    score, units = own._score, np.array([*problem.bounds(largest), 1.0])
-    intercept = None if intercept is None else intercept / units
-    scale = scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
-    return replace(on_scale(own, score, scale), discriminant=True)
+    intercept = problem.one if INTERCEPT in problem.names else None
+    if score is None:  # no noise
+        return scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
+    intercept = None if intercept is None else intercept / np.array([*problem.bounds(largest), 1.0])
+    return scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
 
 
-def constant_of(problem: Problem) -> Floats:
-    """The combination of a problem's columns that is 1 in every row: its intercept, which comes first."""
-    found = np.zeros(len(problem.names) + 1)
-    found[0] = 0.5 / problem.to_user[0, 0]
-    return found
+DISCRIMINANT = Family(
+    name="discriminant",
+    link="logit",
+    intervals_are_for=MappingProxyType(
+        {
+            "table": "the discriminant coefficients of this table, on the scale of log odds",
+            "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
+        }
+    ),
+    notes=(
+        "They are the logistic ones where features are normal within classes; strong columns that are true or "
+        "false, or levels, differ from maximum likelihood by more than these intervals say.",
+    ),
+    ratio="odds ratio",
+    scale=discriminant_scale,
+)
+"""Log odds of two classes by Fisher's discriminant."""
+
+
+def contrast_family(contrast: Contrast) -> Family:
+    """Return the discriminant of two of several classes."""
+    return replace(DISCRIMINANT, scale=partial(discriminant_scale, contrast=contrast))
 
 
 def scale_of(

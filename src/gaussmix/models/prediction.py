@@ -7,6 +7,7 @@ noisy number, and intervals have the coverage of the coefficients' own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,18 +18,16 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.models.coding import Coding
-from gaussmix.models.raw_units import is_marked
-from gaussmix.models.result_table import Frame, ResultTable
+from gaussmix.models.coding import Coding, is_marked
+from gaussmix.models.results import Frame, ResultTable, Summary
 from gaussmix.models.score import Score
-from gaussmix.models.summary import Summary
 from gaussmix.models.weights import weights_of
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import INTERCEPT, Schema
 from gaussmix.tables.table import open_table
 
-__all__ = ["Prediction", "features_of", "predicted"]
+__all__ = ["Prediction", "decoded_values", "features_of", "predicted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +86,23 @@ def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
     if schema.terms or any(is_marked(schema, name) for name in schema.columns):
         raise ArgumentError("Intervals of predicted means are for schemas without terms and missing-indicators.")
     part = Schema({name: column for name, column in schema.columns.items() if name in coding.sources}, intercept=0.0)
-    plan, (centre, scale) = BlockEncoder.plain(part), part.decode_map
-    found = []
-    with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
-        for batch in stream:
-            rows = encode_batch(batch, part, plan)
-            if len(rows) < batch.num_rows:
-                raise DataError("Rows with missing values cannot be predicted: drop them, or fill them in.")
-            found.append(rows * scale + centre)
-    values = np.concatenate(found) if found else np.empty((0, len(part.names)))
+    values = np.concatenate([np.empty((0, len(part.names))), *decoded_values(part, data)])
     place = {name: index for index, name in enumerate(part.names)}
     members = [
         [place[schema.names[i]] for i in np.flatnonzero(row)] if source else []
         for source, row in zip(coding.sources, coding.rows, strict=True)
     ]
     return np.column_stack([values[:, own].sum(axis=1) if own else np.ones(len(values)) for own in members])
+
+
+def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
+    """Yield the rows of a table block by block in the user's units, values clipped as in a release of ``part``."""
+    plan = BlockEncoder.plain(part)
+    with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
+        for batch in stream:
+            rows = encode_batch(batch, part, plan)
+            if len(rows) < batch.num_rows:
+                raise DataError(
+                    "Rows with missing values cannot be predicted: drop them from the table, or fill them in."
+                )
+            yield part.units.decode(rows)

@@ -12,13 +12,12 @@ import scipy.linalg
 
 from gaussmix._types import Floats
 from gaussmix.models.coding import Coding, Merge, Reference, propose_merges, rows_where
+from gaussmix.models.families import LINEAR, Family
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.raw_units import to_raw_of
-from gaussmix.tables.columns import Categorical
-from gaussmix.tables.parts import EncodedColumn
 from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.units import half_range, half_span
 
-__all__ = ["Problem", "Response", "half_range", "half_span", "sources_of"]
+__all__ = ["Problem", "Response", "sources_of"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,12 @@ class Problem:
         For the heading.
     weighted : bool
         Whether rows have weights.
+    scale : float
+        What 1 in the encoded units of the response is in the user's.
+    family : Family
+        How the model's coefficients come from those of least squares.
+    coding : Coding or None
+        The features as sums of encoded columns, of a problem that was made from a schema.
     counts : dict of str to (float, float)
         Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
     references : dict of str to str
@@ -66,6 +71,9 @@ class Problem:
     response_name: str
     nobs_deviation: float = math.nan
     weighted: bool = False
+    scale: float = 1.0
+    family: Family = LINEAR
+    coding: Coding | None = None
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     proposed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -89,12 +97,10 @@ class Problem:
         coding = Coding.of(schema, sources, merge=merge, reference=reference)
         own = noisy.mapped(np.vstack([coding.rows, response.vector]))
         d = len(coding.names)
-        scales = np.array([column.scale for column in coding.columns])
-        to_user, offset = np.diag(response.scale / scales), np.zeros(d)
+        offset = np.zeros(d)
         total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
         if schema.intercept:
-            to_user[0, 1:] = [-response.scale * column.centre / column.scale for column in coding.columns[1:]]
-            to_user, offset[0] = to_raw_of(schema, coding.rows) @ to_user, response.centre
+            offset[0] = response.centre
             total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
             nobs, deviation = rows_where(noisy, schema, coding.rows[0])
         half = half_range(schema, response.vector)
@@ -107,7 +113,7 @@ class Problem:
         return cls(
             noisy=own,
             names=coding.names,
-            to_user=to_user,
+            to_user=coding.units.matrix(response.scale),
             offset=offset,
             groups=coding.groups,
             reach=half / spans,
@@ -116,6 +122,9 @@ class Problem:
             nobs_deviation=deviation,
             response_name=response.name,
             weighted=schema.weight is not None,
+            scale=response.scale,
+            family=response.family,
+            coding=coding,
             counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
             references={source: name for source, (name, _) in coding.references.items()},
             proposed=propose_merges(noisy, schema, sources - set(merge or {})),
@@ -134,6 +143,13 @@ class Problem:
     def to_theta(self, coefficients: Floats) -> Floats:
         """Coefficients in the user's units back in encoded units."""
         return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
+
+    @property
+    def one(self) -> Floats:
+        """The combination of features and response that is 1 in every row: a multiple of the intercept, the first."""
+        found = np.zeros(len(self.names) + 1)
+        found[0] = self.scale / self.to_user[0, 0]
+        return found
 
     def residual(self, theta: Floats) -> float:
         """Residual sum of squares of the table, aᵀMa: noise taken out, so that it may be negative."""
@@ -172,40 +188,25 @@ class Response:
         Weights of the encoded columns.
     centre, scale : float
         A response of 1 in encoded units is ``scale`` in the user's, about ``centre``.
+    family : Family
+        How coefficients come from least squares on it.
     """
 
     name: str
     vector: Floats
     centre: float
     scale: float
+    family: Family = LINEAR
+
+    @classmethod
+    def of(cls, schema: Schema, target: str, family: Family = LINEAR) -> Response:
+        """Return a part of the release that is one number, or true and false, as a response."""
+        (index,) = schema.groups[target]
+        vector = np.zeros(schema.n_columns)
+        vector[index] = 1.0
+        return cls(target, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:
     """Parts of the schema that some encoded columns belong to."""
     return {column.source for column in schema.encoded if column.name in names and column.source is not None}
-
-
-def half_range(schema: Schema, vector: Floats) -> float:
-    """Half of the declared range of a combination of encoded columns: no row leaves it."""
-    found = 0.0
-    for source, indices in schema.groups.items():
-        values = vector[list(indices)]
-        if source == INTERCEPT or not values.any():
-            continue
-        ends = values / np.array([schema.encoded[i].scale for i in indices])
-        column = schema.parts[source]
-        levels = isinstance(column, Categorical)
-        found += (
-            float(np.ptp(ends)) / 2
-            if levels
-            else float(sum(abs(vector[i]) * half_span(schema, schema.encoded[i]) for i in indices))
-        )
-    return found
-
-
-def half_span(schema: Schema, column: EncodedColumn) -> float:
-    """Half of the declared range of an encoded column in encoded units; all of the intercept."""
-    if column.source is None:
-        return 1 / column.scale
-    weight = schema.parts[column.source].weight
-    return weight / 2 if column.kind in ("level", "basis") else weight

@@ -13,7 +13,7 @@ r the level that others are measured from (b_r = β_r = 0), where ȳ_d - ȳ_r = 
 Exact, whatever the law of y about its mean; a single 0/1 column has the ratio of its two means. With several categories
 each has its own c, and the intercept all of them: no longer exact, but right to first order in what they share. Numbers
 that are not normal within levels have the first-order value. All are β_j = (b_j + e_j)/v with v = ȳ, and intervals are
-those of :mod:`gaussmix.models.ratios`.
+those of :mod:`gaussmix.models.families`.
 
 The noise's covariances: means and sums of squares move with the noise E by sums of forms uᵀEt, and
 
@@ -26,20 +26,20 @@ The noise's covariances: means and sums of squares move with the noise E by sums
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import ENOUGH, Coding
+from gaussmix.models.families import Family, Flags, Scale
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Problem, Response
-from gaussmix.models.ratios import Flags, Scale, on_scale, without_noise
+from gaussmix.models.problem import Problem
 from gaussmix.models.residuals import residuals
 from gaussmix.models.score import Score
-from gaussmix.models.summary import LARGEST, Summary, summarise
 
-__all__ = ["Design", "Errors", "form_covariance", "rate_scale", "rate_summary"]
+__all__ = ["RATES", "Design", "Errors", "form_covariance", "rate_scale"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,22 +63,22 @@ class Design:
     group: Floats
 
     @classmethod
-    def of(cls, coding: Coding, response: Response) -> Design:
-        """From the coding of a problem with an intercept: levels and true/false by their declared kinds."""
+    def of(cls, coding: Coding, centre: float, scale: float) -> Design:
+        """From the coding of a problem with an intercept, and the units of the response.
+
+        Levels and true/false are known by their declared kinds.
+        """
         d = len(coding.names)
-        unit = np.eye(d + 1)
-        one = coding.columns[0].scale * unit[0]
-        features = np.array(
-            [one, *(c.scale * unit[i] + c.centre * one for i, c in enumerate(coding.columns[1:], start=1))]
-        )
+        units = coding.units.with_response("response", centre, scale)
+        rows = units.rows(range(d + 1))
+        features, of_y = rows[:d], rows[d]
         baselines: list[Floats] = []
         group = np.full(d, -1)
         for indices in coding.groups.values():
             own = list(indices)
             if coding.columns[own[0]].kind in ("level", "boolean"):
                 group[own] = len(baselines)
-                baselines.append(one - features[own].sum(axis=0))
-        of_y = response.scale * unit[d] + response.centre * one
+                baselines.append(units.one - features[own].sum(axis=0))
         return cls(features, of_y, np.array(baselines).reshape(-1, d + 1), group)
 
     @property
@@ -205,12 +205,29 @@ def _explained(
     return found, (vectors, vectors), np.array([1.0, -1.0, -found]) / n
 
 
-def rate_summary(problem: Problem, design: Design, *, largest: float = LARGEST) -> Summary:
-    """The summary of β, from that of least squares: of the table's own coefficients."""
-    own = summarise(problem, largest=largest)
-    b, name = np.array(list(own.params.values())), problem.response_name
-    if not isinstance(own._score, Score):  # no noise
-        return replace(without_noise(own, rate_scale(problem.noisy, design, b, target=name)), rates=True)
-    errors = Errors.of(problem, own._score, largest)
-    scale = rate_scale(problem.noisy, design, b, errors, target=name)
-    return replace(on_scale(own, own._score, scale), rates=True)
+def _scale(problem: Problem, b: Floats, score: Score | None, largest: float) -> Scale:
+    """V and e of a problem that was made from a schema."""
+    if problem.coding is None:
+        raise ArgumentError("rates need the coding of their features.")
+    design = Design.of(problem.coding, float(problem.offset[0]), problem.scale)
+    errors = None if score is None else Errors.of(problem, score, largest)
+    return rate_scale(problem.noisy, design, b, errors, target=problem.response_name)
+
+
+RATES = Family(
+    name="rates",
+    link="log",
+    intervals_are_for=MappingProxyType(
+        {"table": "what moments of this table give for the slopes of the logarithm of the mean"}
+    ),
+    refusal="Intervals of rates are for the table alone: the sampling error of counts, whose variance moves with "
+    'their mean, is no second moment. Leave n_rows out and use estimand="table".',
+    notes=(
+        "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
+        "numbers differ from maximum likelihood by more than these intervals say.",
+    ),
+    clipping_note="Where counts are skewed that moves rates: a release in one pass shortens nothing.",
+    ratio="rate ratio",
+    scale=_scale,
+)
+"""Logarithms of means by moments."""

@@ -23,9 +23,9 @@ from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.coding import ENOUGH, propose_merges
+from gaussmix.models.coding import ENOUGH, part_name, propose_merges
 from gaussmix.models.described import Described
-from gaussmix.models.fits import RegressionModel, fit_regressions, part_name
+from gaussmix.models.fits import RegressionModel, fit_regressions
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.multiclass import MulticlassModel, fit_classes
 from gaussmix.models.noise_check import FALSE_ALARM_RATE
@@ -35,7 +35,7 @@ from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.signatures import check_signature
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Categorical
-from gaussmix.tables.formulas import is_formula, read_formula
+from gaussmix.tables.formulas import response_and_predictors
 from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
@@ -122,7 +122,7 @@ class Release(Described):
             model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
         """
         if isinstance(target, str):
-            target, on = _explained(target, on)
+            target, on = response_and_predictors(target, on)
         if instruments is not None:
             return fit_instruments(self, target, on, instruments)
         names = [target] if isinstance(target, str) else target
@@ -148,7 +148,7 @@ class Release(Described):
             One level of a category, against all others: log odds of it with odds ratios, as of two classes. Of a
             boolean, true, which is the default, or false.
         """
-        target, on = _explained(target, on)
+        target, on = response_and_predictors(target, on)
         column = self.schema.parts[part_name(self.schema, target)]
         several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
         if several:
@@ -166,7 +166,7 @@ class Release(Described):
         on : list of str, optional
             Columns of the table, no powers, products or splines; default: all others.
         """
-        return replace(fit_rates(self.statistic, *_explained(target, on)), certificate=self.certificate)
+        return replace(fit_rates(self.statistic, *response_and_predictors(target, on)), certificate=self.certificate)
 
     def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.
@@ -237,16 +237,6 @@ class Release(Described):
     def __repr__(self) -> str:
         m, passes, void = self.schema.n_columns, len(self.statistic.passes), void_mark(self.certificate.void_words)
         return f"Release({void}{m} columns, passes={passes}, epsilon={self.certificate.epsilon:g})"
-
-
-def _explained(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
-    """Target and features, from a formula where one is given."""
-    if not is_formula(target):
-        return target, on
-    if on is not None:
-        raise ArgumentError("A formula says what explains its target: leave on= out.")
-    formula = read_formula(target)
-    return formula.target, formula.on
 
 
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:

@@ -15,7 +15,7 @@ from gaussmix.models.certificate import NO_GUARANTEE
 from gaussmix.models.coding import ENOUGH
 
 if TYPE_CHECKING:
-    from gaussmix.models.summary import Summary
+    from gaussmix.models.results import Summary
 
 __all__ = [
     "NOT_IDENTIFIED",
@@ -40,23 +40,6 @@ NOT_IDENTIFIED = "not identified at this budget"
 
 RELIES = "*"
 """Marks intervals that rely on the assumed bound of other coefficients."""
-
-_ESTIMANDS = {
-    "table": "the least-squares coefficients of this table (score test)",
-    "population": "the coefficients of the population that the rows were drawn from (score test)",
-}
-
-_DISCRIMINANT = {
-    "table": "the discriminant coefficients of this table, on the scale of log odds",
-    "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
-}
-
-_INSTRUMENTS = {
-    "table": "what two-stage least squares gives on this table",
-    "population": "what two-stage least squares estimates of the population that the rows were drawn from",
-}
-
-_RATES = "what moments of this table give for the slopes of the logarithm of the mean"
 
 
 def p_value(p: float) -> str:
@@ -88,27 +71,14 @@ def heading(alpha: float) -> list[str]:
 
 def notes(summary: Summary, *, unidentified: bool) -> list[str]:
     """What to know about the table."""
-    found = [f"Intervals are for {_ESTIMANDS[summary.estimand]}."]
-    if summary.discriminant:
-        found = [f"Intervals are for {_DISCRIMINANT[summary.estimand]}."]
-        found.append(
-            "They are the logistic ones where features are normal within classes; strong columns that are true or "
-            "false, or levels, differ from maximum likelihood by more than these intervals say."
-        )
-    elif summary.rates:
-        found = [f"Intervals are for {_RATES}."]
-        found.append(
-            "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
-            "numbers differ from maximum likelihood by more than these intervals say."
-        )
-    elif summary.instruments:
-        found = [f"Intervals are for {_INSTRUMENTS[summary.estimand]}.", *summary.instruments]
-    else:
+    family = summary.family
+    found = [f"Intervals are for {family.intervals_are_for[summary.estimand]}.", *family.notes]
+    if family.prints_rsquared:
         doubt = " Noise dominates it: it says nothing." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.shortened is not None:
         found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
-        found += ["Where counts are skewed that moves rates: a release in one pass shortens nothing."] * summary.rates
+        found += [family.clipping_note] if family.clipping_note else []
     if summary.weighted:
         found.append(
             f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f}."
@@ -131,10 +101,8 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
             f"Levels whose noisy counts{clipped} are below {ENOUGH:g} standard deviations of the noise can be merged: "
             f"merge={summary.proposed}."
         )
-    if unidentified and summary.instruments:
-        found.append("Not identified: name stronger instruments, or spend a larger ε.")
-    elif unidentified:
-        found.append("Not identified: explain with fewer columns, merge rare levels (merge=), or spend a larger ε.")
+    if unidentified:
+        found.append(f"Not identified: {family.remedy}")
     return [summary.void, *found] if summary.void else found
 
 

@@ -6,16 +6,16 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.coding import Label
+from gaussmix.models.coding import Label, column_of
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
-from gaussmix.models.fits import column_of, unit_vector
+from gaussmix.models.odds import DISCRIMINANT
 from gaussmix.models.problem import Response
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Boolean, Categorical, Column
 from gaussmix.tables.parts import Block
-from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.schema import Schema
 
-__all__ = ["constant_of_rows", "discriminant_of", "labels_of", "place_of", "two_classes"]
+__all__ = ["discriminant_of", "labels_of", "place_of", "two_classes"]
 
 OTHERS = "all others"
 """The class that one level is held against."""
@@ -25,15 +25,9 @@ def discriminant_of(statistic: Transcript, response: Response, features: list[in
     """Class shares and R² of coefficients that predict."""
     schema, a = statistic.schema, response.vector.copy()
     a[features] -= theta
-    constant = constant_of_rows(schema) if schema.intercept else None
+    constant = schema.units.one if schema.intercept else None
     left = statistic.residual(features, response.vector)
     return estimate_discriminant(statistic.predictive, constant, response.vector, a, residual=left)
-
-
-def constant_of_rows(schema: Schema) -> Floats:
-    """The combination of encoded columns that is 1 in every row, of a schema with an intercept."""
-    (index,) = schema.groups[INTERCEPT]
-    return unit_vector(schema, {index: schema.encoded[index].scale})
 
 
 def labels_of(column: Categorical) -> tuple[Label, ...]:
@@ -57,26 +51,33 @@ def _word(level: object) -> object:
     return str(level).lower() if isinstance(level, bool | np.bool_) else level
 
 
+def _vector(schema: Schema, entries: dict[int, float]) -> Floats:
+    """Return a combination of encoded columns from its entries that are not 0."""
+    vector = np.zeros(schema.n_columns)
+    vector[list(entries)] = list(entries.values())
+    return vector
+
+
 def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
     """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
     column, indices = column_of(schema, target), schema.groups[target]
     if isinstance(column, Boolean):
         second = level is None or place_of(column, level, target)[0] == 1
         classes: tuple[Label, Label] = (not second, second)
-        vector = unit_vector(schema, {indices[0]: (1 if second else -1) / column.weight})
+        vector = _vector(schema, {indices[0]: (1 if second else -1) / column.weight})
     elif level is not None:
         chosen, labels = place_of(column, level, target)
         classes = (OTHERS, labels[chosen])
         signs = np.where(np.arange(len(indices)) == chosen, 1.0, -1.0)
-        vector = unit_vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
+        vector = _vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
     elif isinstance(column, Categorical) and len(indices) == 2:
         labels = labels_of(column)
         classes = (labels[0], labels[1])
-        vector = unit_vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
+        vector = _vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
     elif isinstance(column, Categorical):
         raise ArgumentError(f"Column {target!r} has more than two levels: choose one of them as the level.")
     else:
         raise ArgumentError(
             f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
         )
-    return Response(f"{target} = {classes[1]}", vector, 0.5, 0.5), classes
+    return Response(f"{target} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes

@@ -14,12 +14,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.schedules import budgets_of
 from gaussmix.models.tails import BINS
+from gaussmix.models.transcript import Transcript
 from gaussmix.tables.schema import INTERCEPT
 
 if TYPE_CHECKING:
@@ -55,9 +54,8 @@ def row_count(release: Release) -> RowCount:
     if not schema.intercept:
         raise ArgumentError("This release has no intercept column: it does not show how many rows there are.")
     (index,) = schema.groups[INTERCEPT]
-    unit = np.zeros(schema.n_columns)
-    unit[index] = schema.encoded[index].scale
-    if len(statistic.passes) == 1:
+    unit = schema.units.one
+    if not isinstance(statistic, Transcript) or len(statistic.passes) == 1:
         return RowCount(*statistic.noisy.quadratic(unit), apart=False)
     first, last = statistic.passes[0], statistic.passes[-1]
     account = release.certificate.account

@@ -7,7 +7,7 @@ Estimands:
 
 ``"table"``
     θ = G_xx⁻¹ G_xy, the least-squares coefficients of this table: errors in variables with a known law. Under θ the
-    score g = M_xy - M_xx θ has mean 0 and covariance V(θ) = α[Q_xx aᵀQa + (Na)_x(Na)_xᵀ], a = (-θ, 1). One coefficient
+    score g = M_xy - M_xx θ has mean 0 and covariance V(θ) = N_xx aᵀNa + (Na)_x(Na)_xᵀ, a = (-θ, 1). One coefficient
     ψ = ℓᵀθ is tested by one combination of scores,
 
     .. math:: w^\top M_{xy} - m\psi = w^\top g + \sum_j c_j\theta_j ,\qquad |\theta_j| \le 1 \text{ in units of bounds,}

@@ -27,10 +27,9 @@ import scipy.linalg
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import is_marked, kinds_of
 from gaussmix.models.pooling import clean
-from gaussmix.models.raw_units import is_marked
 from gaussmix.models.rendering import guarantee_of
-from gaussmix.models.user_units import kinds_of
 from gaussmix.tables.columns import Boolean, Categorical, Column, Vector
 from gaussmix.tables.schema import INTERCEPT, Schema
 
@@ -54,10 +53,9 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
     if not schema.intercept:
         raise ArgumentError("Synthetic rows need a release with an intercept column, which holds the row count.")
     (constant,) = schema.groups[INTERCEPT]
-    unit = schema.encoded[constant].scale
-    done, entries = [constant], {constant: np.full(n, 1 / unit)}
+    done, entries = [constant], {constant: schema.units.encode(np.ones((n, 1)), [constant])[:, 0]}
     G = _positive_moment(release)
-    G = G / max(float(G[constant, constant]) * unit**2, 1.0)
+    G = G / max(float(G[constant, constant]) * float(schema.units.one[constant]) ** 2, 1.0)
     found: dict[str, pa.Array] = {}
     order = sorted(schema.columns, key=lambda name: not isinstance(schema.columns[name], Categorical | Boolean))
     for name in order:
@@ -70,7 +68,7 @@ def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | N
             drawn, values = _vector(schema, column, indices, means, left, rng)
         else:
             drawn = _beta(means, left, np.array([column.weight]), rng)
-            values = pa.array(np.clip(_in_units(schema, indices, drawn)[:, 0], column.lower, column.upper))
+            values = pa.array(np.clip(schema.units.decode(drawn, indices)[:, 0], column.lower, column.upper))
         found[name] = values
         for place, index in enumerate(indices):
             entries[index] = drawn[:, place]
@@ -112,7 +110,7 @@ def _levels(schema: Schema, name: str, means: Floats, rng: np.random.Generator) 
     """Levels with the probabilities that regressions give, as entries and as values."""
     column = schema.columns[name]
     labels, kinds = kinds_of(schema, name)
-    own = _in_units(schema, list(schema.groups[name]), means)
+    own = schema.units.decode(means, list(schema.groups[name]))
     if isinstance(column, Boolean):
         chances = np.column_stack([1 - own[:, 0], own[:, 0]])
     else:
@@ -121,8 +119,7 @@ def _levels(schema: Schema, name: str, means: Floats, rng: np.random.Generator) 
     total = chances.sum(axis=1, keepdims=True)
     chances = np.where(total > 0, chances / np.where(total > 0, total, 1.0), 1 / len(labels))
     picked = np.minimum((rng.random((len(own), 1)) > np.cumsum(chances, axis=1)).sum(axis=1), len(labels) - 1)
-    centres, scales = (part[list(schema.groups[name])] for part in schema.decode_map)
-    return (kinds[picked] - centres) / scales, _values(column, picked)
+    return schema.units.encode(kinds[picked], list(schema.groups[name])), _values(column, picked)
 
 
 def _values(column: Column, picked: Integers) -> pa.Array:
@@ -151,10 +148,5 @@ def _vector(
     most = float(column.squared_norm) ** 0.5
     length = np.linalg.norm(drawn, axis=1, keepdims=True)
     drawn = drawn * np.minimum(1.0, most / np.maximum(length, 1e-300))
-    values = pa.array(_in_units(schema, indices, drawn).ravel())
+    values = pa.array(schema.units.decode(drawn, indices).ravel())
     return drawn, pa.FixedSizeListArray.from_arrays(values, column.size)
-
-
-def _in_units(schema: Schema, indices: list[int], entries: Floats) -> Floats:
-    centres, scales = (part[indices] for part in schema.decode_map)
-    return np.asarray(entries * scales + centres)

@@ -22,11 +22,10 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noise_check import noise_p_value
-from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.noisy import NoisyMoment, Shortened
 from gaussmix.models.passes import PassRequest, State, absorb, as_released, first_state, rows_in
 from gaussmix.models.pooling import NoisyGram, Pool
 from gaussmix.models.schedules import SCHEDULES
-from gaussmix.models.shortening import Shortened
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS

@@ -17,11 +17,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.models.coding import kinds_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.passes import PassRequest
 from gaussmix.models.transcript import Transcript
-from gaussmix.models.user_units import constant_row, kinds_of, unit_rows
 from gaussmix.tables.schema import Schema
+from gaussmix.tables.units import unweighted_units
 
 __all__ = ["counted_early", "counted_in", "moment_of_pass", "pass_that_counts", "whole_in"]
 
@@ -64,9 +65,10 @@ def whole_in(transcript: Transcript, name: str) -> frozenset[int]:
 def _indicators(schema: Schema, name: str) -> Floats:
     """Combinations of encoded columns that are 1 in rows of a level and 0 in others, shape (levels, m)."""
     _, kinds = kinds_of(schema, name)
-    units = unit_rows(schema, schema.groups[name])
-    nothing = constant_row(schema) - units.sum(axis=0)
-    return np.array([kind @ units if kind.any() else nothing for kind in kinds])
+    units = unweighted_units(schema)
+    levels = units.rows(schema.groups[name])
+    nothing = units.one - levels.sum(axis=0)
+    return np.array([kind @ levels if kind.any() else nothing for kind in kinds])
 
 
 def _lengths(request: PassRequest, levels: Floats) -> Floats:

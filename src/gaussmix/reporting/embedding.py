@@ -14,18 +14,18 @@ import numpy as np
 
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.models.fits import number_response, part_name
+from gaussmix.models.coding import columns_behind, is_marked, needed_parts, part_name, parts_without
+from gaussmix.models.fits import number_response
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Response, half_range, half_span
-from gaussmix.models.raw_units import columns_behind, is_marked, needed_parts, parts_without
+from gaussmix.models.problem import Response
 from gaussmix.models.release import Release
 from gaussmix.models.responses import two_classes
-from gaussmix.models.user_units import constant_row, unit_rows
 from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.tables.parts import Part
 from gaussmix.tables.releasing import name_of
-from gaussmix.tables.schema import INTERCEPT, Schema
+from gaussmix.tables.schema import Schema
 from gaussmix.tables.terms import needs_of, parse_terms
+from gaussmix.tables.units import half_range, half_span
 
 __all__ = ["embedded_release", "first_response", "needs_of_part"]
 
@@ -55,23 +55,23 @@ def first_response(schema: Schema, response: str | None = None) -> str | None:
 def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, Any]:
     """The release as the page's own functions read it; ``n_rows`` is a number of rows that is public."""
     schema, noisy = release.schema, release.statistic.noisy
-    (constant,) = schema.groups.get(INTERCEPT, (None,))
+    units = schema.units
     return {
         "noisy": _noisy(noisy),
         "encoded": [
             {
                 "name": column.name,
                 "source": column.source,
-                "centre": column.centre,
-                "scale": column.scale,
+                "centre": centre,
+                "scale": scale,
                 "span": half_span(schema, column),
                 "levels": [list(level) for level in column.levels],
             }
-            for column in schema.encoded
+            for column, centre, scale in zip(schema.encoded, units.centres.tolist(), units.scales.tolist(), strict=True)
         ],
         "parts": [_part(release, name, part) for name, part in schema.parts.items()],
         "raw": _raw(schema),
-        "intercept": constant,
+        "intercept": units.constant,
         "weighted": schema.weight is not None,
         "proposed": release.propose_merges(),
         "shortened": None if noisy.shortened is None else str(noisy.shortened),
@@ -156,10 +156,10 @@ def _kind(part: Part) -> tuple[str, dict[str, Any]]:
 
 
 def _raw(schema: Schema) -> dict[str, Any] | None:
-    """Rows of A that are not the identity's, and b (:attr:`Schema.raw_map`); None without terms."""
-    if not schema.terms:
+    """Rows of A that are not the identity's, and b (:class:`gaussmix.tables.units.Units`); None without terms."""
+    if schema.units.raw is None:
         return None
-    A, b = schema.raw_map
+    A, b = schema.units.raw
     changed = np.flatnonzero((np.eye(len(A)) != A).any(axis=1)).tolist()
     rows = [[i, [[k, float(A[i, k])] for k in np.flatnonzero(A[i]).tolist()]] for i in changed]
     return {"rows": rows, "b": b.tolist()}
@@ -172,7 +172,7 @@ def _sample_rows(release: Release, n_rows: int | None) -> float | None:
         return None
     if n_rows is not None or not schema.intercept:
         return n_rows
-    rows, deviation = noisy.quadratic(constant_row(schema))
+    rows, deviation = noisy.quadratic(schema.units.one)
     return rows if rows >= 2 * deviation else None
 
 
@@ -182,6 +182,6 @@ def _typical(release: Release, name: str, part: Numeric) -> float:
     middle = (part.lower + part.upper) / 2
     if not schema.intercept or schema.weight is not None:
         return middle
-    one, x = constant_row(schema), unit_rows(schema, schema.groups[name])[0]
+    one, x = schema.units.one, schema.units.rows(schema.groups[name])[0]
     rows = float(one @ moment @ one)
     return float(f"{min(max(float(x @ moment @ one) / rows, part.lower), part.upper):.3g}") if rows > 0 else middle

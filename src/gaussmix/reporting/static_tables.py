@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import kinds_of
 from gaussmix.models.crosstab import NOISY
 from gaussmix.models.describe import chosen_columns, counted_early_words
 from gaussmix.models.release import Release
 from gaussmix.models.row_counts import row_count
-from gaussmix.models.user_units import constant_row, kinds_of
 from gaussmix.models.whole_rows import counted_early
 from gaussmix.tables.columns import Boolean, Categorical, Numeric
+from gaussmix.tables.units import unweighted_units
 
 __all__ = ["CorrelationTable", "StaticTable", "StaticTables", "static_tables"]
 
@@ -98,7 +99,7 @@ def static_tables(release: Release, response: str | None, *, alpha: float) -> St
     Raises :class:`~gaussmix.errors.ArgumentError` where rows have weights or the release has no intercept.
     """
     schema, notes = release.schema, []
-    constant_row(schema)
+    unweighted_units(schema)
     every = chosen_columns(schema, None)
     shown = [name for name in every if len(schema.groups[name]) <= MOST_LEVELS]
     if len(shown) < len(every):

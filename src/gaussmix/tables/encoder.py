@@ -91,16 +91,15 @@ class BlockEncoder:
     @classmethod
     def of(cls, schema: Schema) -> BlockEncoder:
         """In units of 2⁻²⁰ of the row's bound."""
-        centre, scale = schema.decode_map
+        units = schema.units
         limits = _limits(schema, lambda weight: float(schema.in_units(weight)))
         intercept = float(schema.in_units(schema.intercept))
-        return cls(centre, _UNIT / schema.row_norm / scale, limits, intercept, _norm_bounds(schema))
+        return cls(units.centres, _UNIT / schema.row_norm / units.scales, limits, intercept, _norm_bounds(schema))
 
     @classmethod
     def plain(cls, schema: Schema) -> BlockEncoder:
         """In the units of the weights, neither clipped in norm nor rounded: what predictions are made of."""
-        centre, scale = schema.decode_map
-        return cls(centre, 1 / scale, _limits(schema, float), schema.intercept)
+        return cls(schema.units.centres, 1 / schema.units.scales, _limits(schema, float), schema.intercept)
 
     def finish(self, block: Floats) -> None:
         """Clip the norms of rows and round them, shape (n, m), whose entries are clamped and scaled, in place."""

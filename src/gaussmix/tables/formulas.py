@@ -10,7 +10,7 @@ formulaic's parser takes formulas apart, as R and patsy have them; what the term
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from gaussmix.tables.releasing import name_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.terms import Base, bases_of, needs_of, parse_terms
 
-__all__ = ["Formula", "declared_schema", "is_formula", "read_formula", "schema_of_formula"]
+__all__ = ["Formula", "declared_schema", "is_formula", "read_formula", "response_and_predictors", "schema_of_formula"]
 
 
 @dataclass(frozen=True)
@@ -120,3 +120,13 @@ def declared_schema(
     """A schema, with the column that weighs its rows, cut to the columns and terms of a formula."""
     declared = Schema.of(schema) if weight is None else Schema.of(schema, weight=weight)
     return declared if formula is None else schema_of_formula(declared, formula)
+
+
+def response_and_predictors(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
+    """Return the response and the predictors of a model, from a formula where one is given."""
+    if not is_formula(target):
+        return target, on
+    if on is not None:
+        raise ArgumentError("A formula says what explains its target: leave on= out.")
+    formula = read_formula(target)
+    return formula.target, formula.on

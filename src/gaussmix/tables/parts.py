@@ -8,7 +8,7 @@ In raw units a term is a sum of such entries, its own and those of the terms tha
 
     x² = c² + h²/3 + 2ch·P₁(z) + (2h²/3)·P₂(z),    x·y = (c + h z)(c' + h' z').
 
-`raw_map` has these sums for every entry. They are triangular, so that coefficients go both ways.
+`gaussmix.tables.units.raw_map` collects these sums. They are triangular, so that coefficients can be mapped both ways.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Literal
 import numpy as np
 from numpy.polynomial import legendre as legendre_series
 
-from gaussmix._types import Floats
 from gaussmix.errors import DeclarationError
 from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.tables.elementary import logarithm
@@ -31,13 +30,14 @@ from gaussmix.tables.terms import Base, Hour, Log, Power, Product, Spline, Term,
 __all__ = [
     "Block",
     "EncodedColumn",
+    "Entry",
     "Part",
     "encoded_of",
+    "entries_of",
     "first_of",
     "interval_of",
     "missing_name",
     "part_of",
-    "raw_map",
 ]
 
 Kind = Literal["numeric", "boolean", "level", "entry", "intercept", "term", "basis"]
@@ -163,7 +163,7 @@ def interval_of(term: Base | Log | Hour, columns: Mapping[str, Column]) -> tuple
 # ---------------------------------------------------------------------------------------------------------------
 # Entries
 @dataclass(frozen=True)
-class _Unit:
+class Entry:
     """One entry t of a term: its name, its factors, its levels, and its raw value as a sum of entries."""
 
     name: str
@@ -173,25 +173,26 @@ class _Unit:
     raw: Mapping[Key, float]
 
 
-def _units(term: Term, columns: Mapping[str, Column]) -> list[_Unit]:
+def entries_of(term: Term, columns: Mapping[str, Column]) -> list[Entry]:
+    """Return the entries of a term, in the order of the encoded row."""
     if isinstance(term, Product):
-        own = [_units(factor, columns)[first_of(factor, columns) :] for factor in term.factors]
+        own = [entries_of(factor, columns)[first_of(factor, columns) :] for factor in term.factors]
         return [_times(chosen) for chosen in itertools.product(*own)]
     if isinstance(term, Spline):
         keys = [frozenset({(term.text, i)}) for i in range(term.size)]
-        return [_Unit(f"{term.text}[{i + 1}]", key, "basis", (), {key: 1.0}) for i, key in enumerate(keys)]
+        return [Entry(f"{term.text}[{i + 1}]", key, "basis", (), {key: 1.0}) for i, key in enumerate(keys)]
     if isinstance(term, Power):
-        return [_Unit(term.text, _power_key(term.of, term.degree), "term", (), _power(term, columns))]
+        return [Entry(term.text, _power_key(term.of, term.degree), "term", (), _power(term, columns))]
     if isinstance(term, Base) and isinstance(column := columns[term.name], Categorical):
         found = []
         for i, label in enumerate(column.labels):
             key = frozenset({(term.text, i)})
-            found.append(_Unit(f"{term.name}={label}", key, "level", ((term.name, label),), {key: 1.0}))
+            found.append(Entry(f"{term.name}={label}", key, "level", ((term.name, label),), {key: 1.0}))
         return found
     centre, half = interval_of(term, columns)
     key = _power_key(term, 1)
     name = term.name if isinstance(term, Base) else term.text
-    return [_Unit(name, key, "term", (), {frozenset(): centre, key: half})]
+    return [Entry(name, key, "term", (), {frozenset(): centre, key: half})]
 
 
 def first_of(factor: Term, columns: Mapping[str, Column]) -> int:
@@ -219,18 +220,18 @@ def _power(term: Power, columns: Mapping[str, Column]) -> dict[Key, float]:
     }
 
 
-def _times(units: tuple[_Unit, ...]) -> _Unit:
+def _times(entries: tuple[Entry, ...]) -> Entry:
     raw: dict[Key, float] = {frozenset(): 1.0}
-    for unit in units:
+    for entry in entries:
         product: dict[Key, float] = {}
-        for (left, a), (right, b) in itertools.product(raw.items(), unit.raw.items()):
+        for (left, a), (right, b) in itertools.product(raw.items(), entry.raw.items()):
             product[left | right] = product.get(left | right, 0.0) + a * b
         raw = product
-    kinds = {unit.kind for unit in units}
+    kinds = {entry.kind for entry in entries}
     kind: Kind = "term" if "term" in kinds else "basis" if "basis" in kinds else "level"
-    key: Key = frozenset().union(*(unit.key for unit in units))
-    levels = tuple(level for unit in units for level in unit.levels)
-    return _Unit(":".join(unit.name for unit in units), key, kind, levels, raw)
+    key: Key = frozenset().union(*(entry.key for entry in entries))
+    levels = tuple(level for entry in entries for level in entry.levels)
+    return Entry(":".join(entry.name for entry in entries), key, kind, levels, raw)
 
 
 def encoded_of(name: str, part: Part, columns: Mapping[str, Column]) -> list[EncodedColumn]:
@@ -238,10 +239,8 @@ def encoded_of(name: str, part: Part, columns: Mapping[str, Column]) -> list[Enc
     if isinstance(part, Block):
         if part.term is None:
             return [EncodedColumn(name, name, "level", 0.0, 1 / part.weight, (), frozenset({(name, 0)}))]
-        units = _units(part.term, columns)
-        return [
-            EncodedColumn(unit.name, name, unit.kind, 0.0, 1 / part.weight, unit.levels, unit.key) for unit in units
-        ]
+        entries = entries_of(part.term, columns)
+        return [EncodedColumn(own.name, name, own.kind, 0.0, 1 / part.weight, own.levels, own.key) for own in entries]
     own = Base(name).text if name in columns else name
     if isinstance(part, Categorical):
         return [
@@ -258,34 +257,3 @@ def encoded_of(name: str, part: Part, columns: Mapping[str, Column]) -> list[Enc
     centre, half = part.interval
     kind: Kind = "boolean" if isinstance(part, Boolean) else "numeric"
     return [EncodedColumn(name, name, kind, centre, half / part.weight, (), frozenset({(own, 0)}))]
-
-
-def raw_map(
-    encoded: tuple[EncodedColumn, ...], parts: Mapping[str, Part], columns: Mapping[str, Column]
-) -> tuple[Floats, Floats]:
-    """A (m, m) and b (m,): what an encoded column is in raw units is A x + b, x as `EncodedColumn` has it.
-
-    Row i is the identity's but for terms. A column of the table or a logarithm is x = c + h t, so that entries t become
-    (x - c)/h.
-    """
-    m = len(encoded)
-    at = {column.key: i for i, column in enumerate(encoded) if column.key}
-    A, b = np.eye(m), np.zeros(m)
-    for part in parts.values():
-        if not isinstance(part, Block) or part.term is None:
-            continue
-        for unit in _units(part.term, columns):
-            i = at[unit.key]
-            A[i] = 0.0
-            for key, value in unit.raw.items():
-                if not key:
-                    b[i] += value
-                    continue
-                k = at[key]
-                column = encoded[k]
-                own = parts[column.source or ""]
-                plain = isinstance(own, Numeric | Boolean)
-                half = column.scale * own.weight if plain else 1.0
-                A[i, k] += value / half
-                b[i] -= value * column.centre / half
-    return A, b

@@ -30,10 +30,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 
-from gaussmix._types import Floats
 from gaussmix._validation import positive, real
 from gaussmix.errors import ArgumentTypeError, DeclarationError
 from gaussmix.tables.columns import (
@@ -47,8 +45,9 @@ from gaussmix.tables.columns import (
     check_text,
 )
 from gaussmix.tables.declaring import HOW_TO_DECLARE, declared_values, parse_columns, read_declared
-from gaussmix.tables.parts import EncodedColumn, Part, encoded_of, raw_map
+from gaussmix.tables.parts import EncodedColumn, Part, encoded_of
 from gaussmix.tables.releasing import check_weight, parts_of, read_terms, resolved
+from gaussmix.tables.units import Units, raw_map
 
 __all__ = ["FRACTION_BITS", "INTERCEPT", "EncodedColumn", "Schema", "stored_schema"]
 
@@ -235,17 +234,9 @@ class Schema:
         return MappingProxyType(found)
 
     @cached_property
-    def decode_map(self) -> tuple[Floats, Floats]:
-        """Centre and scale of every encoded column: an entry is ``(x - centre) / scale``.
-
-        So Σ θⱼ·entryⱼ is Σ (θⱼ/scaleⱼ)·xⱼ - Σ θⱼ·centreⱼ/scaleⱼ in the user's units.
-        """
-        return np.array([c.centre for c in self.encoded]), np.array([c.scale for c in self.encoded])
-
-    @cached_property
-    def raw_map(self) -> tuple[Floats, Floats]:
-        """A and b: what encoded columns are in raw units is A x + b, with x as in `decode_map`; A = I without terms."""
-        return raw_map(self.encoded, self.parts, self.columns)
+    def units(self) -> Units:
+        """Centres and scales of the encoded columns, and the map of terms: the way to and from original units."""
+        return Units.of(self.encoded, raw_map(self.encoded, self.parts, self.columns))
 
     @property
     def weight_bound(self) -> float:

@@ -24,7 +24,7 @@ function errorsOf(noise, sampling) {
 }
 
 // β = (b + e)/v from least squares b on a response of 0 and 1: v is its residual variance; e = h(π)v - 1/2 for the
-// intercept, π the share of the second class, and 0 for all others (gaussmix.models.odds and ratios).
+// intercept, π the share of the second class, and 0 for all others (gaussmix.models.odds and families).
 function logOdds(problem, own) {
   const { score } = own, { noisy, functionals, constant } = problem, d = functionals.length;
   const first = Float64Array.from(functionals, (_, i) => Number(constant && i === 0));

@@ -1,7 +1,11 @@
-r"""Intervals of coefficients on another scale than least squares, from a release alone.
+r"""Families of models: how coefficients come from least squares, what is printed about them, and their intervals.
 
-β_j = (b_j + e_j)/v: b least squares, v and e_j further functions of the release's matrix. With v a residual variance
-they are log odds (:mod:`gaussmix.models.odds`), with v a mean log rates (:mod:`gaussmix.models.rates`). An interval of
+A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.odds`), rates
+(:mod:`gaussmix.models.rates`) and two-stage least squares (:mod:`gaussmix.models.instruments`) are others. Summaries,
+tables, rendering and commands read the family and have no branches of their own.
+
+A family with a link has the coefficients β_j = (b_j + e_j)/v: b least squares, v and e_j further functions of the
+release's matrix (`Scale`). With v a residual variance they are log odds, with v a mean log rates. An interval of
 b_j comes from the score test. A value β is accepted where 0 is among the values that b_j + e_j - βv can have: with
 half-length H of b_j's interval on the side of βv, deviations s, and z the normal quantile,
 
@@ -14,20 +18,29 @@ e_j = 0, a slope is accepted to be 0 exactly where b_j is. Where v is not told f
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy import stats
 
+from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.models.score import Score
-from gaussmix.models.summary import Summary
+from gaussmix.models import FAMILIES
 
-__all__ = ["RatioTests", "Scale", "on_scale", "without_noise"]
+if TYPE_CHECKING:
+    from gaussmix.models.problem import Problem
+    from gaussmix.models.results import FittedModel, Summary
+    from gaussmix.models.score import Score
+    from gaussmix.models.transcript import Transcript
+
+__all__ = ["LINEAR", "Family", "RatioTests", "Registration", "Scale", "on_scale", "registration", "without_noise"]
 
 Flags = NDArray[np.bool_]
 
@@ -68,6 +81,91 @@ class Scale:
         d = len(added)
         nothing = np.zeros((1 + d, 1 + d))
         return cls(v, added, moved, nothing, nothing, np.zeros((d, 1 + d)), np.zeros(d, dtype=bool))
+
+
+ScaleOf = Callable[["Problem", Floats, "Score | None", float], Scale]
+"""Problem, least squares b in the user's units, its tests (None without noise) and ``largest``, to v and e."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of regression: what its coefficients are and how they come from least squares.
+
+    Attributes
+    ----------
+    name : str
+    link : str
+        What is linear in the predictors: ``"identity"``, ``"logit"`` or ``"log"`` of the mean.
+    intervals_are_for : mapping of estimand to str
+        What intervals are for, by estimand; an estimand that is not here is refused.
+    refusal : str
+        The message then.
+    notes : tuple of str
+        How to read the coefficients: printed below every table.
+    clipping_note : str
+        Printed below tables of a release whose rows were clipped.
+    remedy : str
+        What helps where coefficients are not identified.
+    ratio : str
+        What exp(β) is called: ``"odds ratio"``, ``"rate ratio"``; empty where it has no meaning.
+    prints_rsquared, has_rsquared, has_sigma : bool
+        Whether R² is printed below the table, and whether R² and the residual standard deviation are in ``glance``.
+    scale : callable or None
+        v and e of β = (b + e)/v; None where coefficients are those of least squares.
+    """
+
+    name: str
+    link: str
+    intervals_are_for: Mapping[str, str]
+    refusal: str = ""
+    notes: tuple[str, ...] = ()
+    clipping_note: str = ""
+    remedy: str = "explain with fewer columns, merge rare levels (merge=), or spend a larger ε."
+    ratio: str = ""
+    prints_rsquared: bool = False
+    has_rsquared: bool = False
+    has_sigma: bool = False
+    scale: ScaleOf | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """How a family is fitted by name: ``release.fit(name, ...)``, and the command of that name.
+
+    Attributes
+    ----------
+    family : Family
+    fit : callable
+        The numbers of a release, the response and the predictors (None for all others), to a fitted model.
+    help : str
+        Help of the command.
+    """
+
+    family: Family
+    fit: Callable[[Transcript, str, Sequence[str] | None], FittedModel]
+    help: str
+
+
+def registration(name: str) -> Registration:
+    """Return the registration of a family that ``gaussmix.models.FAMILIES`` names."""
+    check.choice(tuple(FAMILIES), family=name)
+    found: Registration = importlib.import_module(FAMILIES[name]).REGISTRATION
+    return found
+
+
+LINEAR = Family(
+    name="linear",
+    link="identity",
+    intervals_are_for=MappingProxyType(
+        {
+            "table": "the least-squares coefficients of this table (score test)",
+            "population": "the coefficients of the population that the rows were drawn from (score test)",
+        }
+    ),
+    prints_rsquared=True,
+    has_rsquared=True,
+    has_sigma=True,
+)
 
 
 @dataclass(frozen=True, eq=False)
