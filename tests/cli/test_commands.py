@@ -215,11 +215,11 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     ("arguments", "words"),
     [
         (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --estimand population"),
-        (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "ridge"), "--rows goes with --estimand pop"),
+        (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
-            "shorten no row",
+            "shortens no row",
         ),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
         (("release", "SUMS", "-e", "1", "-d", "1e-6", "-o", "OUT", "--skip-initial-space"), "no CSV file"),

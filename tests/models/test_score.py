@@ -70,7 +70,7 @@ def test_no_joint_effect_is_rejected_as_often_as_said():
     """Two coefficients at once against two degrees of freedom; one degree, or three, would be seen."""
     rng = np.random.default_rng(1)
     G = gram([20.0, 30.0, 8.0], np.array([0.0, 0.0, -1.0]))
-    trials, found = 1500, []
+    trials, found = 2500, []
     for _ in range(trials):
         summary = summarise(draw(G, 0.3, rng))
         found.append(summary.f_test(["x0", "x1"]))

@@ -85,7 +85,7 @@ def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> R
         models[f"{target}, linear"] = (private.regress(target, on=on), truth)
     title = "readmitted, log odds; intervals are for the linear discriminant, which is near the truth, not equal to it"
     models[title] = (
-        fit_classification(private.statistic, "readmitted", ["age", "smoker"], "exact"),
+        fit_classification(private.statistic, "readmitted", ["age", "smoker"]),
         hospital.LOGISTIC_TRUTH,
     )
     tables = {
