@@ -343,7 +343,7 @@ BAD = [
     ),
     (lambda: accounting.delta(1.0, sketch_size=5, gamma=3, relation="swap"), ValueError, "relation must be one of"),
     (lambda: accounting.delta(1.0, sketch_size=5, gamma=3, mu=-1), ValueError, "mu must be a finite number ≥ 0"),
-    (lambda: accounting.delta([1, 2], sketch_size=[1, 2, 3], gamma=3), ValueError, "arrays of one shape"),
+    (lambda: accounting.delta([1, 2], sketch_size=[1, 2, 3], gamma=3), ValueError, "arrays of the same shape"),
     (lambda: accounting.epsilon(-0.1, sketch_size=5, gamma=3), ValueError, r"delta must lie in \[0, 1\]"),
     (lambda: accounting.epsilon(1.1, sketch_size=5, gamma=3), ValueError, r"delta must lie in \[0, 1\]"),
     (lambda: accounting.epsilon(NAN, sketch_size=5, gamma=3), ValueError, "delta must not contain nan"),
