@@ -297,8 +297,8 @@ def test_weak_budgets_are_one_line(files, tmp_path):
     assert "one row in 10" in done.stderr
     assert done.stderr.count("Warning") == 1
     for i, (budget, words) in enumerate(
-        [(("-e", "30", "-d", "1e-6"), "protects nobody"),
-         (("-e", "1", "-d", "1e-50", "-k", "1000"), "below what random numbers")]
+        [(("-e", "30", "-d", "1e-6"), "no meaningful worst-case guarantee"),
+         (("-e", "1", "-d", "1e-50", "-k", "1000"), "smaller than the samplers resolve")]
     ):  # fmt: skip
         result = CliRunner().invoke(main, [*map(str, command), *budget, "-o", str(tmp_path / f"{i + 1}.parquet")])
         assert result.exit_code == 0

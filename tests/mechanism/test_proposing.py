@@ -199,7 +199,7 @@ def test_one_row_changes_what_the_account_has_and_no_less(monkeypatch):
 def test_a_key_of_one_row_shows_as_often_as_accounted_for():
     """An audit by brute force, with power: a threshold that is lower by a third of a row would be seen."""
     n, delta = 30_000, 0.2
-    with pytest.warns(BudgetWarning, match="published outright"):
+    with pytest.warns(BudgetWarning, match="publishing one row in"):
         once, found = shown(n, delta=delta)
     account = found.certificate.account
     p = account.threshold_delta
