@@ -97,7 +97,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path):
     for name in ("/dev/stdout", "/dev/null", "/proc/self/fd/1", "fifo", "folder", "loop", "stdout", "a\0b"):
         with pytest.raises(OutputError, match="cannot be written"):
             reserve(tmp_path / name, 10, force=True)
-    with pytest.raises(OutputFolderError, match="make it first"):
+    with pytest.raises(OutputFolderError, match="Create it first"):
         reserve(tmp_path / "none" / "x", 10)
     assert names(tmp_path) == ["fifo", "folder", "loop", "stdout"]
 

@@ -20,7 +20,7 @@ NO_NUMBERS = ["1", None, [1.0], 1 + 2j, True, np.True_, np.array([1.0]), Decimal
     ("call", "words"),
     [
         (lambda: check.real(x=math.nan), "x must be a real number, got nan."),
-        (lambda: check.real(x=10**400), "x must be a number below 1.8e308 in size, got "),
+        (lambda: check.real(x=10**400), "x must be smaller than 1.8e308 in absolute value, got "),
         (lambda: check.positive(gamma=0.0), "gamma must be a number > 0, got 0.0."),
         (lambda: check.positive(gamma=-math.inf), "gamma must be a number > 0, got -inf."),
         (lambda: check.positive(finite=True, gamma=math.inf), "gamma must be a finite number > 0, got inf."),
@@ -32,7 +32,7 @@ NO_NUMBERS = ["1", None, [1.0], 1 + 2j, True, np.True_, np.array([1.0]), Decimal
         (lambda: check.in_interval(0, 1, closed=True, r2=1.5), "r2 must lie in [0, 1], got 1.5."),
         (lambda: check.positive_integer(n_rows=0), "n_rows must be an integer ≥ 1, got 0."),
         (lambda: check.positive_integer(n_rows=2**63), "n_rows must be less than 2**63, got 9223372036854775808."),
-        (lambda: check.sketch_rows(sketch_size=2**40 + 1), "sketch_size must be at most 2**40, got 1099511627777: "),
+        (lambda: check.sketch_rows(sketch_size=2**40 + 1), "sketch_size must be at most 2**40, got 1099511627777. "),
         (lambda: check.sketch_rows(sketch_size=0), "sketch_size must be an integer ≥ 1, got 0."),
         (lambda: check.choice(("a", "b"), mode="c"), "mode must be one of 'a', 'b', got 'c'."),
         (lambda: check.choice(("a", "b"), mode=None), "mode must be one of 'a', 'b', got None."),
@@ -41,7 +41,7 @@ NO_NUMBERS = ["1", None, [1.0], 1 + 2j, True, np.True_, np.array([1.0]), Decimal
         (lambda: check.numbers(gamma=[1.0, math.nan]), "gamma must not contain nan."),
         (
             lambda: check.broadcastable(a=np.zeros(2), b=np.zeros(3)),
-            "Arguments must be scalars or arrays of one shape, got shapes a (2,), b (3,).",
+            "Arguments must be scalars or arrays of the same shape, got shapes a (2,), b (3,).",
         ),
     ],
 )

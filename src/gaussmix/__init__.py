@@ -6,7 +6,7 @@
 >>> round(gm.calibrate(1.0, 1e-6, sketch_size=250).gamma, 2)
 52.83
 
-Names load what is behind them when they are first used.
+Submodules are imported when one of their names is first used.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first asked for."""
+    """Import a public name on first access."""
     if name in _ROOMS:
         return importlib.import_module(f"gaussmix.{name}")
     if name not in __all__:

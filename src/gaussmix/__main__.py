@@ -1,4 +1,4 @@
-"""``python -m gaussmix``: the command, where its script is not on the path."""
+"""Run the ``gaussmix`` command as ``python -m gaussmix``."""
 
 from gaussmix.cli import main
 

@@ -1,7 +1,4 @@
-"""Files written whole or not at all, with their room on the disk taken before it is needed; strict JSON and formats.
-
-Nothing in this module sees data but the bytes that it writes.
-"""
+"""Atomic writing of files with disk space allocated in advance, strict JSON, and checks of file names and formats."""
 
 from __future__ import annotations
 
@@ -23,30 +20,30 @@ from gaussmix.errors import OutputError, OutputExistsError, OutputFolderError
 
 __all__ = ["Output", "other_format", "refuse_inputs", "refuse_suffix", "reserve", "strict_json", "write_whole"]
 
-_NO_ROOM_CALL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # the file system cannot set room aside
+_NO_ROOM_CALL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # the file system cannot allocate in advance
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _CHUNK = 2**20
-_DATABASE = b"SQLite format 3\0"  # how a ledger begins
+_DATABASE = b"SQLite format 3\0"  # the first bytes of a ledger
 _PROMISES = frozenset(
     {".arrow", ".arrows", ".csv", ".db", ".ddb", ".duckdb", ".feather", ".ipc", ".parquet", ".pq", ".sqlite", ".tsv"}
     | {".bz2", ".gz", ".xz", ".zip", ".zst", ".html", ".json", ".md", ".svg", ".toml", ".txt", ".yaml", ".yml"}
     | {".dta", ".npy", ".npz", ".pdf", ".pkl", ".png", ".rds", ".sav", ".xls", ".xlsx", ".ledger", ".moments", ".sig"}
 )
-"""Suffixes that say what is in a file."""
+"""Suffixes that imply a file format."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A file that is yet to be written: made by `reserve`, ended by :meth:`commit` or :meth:`abandon`.
+    """A file to be written, created by `reserve` and ended by :meth:`commit` or :meth:`abandon`.
 
-    Used as a context it is abandoned at the end, which does nothing once it is committed.
+    As a context manager it calls :meth:`abandon` on exit, which has no effect after :meth:`commit`.
 
     Attributes
     ----------
     path : Path
-        Where the file will be, symbolic links followed.
+        Path of the file, with symbolic links resolved.
     force : bool
-        Whether a file of that name is replaced.
+        Whether to replace an existing file.
     """
 
     path: Path
@@ -54,11 +51,11 @@ class Output:
     _temporary: Path
 
     def commit(self, content: bytes, *, mode: int = 0o644) -> Path:
-        """Write the file and return where it is.
+        """Write the file and return its path.
 
-        It is synchronised before it gets its name, and its folder afterwards: after a crash at any moment the old file
-        or the whole new one is there. Without ``force``, a file that has appeared under the name in the meantime is
-        left alone, and this one gets a name beside it: what is in it may have cost a budget.
+        The file is synchronised before it is renamed, and the folder afterwards: after a crash either the old file or
+        the complete new file exists. Without ``force``, a file created at the path in the meantime is not replaced.
+        The content may have cost a privacy budget, so it is then written under another name in the same folder.
         """
         try:
             with open(self._temporary, "r+b" if self._temporary.exists() else "wb") as file:
@@ -76,7 +73,7 @@ class Output:
         return written
 
     def abandon(self) -> None:
-        """Give the room back."""
+        """Delete the temporary file."""
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
 
@@ -102,17 +99,16 @@ class Output:
 
 
 def reserve(path: str | os.PathLike[str], size: int, *, force: bool = False) -> Output:
-    """Make sure that a file of ``size`` bytes can be written, by making it under another name in the same folder.
+    """Allocate a temporary file of ``size`` bytes in the folder of ``path``.
 
-    Call it before a budget is charged: a full disk, a folder that cannot be written to or a name that is too long is
-    found here. The other name is short and random, whatever the file's own is.
+    Call this before a budget is charged, so that a full disk, a read-only folder or an invalid name is found first.
 
     Raises
     ------
     OutputError
-        If it cannot be written, is no plain file, or is a ledger, which nothing replaces.
+        If the file cannot be written, is not a regular file, or is a ledger, which is never replaced.
     OutputExistsError
-        If it is there already and ``force`` is not given.
+        If the file exists and ``force`` is false.
     """
     target = _plain(path, force=force)
     temporary = target.with_name(f".gaussmix-{secrets.token_hex(8)}.tmp")
@@ -131,45 +127,46 @@ def reserve(path: str | os.PathLike[str], size: int, *, force: bool = False) -> 
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, *, mode: int = 0o644, force: bool = False) -> None:
-    """Write a file, or with ``force`` replace one: after a crash at any moment the old or the whole new one is there.
-
-    A file that appears while this one is written is not replaced without ``force`` either: `OutputExistsError`.
-    """
+    """Write a file atomically. Without ``force``, raise `OutputExistsError` if it exists or is created meanwhile."""
     output = reserve(path, len(content), force=force)
     if (written := output.commit(content, mode=mode)) != output.path:
         written.unlink()
-        raise OutputExistsError(f"{os.fspath(path)} appeared meanwhile, and was left alone: save under another name.")
+        raise OutputExistsError(
+            f"{os.fspath(path)} was created by another process and was not replaced. Choose another name."
+        )
 
 
 def refuse_inputs(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Refuse an output that is one of the inputs, or would be found in a folder or by a pattern among them."""
+    """Reject an output that is one of the inputs, lies in an input folder or matches an input pattern."""
     target = Path(out).resolve()
     for name in inputs:
         if _names(os.fspath(name), target):
-            raise OutputError(f"{os.fspath(out)} would overwrite, or lie among, what is read: choose another name.")
+            raise OutputError(
+                f"{os.fspath(out)} would overwrite an input or lie among the inputs. Choose another name."
+            )
 
 
 def refuse_suffix(out: str | os.PathLike[str], *, own: tuple[str, ...], kind: str) -> None:
-    """Refuse a name that promises another format than the one that is written; a name that promises none is as good.
+    """Reject an output whose suffix implies another format; accept suffixes that imply none.
 
-    Call it before a budget is charged: readers go by names.
+    Call this before a budget is charged.
     """
     if Path(out).suffix.lower() in _PROMISES.difference(own):
-        raise OutputError(f"{os.fspath(out)} would be {kind}: choose a name that ends in {own[0]}.")
+        raise OutputError(f"{os.fspath(out)} would be {kind}. Choose a name that ends in {own[0]}.")
 
 
 def strict_json(text: str | bytes) -> Any:
     """Equivalent to `json.loads`, but raise ValueError if a key occurs twice in one object.
 
-    `json.loads` keeps the last value, and other readers keep the first: a file would say different things to them.
+    `json.loads` keeps the last value and other parsers keep the first, so they would read different content.
     """
     return json.loads(text, object_pairs_hook=_distinct)
 
 
 def other_format(name: str | os.PathLike[str], found: int, reads: int) -> str:
-    """Return the message about a file whose format number is not the one that this version reads."""
+    """Return the error message for a file of another format version."""
     return (
-        f"{os.fspath(name)} has format {found}, and this version of gaussmix reads format {reads}: use the version of "
+        f"{os.fspath(name)} has format {found}, and this version of gaussmix reads format {reads}. Use the version of "
         "gaussmix that wrote it."
     )
 
@@ -183,36 +180,39 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(path: str | os.PathLike[str], *, force: bool) -> Path:
-    """The file behind a name: none yet, or a plain one."""
+    """Resolve a path to a regular file or to a file that does not exist yet."""
     named = os.fspath(path)
-    no_file = OutputError(f"{named} cannot be written: it is no plain file. Choose another name.")
+    no_file = OutputError(f"{named} cannot be written: it is not a regular file. Choose another name.")
     try:
         if _leads_to_a_device(named):
             raise no_file
         target = Path(named).resolve()
         if not target.parent.is_dir():
-            raise OutputFolderError(f"The folder {target.parent} does not exist: make it first.")
+            raise OutputFolderError(f"The folder {target.parent} does not exist. Create it first.")
         found = target.stat()
     except OutputError:
         raise
     except FileNotFoundError:
         return target
     except (OSError, RuntimeError, ValueError) as error:  # too long, a loop of links, a zero byte
-        reason = getattr(error, "strerror", None) or "it is no name of a file"
+        reason = getattr(error, "strerror", None) or "it is not a valid file name"
         raise OutputError(f"{named!r} cannot be written: {reason}.") from None
     if not stat.S_ISREG(found.st_mode):
         raise no_file
     if not force:
         raise OutputExistsError(
-            f"{named} exists already: choose another name, or replace it with force=True (--force)."
+            f"{named} exists already. Choose another name, or replace it with force=True (--force)."
         )
     if _is_database(target):
-        raise OutputError(f"{named} may be a ledger, without which a budget would be spent twice: choose another name.")
+        raise OutputError(
+            f"{named} may be a ledger, which is never replaced because its record of spent budget would be lost. "
+            "Choose another name."
+        )
     return target
 
 
 def _is_database(file: Path) -> bool:
-    """Whether a file is one of SQLite's, as ledgers are; one that cannot be read is not known not to be."""
+    """Return whether a file is a SQLite database, as ledgers are, or cannot be read."""
     try:
         with file.open("rb") as opened:
             return opened.read(len(_DATABASE)) == _DATABASE
@@ -221,8 +221,8 @@ def _is_database(file: Path) -> bool:
 
 
 def _leads_to_a_device(named: str) -> bool:
-    """Whether a name, or a link on its way, is in /dev or /proc: /dev/stdout may be a file that others write to."""
-    for _ in range(40):  # as many links as the system follows
+    """Return whether a path, or a link that it follows, is in /dev or /proc (/dev/stdout may be a regular file)."""
+    for _ in range(40):  # the system's own limit on links
         named = os.path.abspath(named)
         if named.startswith(("/dev/", "/proc/")) and not named.startswith("/dev/shm/"):
             return True
@@ -233,7 +233,7 @@ def _leads_to_a_device(named: str) -> bool:
 
 
 def _take_room(handle: int, size: int) -> None:
-    """Allocate the blocks of a file, so that writing them later cannot fail for want of them."""
+    """Allocate the blocks of a file, so that writing them later cannot fail on a full disk."""
     if size == 0:
         return
     if hasattr(os, "posix_fallocate"):
@@ -250,20 +250,20 @@ def _take_room(handle: int, size: int) -> None:
 
 
 def _rename_new(source: Path, target: Path) -> None:
-    """Rename without replacing: FileExistsError if the name is taken."""
+    """Rename a file; raise FileExistsError if the target exists."""
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # no links here: take the name first
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # no hard links: claim the name first
         source.replace(target)
     else:
         source.unlink()
 
 
 def _synchronise(folder: Path) -> None:
-    """Make names survive a crash too; a file system that synchronises no folders is left as it is."""
+    """Synchronise a folder, so that renames survive a crash; ignore file systems that do not support it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -273,7 +273,7 @@ def _synchronise(folder: Path) -> None:
 
 
 def _names(source: str, target: Path) -> bool:
-    """Whether a path, a folder or a pattern stands for a file, also for one that is not there yet."""
+    """Return whether a path, folder or pattern includes a file, which need not exist yet."""
     found = Path(source).resolve()
     if found == target or (found.is_dir() and found in target.parents):
         return True
@@ -295,7 +295,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether a glob pattern, part by part, describes a path."""
+    """Return whether a glob pattern matches a path, both split into parts."""
     if not pattern:
         return not parts
     if pattern[0] == "**":

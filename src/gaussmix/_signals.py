@@ -1,4 +1,4 @@
-"""Interruptions that wait while a budget that is charged is turned into a file."""
+"""Defer interruptions between charging a budget and writing the release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WAITING = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def interruptions_wait() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back until the block has ended, where Python handles signals: in the main thread."""
+    """Defer SIGINT (Ctrl-C) and SIGTERM until the block ends. Has no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

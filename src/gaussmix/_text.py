@@ -1,4 +1,4 @@
-r"""Text that is safe to hand on, whatever characters the names of columns, levels and files have.
+r"""Escape control characters and spreadsheet formulas in names of columns, levels and files.
 
 >>> print(plain("cost\x1b[2J \u202eevil"))
 cost\x1b[2J \u202eevil
@@ -13,14 +13,14 @@ from typing import Any
 __all__ = ["csv_cell", "json_text", "plain"]
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""C0 and C1 controls, DEL, line and paragraph separators, and what changes the direction of writing."""
+"""C0 and C1 controls, DEL, line and paragraph separators, and bidirectional formatting characters."""
 
-_FORMULA = re.compile(r"[=+\-@\t\r\n]")  # with these a spreadsheet takes a cell for a formula
+_FORMULA = re.compile(r"[=+\-@\t\r\n]")  # a spreadsheet evaluates cells that begin with one of these
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def plain(text: str, *, lines: bool = False) -> str:
-    r"""Return text with control characters written as escapes, ``\x1b``; with ``lines``, line breaks stay."""
+    r"""Return text with control characters escaped, as in ``\x1b``. With ``lines``, keep line breaks."""
 
     def escape(found: re.Match[str]) -> str:
         return "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode()
@@ -29,13 +29,13 @@ def plain(text: str, *, lines: bool = False) -> str:
 
 
 def json_text(content: Any) -> str:
-    """Return indented JSON without control characters: those within strings are written as JSON's own escapes."""
+    """Return indented JSON in which control characters within strings are escaped."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
 def csv_cell(value: object) -> object:
-    r"""Return a cell for a CSV file that no spreadsheet takes for a formula: text gets a single quote in front.
+    r"""Return a CSV cell that spreadsheets do not evaluate: prefix text that looks like a formula with a single quote.
 
     >>> csv_cell("=1+1"), csv_cell("@sum"), csv_cell("age"), csv_cell("-1.5"), csv_cell(-1.5)
     ("'=1+1", "'@sum", 'age', '-1.5', -1.5)

@@ -1,4 +1,4 @@
-"""Names of array types that every room uses."""
+"""Array types used throughout the package."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One wording for every check of an argument.
+"""Checks of arguments, with one wording for each check.
 
-Each check takes its value as a keyword, and the keyword names the argument in the message:
+Each check takes the value as a keyword argument, and the keyword is the name used in the message:
 
 >>> positive(gamma=-1.0)
 Traceback (most recent call last):
@@ -40,9 +40,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SKETCH_SIZE_MAX = 2**40
-"""Most rows of a sketch: beyond, doubles near a χ²_k are so few that outputs of one table are impossible for others."""
+"""Maximum number of rows of a sketch.
 
-_SHOWN = 60  # characters of a value that a message quotes
+For larger k doubles are too sparse near a χ²_k: some outputs would be possible for one table and not for its neighbour.
+"""
+
+_SHOWN = 60  # maximum number of characters of a value quoted in a message
 
 
 def _named(named: dict[str, Any]) -> tuple[str, Any]:
@@ -51,7 +54,7 @@ def _named(named: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A value for a message; a very long one is cut, and an integer of thousands of digits has no text at all."""
+    """Return the repr of a value, truncated; Python refuses to print integers of thousands of digits."""
     try:
         words = repr(value)
     except ValueError:
@@ -60,21 +63,21 @@ def _shown(value: Any) -> str:
 
 
 def real(**named: Any) -> float:
-    """A real number, not NaN; infinities pass."""
+    """Return a real number; reject NaN, accept infinities."""
     name, value = _named(named)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise ArgumentTypeError(f"{name} must be a real number, got {_shown(value)} of type {type(value).__name__}.")
     try:
         number = float(value)
     except OverflowError:  # an integer or a fraction of hundreds of digits
-        raise ArgumentError(f"{name} must be a number below 1.8e308 in size, got {_shown(value)}.") from None
+        raise ArgumentError(f"{name} must be smaller than 1.8e308 in absolute value, got {_shown(value)}.") from None
     if math.isnan(number):
         raise ArgumentError(f"{name} must be a real number, got nan.")
     return number
 
 
 def positive(*, finite: bool = False, **named: Any) -> float:
-    """A number > 0; with ``finite``, not infinity either."""
+    """Return a number > 0; with ``finite``, reject infinity."""
     name, value = _named(named)
     number = real(**named)
     if not number > 0 or (finite and math.isinf(number)):
@@ -84,7 +87,7 @@ def positive(*, finite: bool = False, **named: Any) -> float:
 
 
 def nonnegative(**named: Any) -> float:
-    """A finite number ≥ 0."""
+    """Return a finite number ≥ 0."""
     name, value = _named(named)
     number = real(**named)
     if number < 0 or math.isinf(number):
@@ -93,7 +96,7 @@ def nonnegative(**named: Any) -> float:
 
 
 def in_interval(low: float, high: float, *, closed: bool = False, **named: Any) -> float:
-    """A number strictly between two bounds, or, if ``closed``, on them."""
+    """Return a number in the open interval (low, high), or in [low, high] if ``closed``."""
     name, value = _named(named)
     number = real(**named)
     inside = low <= number <= high if closed else low < number < high
@@ -104,7 +107,7 @@ def in_interval(low: float, high: float, *, closed: bool = False, **named: Any) 
 
 
 def positive_integer(**named: Any) -> int:
-    """A whole number ≥ 1."""
+    """Return an integer ≥ 1."""
     name, value = _named(named)
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise ArgumentTypeError(f"{name} must be an integer ≥ 1, got {_shown(value)} of type {type(value).__name__}.")
@@ -116,19 +119,19 @@ def positive_integer(**named: Any) -> int:
 
 
 def sketch_rows(**named: Any) -> int:
-    """A number of sketch rows: whole, from 1 to :data:`SKETCH_SIZE_MAX`."""
+    """Return a number of sketch rows, an integer from 1 to :data:`SKETCH_SIZE_MAX`."""
     name, value = _named(named)
     rows = positive_integer(**named)
     if rows > SKETCH_SIZE_MAX:
         raise ArgumentError(
-            f"{name} must be at most 2**40, got {_shown(value)}: beyond, random numbers are too coarse for the "
-            "guarantee to hold, and nothing is gained."
+            f"{name} must be at most 2**40, got {_shown(value)}. Floating-point random numbers are too coarse for the "
+            "guarantee to hold with a larger sketch."
         )
     return rows
 
 
 def choice(options: Collection[str], **named: Any) -> str:
-    """One of a few words."""
+    """Return one of a set of strings."""
     name, value = _named(named)
     if not isinstance(value, str) or value not in options:
         words = ", ".join(repr(option) for option in options)
@@ -137,7 +140,7 @@ def choice(options: Collection[str], **named: Any) -> str:
 
 
 def text(**named: Any) -> str:
-    """Words that can be stored as UTF-8."""
+    """Return a string that can be encoded as UTF-8."""
     name, value = _named(named)
     if not isinstance(value, str):
         raise ArgumentTypeError(f"{name} must be a string, got {type(value).__name__}.")
@@ -149,7 +152,7 @@ def text(**named: Any) -> str:
 
 
 def numbers(*, whole: bool = False, **named: Any) -> Floats:
-    """A scalar or array of real numbers without NaN (``whole``: of integers) as a float array."""
+    """Return a scalar or array of real numbers (integers if ``whole``) as a float array; reject NaN."""
     name, value = _named(named)
     array = np.asarray(value)
     kinds = "iu" if whole else "iuf"
@@ -163,23 +166,23 @@ def numbers(*, whole: bool = False, **named: Any) -> Floats:
 
 
 def broadcastable(**named: Floats) -> list[Floats]:
-    """Arrays of one common shape."""
+    """Return the arrays broadcast to a common shape."""
     try:
         return list(np.broadcast_arrays(*named.values()))
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in named.items())
-        raise ArgumentError(f"Arguments must be scalars or arrays of one shape, got shapes {shapes}.") from None
+        raise ArgumentError(f"Arguments must be scalars or arrays of the same shape, got shapes {shapes}.") from None
 
 
 def misplaced(**cures: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Of a function: keywords that belong to another door, each with what is meant at this one."""
+    """Reject keywords of a related function with a message that names the correct one for this function."""
 
     def guarded(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*arguments: P.args, **options: P.kwargs) -> R:
             for name in cures:
                 if name in options:
-                    raise ArgumentTypeError(f"{name} is no argument here: {cures[name]}")
+                    raise ArgumentTypeError(f"{name} is not an argument of this function: {cures[name]}")
             return function(*arguments, **options)
 
         return call

@@ -1,29 +1,29 @@
-"""What can go wrong, by whose business it is; the command ``gaussmix`` makes its exit codes of these types.
+"""Exceptions and warnings of the library.
 
-Every error that the library raises on purpose is a :class:`GaussmixError` and the built-in type that a caller would
-expect, so that ``except ValueError`` goes on working. Whatever else comes out of the library is a fault of the library.
-Messages name the argument, the rule and the cure, never a value of a row.
+Every exception raised on purpose is a :class:`GaussmixError` and a built-in type, so that ``except ValueError`` works.
+Any other exception is a bug in the library. Messages state the argument, the rule and the remedy, and never contain a
+value of a row. The command ``gaussmix`` derives its exit codes from these types.
 
-==========================  ================================================  ===================
-type                        it is about                                       also a
-==========================  ================================================  ===================
-`ArgumentError`             a value that an argument may not have             `ValueError`
-`ArgumentTypeError`         a type that an argument may not have              `TypeError`
-`DeclarationError`          a schema, bounds or labels that are not declared  `ValueError`
-`BudgetUnmetError`          a budget that no noise meets                      `ValueError`
-`MissingPackageError`       an optional package that is not installed         `ImportError`
-`MissingFileError`          a file to be read that does not exist             `FileNotFoundError`
-`OutputError`               a file that cannot be written                     `OSError`
-`OutputFolderError`         a folder for it that does not exist               `FileNotFoundError`
-`OutputExistsError`         a file that would be replaced                     `FileExistsError`
-`DataError`                 rows, and files of rows                           `ValueError`
-`DataTypeError`             columns of a wrong type                           `ValueError`, `TypeError`
-`BudgetExceededError`       a release that no longer fits into its ledger     `ValueError`
-`LedgerError`               a file that cannot be used as a ledger            `RuntimeError`
-`LedgerDamagedError`        a ledger that is damaged or was edited            `LedgerError`
-`DamagedError`              a release, moments or ledger damaged or edited    `ValueError`
-`NotPrivateError`           a certificate that claims less than is true       `ValueError`
-==========================  ================================================  ===================
+==========================  ===================================================  =========================
+exception                   raised for                                           also a
+==========================  ===================================================  =========================
+`ArgumentError`             an invalid value of an argument                      `ValueError`
+`ArgumentTypeError`         an invalid type of an argument                       `TypeError`
+`DeclarationError`          a missing or inconsistent schema, bounds or labels   `ValueError`
+`BudgetUnmetError`          a budget that cannot be met by any supported noise   `ValueError`
+`MissingPackageError`       an optional package that is not installed            `ImportError`
+`MissingFileError`          an input file that does not exist                    `FileNotFoundError`
+`OutputError`               an output file that cannot be written                `OSError`
+`OutputFolderError`         an output folder that does not exist                 `FileNotFoundError`
+`OutputExistsError`         an output file that exists already                   `FileExistsError`
+`DataError`                 invalid rows, or files of rows                       `ValueError`
+`DataTypeError`             a column of the wrong type                           `ValueError`, `TypeError`
+`BudgetExceededError`       a release that exceeds the ledger's remaining budget `ValueError`
+`LedgerError`               a file that cannot be used as a ledger               `RuntimeError`
+`LedgerDamagedError`        a damaged or edited ledger                           `LedgerError`
+`DamagedError`              a damaged or edited release, moments file or ledger  `ValueError`
+`NotPrivateError`           a certificate that overstates the privacy guarantee  `ValueError`
+==========================  ===================================================  =========================
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ __all__ = [
 
 
 class GaussmixError(Exception):
-    """Any error that the library raises on purpose. Its message holds no control character of a name or a path."""
+    """Base class of the library's exceptions. Control characters in the message are escaped."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(plain(item, lines=True) if isinstance(item, str) else item for item in arguments))
 
 
-# What was asked for ------------------------------------------------------------------------------------------------
+# Arguments and files -----------------------------------------------------------------------------------------------
 class ArgumentError(GaussmixError, ValueError):
-    """An argument has a value that it may not have."""
+    """An argument has an invalid value."""
 
 
 class ArgumentTypeError(GaussmixError, TypeError):
-    """An argument has a type that it may not have."""
+    """An argument has an invalid type."""
 
 
 class DeclarationError(ArgumentError):
@@ -73,7 +73,7 @@ class DeclarationError(ArgumentError):
 
 
 class BudgetUnmetError(ArgumentError):
-    """No noise that the library draws meets the budget. Nothing was spent."""
+    """No supported noise meets the budget. No budget was spent."""
 
 
 class MissingPackageError(GaussmixError, ImportError):
@@ -81,7 +81,7 @@ class MissingPackageError(GaussmixError, ImportError):
 
 
 class MissingFileError(GaussmixError, FileNotFoundError):
-    """There is no file of the name, or none that a folder or a pattern means."""
+    """An input file does not exist, or a folder or pattern contains no file."""
 
 
 class OutputError(GaussmixError, OSError):
@@ -93,38 +93,38 @@ class OutputFolderError(OutputError, FileNotFoundError):
 
 
 class OutputExistsError(OutputError, FileExistsError):
-    """A file is there already and would be replaced."""
+    """An output file exists already."""
 
 
-# What was read -----------------------------------------------------------------------------------------------------
+# Data --------------------------------------------------------------------------------------------------------------
 class DataError(GaussmixError, ValueError):
-    """Rows do not fit their declaration, or cannot be read. For the curator only: that it occurs is about rows."""
+    """Rows cannot be read or do not match the schema. For the curator only: its occurrence depends on the rows."""
 
 
 class DataTypeError(DataError, TypeError):
-    """A column has a type that does not fit its declaration."""
+    """The type of a column does not match the schema."""
 
 
 # The guarantee -----------------------------------------------------------------------------------------------------
 class BudgetExceededError(GaussmixError, ValueError):
-    """A release does not fit into what is left. Nothing was recorded, and nothing may be released."""
+    """A release exceeds the remaining budget. Nothing was recorded, and nothing may be released."""
 
 
 class LedgerError(GaussmixError, RuntimeError):
-    """A file cannot be used as a ledger. Nothing may be released on its account."""
+    """A file cannot be used as a ledger. Nothing may be released through it."""
 
 
 class DamagedError(GaussmixError, ValueError):
-    """A file of the library's own is damaged or was edited."""
+    """A file written by the library is damaged or was edited."""
 
 
 class LedgerDamagedError(LedgerError, DamagedError):
-    """A ledger is damaged or was edited: what it says is not what was recorded."""
+    """A ledger is damaged or was edited."""
 
 
 class NotPrivateError(GaussmixError, ValueError):
-    """A certificate claims less than is true."""
+    """A certificate overstates the privacy guarantee."""
 
 
 class BudgetWarning(UserWarning):
-    """A budget that is allowed, and protects less than its numbers may suggest."""
+    """A budget is allowed but gives a weak guarantee."""

@@ -134,7 +134,7 @@ def test_distance_agrees_with_40_digits(sigma):
 
 def test_the_bound_fails_below_and_is_refused_there():
     assert distance_mp(0.735) > 0.021
-    with pytest.raises(ValueError, match="refine the lattice"):
+    with pytest.raises(ValueError, match="Refine the lattice"):
         total_variation(0.7399)
 
 
@@ -177,9 +177,9 @@ def test_one_row_costs_at_most_mu(mu, bits, row):
 
 
 def test_shares_above_one_are_refused():
-    with pytest.raises(ValueError, match="add up to at most 1"):
+    with pytest.raises(ValueError, match="a sum of at most 1"):
         split_mu(1.0, ["0.5", "0.500001"])
-    with pytest.raises(ValueError, match="add up to at most 1"):
+    with pytest.raises(ValueError, match="a sum of at most 1"):
         split_mu(1.0, [0.1] * 10)  # the binary 0.1 is more than a tenth
     assert len(split_mu(1.0, ["0.1"] * 10)) == 10
     for share in ("much", "1/0", math.nan, math.inf):
@@ -297,7 +297,7 @@ def test_noise_below_the_proved_bound_is_refused_whatever_slack_is_claimed():
         return LatticeAccount(1.0, 0.999, "zero-out", mu, (mu,), 2, 0.02, (1,))
 
     assert coarse(3.8).spent_delta < 0.999  # σ = 0.744
-    with pytest.raises(NotPrivateError, match="bits=2 has more than slack"):
+    with pytest.raises(NotPrivateError, match="discretisation with bits=2 costs more"):
         coarse(3.83)  # σ = 0.738
 
 
@@ -389,7 +389,7 @@ def test_the_slack_recorded_is_within_what_is_allowed(allowed):
 
 
 def test_impossible_requests_are_refused():
-    with pytest.raises(BudgetUnmetError, match="No lattice serves"):
+    with pytest.raises(BudgetUnmetError, match="No discretisation meets"):
         lattice_account(30.0, 1e-30, shares=["1"], coordinates=[500**2])
     with pytest.raises(BudgetUnmetError, match="at most 700"):
         lattice_delta(701.0, mu=1.0, total_slack=1e-300)

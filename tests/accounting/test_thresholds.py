@@ -77,7 +77,7 @@ def test_shares_are_one_a_column_and_a_refinement_halves_them():
     assert shares == [Fraction(1, 6), Fraction(1, 6), Fraction(1, 3), Fraction(1, 6), Fraction(1, 6)]
     assert sum(shares) == 1
     assert coordinates == [4001, 4001, 2, 129, 129]
-    with pytest.raises(ArgumentError, match="at least one column"):
+    with pytest.raises(ArgumentError, match="At least one column"):
         releases_of_counts([], 0, [])
 
 

@@ -102,7 +102,7 @@ def test_a_data_engineer_releases_every_night_until_the_budget_is_gone(folder):
     assert "does not fit" in refused.stderr
     assert not (folder / "no.parquet").exists()
     shown = run("ledger", "show", "nightly.ledger").stdout
-    assert shown.count("its file is there") == 3
+    assert shown.count("file present") == 3
     assert "0 more releases of the planned size" in shown
     run("ledger", "export", "nightly.ledger", "-o", "record.json")
     record = json.loads((folder / "record.json").read_text(encoding="utf-8"))

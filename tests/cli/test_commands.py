@@ -371,7 +371,7 @@ def test_plan_tells_how_many_rows_are_needed():
         (("--rows", "0", "-p", "3"), "rows must be"),
         (("--rows", "10"), "Name a schema, or give --features"),
         (("-p", "3", "--plot", "x.png"), "--plot needs --rows"),
-        (("-p", "3", "--target", "z"), "'z' is not in the schema; it has x1, x2, x3, y"),
+        (("-p", "3", "--target", "z"), "'z' is not in the schema. Its columns are x1, x2, x3, y"),
         (("-p", "3", "--passes", "7"), "passes must be one of 1, 2, 3, 4"),
         (("no-such-file.json",), "does not exist"),
     ],

@@ -71,7 +71,7 @@ def test_show_says_what_is_left_and_how_many_more_fit(path, spent):
     assert "entry 1" in lines[1]
     assert "mu 0.118" in lines[1]
     assert "(costs by région)" in lines[1]
-    assert "has no file" in lines[1]
+    assert "file missing" in lines[1]
     assert lines[2] == f"left: {spent.remaining()}"
     assert lines[2].endswith(": 3 more releases of the planned size")
     assert lines[3] == f"head: {spent.head}"

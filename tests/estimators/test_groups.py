@@ -26,13 +26,13 @@ def table():
 
 def test_the_other_doors_name_of_a_bound_on_rows_is_told():
     for estimator in (LinearRegression, LogisticRegression):
-        with pytest.raises(TypeError, match=r"rows_per_unit is no argument here: .* takes rows_per_group"):
+        with pytest.raises(TypeError, match=r"rows_per_unit is not an argument of this .* takes rows_per_group"):
             estimator(rows_per_unit=4)
         assert "rows_per_group" in estimator().get_params()
         assert next(iter(inspect.signature(estimator).parameters)) == "epsilon"
         with pytest.raises(TypeError, match="unexpected keyword argument 'fish'"):
             estimator(fish=4)
-    with pytest.raises(TypeError, match=r"rows_per_group is no argument here: .* takes unit.* and rows_per_unit"):
+    with pytest.raises(TypeError, match=r"rows_per_group is not an argument of this .* takes unit.* and rows_per_unit"):
         gm.release({}, schema={"a": [0, 1]}, epsilon=1.0, delta=1e-6, unit="who", rows_per_group=4)
     assert "rows_per_unit" in inspect.signature(gm.release).parameters
 

@@ -170,7 +170,7 @@ def test_the_lattice_is_refined_where_delta_0_is_small_and_the_release_refused_w
     assert without.remaining().releases_left == 0
     with pytest.raises(BudgetExceededError, match="needs failure_delta"):
         without.lattice_account(**RELEASE)
-    with pytest.raises(BudgetUnmetError, match="No lattice serves"):
+    with pytest.raises(BudgetUnmetError, match="No discretisation meets"):
         Ledger(tmp_path / "none", **BUDGET, failure_delta=1e-60).lattice_account(**RELEASE)
 
 

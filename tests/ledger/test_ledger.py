@@ -316,7 +316,7 @@ def test_another_format_is_refused_and_left_alone(path, version):
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match=f"has format {version}, and this version of gaussmix reads format 1: use"):
+    with pytest.raises(LedgerError, match=f"has format {version}, and this version of gaussmix reads format 1. Use"):
         Ledger.open(path)
     assert path.read_bytes() == before
 

@@ -200,7 +200,7 @@ def test_one_row_changes_what_the_account_has_and_no_less(monkeypatch):
 def test_a_key_of_one_row_shows_as_often_as_accounted_for():
     """An audit by brute force, with power: a threshold that is lower by a third of a row would be seen."""
     n, delta = 30_000, 0.2
-    with pytest.warns(BudgetWarning, match="published outright"):
+    with pytest.warns(BudgetWarning, match="publishing one row in"):
         once, found = shown(n, delta=delta)
     account = found.certificate.account
     p = account.threshold_delta
@@ -277,7 +277,7 @@ def test_a_level_called_as_another_encoded_column_costs_no_error():
 
 def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(OutputError, match=r"x\.csv would be a schema in JSON: choose a name that ends in \.json"):
+    with pytest.raises(OutputError, match=r"x\.csv would be a schema in JSON\. Choose a name that ends in \.json"):
         propose(table(500), KINDS, ledger=ledger, out=tmp_path / "x.csv")
     assert not ledger.entries()
 

@@ -290,7 +290,7 @@ def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
         private.save(path, force=True)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
-    with pytest.raises(FileNotFoundError, match="make it first"):
+    with pytest.raises(FileNotFoundError, match="Create it first"):
         private.save(tmp_path / "nowhere" / "x.parquet")
 
 

@@ -132,7 +132,7 @@ def test_files_keep_it_and_commands_print_it(seeded, tmp_path):
         ["synthetic", file, 9, "-o", tmp_path / "s.csv"],
     ):
         assert run(*command).stderr.startswith(NO_GUARANTEE)
-    assert "guarantees nothing" in run("verify", file, code=5).stdout.splitlines()[0]
+    assert "no privacy guarantee" in run("verify", file, code=5).stdout.splitlines()[0]
     assert json.loads(run("verify", file, "--json", code=5).stdout)["state"] == "void"
     assert verify(file).state == "void"
 
@@ -147,8 +147,8 @@ def test_the_page_and_the_label_say_it_before_any_number(seeded):
     pytest.importorskip("jinja2")
     page = render(seeded[0])
     assert page.index("The guarantee is void.") < page.index("<svg") < page.index("ε")
-    assert "Nothing is guaranteed" in page
-    assert fields_of(seeded[0], None, valid=False)[0].value.startswith("none: nothing is guaranteed")
+    assert "There is no privacy guarantee" in page
+    assert fields_of(seeded[0], None, valid=False)[0].value.startswith("no guarantee")
     label = label_of(seeded[0])
     assert str(label).startswith("The guarantee is void.")
     assert label.numbers == ()

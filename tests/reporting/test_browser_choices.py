@@ -110,12 +110,12 @@ def test_a_row_is_typed_in(tab):
     tab.locator("#typed").get_by_label("smoker").select_option("true")
     shown = tab.locator("#prediction").inner_text()
     assert shown != before
-    assert shown.startswith("Mean of cost for such rows: ")
+    assert shown.startswith("Mean of cost: ")
     tab.locator("#predictors").get_by_label("sex").uncheck()
     assert tab.locator("#typed").get_by_label("age").input_value() == "80"  # what was typed stays
     tab.keyboard.press("Enter")  # sends nothing, goes nowhere
     tab.locator("#typed").get_by_label("bmi").fill("")
-    assert tab.locator("#prediction").inner_text() == "Fill in every number."
+    assert tab.locator("#prediction").inner_text() == "Enter all numbers."
 
 
 def test_dates_and_unknown_levels_are_typed_in(visit):
@@ -135,7 +135,7 @@ def test_dates_and_unknown_levels_are_typed_in(visit):
     expected = release.regress("y").get_prediction(row)
     low, high = expected.conf_int()[0]
     assert tab.locator("#prediction").inner_text() == (
-        f"Mean of y for such rows: {expected.predicted_mean[0]:.4g}, 95 % interval {low:.4g} to {high:.4g}."
+        f"Mean of y: {expected.predicted_mean[0]:.4g}, 95 % interval {low:.4g} to {high:.4g}."
     )
     tab.get_by_label("Response").select_option("born")
     assert "days since 2000-01-01" in tab.locator("#prediction").inner_text()
@@ -165,7 +165,7 @@ def test_what_is_not_identified_is_said_and_left_out(visit, table):
     assert shown["rare=yes"] == NOT_IDENTIFIED
     assert "R²" not in tab.locator("#model-words").inner_text()
     assert saved(tab, "#save-coefficients")[-1][1:3] == ["", ""]
-    tab.get_by_role("button", name="Leave out what is not identified").click()
+    tab.get_by_role("button", name="Remove unidentified predictors").click()
     assert names(tab) == ["(intercept)", "age"]
     assert tab.locator("#drop-unidentified").is_hidden()
 
@@ -178,7 +178,7 @@ def test_a_model_that_cannot_be_computed_says_why(visit):
     assert names(tab) == ["b"]
     assert tab.locator("#no-prediction").is_visible()  # no intercept
     tab.get_by_role("button", name="None").click()
-    assert tab.locator("#model-error").inner_text() == "Choose predictors: this release has no intercept."
+    assert tab.locator("#model-error").inner_text() == "Choose at least one predictor: this release has no intercept."
     assert tab.locator("#model-results").is_hidden()
     assert tab.locator("#prediction-box").is_hidden()
     tab.get_by_role("button", name="All").click()

@@ -19,7 +19,7 @@ def test_the_page_opens_with_the_response_that_is_named(private):
     pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
     page = report.render(private, response="cost")
     assert embedded(page)["response"] == "cost"
-    assert "opens with the response that its publisher named" in words(page)
+    assert "has the response chosen by the publisher" in words(page)
     page = report.render(private)
     assert embedded(page)["response"] == "age"  # the first numeric column
     assert "Choose the response and the predictors" in words(page)

@@ -27,15 +27,15 @@ def test_a_label_says_unit_budget_attack_and_conditions(private):
     label = label_of(private)
     lines = dict(label.lines)
     assert label.numbers == (("ε", "1"), ("δ", "3.3e-07"))
-    assert lines["Protects"] == "one row"
+    assert lines["Privacy unit"] == "one row"
     assert lines["Neighbours"] == "zero-out: one row set to zero, added or removed"
     assert lines["Covers"] == "this release"
     assert float(lines["μ (Gaussian DP)"]) == pytest.approx(private.certificate.account.mu, rel=0.01)
     assert float(lines["μ (Gaussian DP)"]) >= private.certificate.account.mu  # rounded up
     share = math.ceil(1000 * private.certificate.account.hit_rate()) / 10
-    assert lines["Best attack"] == f"finds at most {share:g} % at 5 % false alarms"
+    assert lines["Attack power"] == f"at most {share:g} % at 5 % false positives"
     assert lines["Release"] == private.certificate.release[:16]
-    assert label.conditions[0].startswith("None that voids")
+    assert label.conditions[0].startswith("No condition voids")
     drawn = " ".join(texts(as_svg(private)))
     assert all(value in drawn for value in ("Privacy label", "3.3e-07", "one row", "Gaussian mixing in the limit"))
 
@@ -54,7 +54,7 @@ def test_a_void_label_has_no_numbers(which, request):
     label = label_of(request.getfixturevalue(which))
     assert label.void
     assert label.numbers == ()
-    assert not {"μ (Gaussian DP)", "Best attack", "Covers"} & set(dict(label.lines))
+    assert not {"μ (Gaussian DP)", "Attack power", "Covers"} & set(dict(label.lines))
     assert label.conditions
     assert "ε " not in " ".join(texts(as_svg(request.getfixturevalue(which))))
 
@@ -66,7 +66,7 @@ def test_persons_with_a_hostile_name():
     assert {element.tag for element in ET.fromstring(svg).iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "title", "desc", "rect", "text")
     }
-    assert dict(label_of(release).lines)["Protects"].startswith("one person (")
+    assert dict(label_of(release).lines)["Privacy unit"].startswith("one person (")
     assert "onerror" in "".join(texts(svg))  # as text
     assert all(len(text) <= 60 for text in texts(svg))
 

@@ -162,7 +162,7 @@ def test_infinite_epsilon_and_printing(visit, unprotected):
     tab = visit(unprotected, color_scheme="dark")
     assert "Not private." in tab.locator("#banner").inner_text()
     assert tab.locator('#signals rect:not([width="0.0"])').count() == 0
-    assert "It is not embedded in the page" in tab.locator("#no-models").inner_text()
+    assert "it is not embedded in the page" in tab.locator("#no-models").inner_text()
     assert embedded(tab.content())["release"] is None
     assert tab.pdf(format="A4").startswith(b"%PDF")
     tab.emulate_media(media="print")

@@ -177,10 +177,10 @@ def test_targets():
         ({"delta": 0.0}, "delta must lie in"),
         ({"passes": 9}, "passes must be one of 1, 2, 3, 4"),
         ({"relation": "swap"}, "relation must be one of"),
-        ({"target": "height"}, "is not in the schema; it has age"),
-        ({"target": "region"}, "is neither a number nor a Boolean: name one that is"),
-        ({"schema": {"age": [0, 1]}}, "at least one column that explains it"),
-        ({"schema": {"a": ["x", "y"], "b": ["x", "y"]}}, "no number and no Boolean to explain"),
+        ({"target": "height"}, "is not in the schema. Its columns are age"),
+        ({"target": "region"}, "target must be a numeric or Boolean column"),
+        ({"schema": {"age": [0, 1]}}, "a response and at least one predictor"),
+        ({"schema": {"a": ["x", "y"], "b": ["x", "y"]}}, "must declare a numeric or Boolean column as the response"),
         ({"schema": {"a": {"size": 600, "norm": 1.0}, "y": [0, 1]}}, "at most 500 encoded columns, got 602"),
     ],
 )
@@ -190,7 +190,7 @@ def test_wrong_input_says_what_to_do(changes, words):
 
 
 def test_weak_budgets_are_told():
-    with pytest.warns(gm.BudgetWarning, match="protects nobody"):
+    with pytest.warns(gm.BudgetWarning, match="no meaningful worst-case guarantee"):
         expect(numbers_only(2), n_rows=100, epsilon=25.0, delta=1e-6)
     with pytest.raises(gm.ArgumentError, match="at most 500"):
         numbers_only(10**9)

@@ -51,7 +51,7 @@ def test_a_record_has_what_a_machine_knows_and_says_what_it_does_not(private, tm
     assert "zero-out" in deployment["privacy_loss"]["privacy_unit_details"]
     assert deployment["deployment_model"]["model_name"] == "Central"
     assert "discrete Gaussian" in deployment["implementation"]["mechanisms"]
-    assert "How long the computation took" in deployment["implementation"]["mechanisms"]
+    assert "The running time of the computation" in deployment["implementation"]["mechanisms"]
     assert hashlib.sha256(file.read_bytes()).hexdigest() in deployment["administrative"]["sources"]
     assert release.certificate.ledger in deployment["administrative"]["sources"]
     assert deployment["basic"]["publication_date"] == release.certificate.time[:10]
@@ -77,13 +77,13 @@ def test_a_record_is_checked_field_by_field(private):
         inner[path[-1]] = value
         with pytest.raises(ArgumentError, match=words):
             check_record(wrong)
-    with pytest.raises(ArgumentError, match="has url_slug"):
+    with pytest.raises(ArgumentError, match="must have the fields url_slug"):
         check_record({})
 
 
 def test_what_guarantees_nothing_has_no_record():
     seeded = gm.release(patients(500), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
-    with pytest.raises(NotPrivateError, match="no record"):
+    with pytest.raises(NotPrivateError, match="cannot be registered"):
         record_of(seeded)
 
 
@@ -198,7 +198,7 @@ def test_any_tool_can_check_a_signature(private, keys, tmp_path):
 def test_a_record_names_the_unit(private):
     release, _ = private
     rows = record_of(release)["deployment"]["privacy_loss"]
-    assert (rows["privacy_unit"], rows["privacy_unit_details"][:20]) == ("Row-level", "The unit is one row.")
+    assert (rows["privacy_unit"], rows["privacy_unit_details"][:28]) == ("Row-level", "The privacy unit is one row.")
     table = patients(500).assign(who=range(500))
     persons = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, unit="who", rows_per_unit=2)
     found = record_of(persons)["deployment"]["privacy_loss"]

@@ -26,13 +26,13 @@ def test_every_field_of_the_certificate_is_on_the_page(private, page):
         assert text in shown
     assert certificate.time in shown
     assert repr(certificate.row_norm) in shown
-    for text in ("Passes", "μ (Gaussian DP)", "Best attack", "discrete Gaussian on integers", "Clipped"):
+    for text in ("Passes", "μ (Gaussian DP)", "Attack power", "discrete Gaussian on integers", "Clipped"):
         assert text in shown
     assert str(private.statistic.shortened) in shown
     for name, value in asdict(certificate.account).items():
         assert name in shown
         assert not isinstance(value, float) or repr(value).removesuffix(".0") in shown
-    for text in ("trusted curator", "exact integers", "fixed without looking at the rows"):
+    for text in ("trusted curator", "exact integers", "chosen without looking at the rows"):
         assert text in shown
 
 
@@ -54,8 +54,8 @@ def test_a_sound_release_has_no_banner(page):
 
 def test_plain_words_are_the_hypothesis_test_of_epsilon_and_delta(page):
     # exp(1) = 2.7183 rounded up; Φ(μ + Φ⁻¹(5 %)) = 7.7 % with μ = 0.2207, where e^ε 5 % + δ would be 13.6 %.
-    assert "at most 2.72 times" in words(page)
-    assert "finds at most 7.8 % of those who were" in words(page)
+    assert "at most a factor of 2.72," in words(page)
+    assert "true-positive rate of at most 7.8 %" in words(page)
     assert "one in 3,030,303" in words(page)
 
 
@@ -89,7 +89,7 @@ def test_a_certificate_that_promises_too_much_is_found(private, change):
     else:
         set_behind(wrong.statistic.passes[0], mu=wrong.statistic.passes[0].mu * 0.9)
     page = report.render(wrong)
-    assert "does not fit the release" in page
+    assert "does not match the release" in page
     assert_nothing_is_promised(page)
 
 
@@ -103,8 +103,8 @@ def test_a_ledger_is_said_to_cover_all_releases(table, tmp_path):
     ledger = gm.Ledger(tmp_path / "l.sqlite", epsilon=1.0, delta=1e-6, releases=5)
     shown = words(report.render(gm.release(table, schema=SCHEMA, ledger=ledger)))
     assert "all releases through one ledger together" in shown
-    assert "does not fit" not in shown
-    assert "the certified pair is of the whole ledger" in shown
+    assert "does not match" not in shown
+    assert "the certified pair covers the whole ledger" in shown
 
 
 def test_estimators_releases_have_statement_and_curve():
@@ -116,9 +116,9 @@ def test_estimators_releases_have_statement_and_curve():
     page = report.render(model.release_)
     assert 'id="delta"' in page
     shown = words(page)
-    assert "made by LinearRegression" in shown
+    assert "created by LinearRegression" in shown
     assert "vector of 3" in shown
-    assert "entries within bounds of their own, norm 1" in shown
+    assert "bounds per entry, norm 1" in shown
     assert embedded(page)["response"] == "y"
 
 
@@ -130,13 +130,14 @@ def test_levels_beyond_forty_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "words_of_it"), [(1.0, "at most 2.72 times"), (50.0, "at most 5.19e+21 times"), (1e-3, "at most 1.01")]
+    ("epsilon", "words_of_it"),
+    [(1.0, "a factor of 2.72,"), (50.0, "a factor of 5.19e+21,"), (1e-3, "a factor of 1.01,")],
 )
 def test_plain_words_at_any_epsilon(private, epsilon, words_of_it):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gm.BudgetWarning)
         certificate = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=epsilon, delta=1e-6).certificate
     assert words_of_it in statement.in_plain_words(certificate)[0]
-    assert "any one row were left out" in statement.in_plain_words(certificate)[0]
+    assert "Adding or removing one row changes" in statement.in_plain_words(certificate)[0]
     other = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, relation="replace-one")
-    assert "one row were replaced by another" in statement.in_plain_words(other.certificate)[0]
+    assert "Replacing one row changes" in statement.in_plain_words(other.certificate)[0]

@@ -84,7 +84,7 @@ def test_more_pairs_than_a_page_shows_are_said():
     assert [table.caption.split(":")[0] for table in found.crosstabs] == [f"{a} by {b}" for a, b in pairs[:12]]
     said = " ".join(found.notes)
     assert "the first 12 of 15 pairs" in said
-    assert "more than 100 levels or entries are left out: wide" in said
+    assert "more than 100 levels or entries are omitted: wide" in said
     assert not any("wide" in row[0] for row in found.description.rows)
 
 

@@ -38,7 +38,7 @@ def test_imagined_tables_have_the_terms_of_their_columns(kind):
 def test_a_page_says_what_terms_and_weights_are():
     found = {row[0]: row for row in bounds_of(SCHEMA)["rows"]}
     assert found["wage"][3] == "in terms only"
-    assert found["w"][3] == "weighs the rows"
+    assert found["w"][3] == "row weight"
     assert found["experience^2"][1] == "term"
     assert found["born"][1:3] == ["date", "0 to 21915 days since 1950-01-01"]
 
@@ -46,5 +46,5 @@ def test_a_page_says_what_terms_and_weights_are():
 def test_terms_and_dates_can_be_responses():
     assert first_response(SCHEMA) == "born"
     assert first_response(SCHEMA, "log(wage)") == "log(wage)"
-    with pytest.raises(gm.ArgumentError, match="without an indicator of missing values"):
+    with pytest.raises(gm.ArgumentError, match="without a missing-value indicator"):
         first_response(SCHEMA, "experience")

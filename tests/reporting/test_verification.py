@@ -34,7 +34,7 @@ def test_a_true_certificate(tmp_path, table):
     path = save(tmp_path, table, epsilon=1.0)
     result = run("verify", path)
     assert result.exit_code == 0
-    assert result.stdout == f"{path} is (1, 1e-06)-differentially private, as its certificate says.\n"
+    assert result.stdout == f"{path} is (1, 1e-06)-differentially private, as certified.\n"
     found = json.loads(run("verify", path, "--json").stdout)
     assert found["computed_delta"] == gm.load(path).certificate.account.spent_delta <= found["delta"]
     assert (found["state"], found["private"], len(found["release"])) == ("true", True, 32)
@@ -43,14 +43,14 @@ def test_a_true_certificate(tmp_path, table):
 @pytest.mark.parametrize(
     ("options", "change", "state", "words"),
     [
-        ({"epsilon": 1.0, "random_state": 0}, None, "void", "guarantees nothing: the noise came from a seed"),
-        ({"epsilon": math.inf}, None, "void", "is not private: it holds sums over the rows without noise"),
-        ({"epsilon": 1.0}, lambda m: m["certificate"].update(epsilon=0.9), "false", "claims more privacy than"),
+        ({"epsilon": 1.0, "random_state": 0}, None, "void", "has no privacy guarantee: the noise came from a seed"),
+        ({"epsilon": math.inf}, None, "void", "is not private: it contains sums over the rows without noise"),
+        ({"epsilon": 1.0}, lambda m: m["certificate"].update(epsilon=0.9), "false", "overstates its privacy guarantee"),
         (
             {"epsilon": 1.0},
             lambda m: m["certificate"]["account"].update(mu=1.0),
             "false",
-            "claims more privacy than",
+            "overstates its privacy guarantee",
         ),
         ({"epsilon": 1.0}, lambda m: m.update(format=0), "damaged", "has format 0"),
     ],
@@ -92,9 +92,9 @@ def test_the_entry_without_a_file_is_named(tmp_path, table):
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert "entry 2" in lines[2]
-    assert f"{lost}: has no file" in lines[2]
-    assert f"{kept}: its file is there" in lines[1]
-    assert "has no file: another release" in lines[3]
+    assert f"{lost}: file missing" in lines[2]
+    assert f"{kept}: file present" in lines[1]
+    assert "file does not contain this release" in lines[3]
     assert lines[5].endswith("1 more release of the planned size")
     assert lines[6] == f"head: {ledger.head}"
     found = json.loads(run("ledger", "show", ledger.path, "--json").stdout)
@@ -113,7 +113,7 @@ def test_the_command_names_its_file_in_the_ledger(tmp_path, table):
     (outcome,) = outcomes(ledger)
     assert (outcome.state, outcome.entry.file) == ("there", str(out))
     out.unlink()
-    assert "has no file" in run("ledger", "show", ledger.path).stdout
+    assert "file missing" in run("ledger", "show", ledger.path).stdout
 
 
 def test_a_damaged_ledger_is_exit_code_5(tmp_path):

@@ -1,4 +1,4 @@
-"""Privacy accounts: functions of public parameters. Nothing in this room sees data.
+"""Privacy accounting. All functions are pure functions of public parameters; this package never sees data.
 
 >>> round(epsilon(1e-6, sketch_size=250, gamma=52.9), 2)
 1.0

@@ -1,7 +1,8 @@
-"""The accounts that a certificate can rest on: public parameters that compute anew what they guarantee.
+"""Privacy accounts of the baselines, and the union of all accounts that a certificate can contain.
 
-A :class:`~gaussmix.accounting.lattice.LatticeAccount` is the account of a release, in passes on the lattice; those of
-the published methods that serve as baselines stand here.
+An account holds public parameters of a mechanism and recomputes the guarantee that they give.
+:class:`~gaussmix.accounting.lattice.LatticeAccount` is the account of a release, the Gaussian mechanism on Gram
+matrices; those of the published methods that serve as baselines are defined here.
 
 >>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "zero-out")
 True
@@ -25,34 +26,34 @@ from gaussmix.accounting.thresholds import CountsAccount
 __all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
 
 GRADIENT_NORM = 1e-8
-"""Objective perturbation is proved for the exact minimum: this times C_X is taken for a gradient of zero."""
+"""Tolerance on the gradient norm in units of C_X. The proof of objective perturbation is for the exact minimum."""
 
-_LAST_DIGITS = 1 + 1e-12  # another machine's rounding; less than every δ is rounded up by
+_LAST_DIGITS = 1 + 1e-12  # tolerates rounding differences between processors; smaller than the rounding of every δ
 
 
 @dataclass(frozen=True)
 class Unprotected:
-    """No noise at all: ε = ∞ and nothing else."""
+    """Account of a release without noise: ε = ∞."""
 
     analysis: Literal["none"] = "none"
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether the claim is that nothing is protected."""
+        """Return whether the claimed ε is infinite."""
         return math.isinf(epsilon)
 
 
 @dataclass(frozen=True)
 class AdaSSPAccount:
-    """Three Gaussian releases of noise s in units of their own sensitivity: together μ = √3/s.
+    """Account of AdaSSP: three Gaussian releases with noise s times their sensitivity, hence μ = √3/s.
 
     Attributes
     ----------
     noise : float
         s.
     ridge, rho : float
-        The ridge that was used, in encoded units, and its failure probability: no matter of privacy.
+        Ridge penalty in encoded units and its failure probability. They do not affect the guarantee.
     analysis : {"exact", "printed"}
-        Which constants s comes from.
+        Whether s comes from the exact Gaussian curve or from the published constants.
     """
 
     noise: float
@@ -61,7 +62,7 @@ class AdaSSPAccount:
     analysis: Literal["exact", "printed"]
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether the claim is true."""
+        """Return whether the parameters give (ε, δ) under the relation."""
         s = check.positive(finite=True, noise=self.noise)
         mu = root_up(3 / Fraction(s) ** 2)
         return relation == "zero-out" and gaussian_delta_up(epsilon, mu) <= delta
@@ -69,7 +70,7 @@ class AdaSSPAccount:
 
 @dataclass(frozen=True)
 class SheffetAccount:
-    """Sheffet's algorithm: ε/4 and δ/2 for the test of λ_min, ε/2 and δ/2 for a sketch of leverage 1/γ."""
+    """Account of Sheffet's algorithm: ε/4 and δ/2 for the test of λ_min, ε/2 and δ/2 for a sketch of leverage 1/γ."""
 
     sketch_size: int
     gamma: float
@@ -78,7 +79,7 @@ class SheffetAccount:
     analysis: Literal["sheffet", "renyi"]
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether the claim is true."""
+        """Return whether the parameters give (ε, δ) under the relation."""
         k, gamma = check.sketch_rows(sketch_size=self.sketch_size), check.real(gamma=self.gamma)
         return bool(
             relation == "zero-out"
@@ -90,7 +91,7 @@ class SheffetAccount:
 
 @dataclass(frozen=True)
 class ObjectivePerturbationAccount:
-    """The constants of Kifer, Smith and Thakurta (2012) for features of norm at most C_X = ``x_norm``."""
+    """Account of objective perturbation (Kifer, Smith and Thakurta 2012) for features of norm at most ``x_norm``."""
 
     noise: float
     x_norm: float
@@ -99,7 +100,7 @@ class ObjectivePerturbationAccount:
     analysis: Literal["Kifer, Smith and Thakurta 2012"] = "Kifer, Smith and Thakurta 2012"
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether the claim is true."""
+        """Return whether the parameters give (ε, δ) under the relation."""
         x_norm = check.positive(finite=True, x_norm=self.x_norm)
         noise = x_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
         return (

@@ -1,4 +1,4 @@
-"""Arguments that every account of the mixing mechanism takes, checked in one voice."""
+"""Types, limits and checks of the arguments shared by the accounts of Gaussian mixing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RELATIONS: tuple[Relation, ...] = ("zero-out", "replace-one")
 ANALYSES: tuple[Analysis, ...] = ("exact", "renyi", "tcdp", "sheffet")
 
 ROUNDING = 1e-10
-"""Charged on top of every exact δ; measured errors are below 1e-11 (tests/accounting/test_divergence.py)."""
+"""Relative margin added to every exact δ; measured errors are below 1e-11 (tests/accounting/test_divergence.py)."""
 
 EPSILON_MAX = 1e9
-"""A larger ε is answered by ∞."""
+"""Larger values of ε are reported as ∞."""
 
 GAMMA_MAX = 1e12
-"""Searches for noise end here."""
+"""Upper end of searches for γ."""
 
 
 def check_model(bound_holds_for: BoundHoldsFor, relation: Relation, mu: float, analysis: str) -> None:
@@ -38,7 +38,8 @@ def check_model(bound_holds_for: BoundHoldsFor, relation: Relation, mu: float, a
         raise ArgumentError(f"mu must be a finite number ≥ 0, got {mu!r}.")
     if analysis != "exact" and (relation != "zero-out" or mu != 0):
         raise ArgumentError(
-            f"analysis={analysis!r} is a bound for one release and zero-out neighbours; use analysis='exact'."
+            f"analysis={analysis!r} requires relation='zero-out' and mu=0, got relation={relation!r} and mu={mu!r}. "
+            "Use analysis='exact'."
         )
 
 
@@ -48,7 +49,8 @@ def sketch_sizes(sketch_size: ArrayLike) -> Floats:
         raise ArgumentError("sketch_size must be an integer ≥ 1.")
     if np.any(k > check.SKETCH_SIZE_MAX):
         raise ArgumentError(
-            "sketch_size must be at most 2**40: beyond, random numbers are too coarse for the guarantee."
+            "sketch_size must be at most 2**40. Floating-point random numbers are too coarse for the guarantee to hold "
+            "with a larger sketch."
         )
     return k
 
@@ -58,8 +60,8 @@ def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> F
     if analysis in ("renyi", "tcdp", "sheffet") or bound_holds_for == "larger":
         if np.any(g <= 1):
             raise ArgumentError(
-                "gamma must be > 1 where its leverage is 1/gamma (bound_holds_for='larger', or a published "
-                "analysis); with bound_holds_for='both' and analysis='exact' any gamma > 0 will do."
+                "gamma must be > 1 with bound_holds_for='larger' or a published analysis, whose leverage is 1/gamma. "
+                "With bound_holds_for='both' and analysis='exact', gamma must be > 0."
             )
     elif np.any(g <= 0):
         raise ArgumentError("gamma must be a number > 0.")
@@ -67,6 +69,6 @@ def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> F
 
 
 def shaped(values: ArrayLike, shape: tuple[int, ...]) -> float | Floats:
-    """A float for scalars, an array otherwise."""
+    """Return a float for scalars and an array of the given shape otherwise."""
     array = np.asarray(values, float).reshape(shape)
     return float(array) if array.ndim == 0 else array

@@ -1,9 +1,9 @@
-"""Budgets that are allowed and mean less than their numbers may suggest. Nothing in this module sees data.
+"""Warnings about budgets that are allowed but give a weak guarantee.
 
 >>> weak_points(1.0, 1e-6)
 ()
 >>> weak_points(1.0, 0.1)
-('delta=0.1 allows about one row in 10 to be published outright: choose less than one over the number of rows.',)
+('delta=0.1 is also met by publishing one row in 10 unprotected. Choose delta below 1 / number of rows.',)
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from gaussmix.errors import BudgetWarning
 __all__ = ["LARGEST_DELTA", "LARGEST_EPSILON", "LEAST_DELTA", "frames_to_the_caller", "warn_if_weak", "weak_points"]
 
 LARGEST_EPSILON = 20.0
-"""Above it, e^ε > 4.8·10⁸: an adversary who gives an event a chance of one in a million may end up 99.8 % sure."""
+"""Largest ε without a warning. At e^ε > 4.8·10⁸ a prior probability of 10⁻⁶ may become a posterior of 99.8 %."""
 
 LARGEST_DELTA = 1e-2
-"""From it on, a mechanism that publishes every hundredth row as it is would meet the budget: the same δ, with ε = 0."""
+"""Smallest δ with a warning: publishing each row with probability 1 % meets this δ with ε = 0."""
 
 LEAST_DELTA = 1e-40
-"""Below it, δ is less than the samplers resolve: a normal draw ends at about 13 standard deviations (SECURITY.md)."""
+"""Smallest δ without a warning: the samplers' normal draws end at about 13 standard deviations (SECURITY.md)."""
 
 
 def weak_points(epsilon: float, delta: float) -> tuple[str, ...]:
-    """What is weak about a budget, in words; an infinite ε has words of its own in the certificate."""
+    """Return warnings about a budget. An infinite ε is reported by the certificate instead."""
     found = []
     if LARGEST_EPSILON < epsilon < float("inf"):
         found.append(
-            f"epsilon={epsilon:g} protects nobody in the worst case: odds may change by a factor of e^{epsilon:g}. "
-            "Values up to about 1 protect well, up to 10 somewhat."
+            f"epsilon={epsilon:g} gives no meaningful worst-case guarantee: odds may change by a factor of "
+            f"e^{epsilon:g}. Values up to about 1 are strong, values up to about 10 moderate."
         )
     if delta >= LARGEST_DELTA:
         found.append(
-            f"delta={delta:g} allows about one row in {round(1 / delta)} to be published outright: "
-            "choose less than one over the number of rows."
+            f"delta={delta:g} is also met by publishing one row in {round(1 / delta)} unprotected. "
+            "Choose delta below 1 / number of rows."
         )
     elif 0 < delta < LEAST_DELTA:
         found.append(
-            f"delta={delta:g} is below what random numbers on a computer resolve: take it as {LEAST_DELTA:g}, at best."
+            f"delta={delta:g} is smaller than the samplers resolve. The guarantee holds for {LEAST_DELTA:g} at best."
         )
     return tuple(found)
 
 
 def warn_if_weak(epsilon: float, delta: float) -> None:
-    """One :class:`gaussmix.errors.BudgetWarning` for all that is weak about a budget, before it is spent."""
+    """Issue one :class:`gaussmix.errors.BudgetWarning` with all `weak_points` of a budget, if there are any."""
     found = weak_points(epsilon, delta)
     if found:
         warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())
 
 
 def frames_to_the_caller() -> int:
-    """As ``stacklevel`` counts: up to the first frame outside of this package, whichever door was taken."""
+    """Return the ``stacklevel`` of the first frame outside of this package."""
     package, depth = __name__.partition(".")[0], 1
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:

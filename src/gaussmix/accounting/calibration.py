@@ -1,4 +1,4 @@
-"""What the noise of a sketch was chosen for, and what it spends: a value that computes anew what it claims."""
+"""The account of Gaussian mixing with a finite sketch."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ CalibrationAnalysis = Literal["exact", "renyi", "paper"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """Parameters of the mechanism that meet a budget, and what they spend of it.
+    """Parameters of Gaussian mixing that meet a budget.
 
     Raises
     ------
     NotPrivateError
-        If the parameters do not meet the budget, by the exact account: also from ``dataclasses.replace``.
+        If the parameters do not meet the budget by the exact account.
 
     Attributes
     ----------
     epsilon, delta : float
-        The budget asked for.
+        Requested budget.
     sketch_size : int
-        Rows k of the sketch.
+        Number of rows k of the sketch.
     gamma : float
-        Target for (σ² + λ)/C²: with no scale bound σ² = γC².
+        Target for (σ² + λ)/C²; without a scale bound σ² = γC².
     scale : {"none", "private"}
-        Whether the noise is lowered by a private bound on the smallest eigenvalue.
+        Whether a private lower bound on the smallest eigenvalue reduces the noise.
     analysis : {"exact", "renyi", "paper"}
-        What the calibration rests on.
+        Analysis used for the calibration.
     relation : {"zero-out", "replace-one"}
-        The neighbouring relation that the budget is for.
+        Neighbouring relation.
     eta, tau : float or None
-        Noise scale and safety margin of the private λ_min/C²; None without one.
+        Noise scale and safety margin of the private λ_min/C²; None with ``scale="none"``.
     eigenvalue_error : float
-        Public bound, in units of C², on the numerical error of λ_min, charged to its sensitivity.
+        Public bound on the numerical error of λ_min in units of C², included in its sensitivity.
     epsilon_spent, delta_spent : float
         ε at the budget's δ, and δ at the budget's ε, by the same analysis, rounded up.
     delta_split : tuple of (str, float)
-        What δ is spent on, by name.
+        Parts of δ by name.
     """
 
     epsilon: float
@@ -68,12 +68,12 @@ class Calibration:
         self.verify()
 
     def verify(self) -> None:
-        """Compute anew what is claimed: (ε, δ spent) and (ε spent, δ), neither beyond the budget.
+        """Recompute the claims (ε, δ spent) and (ε spent, δ), and check that neither exceeds the budget.
 
         Raises
         ------
         NotPrivateError
-            If more is claimed than is true.
+            If a claim does not hold.
         """
         self._check_arguments()
         parts = math.fsum(part for _, part in self.delta_split)
@@ -85,13 +85,13 @@ class Calibration:
             or not self._gives(self.epsilon_spent, self.delta)
         ):
             raise NotPrivateError(
-                f"gamma={self.gamma!r} with sketch_size={self.sketch_size} does not give what this calibration claims, "
-                f"epsilon={self.epsilon!r} and delta={self.delta!r}: the noise is too small for it. To choose gamma "
-                "yourself and be told what it costs, use calibrate(delta=..., sketch_size=..., gamma=...)."
+                f"gamma={self.gamma!r} with sketch_size={self.sketch_size} does not give the claimed "
+                f"epsilon={self.epsilon!r} and delta={self.delta!r}: the noise is too small. To compute the epsilon of "
+                "a chosen gamma, use calibrate(delta=..., sketch_size=..., gamma=...)."
             )
 
     def _gives(self, epsilon: float, delta: float) -> bool:
-        """Whether the parameters give (ε, δ), by the exact account or by Theorem 1."""
+        """Return whether the parameters give (ε, δ) by the exact account, or by Theorem 1 for "paper"."""
         return holds(
             epsilon,
             delta,
@@ -119,18 +119,18 @@ class Calibration:
             check.nonnegative(delta_split=part)
         private = self.scale == "private"
         if (self.eta is None) == private or (self.tau is None) == private:
-            raise ArgumentError("eta and tau go with scale='private': give both or neither.")
+            raise ArgumentError("eta and tau must both be given with scale='private', and must be None otherwise.")
         if private:
             check.positive(finite=True, eta=self.eta)
             check.nonnegative(tau=self.tau)
         if (self.scale, self.analysis) in (("none", "paper"), ("private", "renyi")):
-            raise ArgumentError(f"analysis={self.analysis!r} is not offered with scale={self.scale!r}.")
+            raise ArgumentError(f"analysis={self.analysis!r} is not available with scale={self.scale!r}.")
 
 
 def eigenvalue_error_bound(columns: int, *, n_max: int = 2**40) -> float:
-    """Bound e on the error of a symmetric solver's λ_min of a Gram matrix of up to ``n_max`` rows, in units of C².
+    """Return a bound e on the numerical error of λ_min of a Gram matrix of up to ``n_max`` rows, in units of C².
 
-    Ten times columns · u · n_max, u = 2⁻⁵³: the norm of the matrix is at most n_max C², and backward stable solvers err
-    by a small multiple of u times it.
+    It is 10 · columns · u · n_max with u = 2⁻⁵³: the norm of the matrix is at most n_max C², and the error of a
+    backward stable solver is a small multiple of u times the norm.
     """
     return 10 * check.positive_integer(columns=columns) * 2.0**-53 * check.positive_integer(n_max=n_max)

@@ -1,14 +1,12 @@
-"""What public parameters of Gaussian mixing guarantee, computed anew wherever somebody claims it.
-
-Pure functions of public parameters: nothing in this module sees data.
+"""Verification of (ε, δ) claims for Gaussian mixing.
 
 >>> mixing = {"sketch_size": 250, "gamma": 52.84}
 >>> holds(1.0, 1e-6, **mixing), holds(1.0, 1e-7, **mixing)
 (True, False)
 
-A claim is held against the exact account, whatever it was made with: a Rényi bound, say, claims more than is true and
-passes. Only Theorem 1's margin is checked by Theorem 1 itself, which is proved where the quadratures of the joint
-account end.
+Claims are checked against the exact account whichever analysis they were made with, since the other analyses give
+larger ε. The exception is Theorem 1, which is checked by Theorem 1: it also covers parameters beyond the range of the
+quadratures of the joint account.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from gaussmix.accounting.published import theorem1_epsilon
 
 __all__ = ["LEAST_COMPOSED_DELTA", "MARGIN", "holds", "mixing_delta", "scale_delta"]
 
-LEAST_COMPOSED_DELTA = 1e-140  # below, double integrals underflow
-MARGIN = 1e-10  # of δ, left over so that inverting the account, rounded up, still gives at most ε
-_SLACK = ROUNDING / 2  # another machine's last digits; less than every account is rounded up by
+LEAST_COMPOSED_DELTA = 1e-140  # double integrals underflow below it
+MARGIN = 1e-10  # share of δ left unused, so that inverting the account, rounded up, still gives at most ε
+_SLACK = ROUNDING / 2  # tolerates rounding differences between processors; smaller than the rounding of every account
 
 
 def holds(
@@ -41,7 +39,7 @@ def holds(
     eigenvalue_error: float = 0.0,
     theorem1: bool = False,
 ) -> bool:
-    """Whether a sketch is (ε, δ)-differentially private.
+    """Return whether a sketch is (ε, δ)-differentially private.
 
     Parameters
     ----------
@@ -50,9 +48,9 @@ def holds(
     sketch_size, gamma, relation, mu
         As in :func:`gaussmix.accounting.delta`.
     eta, tau, eigenvalue_error : optional
-        Of a private scale bound (:func:`gaussmix.calibrate`).
+        Parameters of a private scale bound (:func:`gaussmix.calibrate`).
     theorem1 : bool
-        Hold a private scale bound against Theorem 1 of arXiv:2505.24603v2 instead of the joint account.
+        Check a private scale bound by Theorem 1 of arXiv:2505.24603v2 instead of the joint account.
     """
     allowed = delta * (1 + _SLACK)
     if eta is None or tau is None:
@@ -72,13 +70,13 @@ def holds(
 
 @functools.lru_cache(maxsize=4096)
 def mixing_delta(epsilon: float, k: int, gamma: float, relation: Relation, mu: float = 0.0) -> float:
-    """:func:`gaussmix.accounting.delta` of one point, remembered: what a search ends on is claimed next."""
+    """Return :func:`gaussmix.accounting.delta` at one point, cached."""
     return float(exact_delta(epsilon, sketch_size=k, gamma=gamma, relation=relation, mu=mu))
 
 
 @functools.lru_cache(maxsize=4096)
 def scale_delta(epsilon: float, k: int, gamma: float, eta: float, tau: float, sensitivity: float) -> float:
-    """:func:`gaussmix.accounting.private_scale_delta` of one point, remembered."""
+    """Return :func:`gaussmix.accounting.private_scale_delta` at one point, cached."""
     return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau, sensitivity=sensitivity)
 
 

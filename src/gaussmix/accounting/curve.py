@@ -1,4 +1,4 @@
-"""ε of one release at every δ at once: exact points, and chords between them that never lie below the curve."""
+"""The curve ε(δ) of one release: exact points, and chords between them that never lie below the curve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["DELTA_MAX", "DELTA_MIN", "PrivacyCurve", "curve_of", "lattice_curve"
 
 DELTA_MIN, DELTA_MAX = 1e-12, 1e-1
 _STEPS = (1, 1.1, 1.25, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3.2, 3.6, 4, 4.5, 5, 5.6, 6.3, 7.1, 8, 9)  # about 10^(i/20)
-_KNOTS: dict[Relation, int] = {"zero-out": 201, "replace-one": 61}  # under half a second, and about two seconds
+_KNOTS: dict[Relation, int] = {"zero-out": 201, "replace-one": 61}  # under 0.5 s, and about 2 s
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PrivacyCurve:
     delta, epsilon : arrays
         δ from 10⁻¹² to 10⁻¹, and ε at each.
     certified_delta : float
-        δ at the ε that was asked for.
+        δ at the requested ε.
     """
 
     delta: Floats
@@ -44,17 +44,17 @@ class PrivacyCurve:
 def privacy_curve(
     deltas: ArrayLike, *, epsilon: float, sketch_size: int, gamma: float, relation: Relation = "zero-out"
 ) -> PrivacyCurve:
-    r"""ε at many δ from exact points, interpolated on the safe side.
+    r"""Return ε at many δ, interpolated between exact points and never below the exact value.
 
-    δ is a supremum of P(S) - e^ε Q(S), and so convex in e^ε, and e^ε is convex in δ: the chord between two exact points
-    of (δ, e^ε) lies above the curve.
+    δ is a supremum of P(S) - e^ε Q(S) and hence convex and decreasing in e^ε, so e^ε is convex in δ: a chord between
+    two exact points (δ, e^ε) lies above the curve.
 
     Parameters
     ----------
     deltas : array
         In [10⁻¹², 1].
     epsilon : float
-        Of the certificate: one of the exact points.
+        Certified ε, used as one of the exact points.
     sketch_size, gamma, relation
         As in :func:`~gaussmix.accounting.delta`.
 
@@ -75,7 +75,7 @@ def privacy_curve(
 
 
 def lattice_curve(deltas: ArrayLike, account: LatticeAccount) -> PrivacyCurve:
-    """ε at many δ of a release in the limit, its slack included, interpolated as in :func:`privacy_curve`."""
+    """Return ε at many δ of Gaussian releases with discrete noise, interpolated as in :func:`privacy_curve`."""
     asked = check.numbers(deltas=deltas)
 
     def delta(epsilon: float) -> float:
@@ -83,14 +83,14 @@ def lattice_curve(deltas: ArrayLike, account: LatticeAccount) -> PrivacyCurve:
 
     largest = gaussian_epsilon(DELTA_MIN / 2, mu=account.mu)
     knots = np.unique([*np.linspace(0.0, min(largest, 700.0), _KNOTS["zero-out"]), account.epsilon])
-    exact = np.minimum.accumulate([delta(float(knot)) for knot in knots])  # what holds at an ε holds at a larger one
+    exact = np.minimum.accumulate([delta(float(knot)) for knot in knots])  # δ(ε) also holds at every larger ε
     found = np.where(asked < exact[-1], np.inf, _chords(asked, exact, knots))
     return PrivacyCurve(asked, found, delta(account.epsilon))
 
 
 def _chords(deltas: Floats, exact: Floats, knots: Floats) -> Floats:
-    """Linear interpolation of e^ε in δ, by logarithms; ``exact`` falls as ``knots`` rise from 0."""
-    exact = np.minimum.accumulate(exact)  # the last digits may be out of order
+    """Interpolate e^ε linearly in δ, in logarithms. ``exact`` decreases as ``knots`` increase from 0."""
+    exact = np.minimum.accumulate(exact)  # rounding may break monotonicity
     found = np.empty(deltas.shape)
     for i, target in enumerate(deltas):
         j = int(np.argmax(exact <= target)) if exact[-1] <= target else len(knots) - 1
@@ -104,7 +104,7 @@ def _chords(deltas: Floats, exact: Floats, knots: Floats) -> Floats:
 
 
 def curve_of(account: Account) -> PrivacyCurve | None:
-    """The curve of Gaussian mixing with noise alone, or of its limit, on a grid of δ; None for other accounts."""
+    """Return the curve of Gaussian releases or of a sketch without scale bound; None for other accounts."""
     if not isinstance(account, LatticeAccount) and not (isinstance(account, Calibration) and account.scale == "none"):
         return None
     grid = [step * 10.0**power for power in range(-12, -1) for step in _STEPS] + [DELTA_MAX]

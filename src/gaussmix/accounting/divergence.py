@@ -1,8 +1,6 @@
 r"""Hockey-stick divergences of chi-square and Gaussian privacy losses.
 
-Pure numerics behind :mod:`gaussmix.accounting`: nothing in this module sees data.
-
-A privacy loss L(o) = log dP/dQ(o), seen as a random variable under P, determines the whole privacy curve:
+A privacy loss L(o) = log dP/dQ(o), as a random variable under P, determines the privacy curve:
 
 .. math:: \delta(\varepsilon) = \mathrm{E}_P\bigl[(1 - e^{\varepsilon - L})_+\bigr].
 
@@ -12,10 +10,10 @@ Kullback-Leibler divergence and is computed without cancellation,
 
 .. math:: L = \text{mean} + \text{slope}\,(s - k).
 
-Losses of releases made side by side add up. Everything below is an expectation over s of the curve of what is
-left. It is taken over y = √s, whose density has width O(1) for every k, by Gauss-Legendre panels that meet every
-kink and boundary layer with an end point. The difference of two chi-square tails that the textbook formula asks
-for is never formed: it cancels for small leverages.
+Losses of several releases add up, so δ of a composition is the expectation over s of the curve of the other losses.
+Expectations are computed over y = √s, whose density has width O(1) for every k, by composite Gauss-Legendre rules with
+panel ends at every kink and boundary layer. The textbook formula, a difference of two chi-square tails, is not used
+because it cancels for small leverages.
 
 >>> f"{hockey_stick(1.0, ChiSquareLoss.removal(250, odds=1 / 52.83)):.3g}"
 '9.99e-07'
@@ -47,26 +45,26 @@ __all__ = [
 
 # Offsets from the mode of the chi density, whose log has second derivative -(k - 1)/y² - 1: at most -1 to the
 # right of the mode and -2 to its left.
-_BULK = (-7.0, 9.5)  # beyond them the density is below e^-45 of its mode: nothing at 16 digits
-_EVERYTHING = (-19.0, 27.0)  # beyond them it is below e^-360 of its mode
-_LEFT_OUT = 1e-150  # so that this bounds the mass beyond them
-_PLAIN_ORDER = 12  # Gauss points a panel for one loss, whose integrand is known in advance
-_ORDER, _CHECK_ORDER = 16, 12  # the rule, and the coarser one whose distance from it bounds its error
-_SMALLEST_MU = 1e-12  # a smaller μ is taken to be this one, which costs more
-_ROUNDING = 1e-10  # relative error of one expectation in double precision, generously
-_ROWS_AT_A_TIME = 2048  # of curves evaluated together: bounds the memory, not the result
+_BULK = (-7.0, 9.5)  # the density outside is below e^-45 of its mode: negligible in double precision
+_EVERYTHING = (-19.0, 27.0)  # the density outside is below e^-360 of its mode
+_LEFT_OUT = 1e-150  # bound on the mass outside
+_PLAIN_ORDER = 12  # Gauss points per panel for one loss, whose integrand is known in advance
+_ORDER, _CHECK_ORDER = 16, 12  # the rule, and a coarser one whose distance from it bounds the error
+_SMALLEST_MU = 1e-12  # a smaller μ is rounded up to this one
+_ROUNDING = 1e-10  # generous bound on the relative error of one expectation in double precision
+_ROWS_AT_A_TIME = 2048  # curves evaluated together: limits the memory, does not affect the result
 _EXPECTATIONS_AT_A_TIME = 64
 
 
 class Bounded(NamedTuple):
-    """A computed divergence and a bound on its numerical error; `upper` is what an account may use."""
+    """A computed divergence and a bound on its numerical error. Accounts use `upper`."""
 
     value: Floats
     error: Floats
 
     @property
     def upper(self) -> Floats:
-        """The value with its error charged to the private side, at most 1."""
+        """The value plus its error bound, at most 1."""
         return np.minimum(self.value + self.error, 1.0)
 
 
@@ -74,8 +72,8 @@ class Bounded(NamedTuple):
 class ChiSquareLoss:
     """The privacy loss ``mean + slope * (s - k)`` with s chi-square with k degrees of freedom.
 
-    ``k``, ``slope`` and ``mean`` broadcast against each other. Leverage t enters as odds u = t / (1 - t), which
-    is the leverage of the row measured in the table without it.
+    ``k``, ``slope`` and ``mean`` broadcast against each other. Leverage t is given as odds u = t / (1 - t), the
+    leverage of the row relative to the table without it.
     """
 
     k: Floats
@@ -84,25 +82,25 @@ class ChiSquareLoss:
 
     @classmethod
     def removal(cls, k: ArrayLike, *, odds: ArrayLike) -> ChiSquareLoss:
-        """Loss when the true table has the row: s under N(0, 1)ᵏ against N(0, 1 - t)ᵏ."""
+        """Return the loss if the true table contains the row: s under N(0, 1)ᵏ against N(0, 1 - t)ᵏ."""
         k, odds = np.asarray(k, float), np.asarray(odds, float)
         return cls(k, odds / 2, k / 2 * log1p_deficit(odds))
 
     @classmethod
     def addition(cls, k: ArrayLike, *, odds: ArrayLike) -> ChiSquareLoss:
-        """Loss when the true table lacks the row: s / (1 - t) under N(0, 1 - t)ᵏ against N(0, 1)ᵏ."""
+        """Return the loss if the true table lacks the row: s / (1 - t) under N(0, 1 - t)ᵏ against N(0, 1)ᵏ."""
         k, odds = np.asarray(k, float), np.asarray(odds, float)
         leverage = odds / (1 + odds)
         return cls(k, -leverage / 2, k / 2 * log1p_deficit(-leverage))
 
     def at_offset(self, offset: Floats) -> Floats:
-        """Loss at y = √(k - 1) + offset."""
+        """Return the loss at y = √(k - 1) + offset."""
         mode = np.sqrt(self.k - 1)
         return self.mean + self.slope * (offset * (2 * mode + offset) - 1)
 
 
 def log1p_deficit(x: ArrayLike) -> Floats:
-    """``x - log(1 + x)`` to full relative precision, for x > -1 (infinite at -1).
+    """Return ``x - log(1 + x)`` to full relative precision for x > -1 (infinite at -1).
 
     With z = x / (2 + x), log(1 + x) = 2 artanh z and x - 2z = xz, so that the first-order terms drop out exactly.
     """
@@ -115,11 +113,11 @@ def log1p_deficit(x: ArrayLike) -> Floats:
 
 
 def gaussian_hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
-    r"""Exact δ(ε) of a Gaussian release with sensitivity / noise = mu (Balle and Wang, arXiv:1805.06530v2).
+    r"""Return the exact δ(ε) of a Gaussian release with sensitivity / noise = mu (Balle and Wang, arXiv:1805.06530v2).
 
     .. math:: \delta(\varepsilon) = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon \Phi(-\mu/2 - \varepsilon/\mu)
 
-    for every real ε; mu = 0 is no release, (1 - e^ε)₊.
+    for every real ε. With mu = 0 nothing is released and δ = (1 - e^ε)₊.
     """
     epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, float), np.asarray(mu, float))
     nothing = 0.0 - np.expm1(np.minimum(epsilon, 0))
@@ -140,16 +138,16 @@ def gaussian_hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
     return np.where(mu == 0, nothing, delta)
 
 
-_FAR_BELOW, _FAR_ABOVE = -36.0, 38.0  # erfcx overflows below the one, the density underflows above the other
+_FAR_BELOW, _FAR_ABOVE = -36.0, 38.0  # erfcx overflows below, the density underflows above
 
 
 def _mills(x: Floats) -> Floats:
-    """Mills' ratio (1 - Φ(x)) / φ(x)."""
+    """Return Mills' ratio (1 - Φ(x)) / φ(x)."""
     return np.asarray(np.sqrt(np.pi / 2) * special.erfcx(x / np.sqrt(2)))
 
 
 def hockey_stick(epsilon: ArrayLike, loss: ChiSquareLoss) -> Floats:
-    r"""Exact δ(ε) of one chi-square loss, for every real ε; broadcasts over ε and the loss.
+    r"""Return the exact δ(ε) of one chi-square loss for every real ε; broadcasts over ε and the loss.
 
     With s₀ the point where the loss equals ε,
 
@@ -196,14 +194,14 @@ def _hockey_stick_rows(epsilon: Floats, k: Floats, slope: Floats, mean: Floats) 
     exceeds = np.abs(slope)[:, None] * beyond * (2 * y0[:, None] + towards[:, None] * beyond)
     integrand = _chi_density(offset, k[:, None]) * -np.expm1(-exceeds)
     delta = np.einsum("ij,ij->i", weights, integrand)
-    certain = 0.0 - np.expm1(np.minimum(epsilon, 0))  # what any release has at negative ε
+    certain = 0.0 - np.expm1(np.minimum(epsilon, 0))  # lower bound of any δ at negative ε
     return np.where(never, np.where(towards > 0, certain, 0.0), np.clip(delta, certain, 1.0))
 
 
 def hockey_stick_composed(epsilon: ArrayLike, losses: tuple[ChiSquareLoss, ...], *, mu: float = 0.0) -> Bounded:
-    """δ(ε) of one or two scalar chi-square losses beside one Gaussian loss, with its numerical error bounded.
+    """Return δ(ε) of one or two scalar chi-square losses composed with one Gaussian loss, and a bound on its error.
 
-    The error is the distance to a coarser rule on the same panels, the mass left out, and rounding.
+    The error bound is the distance to a coarser rule on the same panels, plus the truncated mass, plus rounding.
     """
     epsilon = np.asarray(epsilon, float)
     first, *others = losses
@@ -211,7 +209,7 @@ def hockey_stick_composed(epsilon: ArrayLike, losses: tuple[ChiSquareLoss, ...],
         value = hockey_stick(epsilon, first)
         return Bounded(value, _ROUNDING * value)
     mu = max(mu, _SMALLEST_MU) if mu else 0.0
-    # Where the curve of what is left turns, and over what distance: a Gaussian's at 0 if it is narrow, else at μ²/2.
+    # Where the curve of the remaining losses bends, and over which distance: a Gaussian's at 0 if narrow, else at μ²/2.
     gaussian_turns = ((0.0, mu),) if mu <= 1 else ((0.0, 1.0), (mu**2 / 2, mu))
     if not others:
         return _expectation(lambda left: _exactly(gaussian_hockey_stick(left, mu)), epsilon, first, gaussian_turns)
@@ -233,10 +231,10 @@ def _expectation(
     loss: ChiSquareLoss,
     turns: tuple[tuple[float, float], ...],
 ) -> Bounded:
-    """E[curve(ε - L)] over one scalar chi-square loss L, for each ε.
+    """Return E[curve(ε - L)] over one scalar chi-square loss L for each ε.
 
-    ``turns`` are pairs (centre, width): ``curve(e)`` changes over distances of width around e = centre, and panels
-    shrink towards it.
+    ``turns`` are pairs (centre, width): ``curve(e)`` changes over distances of ``width`` near e = centre, so panels are
+    refined towards it.
     """
     parts = np.array_split(epsilon.ravel(), max(1, epsilon.size // _EXPECTATIONS_AT_A_TIME))
     rows = [_expectation_rows(curve, part, loss, turns) for part in parts]
@@ -270,7 +268,7 @@ def _expectation_rows(
 
 
 def _graded_mesh(losses: Floats, loss: ChiSquareLoss, width: float) -> Floats:
-    """Offsets that crowd around where L takes the given values, within where L changes by ``width``."""
+    """Return offsets refined around the points where L takes the given values, over a change of L by ``width``."""
     k, slope, mean = (float(a) for a in (loss.k, loss.slope, loss.mean))
     mode, reach = np.sqrt(k - 1), width / abs(slope)
     excess = (losses - mean) / slope + 1
@@ -285,7 +283,7 @@ def _graded_mesh(losses: Floats, loss: ChiSquareLoss, width: float) -> Floats:
 
 
 def _chi_density(offset: Floats, k: ArrayLike) -> Floats:
-    """Density of y = √s at √(k - 1) + offset.
+    """Return the density of y = √s at √(k - 1) + offset.
 
     With m = k - 1 the log density is m log y - y²/2 + constant, which is -m (r - log(1 + r)) - offset²/2 below its
     value at the mode, r = offset / √m.
@@ -295,16 +293,16 @@ def _chi_density(offset: Floats, k: ArrayLike) -> Floats:
         r = np.where(m > 0, offset / np.sqrt(m), 0.0)
     r = np.maximum(r, -1.0)
     with np.errstate(divide="ignore"):
-        # The plain difference loses √m |offset| units in the last place: nothing that matters unless m is huge.
+        # The plain difference loses √m |offset| units in the last place, which matters only if m is huge.
         drop = m * (r - np.log1p(r) if np.all(m < 1e5) else log1p_deficit(r))
     drop = np.where(m > 0, drop, 0.0)
     return np.asarray(np.exp(-drop - offset * offset / 2 - _log_chi_mass(np.asarray(k, float))))
 
 
 def _log_chi_mass(k: Floats) -> Floats:
-    """Log of the integral over y > 0 of the chi density divided by its value at the mode.
+    """Return the log of the integral over y > 0 of the chi density divided by its value at the mode.
 
-    log(2^(a-1) Γ(a)) + (m - m log m)/2 with a = k/2, m = k - 1; Stirling's leading terms cancel by hand.
+    log(2^(a-1) Γ(a)) + (m - m log m)/2 with a = k/2, m = k - 1. Stirling's leading terms are cancelled analytically.
     """
     a = k / 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -318,13 +316,13 @@ def _log_chi_mass(k: Floats) -> Floats:
 
 @cache
 def _legendre(order: int) -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on [0, 1]."""
+    """Return Gauss-Legendre nodes and weights on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(order)
     return (nodes + 1) / 2, weights / 2
 
 
 def composite_rule(ends: Floats, order: int) -> tuple[Floats, Floats]:
-    """Nodes and weights of a composite Gauss rule; panels run along the last axis of ``ends``."""
+    """Return nodes and weights of a composite Gauss rule with panel ends along the last axis of ``ends``."""
     nodes, weights = _legendre(order)
     width = np.diff(ends, axis=-1)[..., None]
     points = ends[..., :-1, None] + width * nodes

@@ -1,7 +1,4 @@
-r"""The exact curve of Gaussian mixing: chi-square losses, both directions, both relations.
-
-Pure functions of public parameters: nothing in this module sees data. The proof is in docs/privacy.md.
-"""
+r"""The exact privacy curve of Gaussian mixing for both neighbouring relations. The proof is in docs/privacy.md."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ __all__ = ["Direction", "directions", "exact_delta", "exact_epsilon"]
 
 Direction = tuple[ChiSquareLoss, ...]
 
-_ODDS_MAX = 1e12  # a leverage this close to 1 hides nothing: δ is taken to be 1
+_ODDS_MAX = 1e12  # for a leverage this close to 1, δ is set to 1
 
 
 def exact_delta(
     epsilon: Floats, k: Floats, gamma: Floats, bound_holds_for: BoundHoldsFor, relation: Relation, mu: float
 ) -> Floats:
-    """δ at every point, rounded up; arguments are checked and of one shape."""
+    """Return δ at every point, rounded up. The arguments must be checked and of the same shape."""
     finite = np.clip(epsilon, -EPSILON_MAX, EPSILON_MAX)
     if relation == "zero-out" and mu == 0:
         values = _alone(finite, k, gamma, bound_holds_for)
@@ -37,7 +34,7 @@ def exact_delta(
 
 
 def _alone(epsilon: Floats, k: Floats, gamma: Floats, bound_holds_for: BoundHoldsFor) -> Floats:
-    """One sketch, zero-out neighbours."""
+    """Return δ of one sketch for zero-out neighbours."""
     with np.errstate(divide="ignore"):
         odds = _odds(np.where(np.isinf(gamma), 1.0, gamma), bound_holds_for)
     computed = np.minimum(odds, _ODDS_MAX)
@@ -61,10 +58,10 @@ def _composed(
 
 
 def directions(k: float, gamma: float, bound_holds_for: BoundHoldsFor, relation: Relation) -> list[Direction]:
-    """The dominating pairs of the mechanism, one per direction, each as the losses that add up in it.
+    """Return the dominating pairs of the mechanism, one per direction, each as a tuple of losses that add up.
 
-    Replacing a row is one removal and one addition side by side (docs/privacy.md): the pencil of the two covariances
-    has at most two eigenvalues other than 1. With noise alone the pair is symmetric.
+    Replacing a row is the composition of a removal and an addition (docs/privacy.md): the pencil of the two covariances
+    has at most two eigenvalues other than 1. Without a scale bound the pair is symmetric.
     """
     own, other = _odds(gamma, bound_holds_for), 1 / gamma
     if relation == "zero-out":
@@ -79,14 +76,14 @@ Gamma = TypeVar("Gamma", float, Floats)
 
 
 def _odds(gamma: Gamma, bound_holds_for: BoundHoldsFor) -> Gamma:
-    """Leverage t as t / (1 - t): 1/γ for t = 1/(1 + γ), 1/(γ - 1) for t = 1/γ."""
+    """Return t / (1 - t) of the leverage t: 1/γ for t = 1/(1 + γ), 1/(γ - 1) for t = 1/γ."""
     return 1 / gamma if bound_holds_for == "both" else 1 / (gamma - 1)
 
 
 def exact_epsilon(
     delta: float, k: float, gamma: float, bound_holds_for: BoundHoldsFor, relation: Relation, mu: float
 ) -> float:
-    """Smallest ε ≥ 0 at which the exact δ is at most ``delta``, rounded up."""
+    """Return the smallest ε ≥ 0 at which the exact δ is at most ``delta``, rounded up."""
     sizes, gammas = np.asarray(float(k)), np.asarray(float(gamma))
 
     def excess(epsilon: float) -> float:

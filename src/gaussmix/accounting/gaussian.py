@@ -1,12 +1,10 @@
-r"""The analytic Gaussian mechanism (Balle and Wang, arXiv:1805.06530v2) and its directed, processor-independent values.
-
-Pure functions of public parameters: nothing in this module sees data.
+r"""The analytic Gaussian mechanism (Balle and Wang, arXiv:1805.06530v2).
 
 .. math:: \delta(\varepsilon; \mu) = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon \Phi(-\mu/2 - \varepsilon/\mu)
 
-:func:`gaussian_delta` and :func:`gaussian_epsilon` evaluate the curve in double precision, rounded up by more than
-their error. Noise scales, ledgers and certificates need values that are the same on every processor, down to the last
-bit: :func:`gaussian_mu` and :func:`gaussian_delta_up` evaluate it with `mpmath`, which computes with integers.
+:func:`gaussian_delta` and :func:`gaussian_epsilon` evaluate the curve in double precision and round up by more than
+their error. Noise scales, ledgers and certificates need values that are identical on every processor:
+:func:`gaussian_mu` and :func:`gaussian_delta_up` evaluate the curve with `mpmath`, which computes with integers.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError
 
 __all__ = ["gaussian_delta", "gaussian_delta_up", "gaussian_epsilon", "gaussian_mu"]
 
-_MU_BITS = 48  # significant bits of a calibrated μ: the loss is below 4e-15
+_MU_BITS = 48  # significant bits of a calibrated μ: the relative loss is below 4e-15
 
 
 @overload
@@ -74,9 +72,9 @@ def gaussian_delta_up(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest μ = sensitivity / noise of 48 bits that is (ε, δ)-differentially private.
+    """Return the largest μ = sensitivity / noise with 48 significant bits that is (ε, δ)-differentially private.
 
-    It is a mathematical function of ε and δ, so the noise of a release is the same on every processor.
+    The result is identical on every processor.
 
     >>> round(gaussian_mu(1.0, 1e-6), 4)
     0.2367
@@ -92,12 +90,12 @@ def _largest_mu(epsilon: float, delta: float) -> float:
         )
     except BudgetUnmetError:
         raise BudgetUnmetError(
-            f"No noise up to {GAMMA_MAX:g} times the sensitivity meets epsilon={epsilon!r}, delta={delta!r}; "
-            "ask for a larger epsilon or delta."
+            f"No noise up to {GAMMA_MAX:g} times the sensitivity meets epsilon={epsilon!r}, delta={delta!r}. "
+            "Increase epsilon or delta."
         ) from None
     with precise() as mp:
         eps, allowed, mu = mp.mpf(epsilon), mp.mpf(delta), 1 / mp.mpf(noise)
-        for _ in range(3):  # on log δ, whose derivative is φ(ε/μ - μ/2)/δ; the start is right to eleven digits
+        for _ in range(3):  # on log δ, whose derivative is φ(ε/μ - μ/2)/δ; the start is accurate to eleven digits
             spent = _delta(mp, eps, mu)
             mu -= mp.log(spent / allowed) * spent / mp.npdf(eps / mu - mu / 2)
         exponent = mp.frexp(mu)[1] - _MU_BITS
@@ -115,5 +113,5 @@ def _largest_mu(epsilon: float, delta: float) -> float:
 
 
 def _delta(mp: Any, epsilon: Any, mu: Any) -> Any:
-    """Evaluate the curve with `mpmath`. The difference loses a factor of about ε/μ² < 10²⁵ of the precision."""
+    """Evaluate the curve with `mpmath`. Cancellation loses a factor of about ε/μ² < 10²⁵ of the precision."""
     return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)

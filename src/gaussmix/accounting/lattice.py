@@ -1,16 +1,14 @@
 r"""The account of Gaussian releases whose noise is a discrete Gaussian on the integers.
 
-Pure functions of public parameters: nothing in this module sees data.
-
-A release adds a discrete Gaussian, P(z) ∝ exp(-z²/2σ²), to each of some integers. Had it added a *rounded* Gaussian,
-it would be post-processing of the Gaussian mechanism, hence exactly μ-Gaussian-DP with μ² = Σ(sensitivity/σ)². The two
-laws are within total variation 0.021/σ² of each other a coordinate (σ ≥ 0.74), so a whole transcript of releases,
-chosen one after the other, is
+A release adds a discrete Gaussian, P(z) ∝ exp(-z²/2σ²), to integers. With *rounded* Gaussian noise it would be
+post-processing of the Gaussian mechanism, hence exactly μ-Gaussian-DP with μ² = Σ(sensitivity/σ)². The two
+distributions are within total variation 0.021/σ² of each other per coordinate (σ ≥ 0.74), so an adaptive sequence of
+releases has
 
 .. math:: \delta(\varepsilon) = \delta_\text{Gauss}(\varepsilon; \mu) + (1 + e^\varepsilon) \sum 0.021/\sigma_c^2
 
-the sum over all coordinates of all releases. docs/lattice.md has the proof. σ is 2^bits/μ with 2^bits lattice units for
-a sensitivity of one, so the slack is made as small as one likes by a finer lattice.
+where the sum is over all coordinates of all releases. The proof is in docs/lattice.md. With 2^bits lattice units for a
+sensitivity of one, σ is 2^bits/μ: a finer lattice makes the slack, the total variation in the last term, smaller.
 
 >>> account = lattice_account(1.0, 1e-9, shares=("0.4", "0.6"), coordinates=(20**2, 20**2))
 >>> account.bits, account.slack < 1e-9 / 1000, round(account.mu, 9)
@@ -67,37 +65,36 @@ __all__ = [
 ]
 
 SLACK_SHARE = Fraction(1, 1000)
-"""The part of δ that is kept for the slack: a lattice that needs more is refined."""
+"""Share of δ reserved for discretisation; a lattice that needs more is refined."""
 
 _LEAST_BITS, _MOST_BITS = 2, 100
 
 
 @dataclass(frozen=True)
 class LatticeAccount:
-    r"""What a sequence of releases may use, fixed before the first of them.
+    r"""Account of a sequence of Gaussian releases with discrete noise, fixed before the first of them.
 
     Raises
     ------
     NotPrivateError
-        If the parts exceed μ, the slack is less than they imply, or δ(ε) is more than ``delta``: also from
-        ``dataclasses.replace``.
+        If the parts exceed μ, the slack is too small, or δ(ε) exceeds ``delta``.
 
     Attributes
     ----------
     epsilon, delta : float
-        The budget. In the account of a release through a ledger it is that of all of the ledger's releases together.
+        The budget. For a release through a ledger, the budget of all releases of the ledger together.
     relation : {"zero-out", "replace-one"}
     mu : float
         Gaussian-DP budget under the relation: δ_Gauss(ε; μ) + (1 + e^ε)·slack ≤ δ.
     noise_mu : tuple of float
-        For every release, sensitivity of *one row added or removed* over noise: σ = 2^bits/noise_mu. Under
+        For every release, sensitivity to *adding or removing one row* over noise: σ = 2^bits/noise_mu. Under
         ``"replace-one"`` a release changes by at most √2 times that, so these are √2 smaller than their parts of μ.
     bits : int
-        2^bits lattice units are one squared row norm (and one count).
+        2^bits lattice units are one squared row norm, or one count.
     slack : float
-        η, total variation to rounded Gaussians over all releases: to be multiplied by 1 + e^ε.
+        η, total variation distance to rounded Gaussians over all releases. It contributes (1 + e^ε)η to δ.
     coordinates : tuple of int
-        Of every release, as :func:`lattice_account` counts them.
+        Coordinates of every release, counted as in :func:`lattice_account`.
     """
 
     epsilon: float
@@ -115,43 +112,44 @@ class LatticeAccount:
         self.verify()
 
     def verify(self) -> None:
-        r"""Compute the claim anew: Σμ_p² ≤ μ² (twice that for replace-one), Σ0.021 J_p μ_p²/4^bits ≤ η, and δ(ε) ≤ δ.
+        r"""Check that Σμ_p² ≤ μ² (2Σμ_p² for replace-one), Σ0.021 J_p μ_p²/4^bits ≤ η, and δ(ε) ≤ δ.
 
         Raises
         ------
         NotPrivateError
-            If more is claimed than is true, or a σ is one for which the bound on the slack is not proved.
+            If the claim does not hold, or the bound on the slack is not proved for some σ.
         """
         self._plain()
         squares = sum((Fraction(part) ** 2 for part in self.noise_mu), Fraction(0))
         if (2 if self.relation == "replace-one" else 1) * squares > Fraction(self.mu) ** 2:
-            raise NotPrivateError(f"The releases use more than mu={self.mu!r}: their noise is too small for it.")
+            raise NotPrivateError(f"The noise of the releases is too small for mu={self.mu!r}.")
         if _unfit(self.noise_mu, self.bits) or Fraction(self.slack) < _slacks(
             self.noise_mu, self.bits, self.coordinates
         ):
-            raise NotPrivateError(f"A lattice of bits={self.bits} has more than slack={self.slack!r} with this noise.")
+            raise NotPrivateError(
+                f"slack={self.slack!r} is too small: discretisation with bits={self.bits} costs more with this noise."
+            )
         if not self.gives(self.epsilon, self.delta):
             raise NotPrivateError(
-                f"mu={self.mu!r} with slack={self.slack!r} does not give what this account claims, "
-                f"epsilon={self.epsilon!r} and delta={self.delta!r}."
+                f"mu={self.mu!r} with slack={self.slack!r} does not give the claimed epsilon={self.epsilon!r} and "
+                f"delta={self.delta!r}."
             )
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether a claim is the budget that this account is for.
+        """Return whether a claim equals the budget of this account.
 
-        No other claim holds: through a ledger (ε, δ) covers releases that this account does not describe, so a smaller
-        ε that its own noise supports may be false.
+        A smaller ε is not accepted even if the noise supports it: with a ledger, (ε, δ) covers other releases too.
         """
         self.verify()
         return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
 
     def gives(self, epsilon: float, delta: float) -> bool:
-        """Whether δ(ε) ≤ δ for the releases of this account alone, under its relation."""
+        """Return whether δ(ε) ≤ δ for the releases of this account alone."""
         within = Fraction(delta) - amplification(epsilon) * Fraction(self.slack)
         return Fraction(gaussian_delta_up(epsilon, self.mu)) <= within
 
     def _plain(self) -> dict[str, Any]:
-        """The values as floats, integers and tuples, whatever numbers and lists (of JSON) they came as."""
+        """Return the checked fields as floats, integers and tuples (JSON has lists)."""
         bits = check.positive_integer(bits=self.bits)
         if not _LEAST_BITS <= bits <= _MOST_BITS:
             raise ArgumentError(f"bits must be from {_LEAST_BITS} to {_MOST_BITS}, got {bits}.")
@@ -170,16 +168,16 @@ class LatticeAccount:
         }
 
     def hit_rate(self, false_alarms: float = 0.05) -> float:
-        r"""How often the best attacker is right about a row that is there, rounded up.
+        r"""Return an upper bound on the power of a membership-inference attack at a false-positive rate.
 
-        Of all tests of "the row is in the table" on everything released, which accuse wrongly with probability at most
-        α = ``false_alarms``, none finds the row with a probability above
+        An attack that knows all other rows and tests whether a row is in the table, with false-positive rate at most
+        α = ``false_alarms``, has a true-positive rate of at most
 
-        .. math:: \Phi\bigl(\mu + \Phi^{-1}(\alpha + \eta)\bigr) + \eta ,
+        .. math:: \Phi\bigl(\mu + \Phi^{-1}(\alpha + \eta)\bigr) + \eta .
 
-        the power curve of μ-Gaussian-DP (Dong, Roth and Su, arXiv:1905.02383), with the slack η on both sides since
-        each of the two laws is that far from one with rounded Gaussians. For the releases of this account alone, with
-        unlimited knowledge of all other rows.
+        This is the power curve of μ-Gaussian-DP (Dong, Roth and Su, arXiv:1905.02383). The slack η enters twice because
+        each of the two output distributions is within η of one with rounded Gaussian noise. The bound is for the
+        releases of this account alone.
         """
         alpha = check.in_interval(0, 1, false_alarms=false_alarms) + self.slack
         if alpha >= 1:
@@ -189,7 +187,7 @@ class LatticeAccount:
 
     @property
     def analysis(self) -> Literal["exact"]:
-        """What the claim rests on: the exact curve of the Gaussian mechanism, and a proved slack."""
+        """The analysis: the exact curve of the Gaussian mechanism with a proved bound on the slack."""
         return "exact"
 
     @property
@@ -199,15 +197,15 @@ class LatticeAccount:
 
     @property
     def row_bits(self) -> int:
-        """Rows are rounded to units of 2**-row_bits: 20, or fewer where the lattice had to be coarsened.
+        """Rows are rounded to multiples of 2**-row_bits: 20, or less where the lattice had to be coarsened.
 
-        A Gram matrix may not be rounded itself, for the sensitivity of a rounded sum is not that of the sum.
+        The Gram matrix itself is not rounded, since the sensitivity of a rounded sum is not that of the sum.
         """
         return min(NATURAL_BITS, self.bits) // 2
 
     @property
     def refinement(self) -> int:
-        """Multiply the exact Gram matrix, in units of 2**(-2 row_bits), by 2**refinement to have it on the lattice."""
+        """The exact Gram matrix, in units of 2**(-2 row_bits), times 2**refinement is on the lattice."""
         return self.bits - 2 * self.row_bits
 
 
@@ -223,7 +221,7 @@ def _slacks(parts: Sequence[float], bits: int, counts: Sequence[int]) -> Fractio
 
 
 def _unfit(parts: Sequence[float], bits: int) -> Literal["", "too coarse", "too fine"]:
-    """Whether some σ = 2^bits/μ_p reaches 2⁵⁷, or some 2^bits/(√2 μ_p) is below 0.74."""
+    """Return "too fine" if some σ = 2^bits/μ_p reaches 2⁵⁷, "too coarse" if some 2^bits/(√2 μ_p) is below 0.74."""
     if Fraction(2) ** bits > Fraction(math.nextafter(LARGEST_SIGMA, 0.0)) * Fraction(min(parts)):
         return "too fine"
     return "" if off_diagonal_sigma(max(parts), bits) >= LEAST_SIGMA else "too coarse"
@@ -237,24 +235,24 @@ def lattice_account(
     coordinates: Sequence[int],
     relation: Relation = "zero-out",
 ) -> LatticeAccount:
-    r"""Budget → μ, its parts, and the lattice.
+    r"""Return the account of releases that meet a budget: μ, its parts, and the lattice.
 
-    μ is that of (ε, 0.999 δ) by the exact Gaussian curve, rounded down; the slack may take the δ/1000 that is left.
+    μ is that of (ε, 0.999 δ) by the exact Gaussian curve, rounded down; δ/1000 is reserved for discretisation.
 
     Parameters
     ----------
     epsilon, delta : float
     shares : sequence of Fraction, float or str
-        Each release's share of μ².
+        Share of μ² of each release.
     coordinates : sequence of int
-        m² for a symmetric matrix of order m, J for J counts; an upper bound will do.
+        m² for a symmetric matrix of order m, J for J counts, or an upper bound.
     relation : {"zero-out", "replace-one"}
         Under ``"replace-one"``, ‖rrᵀ - r′r′ᵀ‖ ≤ √2 and two bins change by one: √2 times the noise.
 
     Raises
     ------
     BudgetUnmetError
-        If no lattice serves: the smallest σ would call for a finer one and the largest for a coarser.
+        If no lattice works: the smallest σ needs a finer one and the largest σ a coarser one.
     """
     epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)
     allowed = SLACK_SHARE * Fraction(delta)
@@ -274,11 +272,10 @@ def account_within(
     coordinates: Sequence[int],
     relation: Relation,
 ) -> LatticeAccount:
-    """The account of releases that have a μ and a part of δ for their slack, both within the budget.
+    """Return the account of releases with a given μ and a given part of δ for the slack, both within the budget.
 
-    The lattice is the natural one of 40 bits if its slack (1 + e^ε)η fits into what is allowed and no σ reaches 2⁵⁷.
-    Otherwise it is refined (larger slack than allowed) or coarsened by two bits at a time, one of the rows' bits (σ
-    too large: budgets so small that rows need not be known to 2⁻²⁰).
+    The lattice has 40 bits if (1 + e^ε)η is at most ``allowed`` and no σ reaches 2⁵⁷. It is refined if the slack is too
+    large, and coarsened by two bits at a time, one bit of the rows, if σ is too large.
     """
     check.choice(RELATIONS, relation=relation)
     if not shares or len(shares) != len(coordinates):
@@ -297,9 +294,9 @@ def account_within(
         bits += 1
     if unfit(bits):
         raise BudgetUnmetError(
-            f"No lattice serves epsilon={epsilon!r}, delta={delta!r} with these releases: its discreteness may cost "
-            f"{float(allowed):.3g} of delta, and the noise must stay below 2**57 steps. Ask for a smaller epsilon or a "
-            "larger delta."
+            f"No discretisation meets epsilon={epsilon!r}, delta={delta!r}: its cost must be at most "
+            f"{float(allowed):.3g} of delta with noise below 2**57 lattice units. Decrease epsilon or increase "
+            "delta."
         )
     slack = round_up(_slacks(parts, bits, counts))
     return LatticeAccount(epsilon, delta, relation, mu, parts, bits, slack, tuple(counts))

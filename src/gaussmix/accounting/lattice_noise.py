@@ -1,6 +1,6 @@
-r"""Noise on the integers: how large it is for a part of μ, and how far its law is from a rounded Gaussian.
+r"""Scale of the discrete Gaussian noise for a part of μ, and its distance from rounded Gaussian noise.
 
-Pure functions of public parameters: nothing in this module sees data. docs/lattice.md has the proofs.
+The proofs are in docs/lattice.md.
 
 >>> diagonal_sigma(0.25, bits=40) == 2.0**42, total_variation(2.0**42) < 1e-26
 (True, True)
@@ -39,33 +39,32 @@ __all__ = [
 Share = Fraction | float | str
 
 TOTAL_VARIATION = Fraction(21, 1000)
-"""Total variation between discrete and rounded Gaussian is at most this over σ² (docs/lattice.md)."""
+"""The total variation distance between discrete and rounded Gaussian is at most this over σ² (docs/lattice.md)."""
 
 LEAST_SIGMA = 0.74
-"""Below it, in lattice units, that bound fails."""
+"""Smallest σ, in lattice units, for which that bound holds."""
 
 LARGEST_SIGMA = 2.0**57
-"""The sampler saturates at 64 bits; 2⁶³ is 64 standard deviations away at this σ, an event of chance e⁻²⁰⁴⁸."""
+"""The sampler saturates at 64 bits: 2⁶³ is 64 standard deviations at this σ, exceeded with probability e⁻²⁰⁴⁸."""
 
 NATURAL_BITS = 40
 """Rows in units of 2⁻²⁰ have Gram matrices in units of 2⁻⁴⁰."""
 
 LARGEST_EPSILON = 700
-"""e^ε is a double."""
+"""Largest ε on the lattice: e^ε must be finite in double precision."""
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Parts of μ and the noise they are
+# Parts of μ and their noise
 def split_mu(mu: float, shares: Sequence[Share]) -> tuple[float, ...]:
-    r"""Parts μ_p, each the largest float with μ_p² ≤ share·μ², so that Σμ_p² ≤ μ² holds exactly.
+    r"""Return parts μ_p, each the largest float with μ_p² ≤ share·μ², so that Σμ_p² ≤ μ² holds exactly.
 
     Parameters
     ----------
     mu : float
-        What is divided.
     shares : sequence of Fraction, float or str
-        Shares of μ², positive, together at most 1. A string such as ``"0.07"`` means that decimal number; a float means
-        the binary number it is.
+        Positive shares of μ² with a sum of at most 1. A string such as ``"0.07"`` is read as that decimal number; a
+        float is used with its exact binary value.
 
     Examples
     --------
@@ -76,12 +75,14 @@ def split_mu(mu: float, shares: Sequence[Share]) -> tuple[float, ...]:
     total = Fraction(check.positive(finite=True, mu=mu)) ** 2
     exact = [exact_share(share) for share in shares]
     if any(share <= 0 for share in exact) or sum(exact) > 1:
-        raise ArgumentError("shares must be positive and add up to at most 1: give them as strings or Fractions.")
+        raise ArgumentError(
+            "shares must be positive with a sum of at most 1. Pass strings or Fractions to avoid rounding."
+        )
     return tuple(root_down(share * total) for share in exact)
 
 
 def exact_share(share: Share) -> Fraction:
-    """A share as the number that it is written as."""
+    """Return a share as an exact fraction."""
     if isinstance(share, bool) or not isinstance(share, str | Rational | float):
         raise ArgumentTypeError(f"a share must be a string, a Fraction or a number, got {type(share).__name__}.")
     try:
@@ -91,9 +92,9 @@ def exact_share(share: Share) -> Fraction:
 
 
 def diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
-    """σ = rows·2^bits/μ in lattice units, rounded up: for counts, and for the diagonal of a matrix.
+    """Return σ = rows·2^bits/μ in lattice units, rounded up, for counts and for the diagonal of a matrix.
 
-    ``rows`` is what one person changes at most, in squared row norms or in counts.
+    ``rows`` is the contribution bound of a privacy unit, in squared row norms or in counts.
     """
     return round_up(
         check.positive_integer(rows=rows) * Fraction(2) ** bits / Fraction(check.positive(finite=True, mu=mu))
@@ -101,10 +102,9 @@ def diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
 
 
 def off_diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
-    """σ = rows·2^bits/(√2 μ) in lattice units, rounded up: for entries above the diagonal of a symmetric matrix.
+    """Return σ = rows·2^bits/(√2 μ) in lattice units, rounded up, for off-diagonal entries of a symmetric matrix.
 
-    (r_i², √2 r_i r_j)_{i<j} has norm ‖r‖², so that an entry above the diagonal may have √2 times less noise than one on
-    it.
+    (r_i², √2 r_i r_j)_{i<j} has norm ‖r‖², so an off-diagonal entry needs √2 times less noise than a diagonal one.
     """
     most = check.positive_integer(rows=rows)
     return root_up(most**2 * Fraction(4) ** bits / (2 * Fraction(check.positive(finite=True, mu=mu)) ** 2))
@@ -113,7 +113,7 @@ def off_diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
 # ---------------------------------------------------------------------------------------------------------------
 # The slack
 def total_variation(sigma: float) -> float:
-    """Bound 0.021/σ² of the distance between discrete and rounded Gaussian, rounded up.
+    """Return the bound 0.021/σ² on the distance between discrete and rounded Gaussian, rounded up.
 
     Raises
     ------
@@ -122,12 +122,12 @@ def total_variation(sigma: float) -> float:
     """
     sigma = check.positive(finite=True, sigma=sigma)
     if sigma < LEAST_SIGMA:
-        raise ArgumentError(f"sigma must be at least {LEAST_SIGMA} lattice units, got {sigma!r}: refine the lattice.")
+        raise ArgumentError(f"sigma must be at least {LEAST_SIGMA} lattice units, got {sigma!r}. Refine the lattice.")
     return round_up(TOTAL_VARIATION / Fraction(sigma) ** 2)
 
 
 def gaussian_slack(mu: float, *, bits: int, coordinates: int) -> float:
-    r"""Total variation η of one release to the rounded Gaussian mechanism, rounded up.
+    r"""Return the total variation η between one release and the rounded Gaussian mechanism, rounded up.
 
     A symmetric matrix of order m has m coordinates with σ = 2^bits/μ and m(m - 1)/2 with σ = 2^bits/(√2 μ):
 
@@ -142,18 +142,18 @@ def gaussian_slack(mu: float, *, bits: int, coordinates: int) -> float:
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def exact_slack(mu: float, bits: int, coordinates: int) -> Fraction:
-    """:func:`gaussian_slack`, not rounded. Remembered: accounts ask for the same ones again and again."""
+    """Return :func:`gaussian_slack` without rounding. Cached, since accounts need the same values repeatedly."""
     return TOTAL_VARIATION * coordinates * Fraction(mu) ** 2 / Fraction(4) ** bits
 
 
 def lattice_delta(epsilon: float, *, mu: float, total_slack: float) -> float:
-    r"""δ of a transcript of lattice releases, rounded up: :math:`\delta_\text{Gauss} + (1 + e^\varepsilon)\eta`.
+    r"""Return δ of a sequence of releases, :math:`\delta_\text{Gauss} + (1 + e^\varepsilon)\eta`, rounded up.
 
     Parameters
     ----------
     epsilon : float
     mu : float
-        √Σμ_p² over all releases, sensitivities under the neighbouring relation.
+        √Σμ_p² over all releases, with sensitivities under the neighbouring relation.
     total_slack : float
         η = Σ_p η_p of :func:`gaussian_slack`.
     """
@@ -163,7 +163,7 @@ def lattice_delta(epsilon: float, *, mu: float, total_slack: float) -> float:
 
 
 def slack_delta(epsilon: float, slack: float) -> float:
-    """(1 + e^ε)·slack, rounded up: what a slack takes of δ."""
+    """Return the contribution (1 + e^ε)·slack to δ, rounded up."""
     return round_up(amplification(epsilon) * Fraction(check.nonnegative(slack=slack)))
 
 
@@ -171,6 +171,6 @@ def amplification(epsilon: float) -> Fraction:
     """Return 1 + e^ε, rounded up."""
     if epsilon > LARGEST_EPSILON:
         raise BudgetUnmetError(
-            f"epsilon must be at most {LARGEST_EPSILON} on the lattice, got {epsilon!r}: nothing is protected there."
+            f"epsilon must be at most {LARGEST_EPSILON}, got {epsilon!r}. A larger epsilon gives no protection."
         )
     return 1 + exp_up(epsilon)

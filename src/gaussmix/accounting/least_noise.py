@@ -1,14 +1,13 @@
-r"""From a privacy budget to the noise that meets it.
+r"""Calibration of the noise of Gaussian mixing to a privacy budget.
 
-Calibration sees no data: a :class:`~gaussmix.accounting.calibration.Calibration` is a function of (ε, δ), the sketch
-size and the chosen analysis. Every search ends on a value that was itself checked, so that accounting for the result
-never exceeds the budget.
+A :class:`~gaussmix.accounting.calibration.Calibration` is a function of (ε, δ), the sketch size and the analysis. Every
+search returns a value that was itself checked, so the account of the result never exceeds the budget.
 
 >>> c = calibrate(1.0, 1e-6, sketch_size=250)
 >>> round(c.gamma, 2), c.epsilon_spent <= 1.0, c.delta_spent <= 1e-6
 (52.83, True, True)
 
-Noise that is chosen instead of calibrated, and what it costs:
+The cost of a given noise:
 
 >>> round(calibrate(delta=1e-6, sketch_size=250, gamma=30.0).epsilon, 2)
 1.84
@@ -35,7 +34,7 @@ from gaussmix.errors import ArgumentError
 
 __all__ = ["calibrate", "least_gamma"]
 
-_LEAST_EPSILON = 1e-12  # a claim of exactly 0 would be true of large γ, but no budget
+_LEAST_EPSILON = 1e-12  # ε = 0 would hold for large γ, but is not a valid budget
 _LEAST_DELTA = {"zero-out": 1e-300, "replace-one": LEAST_COMPOSED_DELTA}
 
 
@@ -50,36 +49,35 @@ def calibrate(
     relation: Relation = "zero-out",
     eigenvalue_error: float = 0.0,
 ) -> Calibration:
-    """Least noise for an (ε, δ) budget; or, with ``gamma``, what a chosen noise costs.
+    """Return the smallest noise that meets an (ε, δ) budget or, with ``gamma``, the cost of a given noise.
 
     Parameters
     ----------
     epsilon : float
-        Finite and above 0. Left out with ``gamma`` and ``delta``: the least ε at this δ, rounded up.
+        Finite and above 0. If omitted, ``gamma`` and ``delta`` are required and the smallest ε is computed.
     delta : float
-        In (0, 1). Left out with ``gamma`` and ``epsilon``: the least δ at this ε, rounded up.
+        In (0, 1). If omitted, ``gamma`` and ``epsilon`` are required and the smallest δ is computed.
     sketch_size : int
-        Rows k of the sketch, at most 2⁴⁰.
+        Number of rows k of the sketch, at most 2⁴⁰.
     gamma : float, optional
-        Noise of your choice, σ² = γC², in place of one of ε and δ. Needs ``scale="none"``.
+        Noise variance σ² = γC², given in place of one of ε and δ. Requires ``scale="none"``.
     scale : {"none", "private"}
-        ``"none"``: noise of variance γC², for every table. ``"private"``: λ_min is released with noise and lowers the
-        noise of the sketch; γ, η and τ are chosen together for the least γ + ητ. It pays only for tables whose
-        smallest eigenvalue is far above ητC².
+        ``"none"``: noise variance γC² for every table. ``"private"``: a noisy λ_min is released and reduces the noise
+        of the sketch; γ, η and τ are chosen to minimise γ + ητ. This helps only if the smallest eigenvalue is far above
+        ητC².
     analysis : {"exact", "renyi", "paper"}
         ``"exact"``: the exact curve, or the joint account of :mod:`gaussmix.accounting.private_scale`. ``"renyi"``:
-        Lemma 1 and Proposition 1 of arXiv:2505.24603v2. ``"paper"``: Theorem 1 with η = γ/√k, which is always
-        ``"private"``.
+        Lemma 1 and Proposition 1 of arXiv:2505.24603v2. ``"paper"``: Theorem 1 with η = γ/√k; requires
+        ``scale="private"``.
     relation : {"zero-out", "replace-one"}
-        Replace-one needs ``scale="none"`` and ``analysis="exact"``.
+        Replace-one requires ``scale="none"`` and ``analysis="exact"``.
     eigenvalue_error : float
         With ``scale="private"``: bound e on the numerical error of λ_min/C² (`eigenvalue_error_bound`). One row
-        moves the computed value by at most 1 + 2e.
+        changes the computed value by at most 1 + 2e.
 
     Returns
     -------
     Calibration
-        Accounting for it gives back at most the budget.
 
     Examples
     --------
@@ -94,10 +92,10 @@ def calibrate(
     if gamma is not None:
         check.choice(("none",), scale=scale)
         if analysis == "paper":
-            raise ArgumentError("gamma is chosen with analysis='exact' or 'renyi', got 'paper'.")
+            raise ArgumentError("analysis must be 'exact' or 'renyi' with gamma, got 'paper'.")
         return _cost(k, gamma, epsilon, delta, analysis, relation)
     if epsilon is None or delta is None:
-        raise ArgumentError("Give epsilon and delta, or gamma and one of them.")
+        raise ArgumentError("epsilon and delta are required, or gamma and one of them.")
     epsilon = check.positive(finite=True, epsilon=epsilon)
     delta = check.in_interval(0, 1, delta=delta)
     check.choice(("none", "private"), scale=scale)
@@ -105,15 +103,17 @@ def calibrate(
     check.choice(RELATIONS, relation=relation)
     error = check.in_interval(0, np.finfo(float).max, closed=True, eigenvalue_error=eigenvalue_error)
     if relation != "zero-out" and (scale, analysis) != ("none", "exact"):
-        raise ArgumentError("relation='replace-one' needs scale='none' and analysis='exact'.")
+        raise ArgumentError(
+            f"relation='replace-one' requires scale='none' and analysis='exact', got {scale!r} and {analysis!r}."
+        )
     if delta < LEAST_COMPOSED_DELTA and (scale, analysis, relation) not in (
         ("none", "exact", "zero-out"),
         ("none", "renyi", "zero-out"),
         ("private", "paper", "zero-out"),
     ):
         raise ArgumentError(
-            f"delta must be at least {LEAST_COMPOSED_DELTA:g} for scale='private' and relation='replace-one', whose "
-            f"quadratures are not exact below, got {delta!r}."
+            f"delta must be at least {LEAST_COMPOSED_DELTA:g} with scale='private' or relation='replace-one', got "
+            f"{delta!r}. The numerical integrals of these accounts underflow below it."
         )
     methods: dict[tuple[str, str], Callable[[], Calibration]] = {
         ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", relation),
@@ -123,8 +123,8 @@ def calibrate(
     }
     if (scale, analysis) not in methods:
         raise ArgumentError(
-            f"analysis={analysis!r} is not offered with scale={scale!r}: 'renyi' needs scale='none', "
-            "'paper' needs scale='private', 'exact' takes both."
+            f"analysis={analysis!r} is not available with scale={scale!r}. 'renyi' requires scale='none', "
+            "'paper' requires scale='private', 'exact' supports both."
         )
     return methods[scale, analysis]()
 
@@ -134,7 +134,7 @@ def _noise_alone(
     epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], relation: Relation
 ) -> Calibration:
     def excess(gamma: float) -> float:
-        if analysis == "renyi":  # both ways round, so that rounding in one of them is not an excess in the other
+        if analysis == "renyi":  # check both ε(δ) and δ(ε), whose rounding differs
             over = float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
             spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, analysis="renyi")
             return over if over > 0 else max(over, log_excess(spent, delta))
@@ -196,11 +196,11 @@ def _cost(
     analysis: Literal["exact", "renyi"],
     relation: Relation,
 ) -> Calibration:
-    """What a chosen γ costs: the ε of a δ, or the δ of an ε."""
+    """Return the calibration of a given γ: ε at a given δ, or δ at a given ε."""
     check.choice(RELATIONS, relation=relation)
     gamma = check.positive(finite=True, gamma=gamma)
     if (epsilon is None) == (delta is None):
-        raise ArgumentError("With gamma give one of epsilon and delta: the other is what the noise costs.")
+        raise ArgumentError("With gamma, exactly one of epsilon and delta must be given; the other is computed.")
     if epsilon is None:
         delta = check.in_interval(0, 1, delta=delta)
         found = accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis)
@@ -210,7 +210,8 @@ def _cost(
         delta = max(_delta_spent(epsilon, k, gamma, analysis, relation), _LEAST_DELTA[relation])
     if math.isinf(epsilon) or delta == 1:
         raise ArgumentError(
-            f"gamma={gamma!r} with sketch_size={k} protects nothing: no finite epsilon, no delta below 1."
+            f"gamma={gamma!r} with sketch_size={k} gives no guarantee: epsilon is infinite or delta is 1. "
+            "Increase gamma."
         )
     spent = min(_delta_spent(epsilon, k, gamma, analysis, relation), delta)
     return _without_scale_bound(epsilon, delta, k, gamma, analysis, relation, epsilon, spent)
@@ -227,7 +228,7 @@ def _delta_spent(
 def _epsilon_spent(
     epsilon: float, delta: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], relation: Relation
 ) -> float:
-    """ε at the budget's δ: the calibration just met it, so the search need not look far."""
+    """Return ε at the budget's δ, searching near ε since the calibration just meets the budget."""
     if analysis == "renyi":
         return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi"))
 
@@ -235,16 +236,17 @@ def _epsilon_spent(
         return log_excess(mixing_delta(at, k, gamma, relation), delta)
 
     near = epsilon * (1 - 1e-6)
-    if excess(near) <= 0:  # γ is at its floor: the budget is more than is needed
+    if excess(near) <= 0:  # γ is at its lower limit: the budget is not exhausted
         return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation))
     return smallest_safe(excess, near, epsilon, limit=epsilon)
 
 
 @functools.lru_cache(maxsize=1024)
 def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration:
-    """Line 1 of Algorithm 2: the smallest γ > 5/2 whose ε̃ with η = γ/√k is within the budget, τ = √(2 log(3/δ)).
+    """Return line 1 of Algorithm 2: the smallest γ > 5/2 with ε̃ ≤ ε for η = γ/√k, and τ = √(2 log(3/δ)).
 
-    The noise on λ_min is raised by 1 + 2e, so that its ratio to the sensitivity of the computed λ_min is Theorem 1's.
+    The noise on λ_min is multiplied by 1 + 2e, so that its ratio to the sensitivity of the computed λ_min is that of
+    Theorem 1.
     """
 
     def spent(gamma: float) -> float:
@@ -279,7 +281,7 @@ def least_gamma(
     relation: Relation = "zero-out",
     mu: float = 0.0,
 ) -> float:
-    """Least γ whose exact δ, beside Gaussian releases of ``mu``, is at most ``delta``; rounded up."""
+    """Return the smallest γ whose exact δ, composed with Gaussian releases of ``mu``, is at most ``delta``."""
 
     def excess(gamma: float, mu: float = mu) -> float:
         spent = accounting.delta(
@@ -288,7 +290,7 @@ def least_gamma(
         return log_excess(spent, delta)
 
     low, high = 1e-6 if bound_holds_for == "both" else 1 + 1e-9, 3.0
-    if mu > 0:  # sketches alone need less: a start near the answer, since the integrals with mu are slow
+    if mu > 0:  # start near the result, at the smaller γ without mu, since the integrals with mu are slow
         low = smallest_safe(lambda gamma: excess(gamma, 0.0), low, high, limit=GAMMA_MAX, log=True)
         high = 1.2 * low
     return smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=1e-13 if mu == 0 else 1e-10)

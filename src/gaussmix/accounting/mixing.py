@@ -1,22 +1,20 @@
-r"""Privacy of the Gaussian mixing mechanism: one door to the exact curve and to the bounds published before it.
-
-Pure functions of public parameters: nothing in this module sees data.
+r"""δ(ε) and ε(δ) of the Gaussian mixing mechanism, by the exact curve and by published bounds.
 
 >>> round(epsilon(1e-8, sketch_size=150, gamma=100, bound_holds_for="larger"), 4)
 0.5146
 
-The mechanism releases k = ``sketch_size`` rows drawn from N(0, G + σ²I), G the Gram matrix of rows of norm at most
-C. ``gamma`` is (σ² + λ)/C², λ a lower bound on the smallest eigenvalue of G (the scale bound). A row's leverage
-in the larger table is then at most
+The mechanism releases k = ``sketch_size`` rows drawn from N(0, G + σ²I), where G is the Gram matrix of rows of norm at
+most C. ``gamma`` is (σ² + λ)/C², where λ is a lower bound on the smallest eigenvalue of G (the scale bound). The
+leverage of a row in the larger table is at most
 
 - 1/(1 + γ) with ``bound_holds_for="both"``: λ = 0, or a public λ that bounds both neighbours;
 - 1/γ with ``bound_holds_for="larger"``: λ bounds the larger neighbour only (Lemma 1 of arXiv:2505.24603v2).
 
-Releases of the same rows that are fixed in advance compose: sketches of leverage at most t add their rows, Gaussian
-releases add their μ². Pass the sum of the sketch sizes and ``mu=math.hypot(mu1, mu2, ...)``.
+For non-adaptive composition of releases of the same rows, sketch sizes add up and the μ² of Gaussian releases add up:
+pass the sum of the sketch sizes and ``mu=math.hypot(mu1, mu2, ...)``.
 
-Numerical errors are bounded and charged: every δ and ε here is rounded up. Notation and lemma numbers follow
-arXiv:2505.24603v2; see docs/notation.md. The exact curve is proved in docs/privacy.md.
+Every δ and ε is rounded up by a bound on its numerical error. Notation and lemma numbers follow arXiv:2505.24603v2; see
+docs/notation.md. The exact curve is proved in docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ def delta(
     mu: float = 0.0,
     analysis: Literal["exact", "renyi"] = "exact",
 ) -> float | Floats:
-    r"""Smallest δ for which the mechanism is (ε, δ)-differentially private, rounded up.
+    r"""Return the smallest δ for which the mechanism is (ε, δ)-differentially private, rounded up.
 
     With t the leverage, F̄ the upper tail of a chi-square with k degrees of freedom and F = 1 - F̄, it is the larger
     of
@@ -92,29 +90,29 @@ def delta(
         \text{add: } & F\bigl(\tfrac{c'}{1-t}\bigr) - e^\varepsilon F(c'), \quad
             c' = \max\bigl(0, \tfrac{2(1-t)}{t}(-\varepsilon - \tfrac k2 \log(1-t))\bigr)
 
-    The chi-square form is known (arXiv:2309.01243). The printed differences cancel for large γ; they are computed
-    as integrals of positive functions.
+    The chi-square form is known (arXiv:2309.01243). The differences above cancel for large γ, so they are computed as
+    integrals of positive functions.
 
     Parameters
     ----------
     epsilon : float or array
-        Any real number: composition needs negative ε too.
+        Any real number; composition needs negative ε.
     sketch_size, gamma : int, float or arrays
         k ≥ 1 and γ > 0 (γ > 1 with ``bound_holds_for="larger"``); γ = ∞ gives (1 - e^ε)₊.
     bound_holds_for : {"both", "larger"}
-        Which neighbour the scale bound holds for; ``"both"`` also where there is none.
+        The neighbour for which the scale bound holds; ``"both"`` if there is no scale bound.
     relation : {"zero-out", "replace-one"}
-        Neighbours differ by a row set to zero (added, removed), or by a row replaced by another.
+        Neighbours differ by adding or removing a row, or by replacing one.
     mu : float
         √(Σμ²) of Gaussian releases of the same rows, μ = sensitivity / noise under ``relation``.
     analysis : {"exact", "renyi"}
-        ``"renyi"``: Lemma 1 with Proposition 1 solved for δ, leverage 1/γ whatever bound holds.
+        ``"renyi"``: Lemma 1 with Proposition 1 solved for δ, at leverage 1/γ for either bound.
 
     Returns
     -------
     float or array
-        Of the common shape of the arguments. At most 2e-10 (relative) above the true value when ``mu`` is 0.
-        Milliseconds a value; seconds with both ``mu`` and replace-one.
+        With the common shape of the arguments. The relative error is at most 2e-10 when ``mu`` is 0. A value takes
+        milliseconds, or seconds with both ``mu`` and replace-one.
 
     Examples
     --------
@@ -171,19 +169,19 @@ def epsilon(
     mu: float = 0.0,
     analysis: Analysis = "exact",
 ) -> float | Floats:
-    r"""Smallest ε ≥ 0 for which the analysis shows (ε, δ)-differential privacy, rounded up.
+    r"""Return the smallest ε ≥ 0 for which the analysis proves (ε, δ)-differential privacy, rounded up.
 
-    ``"exact"`` inverts :func:`delta`. The published analyses are of zero-out neighbours at leverage 1/γ, and so hold
-    whichever bound there is:
+    ``"exact"`` inverts :func:`delta`. The published analyses are for zero-out neighbours at leverage 1/γ, so they hold
+    for either value of ``bound_holds_for``:
 
     - ``"renyi"``: Lemma 1 and Proposition 1 of arXiv:2505.24603v2 (γ > 1),
       :math:`\min_\alpha \varphi(\alpha) + \log(1 - 1/\alpha) - \log(\alpha\delta)/(\alpha - 1)`, not below 0;
-    - ``"tcdp"``: Corollary 1, (k/2γ², 2γ/5)-tCDP, by Proposition 2; infinite for γ ≤ 5/2, where it says nothing;
+    - ``"tcdp"``: Corollary 1, (k/2γ², 2γ/5)-tCDP, by Proposition 2; infinite for γ ≤ 5/2, where it does not apply;
     - ``"sheffet"``: Theorem 2 of Sheffet (2019),
       :math:`\tfrac2\gamma(\sqrt{2k\log(4/\delta)} + \log(4/\delta))`, or the exact value where that is larger: the
       formula fails for large ε.
 
-    Parameters are those of :func:`delta`; δ = 0 gives ∞, δ = 1 and γ = ∞ give 0.
+    Parameters are as in :func:`delta`; δ = 0 gives ∞, δ = 1 and γ = ∞ give 0.
 
     Examples
     --------

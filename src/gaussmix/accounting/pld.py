@@ -1,4 +1,4 @@
-"""Composition with other libraries' mechanisms, through dp_accounting."""
+"""Export to dp_accounting, for composition with mechanisms of other libraries."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def privacy_loss_distribution(
     interval: float = 1e-4,
     tail: float = 1e-15,
 ) -> PrivacyLossDistribution:
-    """Export the curve as a pessimistic ``dp_accounting`` privacy loss distribution.
+    """Return the privacy curve as a pessimistic privacy loss distribution of ``dp_accounting``.
 
-    Compose it with DP-SGD or any other mechanism that is fixed in advance; both must have the same ``interval``.
-    Needs the extra ``gaussmix[accounting]``.
+    It composes with DP-SGD or any other non-adaptive mechanism with the same ``interval``. Requires the extra
+    ``gaussmix[accounting]``.
 
     Parameters
     ----------
     sketch_size, gamma, bound_holds_for, relation, mu
         As in :func:`~gaussmix.accounting.delta`.
     interval : float
-        Discretisation of the loss; the ε of the result is too large by an amount of second order in it.
+        Discretisation interval of the loss. The ε of the result is too large by an amount of second order in it.
     tail : float
-        Probability of losses beyond the grid, which become infinite.
+        Probability of losses beyond the grid, which are treated as infinite.
     """
     try:
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld import privacy_loss_distribution as pld
     except ImportError as error:
         raise MissingPackageError(
-            "privacy_loss_distribution needs dp-accounting: pip install 'gaussmix[accounting]'."
+            "privacy_loss_distribution requires dp-accounting: pip install 'gaussmix[accounting]'."
         ) from error
     k = check.sketch_rows(sketch_size=sketch_size)
     g = check.positive(finite=True, gamma=gamma)
@@ -64,11 +64,11 @@ def privacy_loss_distribution(
         first, last = int(np.floor(low / interval)), int(np.ceil(high / interval))
         if last - first > _GRID_MAX:
             raise ArgumentError(
-                f"interval={interval!r} needs a grid of {last - first} losses, and {_GRID_MAX} is the most: "
-                "choose a larger one."
+                f"interval={interval!r} needs a grid of {last - first} points, but at most {_GRID_MAX} are supported. "
+                "Choose a larger interval."
             )
         deltas = np.minimum(curve(np.arange(first, last + 1) * interval) * (1 + ROUNDING), 1.0)
-        deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # the last digits may be out of order
+        deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # rounding may break monotonicity
         return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()
 
     pmfs = []
@@ -82,7 +82,7 @@ def privacy_loss_distribution(
 
 
 def _loss_range(loss: ChiSquareLoss, tail: float) -> tuple[float, float]:
-    """An interval that a loss leaves on either side with probability ``tail``."""
+    """Return an interval that a loss leaves on each side with probability ``tail``."""
     ends = stats.chi2.ppf(tail, loss.k), stats.chi2.isf(tail, loss.k)
     low, high = sorted(float(loss.mean + loss.slope * (s - loss.k)) for s in ends)
     return low, high

@@ -1,6 +1,4 @@
-r"""The joint account of a sketch whose noise is lowered by a private bound on the smallest eigenvalue.
-
-Pure functions of public parameters: nothing in this module sees data.
+r"""The joint account of a sketch whose noise is reduced by a private bound on the smallest eigenvalue.
 
 In units of the row bound, C = 1, the mechanism releases v = λ_min - η(τ - z), z ~ N(0, 1), and then a sketch with
 noise variance σ² = max(γ - max(v, 0), 0). The eigenvalue has sensitivity exactly 1. The release is
@@ -14,9 +12,9 @@ noise variance σ² = max(γ - max(v, 0), 0). The eigenvalue has sensitivity exa
         + \mathrm{E}\bigl[1_{z>\tau}\,\delta_{add}(\varepsilon - \max(0, \tfrac1{2\eta^2} - \tfrac z\eta);\
         \tfrac1{1 + \gamma - \eta(z-\tau)})\bigr]
 
-where each δ is 1 once its leverage reaches 1. The first terms are a Gaussian release beside a sketch; the second are
-what happens when v exceeds λ_min, which is not catastrophic: the leverage grows only by what v is too large. Proof in
-docs/privacy.md.
+where each δ is 1 once its leverage reaches 1. The first terms are the composition of a Gaussian release and a sketch.
+The second terms cover the event that v exceeds λ_min: the leverage then grows only with the excess of v. The proof is
+in docs/privacy.md.
 
 >>> f"{private_scale_delta(1.0, sketch_size=250, gamma=82.5, eta=8.78, tau=0.0):.3g}"
 '9.96e-07'
@@ -43,23 +41,23 @@ from gaussmix.errors import ArgumentError
 __all__ = ["private_scale_delta", "private_scale_terms"]
 
 
-_NEGLIGIBLE = 1e-13  # of the first term: the tail of z that is charged instead of integrated
+_NEGLIGIBLE = 1e-13  # relative to the first term: the tail of z that is charged instead of integrated
 _ORDER, _CHECK_ORDER = 16, 12
 _ROUNDING = 1e-10
-_LEAST_EXCESS = 1e-9  # a γ this close to 1 hides nothing: δ is taken to be 1
+_LEAST_EXCESS = 1e-9  # for a γ this close to 1, δ is set to 1
 
 
 def private_scale_delta(
     epsilon: float, *, sketch_size: int, gamma: float, eta: float, tau: float, sensitivity: float = 1.0
 ) -> float:
-    """δ at ε of a sketch with a private scale bound, numerical error included.
+    """Return δ at ε of a sketch with a private scale bound, rounded up by the numerical error.
 
     Parameters
     ----------
     epsilon : float
         Any real number.
     sketch_size : int
-        Rows of the sketch.
+        Number of rows of the sketch.
     gamma : float
         Target for (σ² + λ_min)/C², above 1.
     eta : float
@@ -67,7 +65,7 @@ def private_scale_delta(
     tau : float
         Safety margin on λ_min/C² in standard deviations, at least 0.
     sensitivity : float
-        How far one row can move the *computed* λ_min/C²: 1, plus twice the bound on its numerical error.
+        Sensitivity of the *computed* λ_min/C²: 1 plus twice the bound on its numerical error.
     """
     epsilon = check.real(epsilon=epsilon)
     k = check.sketch_rows(sketch_size=sketch_size)
@@ -89,7 +87,7 @@ def private_scale_delta(
 def private_scale_terms(
     epsilon: float, k: int, gamma: float, eta: float, tau: float, sensitivity: float = 1.0
 ) -> tuple[tuple[Bounded, Bounded], tuple[Bounded, Bounded]]:
-    """Both terms of both directions: ((remove, its remainder), (add, its remainder))."""
+    """Return both terms of both directions: ((remove, its remainder), (add, its remainder))."""
     mu = sensitivity / eta
     remove = hockey_stick_composed(epsilon, (ChiSquareLoss.removal(k, odds=1 / (gamma - 1)),), mu=mu)
     add = hockey_stick_composed(epsilon, (ChiSquareLoss.addition(k, odds=1 / gamma),), mu=mu)
@@ -97,7 +95,7 @@ def private_scale_terms(
     def shifted_remove(q: Floats) -> Floats:
         return epsilon - mu**2 / 2 - mu * (tau + q)
 
-    backwards = (sensitivity - 1) / eta  # rounding may also lower the computed eigenvalue of the larger table
+    backwards = (sensitivity - 1) / eta  # rounding may also decrease the computed eigenvalue of the larger table
 
     def shifted_add(q: Floats) -> Floats:
         return epsilon - np.maximum(backwards**2 / 2 + backwards * (tau + q), mu**2 / 2 - mu * (tau + q))
@@ -130,8 +128,8 @@ def _remainder(
     tolerance: float,
     kinks: tuple[float, ...],
 ) -> Bounded:
-    """E[1{q > 0} δ(ε(q); loss(q))], q = z - τ, with δ := 1 from ``until`` on, where the leverage reaches 1."""
-    # δ is taken to be 1 a little earlier, where the leverage is still below 1: on the private side.
+    """Return E[1{q > 0} δ(ε(q); loss(q))], q = z - τ, with δ = 1 from ``until`` on, where the leverage reaches 1."""
+    # δ is set to 1 slightly earlier, where the leverage is still below 1, which rounds towards privacy.
     last = until * (1 - 1e-6)
     cut = float(stats.norm.isf(max(tolerance, 1e-300))) - tau
     end = min(last, max(cut, 0.0))
@@ -170,14 +168,14 @@ def _remainder(
 def _width(
     turn: Callable[[Floats], Floats], loss: Callable[[Floats], ChiSquareLoss], point: float, end: float
 ) -> float:
-    """Distance in q over which ε moves by one standard deviation of the loss."""
+    """Return the distance in q over which ε changes by one standard deviation of the loss."""
     at, left, right = loss(np.asarray(point)), max(point - 1e-6 * end, 0.0), min(point + 1e-6 * end, end)
     speed = abs(float(turn(np.asarray(right)) - turn(np.asarray(left)))) / (right - left)
     return float(np.abs(at.slope) * np.sqrt(2 * at.k)) / max(speed, 1e-300)
 
 
 def _roots(function: Callable[[Floats], Floats], end: float) -> list[float]:
-    """Sign changes of a function of q on [0, end], found on a grid and refined."""
+    """Return the sign changes of a function of q on [0, end], found on a grid and refined."""
     grid = np.linspace(0, end, 129)
     signs = np.sign(function(grid))
     brackets = [(grid[i], grid[i + 1]) for i in np.flatnonzero(signs[:-1] * signs[1:] < 0)]

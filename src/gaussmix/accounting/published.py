@@ -1,6 +1,6 @@
-r"""Published analyses of Gaussian mixing: Rényi, tCDP, Sheffet's and Theorem 1, corrected where they fail.
+r"""Published analyses of Gaussian mixing: Rényi DP, tCDP, Sheffet (2019) and Theorem 1, corrected where they fail.
 
-They are of zero-out neighbours at leverage 1/γ. Lemma numbers follow arXiv:2505.24603v2.
+They are for zero-out neighbours at leverage 1/γ. Lemma numbers follow arXiv:2505.24603v2.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> float 
 
 
 def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> float | Floats:
-    r"""Rényi DP of Gaussian mixing (Lemma 1 of arXiv:2505.24603v2).
+    r"""Return the Rényi divergence bound of Gaussian mixing at an order (Lemma 1 of arXiv:2505.24603v2).
 
     .. math:: \varphi(\alpha; k, \gamma) = \frac{k}{2(\alpha - 1)}
               \bigl[\alpha \log(1 - 1/\gamma) - \log(1 - \alpha/\gamma)\bigr]
@@ -63,7 +63,7 @@ def rdp(order: ArrayLike, *, sketch_size: ArrayLike, gamma: ArrayLike) -> float 
 
 
 def _phi(order_minus_1: ArrayLike, k: ArrayLike, gamma: ArrayLike) -> Floats:
-    """φ(α; k, γ) as a function of α - 1.
+    """Return φ(α; k, γ) as a function of α - 1.
 
     Both logarithms of Lemma 1 are about -α/γ and cancel to second order: at γ = 1e8 the plain formula is negative. With
     u = 1/(γ - 1), log(1 - 1/γ) = -log(1 + u) and log(1 - α/γ) = log(1 - 1/γ) + log(1 - (α - 1)u), and
@@ -75,7 +75,7 @@ def _phi(order_minus_1: ArrayLike, k: ArrayLike, gamma: ArrayLike) -> Floats:
 
 
 def _minimise_over_orders(objective: Callable[[Any], Any], gamma: float) -> float:
-    """Least value over 1 < α < γ; any α is valid, so what is found is safe."""
+    """Return the smallest value found over 1 < α < γ. Every α gives a valid bound, so any result is safe."""
     logits = np.linspace(-45, 25, 281)
 
     def at(logit: Any) -> Any:
@@ -89,7 +89,7 @@ def _minimise_over_orders(objective: Callable[[Any], Any], gamma: float) -> floa
 
 
 def renyi_epsilon(delta: float, k: float, gamma: float) -> float:
-    """Lemma 1 with Proposition 1; the minimum may be negative for large γ and is then 0."""
+    """Return ε by Lemma 1 and Proposition 1; a negative minimum, possible for large γ, is replaced by 0."""
 
     def objective(a: Any) -> Any:
         gain, loss = np.log1p(1 / a) + np.log1p(a) / a, _phi(a, k, gamma) - np.log(delta) / a
@@ -99,7 +99,7 @@ def renyi_epsilon(delta: float, k: float, gamma: float) -> float:
 
 
 def renyi_delta(epsilon: float, k: float, gamma: float) -> float:
-    """Proposition 1 solved for δ: log δ = (α - 1)(φ - ε + log(1 - 1/α)) - log α."""
+    """Return δ by Proposition 1 solved for δ: log δ = (α - 1)(φ - ε + log(1 - 1/α)) - log α."""
     if np.isinf(gamma) or np.isinf(epsilon):
         return float(0.0 - np.expm1(min(epsilon, 0.0)))
 
@@ -114,7 +114,7 @@ def renyi_delta(epsilon: float, k: float, gamma: float) -> float:
 
 
 def tcdp_epsilon(delta: float, k: float, gamma: float) -> float:
-    """Corollary 1 (ρ = k/2γ², w = 2γ/5, for γ > 5/2) with both cases of Proposition 2."""
+    """Return ε by Corollary 1 (ρ = k/2γ², w = 2γ/5, for γ > 5/2) and both cases of Proposition 2."""
     if gamma <= 5 / 2:
         return np.inf
     rho, w, log_delta = k / (2 * gamma**2), 2 * gamma / 5, np.log(1 / delta)
@@ -124,20 +124,20 @@ def tcdp_epsilon(delta: float, k: float, gamma: float) -> float:
 
 
 def sheffet_epsilon(delta: float, k: float, gamma: float) -> float:
-    """Theorem 2 of Sheffet (2019), as section 3 of arXiv:2505.24603v2 quotes it, but never below the exact value."""
+    """Return ε by Theorem 2 of Sheffet (2019), as quoted in arXiv:2505.24603v2, but never below the exact value."""
     log_delta = np.log(4 / delta)
     formula = float(2 / gamma * (np.sqrt(2 * k * log_delta) + log_delta))
     return max(formula, exact_epsilon(delta, k, gamma, "larger", "zero-out", 0.0))
 
 
 def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float) -> float:
-    r"""ε of ModifiedGaussMix (Theorem 1 of arXiv:2505.24603v2), corrected where its Gaussian bound fails.
+    r"""Return ε of ModifiedGaussMix (Theorem 1 of arXiv:2505.24603v2), corrected where its Gaussian bound fails.
 
     .. math:: \tilde\varepsilon = \frac{\sqrt{2\log(3.75/\delta)}}{\eta} + \min_\alpha \Bigl\{\varphi(\alpha; k, \gamma)
               + \frac{\log(3/\delta) + (\alpha-1)\log(1 - 1/\alpha) - \log\alpha}{\alpha - 1}\Bigr\}
 
-    A third of δ goes to the release of λ_min, a third to the sketch, a third to λ̃ > λ_min. The first term is proved for
-    values below 1 and fails from about 9: where the exact Gaussian curve asks for more, that is charged.
+    A third of δ is for the release of λ_min, a third for the sketch, and a third for the event λ̃ > λ_min. The first
+    term is proved for values below 1 and fails from about 9 on; where the exact Gaussian ε is larger, that is used.
 
     Examples
     --------
@@ -155,5 +155,5 @@ def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float
 
 
 def theorem1_reach(delta: float, k: int) -> float:
-    """ε of Theorem 1 at the largest γ, which the joint account improves on."""
+    """Return ε of Theorem 1 at the largest γ; the joint account gives a smaller ε."""
     return theorem1_epsilon(delta, sketch_size=k, gamma=GAMMA_MAX, eta=GAMMA_MAX / np.sqrt(k))

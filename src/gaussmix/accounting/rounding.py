@@ -1,8 +1,8 @@
-"""Exact and directed arithmetic: values that are the same on every processor and rounded to a known side.
+"""Exact arithmetic with directed rounding, identical on every processor.
 
-A BLAS kernel, a SIMD path or a C library decides the last digits of a floating-point result. Where such digits would
-decide a noise scale, a ledger entry or whether a certificate is true, numbers are computed here: with fractions, or
-with `mpmath`, whose arithmetic is that of Python's integers.
+The last digits of a floating-point result depend on the BLAS, the SIMD instructions and the C library. Noise scales,
+ledger entries and the verification of certificates must not depend on them, so these are computed with fractions, or
+with `mpmath`, which uses Python's integers.
 
 >>> from fractions import Fraction
 >>> root_down(Fraction(1, 2)), root_up(Fraction(1, 2))
@@ -23,16 +23,16 @@ from typing import Any
 
 __all__ = ["above", "exp_up", "normal_tail_up", "precise", "root_down", "root_up", "round_down", "round_up"]
 
-_BITS = 1100  # behind the point: finer than any double
-_LEAST_BITS = 10_000  # numbers below 2^-10000 are raised to it
-_DIGITS = 70  # of mpmath's arithmetic
-_ERROR = Fraction(1, 10**30)  # relative error of what it computes, generously: differences lose at most 25 digits
-_LOCK = threading.RLock()  # functions of a context change its precision while they run
+_BITS = 1100  # fractional bits: finer than any double
+_LEAST_BITS = 10_000  # numbers below 2^-10000 are rounded up to it
+_DIGITS = 70  # precision of mpmath
+_ERROR = Fraction(1, 10**30)  # generous bound on its relative error: differences lose at most 25 digits
+_LOCK = threading.RLock()  # mpmath functions change the precision of their context while they run
 
 
 @contextlib.contextmanager
 def precise() -> Iterator[Any]:
-    """Give a context of `mpmath` that works with 70 digits, to one thread at a time."""
+    """Yield an `mpmath` context with 70 digits, to one thread at a time."""
     with _LOCK:
         context = _context()
         context.dps = _DIGITS
@@ -41,13 +41,13 @@ def precise() -> Iterator[Any]:
 
 @functools.cache
 def _context() -> Any:
-    import mpmath  # here, since it takes 0.2 s and only calibrations and accounts need it
+    import mpmath  # imported late: it takes 0.2 s, and only calibrations and accounts need it
 
     return mpmath.MPContext()
 
 
 def above(x: Any) -> Fraction:
-    """Return a fraction that is at least the exact value of what `mpmath` computed as x ≥ 0."""
+    """Return a fraction that is at least the exact value of a result x ≥ 0 of `mpmath`."""
     mantissa, exponent = map(int, x.man_exp)
     if mantissa.bit_length() + exponent < -_LEAST_BITS:  # e^(-10¹⁰) would have 10¹⁰ digits
         return Fraction(1, 2**_LEAST_BITS)
@@ -80,12 +80,12 @@ def round_up(x: Fraction) -> float:
 
 
 def root_down(square: Fraction) -> float:
-    """Return the largest double whose square is at most a number ≥ 0."""
+    """Return the largest double whose square is at most ``square``."""
     units = (square.numerator << 2 * _BITS) // square.denominator
     return round_down(Fraction(math.isqrt(units), 1 << _BITS))
 
 
 def root_up(square: Fraction) -> float:
-    """Return the smallest double whose square is at least a number ≥ 0."""
+    """Return the smallest double whose square is at least ``square``."""
     root = root_down(square)
     return root if Fraction(root) ** 2 == square else math.nextafter(root, math.inf)

@@ -1,4 +1,4 @@
-"""The γ, η and τ of a private scale bound, chosen together for the least noise under the joint account."""
+"""Calibration of γ, η and τ of a private scale bound under the joint account."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gaussmix.errors import BudgetUnmetError
 
 __all__ = ["private_scale"]
 
-_ETA_STEPS = 64  # to a factor of 2: half a step costs less than a part in 10⁵ of γ
+_ETA_STEPS = 64  # per factor of 2: half a step costs less than 10⁻⁵ of γ
 _TAU_STEPS = 64
 
 
 @functools.lru_cache(maxsize=1024)
 def private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibration:
-    """Least γ + ητ under the joint account: a draft of the account steers the search, the account itself ends it."""
+    """Return the calibration with the smallest γ + ητ: an approximation guides the search, the account ends it."""
     sensitivity = 1 + 2 * error
     draft_gamma, eta, tau = _draft_private_scale(epsilon, delta, k, sensitivity)
 
@@ -61,10 +61,10 @@ def private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibra
 
 
 def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: float) -> tuple[float, float, float]:
-    """Return γ, η, τ near the optimum, from a light rule for the remove direction. Nothing here needs to be safe.
+    """Return approximately optimal γ, η, τ from a coarse quadrature of the remove direction; checked by the caller.
 
-    η and τ are searched for on public grids, coarse to fine. Neighbours on the grids differ in γ + ητ by far more than
-    the last digits of a processor, so the search ends at the same point everywhere.
+    η and τ are searched on public grids from coarse to fine. Neighbouring grid points differ in γ + ητ by far more than
+    rounding, so the search ends at the same point on every processor.
     """
     unmet = functools.partial(unmet_budget, epsilon, delta, k, functools.partial(theorem1_reach, delta))
     alone = least_safe_gamma(

@@ -1,4 +1,4 @@
-"""Searches that end on the private side."""
+"""Root searches whose result is itself checked, so that rounding is always towards privacy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def smallest_safe(
     log: bool = False,
     rtol: float = 1e-13,
 ) -> float:
-    """Smallest argument at which a decreasing function is ≤ 0, rounded up: the value returned was itself checked.
+    """Return the smallest argument at which a decreasing function is ≤ 0, rounded up to a value that was checked.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def smallest_safe(
         low, high = high, min(high * 4, limit)
     to, back = (np.log, np.exp) if log else (float, float)
 
-    ends = {to(low): low, to(high): high}  # exp(log(x)) may be another number than x
+    ends = {to(low): low, to(high): high}  # exp(log(x)) may differ from x
 
     def inside(x: float) -> float:
         return ends.get(x, min(max(float(back(x)), low), high))
@@ -50,13 +50,13 @@ def smallest_safe(
 
 
 def log_excess(spent: float, allowed: float) -> float:
-    """log(spent / allowed), finite, and positive whenever more is spent than allowed, be it by the last digit."""
+    """Return log(spent / allowed), finite, and positive if and only if spent > allowed."""
     ratio = float(np.log(max(spent, 1e-320)) - np.log(max(allowed, 1e-320)))
     return max(ratio, 1e-300) if spent > allowed else min(ratio, 0.0)
 
 
 def smallest_or_infinity(excess: Callable[[float], float]) -> float:
-    """Smallest safe ε, or ∞ if it is above :data:`~gaussmix.accounting.arguments.EPSILON_MAX`."""
+    """Return the smallest safe ε, or ∞ if it is above :data:`~gaussmix.accounting.arguments.EPSILON_MAX`."""
     try:
         return smallest_safe(excess, 0.0, 1.0, limit=EPSILON_MAX)
     except BudgetUnmetError:
@@ -71,7 +71,7 @@ def least_safe_gamma(
     *,
     rtol: float = 1e-13,
 ) -> float:
-    """Smallest safe γ from ``low`` on; ``unmet`` says what budget could be met if there is none."""
+    """Return the smallest safe γ ≥ ``low``; if there is none, raise an error with the message of ``unmet``."""
     try:
         return float(smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=rtol))
     except BudgetUnmetError:
@@ -79,10 +79,10 @@ def least_safe_gamma(
 
 
 def unmet_budget(epsilon: float, delta: float, k: int, reached: Callable[[int], float]) -> str:
-    """The message for a budget out of reach; ``reached(k)`` is the ε of a sketch of k rows at the largest γ."""
+    """Return the message for a budget that cannot be met; ``reached(k)`` is ε with k rows at the largest γ."""
     message = (
         f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with sketch_size={k}. "
-        f"With this delta and sketch_size the least epsilon is {reached(k):.3g}; "
+        f"With this delta and sketch_size the smallest epsilon is {reached(k):.3g}; "
     )
     if reached(1) > epsilon:
         return message + "no sketch_size meets this epsilon and delta."

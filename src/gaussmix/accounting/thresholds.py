@@ -1,38 +1,37 @@
-r"""The account of noisy counts by column: bins of a public grid, and keys that nobody has declared.
+r"""The account of noisy counts by column: bins of a public grid, and undeclared keys above a threshold.
 
-Pure functions of public parameters: nothing in this module sees data.
+Every row has one bin, or one key, in every column. All bins of a *public* grid receive noise, including empty ones:
+this is a Gaussian release of sensitivity one per column. Undeclared keys receive noise only where they occur, so the
+presence of a key could reveal its row. A key is therefore released only if its noisy count reaches a threshold T.
 
-A row is in one bin, or has one key, of every column. Bins of a *public* grid all get noise, empty ones too: a Gaussian
-release of sensitivity one a column. Keys that nobody has declared can get noise only where they occur, so that a key's
-being there at all would tell of its row; it is released only if its noisy count reaches a threshold T.
+**Cost of the threshold.** Let A and A′ be tables such that A′ has one additional row. Keys present in both tables, and
+all bins, are a Gaussian release of sensitivity at most one per column. A key of the additional row that is not in A
+occurs once in A′ and is released with probability p = P(1 + Z ≥ T); from A it is never released. Let M(A) and M(A′) be
+the outputs, and let M° be the output of A′ without its new keys. M(A) and M° are Gaussian releases with the curve
+δ_G(ε), slack included, in both directions. A row has at most one new key per column, whose noise is independent of all
+other noise. With p now the sum over columns:
 
-What the threshold costs. Take two tables A and A′, the second with one row more. Keys that both have, and all bins, get
-the same noise in both: a Gaussian release of sensitivity at most one a column. A key of the row that A has not occurs
-once in A′, and shows there with the probability p = P(1 + Z ≥ T), in A never. Let M(A), M(A′) be the outputs and M°
-that of A′ with its new keys left out, whether they pass or not. M(A) and M° are Gaussian releases, and their curve is
-δ_G(ε), slack included, in both directions. A row has at most one new key a column, whose noise is independent of all
-other noise. So, with p the sum over columns:
-
-- M(A′) is M° but for an event of probability at most p: P(M(A′) ∈ E) ≤ e^ε P(M(A) ∈ E) + δ_G + p.
+- M(A′) equals M° except for an event of probability at most p: P(M(A′) ∈ E) ≤ e^ε P(M(A) ∈ E) + δ_G + p.
 - An output without new keys is at least 1 - p times as probable under M(A′) as under M°, and M(A) has no other
   outputs: (M(A) - e^ε M(A′))₊ ≤ (M(A) - e^ε (1 - p) M°)₊ ≤ (1 - p) (M(A) - e^ε M°)₊ + p M(A), whose integral is at most
   δ_G + p.
 
-Hence δ(ε) ≤ δ_G(ε) + Σp. Both lines hold on every path of releases that are chosen one after the other, if Σp is
-bounded on every path: a ledger adds p to what it has for failures. Where one row replaces another there may be a new
-key a column on either side: twice as much.
+Hence δ(ε) ≤ δ_G(ε) + Σp. Both inequalities hold for adaptive sequences of releases if Σp is bounded on every path; a
+ledger adds p to its failure probability. Under replace-one there may be a new key per column in either table, which
+doubles Σp.
 
-p itself. Counts are integers in units of 2^-bits, noise is a discrete Gaussian: with m = T·2^bits - 2^bits ≥ 1,
+**Bound on p.** Counts are integers in units of 2^-bits and the noise is a discrete Gaussian. With
+m = T·2^bits - 2^bits ≥ 1,
 
 .. math:: P(Z \ge m) = \frac{\sum_{z \ge m} e^{-z^2/2\sigma^2}}{\sum_z e^{-z^2/2\sigma^2}}
           \le \frac{\int_{m-1}^\infty e^{-z^2/2\sigma^2}\,dz}{\sqrt{2\pi\sigma^2}}
           = \bar\Phi\Bigl(\frac{m-1}\sigma\Bigr),
 
-since each term above is at most the integral over the unit before it, and the sum below is, by Poisson's formula,
-√(2πσ²) Σ exp(-2π²σ²k²) ≥ √(2πσ²).
+since each term of the numerator is at most the integral over the unit interval before it, and the denominator is, by
+Poisson summation, √(2πσ²) Σ exp(-2π²σ²k²) ≥ √(2πσ²).
 
-How many coordinates the slack counts. Those that differ between the two tables: the others have one law. For keys that
-is one a column, or two where a row replaces another, however many keys there are.
+**Coordinates of the slack.** Only coordinates that differ between the two tables count, since the others have the same
+distribution. For keys this is one per column, or two under replace-one, for any number of keys.
 
 >>> account = counts_account(1.0, 1e-6, grids=(4001, 4001), keys=2)
 >>> round(account.threshold_in_rows, 1), account.holds(1.0, 1e-6, "zero-out"), account.holds(1.0, 0.99e-6, "zero-out")
@@ -57,28 +56,28 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 __all__ = ["THRESHOLD_SHARE", "CountsAccount", "counts_account", "key_failure", "releases_of_counts", "with_threshold"]
 
 THRESHOLD_SHARE = Fraction(1, 5)
-"""Part of δ for thresholds, where there are keys: noise and threshold together are least near it."""
+"""Share of δ for thresholds if there are keys; noise and threshold together are approximately minimal at this value."""
 
-_KEY_COORDINATES = 2  # that differ between neighbours, at most
+_KEY_COORDINATES = 2  # maximum number of coordinates that differ between neighbours
 _STEPS_PER_SIGMA = 2**30
-_MOST_SIGMAS = 64  # whose tail is below 10⁻⁸⁰⁰
+_MOST_SIGMAS = 64  # the tail beyond is below 10⁻⁸⁰⁰
 
 
 def releases_of_counts(grids: Sequence[int], keys: int, refined: Sequence[int]) -> tuple[list[Share], list[int]]:
-    """Shares of μ² and coordinates: every grid, every column of keys, then the refined grids of the first.
+    """Return the shares of μ² and the coordinates of all grids, all columns of keys, and all refined grids.
 
-    Columns have equal shares; a grid and its refinement halve theirs.
+    Columns have equal shares, which a grid and its refinement divide equally.
     """
     columns = len(grids) + keys
     if not columns or len(refined) not in (0, len(grids)):
-        raise ArgumentError("Counts need at least one column, and refined grids for each grid or for none.")
+        raise ArgumentError("At least one column is required, and refined must be empty or have one entry per grid.")
     whole, first = Fraction(1, columns), Fraction(1, columns * (2 if refined else 1))
     shares = [first] * len(grids) + [whole] * keys + [first] * len(refined)
     return list(shares), [*grids, *([_KEY_COORDINATES] * keys), *refined]
 
 
 def key_failure(threshold: int, *, sigma: float, bits: int) -> float:
-    """Φ̄((m - 1)/σ), m = threshold - 2^bits, rounded up: how often a key that occurs once shows."""
+    """Return Φ̄((m - 1)/σ), m = threshold - 2^bits, rounded up: a bound on P(a key with count 1 is released)."""
     excess = threshold - 2**bits - 1
     if excess < 0:
         return 1.0
@@ -87,25 +86,25 @@ def key_failure(threshold: int, *, sigma: float, bits: int) -> float:
 
 @dataclass(frozen=True)
 class CountsAccount:
-    """Noisy counts by column, those of undeclared keys above a threshold.
+    """Account of noisy counts by column, with a threshold for undeclared keys.
 
     Raises
     ------
     NotPrivateError
-        If the threshold is too low for what is claimed, or the noise is.
+        If the threshold or the noise is too small for the claim.
 
     Attributes
     ----------
     lattice : LatticeAccount
-        The noise of every release, in the order of `releases_of_counts`.
+        Noise of every release, in the order of `releases_of_counts`.
     keyed : tuple of int
-        Which of the releases are of keys.
+        Indices of the releases of keys.
     threshold : int
-        Noisy counts of keys below it are not released; in units of 2**-bits of a row.
+        Smallest noisy count at which a key is released, in units of 2**-bits of a row.
     threshold_delta : float
         Σp, part of δ.
     epsilon, delta : float
-        The budget, threshold included. Through a ledger, that of all of its releases together.
+        The budget, threshold included. With a ledger, the budget of all of its releases together.
     """
 
     lattice: LatticeAccount
@@ -122,7 +121,7 @@ class CountsAccount:
         self.verify()
 
     def verify(self) -> None:
-        """Compute the claim anew: Σp over the columns of keys, and δ(ε) with it."""
+        """Recompute Σp over the columns of keys and δ(ε), and raise `NotPrivateError` if the claim does not hold."""
         self.lattice.verify()
         check.positive(finite=True, epsilon=self.epsilon)
         check.in_interval(0, 1, delta=self.delta)
@@ -130,17 +129,17 @@ class CountsAccount:
         if len(set(self.keyed)) < len(self.keyed) or any(
             type(i) is not int or not 0 <= i < len(self.lattice.noise_mu) for i in self.keyed
         ):
-            raise ArgumentError("keyed must name releases of the account, each once.")
+            raise ArgumentError("keyed must contain distinct indices of releases of the account.")
         if self.keyed and (type(self.threshold) is not int or self.threshold < 1):
-            raise ArgumentError("threshold must be an integer ≥ 1 where there are keys.")
+            raise ArgumentError("threshold must be an integer ≥ 1 if there are keys.")
         if Fraction(self.threshold_delta) < self._failures() or not self._gives():
             raise NotPrivateError(
-                f"threshold={self.threshold} with this noise does not give what this account claims, "
-                f"epsilon={self.epsilon!r} and delta={self.delta!r}."
+                f"threshold={self.threshold} with this noise does not give the claimed epsilon={self.epsilon!r} and "
+                f"delta={self.delta!r}."
             )
 
     def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
-        """Whether a claim is the budget that this account is for (as :meth:`LatticeAccount.holds`)."""
+        """Return whether a claim equals the budget of this account (as :meth:`LatticeAccount.holds`)."""
         self.verify()
         return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
 
@@ -158,12 +157,12 @@ class CountsAccount:
 
     @property
     def mu(self) -> float:
-        """Gaussian-DP budget of the noise, without what thresholds add to δ."""
+        """Gaussian-DP budget of the noise, without the contribution of thresholds to δ."""
         return self.lattice.mu
 
     @property
     def analysis(self) -> Literal["exact"]:
-        """What the claim rests on: the exact curve of the Gaussian mechanism, a proved slack, and the proof above."""
+        """The analysis: the exact curve of the Gaussian mechanism, a proved bound on the slack, and the proof above."""
         return "exact"
 
     @property
@@ -173,7 +172,7 @@ class CountsAccount:
 
 
 def _failures(lattice: LatticeAccount, keyed: Sequence[int], threshold: int) -> Fraction:
-    """Σp: one new key a column, on either side where one row replaces another."""
+    """Return Σp: one new key per column, or two under replace-one."""
     sides = 2 if lattice.relation == "replace-one" else 1
     each = [
         key_failure(threshold, sigma=diagonal_sigma(lattice.noise_mu[i], lattice.bits), bits=lattice.bits)
@@ -185,16 +184,15 @@ def _failures(lattice: LatticeAccount, keyed: Sequence[int], threshold: int) -> 
 def with_threshold(
     lattice: LatticeAccount, keyed: Sequence[int], *, allowed: Fraction | float, epsilon: float, delta: float
 ) -> CountsAccount:
-    """Return the account with the least threshold whose Σp is allowed, beside a lattice; the claim is (ε, δ).
+    """Return the account of a lattice with the smallest threshold whose Σp is at most ``allowed``.
 
-    Thresholds are searched for in steps of 2⁻³⁰ σ above one row. The least step is a mathematical function of the
-    arguments, so the threshold is the same on every processor.
+    Thresholds are searched in steps of 2⁻³⁰ σ above one row, so the result is the same on every processor.
     """
     if not keyed:
         return CountsAccount(lattice, (), 0, 0.0, epsilon, delta)
     allowed = Fraction(allowed)
     if allowed <= 0:
-        raise BudgetUnmetError("No part of delta is left for the threshold of keys: ask for a larger share.")
+        raise BudgetUnmetError("No part of delta is left for the threshold of keys. Request a larger share.")
     sigma = Fraction(max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed))
 
     def threshold(steps: int) -> int:
@@ -205,7 +203,9 @@ def with_threshold(
 
     low, high = -1, _MOST_SIGMAS * _STEPS_PER_SIGMA  # not enough, enough
     if not enough(high):
-        raise BudgetUnmetError(f"No threshold keeps keys within {float(allowed):.3g} of delta: ask for a larger delta.")
+        raise BudgetUnmetError(
+            f"No threshold of keys costs at most {float(allowed):.3g} of delta. Request a larger delta."
+        )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -223,15 +223,15 @@ def counts_account(
     refined: Sequence[int] = (),
     relation: Relation = "zero-out",
 ) -> CountsAccount:
-    """Budget → noise and threshold.
+    """Return the account whose noise and threshold meet a budget.
 
     Parameters
     ----------
     epsilon, delta : float
     grids, refined : sequence of int
-        Bins of every grid, and of its refinement where there is one.
+        Number of bins of every grid, and of its refinement if there is one.
     keys : int
-        Columns of keys.
+        Number of columns of keys.
     relation : {"zero-out", "replace-one"}
     """
     epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)

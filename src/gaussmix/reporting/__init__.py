@@ -1,1 +1,1 @@
-"""Private: pages, statements, figures and plans, from releases and public quantities alone."""
+"""Reports, privacy statements, figures and plans, computed from releases and public quantities only."""

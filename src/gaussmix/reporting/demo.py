@@ -1,4 +1,4 @@
-"""A synthetic hospital table with known coefficients, one private release of it, and three models from that release."""
+"""A synthetic hospital table with known coefficients, used by ``gaussmix demo``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gaussmix.models.release import Release
 __all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "ROWS", "SCHEMA", "make_patients", "private_patients"]
 
 ROWS = 100_000
-"""Public in this demonstration, so that intervals can be for the population."""
+"""Number of rows, public in this demonstration, so that intervals can be for the population."""
 
 REGIONS = ("north", "south", "west")
 SCHEMA = {
@@ -24,7 +24,7 @@ SCHEMA = {
     "cost": [0, 30],
     "readmitted": "boolean",
 }
-"""What is known about the columns without looking at a row."""
+"""Bounds and levels, declared without looking at the rows."""
 
 LINEAR_TRUTHS = {
     "cost": {
@@ -38,14 +38,14 @@ LINEAR_TRUTHS = {
     },
     "pressure": {"(intercept)": 70.0, "age": 0.45, "bmi": 1.1, "smoker": 6.0},
 }
-"""Coefficients that made the table, by target."""
+"""True coefficients of the linear models, by response."""
 
 LOGISTIC_TRUTH = {"(intercept)": -4.0, "age": 0.04, "smoker": 1.0}
-"""Of the log odds of readmission."""
+"""True coefficients of the logistic model of readmission."""
 
 
 def make_patients(n: int = ROWS, seed: int = 0) -> pa.Table:
-    """Numbers, skewed ones among them, categories and booleans; two targets linear in them, one logistic."""
+    """Return a synthetic table with two linear responses and one logistic response."""
     rng = np.random.default_rng(seed)
     age = np.clip(rng.normal(52, 18, n), 18, 95)
     bmi = np.clip(rng.gamma(25, 1.05, n), 15, 45)
@@ -70,5 +70,5 @@ def make_patients(n: int = ROWS, seed: int = 0) -> pa.Table:
 
 
 def private_patients(table: pa.Table, *, epsilon: float, delta: float) -> Release:
-    """One private release of all columns."""
+    """Return a private release of all columns."""
     return release(table, schema=SCHEMA, epsilon=epsilon, delta=delta)

@@ -1,8 +1,8 @@
-"""What the page computes from: the numbers of a release and its declared columns, in plain values for JSON.
+"""The release as JSON values embedded in the page, from which its script computes models.
 
-**Private**: all of it is in the release's file, or a function of it. Matrices go as base64 of little-endian float64,
-lower triangles row by row, so that a browser has the same bits. Coefficients, intervals and predictions need the moment
-that intervals come from and the distribution of its noise (:mod:`gaussmix.models.noisy`): the last pass.
+**Private**: a function of the release. Matrices are base64 of little-endian float64, lower triangles row by row, so
+that the browser has the same bits. The embedded moment is the one that intervals are computed from, the last
+pass, with the distribution of its noise (:mod:`gaussmix.models.noisy`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ __all__ = ["embedded_release", "first_response", "needs_of_part"]
 
 
 def first_response(schema: Schema, response: str | None = None) -> str | None:
-    """Return the response that the page opens with: the one named, or the first numeric column.
+    """Return the response shown first: the named column, or the first numeric column.
 
-    Without numeric columns it is the first Boolean, then the first category with two levels; None where no column can
-    be a response.
+    Without numeric columns it is the first Boolean, then the first category with two levels, and None if there is none.
     """
     plain = {name: part for name, part in schema.parts.items() if not is_marked(schema, name)}
     numbers = [name for name, part in plain.items() if isinstance(part, Numeric)]
@@ -46,14 +45,14 @@ def first_response(schema: Schema, response: str | None = None) -> str | None:
     name = part_name(schema, response)
     if name not in possible:
         raise ArgumentError(
-            f"response must be a numeric or Boolean column without an indicator of missing values, or a category with "
-            f"two levels, got {response!r}."
+            f"response must be a numeric or Boolean column without a missing-value indicator, or a category with two "
+            f"levels, got {response!r}."
         )
     return name
 
 
 def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, Any]:
-    """The release as the page's own functions read it; ``n_rows`` is a number of rows that is public."""
+    """Return the release as values for the script of the page; ``n_rows`` is the number of rows, if it is public."""
     schema, noisy = release.schema, release.statistic.noisy
     units = schema.units
     return {
@@ -80,7 +79,7 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
 
 
 def _noisy(noisy: NoisyMoment) -> dict[str, Any]:
-    """The moment and the shape of its noise, which is one number where it is a multiple of the identity."""
+    """Return the moment and the shape of its noise, which is one number if it is a multiple of the identity."""
     shape = noisy.shape
     isotropic = bool(np.array_equal(shape, shape[0, 0] * np.eye(len(shape))))
     return {
@@ -115,7 +114,7 @@ def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
 
 
 def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
-    """A part as a response, by the scale of its coefficients; None where it can be none."""
+    """Return a part as a response, by scale of the coefficients; None if it cannot be a response."""
     found: dict[str, Response] = {}
     if not is_marked(schema, name):
         if isinstance(part, Numeric | Boolean):
@@ -137,7 +136,7 @@ def _response(schema: Schema, response: Response) -> dict[str, Any]:
 
 
 def needs_of_part(schema: Schema, name: str) -> list[str]:
-    """Other parts that a model with a part has as well: lower terms, and where its numbers are missing."""
+    """Return the parts that a model with a part must include: lower-order terms and missing-value indicators."""
     terms = parse_terms(name, ()) if name in schema.terms else ()
     lower = [own for term in terms for need in needs_of(term) for own in schema.resolve(name_of(need))]
     return [other for other in needed_parts(schema, list(dict.fromkeys([*lower, name]))) if other != name]
@@ -156,7 +155,7 @@ def _kind(part: Part) -> tuple[str, dict[str, Any]]:
 
 
 def _raw(schema: Schema) -> dict[str, Any] | None:
-    """Rows of A that are not the identity's, and b (:class:`gaussmix.tables.units.Units`); None without terms."""
+    """Return b and the rows of A that differ from the identity; None without terms."""
     if schema.units.raw is None:
         return None
     A, b = schema.units.raw
@@ -166,7 +165,7 @@ def _raw(schema: Schema) -> dict[str, Any] | None:
 
 
 def _sample_rows(release: Release, n_rows: int | None) -> float | None:
-    """Return the number of rows that intervals of a population take, as a summary does; None where it takes none."""
+    """Return the number of rows for population intervals, as in a summary; None if they are not available."""
     schema, noisy = release.schema, release.statistic.noisy
     if schema.weight is not None or not noisy.independent:
         return None
@@ -177,7 +176,7 @@ def _sample_rows(release: Release, n_rows: int | None) -> float | None:
 
 
 def _typical(release: Release, name: str, part: Numeric) -> float:
-    """Return the mean of a column that the release shows, to three digits, or the middle of its bounds."""
+    """Return the estimated mean of a column to three digits, or the middle of its bounds."""
     schema, moment = release.schema, release.statistic.noisy.moment
     middle = (part.lower + part.upper) / 2
     if not schema.intercept or schema.weight is not None:

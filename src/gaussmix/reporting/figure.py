@@ -1,4 +1,4 @@
-"""The privacy curve as a figure: coordinates, ticks and the positions of its slider."""
+"""Coordinates, ticks and slider positions of the figure of the privacy curve."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["picture", "why_no_curve"]
 
 
 def why_no_curve(certificate: Certificate, *, valid: bool) -> str:
-    """What stands where the curve would be."""
+    """Return the text shown if there is no curve."""
     if not math.isfinite(certificate.epsilon):
-        return "There is no curve: ε is infinite at every δ below 1. This release is not private."
+        return "No curve is shown: ε is infinite at every δ below 1. This release is not private."
     if not valid:
-        return "There is no curve: this release guarantees nothing."
-    return "The curve of this mechanism is not one formula: the certified pair above is what is guaranteed."
+        return "No curve is shown: this release has no privacy guarantee."
+    return "No curve is available for this mechanism. The guarantee is the certified pair above."
 
 
 def picture(curve: PrivacyCurve, certificate: Certificate) -> dict[str, Any]:
-    """Coordinates of the curve's figure and the slider's positions."""
+    """Return the coordinates of the figure and the positions of its slider."""
     width, height, left, right, top, bottom = 480, 300, 52, 466, 22, 250
     reach = float(np.max(curve.epsilon[np.isfinite(curve.epsilon)], initial=0.0)) or 1.0
     step = _nice_step(reach, 5)
@@ -58,9 +58,9 @@ def picture(curve: PrivacyCurve, certificate: Certificate) -> dict[str, Any]:
         "start": start,
         "start_words": positions[start]["words"],
         "title": f"ε falls as δ grows, from {up(pairs[0][1])} at δ = 1e-12 to {up(pairs[-1][1])} at δ = 0.1",
-        "words": "One release is (ε, δ)-differentially private for every pair on this curve at once; "
-        "the certificate names one of them."
-        + (" The curve is of this release alone; the certified pair is of the whole ledger." * together),
+        "words": "The release is (ε, δ)-differentially private for every pair on this curve; "
+        "the certificate states one of them."
+        + (" The curve is for this release alone; the certified pair covers the whole ledger." * together),
     }
 
 

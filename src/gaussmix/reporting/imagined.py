@@ -1,19 +1,19 @@
-r"""Tables that fit a declared schema, made up from the schema alone: what a plan is tried on.
+r"""Simulated tables for planning, generated from a declared schema alone.
 
-Nothing here sees data. Rows come from a fixed seed: the same schema gives the same tables.
+The seed is fixed, so the same schema gives the same tables. All columns follow one Gaussian copula: column j has the
+latent value :math:`g_j = \sqrt\rho f + \sqrt{1-\rho}\,e_j`, where f is common to all columns, and its value is a fixed
+function of g_j. There are three scenarios, from favourable to adverse:
 
-All columns follow one Gaussian copula: column j has the latent value :math:`g_j = \sqrt\rho f + \sqrt{1-\rho}\,e_j`, f
-common to all, and its value is a fixed function of g_j. Three tables, from kind to hard:
+=======  =====================================  ======  ===  =====================  ============
+table    numeric columns                        spread  ρ    level of rank r        share true
+=======  =====================================  ======  ===  =====================  ============
+even     uniform over the bounds                0.29    0    equal frequencies      0.5
+usual    lower bound + lognormal, σ = 0.75      0.1     0.5  frequency ∝ 1/r²       0.1
+hard     lower bound + lognormal, σ = 1         0.025   0.9  frequency ∝ 1/r³       0.05
+=======  =====================================  ======  ===  =====================  ============
 
-=======  =====================================  ======  ===  =====================  ===========
-table    numbers                                spread  ρ    level of rank r        true in
-=======  =====================================  ======  ===  =====================  ===========
-even     evenly over their bounds               0.29    0    as frequent as others  half
-usual    lognormal, σ = 0.75, from the lower    0.1     0.5  frequency ∝ 1/r²       a tenth
-hard     lognormal, σ = 1, from the lower       0.025   0.9  frequency ∝ 1/r³       a twentieth
-=======  =====================================  ======  ===  =====================  ===========
-
-Spread is the standard deviation of a column over its declared range. How they were chosen: docs/planning.md.
+Spread is the standard deviation of a column over its declared range. The choice of these values is described in
+docs/planning.md.
 
 >>> table = imagine(Schema.of({"age": [0, 100], "cost": [0, 9]}), KINDS[1], target="cost", r2=0.4, rows=20_000)
 >>> table.rows.shape, round(table.r2, 2)
@@ -44,21 +44,21 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Kind:
-    """How kind an imagined table is.
+    """Parameters of a simulated scenario.
 
     Attributes
     ----------
     name : str
     spread : float
-        Standard deviation of a number over its range.
+        Standard deviation of a numeric column over its range.
     skew : float
-        σ of the lognormal law that numbers have above their lower bound; 0 for numbers that spread evenly.
+        σ of the lognormal distribution of numeric columns above their lower bound; 0 for a uniform distribution.
     correlation : float
-        ρ, between the latent values of any two columns.
+        Correlation ρ between the latent values of any two columns.
     rarity : float
         The level of rank r has frequency ∝ r^-rarity.
     true : float
-        Share of the rows in which a Boolean is true.
+        Share of rows in which a Boolean is true.
     """
 
     name: str
@@ -74,21 +74,21 @@ KINDS = (
     Kind("usual", 0.1, 0.75, 0.5, 2.0, 0.1),
     Kind("hard", 0.025, 1.0, 0.9, 3.0, 0.05),
 )
-"""From kind to hard."""
+"""Scenarios from favourable to adverse."""
 
 
 @dataclass(frozen=True, eq=False)
 class Imagined:
-    """Encoded rows that nobody has, as a release would see them.
+    """Encoded rows of a simulated table.
 
     Attributes
     ----------
     rows : array (N, m)
-        Of norm at most 1. Not to be written to.
+        Rows of norm at most 1, read-only.
     target : int
-        The encoded column that is explained, by all others.
+        Encoded column of the response; all others are predictors.
     limit : float
-        Its largest size: predictions are clipped to it.
+        Largest absolute value of the response; predictions are clamped to it.
     """
 
     rows: Floats
@@ -113,39 +113,39 @@ class Imagined:
 
 
 def least_squares(gram: Floats, features: list[int], target: int) -> Floats:
-    """The shortest least-squares coefficients of a Gram matrix."""
+    """Return the minimum-norm least-squares coefficients of a Gram matrix. Equivalent to `numpy.linalg.lstsq`."""
     inverse = scipy.linalg.pinvh(gram[np.ix_(features, features)])
     return np.asarray(inverse @ gram[features, target])
 
 
 def target_of(schema: Schema, target: str | None = None) -> str:
-    """The column to be explained: the one that is named, or the last number, or else the last Boolean."""
+    """Return the response: the named column, or the last numeric column, or else the last Boolean."""
     if len(schema.parts) < 2:
-        raise ArgumentError("The schema has one column: declare the target and at least one column that explains it.")
+        raise ArgumentError("The schema must declare a response and at least one predictor, got one column.")
     if target is None:
         for kind in (Numeric, Boolean):
             found = [name for name, part in schema.parts.items() if isinstance(part, kind)]
             if found:
                 return found[-1]
-        raise ArgumentError("The schema has no number and no Boolean to explain: declare one as the target.")
+        raise ArgumentError("The schema must declare a numeric or Boolean column as the response.")
     if target not in schema.parts:
-        raise ArgumentError(f"Column {target!r} is not in the schema; it has {', '.join(schema.parts)}.")
+        raise ArgumentError(f"Column {target!r} is not in the schema. Its columns are {', '.join(schema.parts)}.")
     if not isinstance(schema.parts[target], Numeric | Boolean):
-        raise ArgumentError(f"Column {target!r} is neither a number nor a Boolean: name one that is as the target.")
+        raise ArgumentError(f"target must be a numeric or Boolean column, got {target!r}.")
     return target
 
 
-@lru_cache(maxsize=len(KINDS))  # a search looks at the same tables again and again
+@lru_cache(maxsize=len(KINDS))  # a search uses the same tables repeatedly
 def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) -> Imagined:
-    r"""Rows of one kind, whose target is linear in all other columns.
+    r"""Return simulated rows of one scenario whose response is linear in all other columns.
 
-    With s the standardised sum of all encoded features, each standardised and multiplied by a coefficient from a normal
-    law (and by -1 if s were skewed to the left), the target is
+    Let s be the standardised sum of all standardised encoded features times normal coefficients, with the sign that
+    makes s skewed to the right. In units of half its range, the response is
 
     .. math:: y = a + b\,(\sqrt{R^2}\,s + \sqrt{1 - R^2}\,e), \quad b = 2\,\mathrm{spread}
 
-    in half ranges, three standard deviations above its lower bound or in the middle, clipped. A Boolean is true with a
-    probability that is linear in s.
+    clamped to its bounds, where a is three standard deviations above the lower bound, or the middle if that is lower. A
+    Boolean response is true with a probability that is linear in s.
     """
     rng = np.random.default_rng(_SEED)
     common = rng.normal(size=(rows, 1))
@@ -165,7 +165,7 @@ def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) ->
                 schema, encoder, name
             )
     score = _standardised(_standardised(block) @ rng.normal(size=schema.n_columns))
-    score = score if np.mean(score**3) >= 0 else -score  # its long tail away from the target's nearer bound
+    score = score if np.mean(score**3) >= 0 else -score  # the long tail points away from the nearer bound
     explained, rest = math.sqrt(r2) * score, math.sqrt(1 - r2) * rng.normal(size=rows)
     y = _number(explained + rest, kind)
     if isinstance(schema.parts[target], Boolean):
@@ -180,7 +180,7 @@ def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) ->
 
 
 def _reach(schema: Schema, encoder: BlockEncoder, name: str) -> float:
-    """The largest entry of a column in units of the row; for vectors with a norm, what makes a row of ones fit it."""
+    """Return the largest entry of a column in row units; for vectors, the entry of a constant vector of their norm."""
     column, index = schema.parts[name], schema.groups[name][0]
     if not isinstance(column, Vector):
         return float(encoder.limits[index])
@@ -188,14 +188,14 @@ def _reach(schema: Schema, encoder: BlockEncoder, name: str) -> float:
 
 
 def _numbers(column: Column, entries: Floats) -> Numbers:
-    """A number in the user's units, from its entry."""
+    """Return a numeric column in original units from its encoded entries."""
     centre, half_range = column.interval if isinstance(column, Numeric | Boolean) else (0.0, 1.0)
     lower = column.lower if isinstance(column, Numeric) else 0.0
     return Numbers(np.maximum(centre + half_range * entries[:, 0], lower))
 
 
 def _entries(column: Column, latent: Floats, kind: Kind) -> Floats:
-    """Entries of a column, at most 1 in size, from its latent normal values."""
+    """Return the entries of a column, at most 1 in absolute value, from its latent normal values."""
     if isinstance(column, Categorical):
         frequencies = np.arange(1.0, len(column.labels) + 1) ** -kind.rarity
         limits = np.cumsum(frequencies) / frequencies.sum()
@@ -210,7 +210,7 @@ def _entries(column: Column, latent: Floats, kind: Kind) -> Floats:
 
 
 def _standardised(values: Floats) -> Floats:
-    """Mean 0 and variance 1, column by column; constants become 0."""
+    """Standardise columns to mean 0 and variance 1; constant columns become 0."""
     centred = values - values.mean(axis=0)
     deviations = centred.std(axis=0)
     return np.asarray(centred / np.where(deviations > 0, deviations, 1.0))
@@ -222,7 +222,7 @@ def _number(standardised: Floats, kind: Kind) -> Floats:
 
 
 def _boolean(explained: Floats, kind: Kind, rng: np.random.Generator) -> Floats:
-    """±1, true with probability p + √(p(1 - p)) √R² s."""
+    """Return ±1, positive with probability p + √(p(1 - p)) √R² s."""
     p = kind.true
     chance = p + math.sqrt(p * (1 - p)) * explained
     return np.where(rng.random(len(explained)) < chance, 1.0, -1.0)

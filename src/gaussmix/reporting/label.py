@@ -1,7 +1,7 @@
-"""The privacy label of a release: what is protected, by how much and on which conditions, as one small picture.
+"""The privacy label of a release: privacy unit, budget and conditions as a small SVG picture.
 
-**Private**: a function of the certificate. An SVG that stands by itself, white in light and dark, with no style sheet
-and nothing loaded; its text is in its description as well, for those who cannot see it.
+**Private**: a function of the certificate. The SVG has a white background in light and dark mode and no external
+resources; its description contains the text for screen readers.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from gaussmix.reporting.statement import banner, conditions, found_at_most
 __all__ = ["PrivacyLabel", "as_svg", "label_of"]
 
 _WIDTH, _EDGE, _LINE = 420, 20, 18
-_LETTERS = 56  # of a line of small text
+_LETTERS = 56  # characters per line of small text
 _INK, _MUTED, _RULE, _BAD = "#1b1d21", "#51565e", "#c9ced6", "#8f0f1f"
 
 
 @dataclass(frozen=True)
 class PrivacyLabel:
-    """What the label says, line by line.
+    """Content of a label.
 
     Attributes
     ----------
     heading : str
     void : bool
-        Whether nothing is guaranteed: then there are no numbers.
+        Whether there is no guarantee; ``numbers`` is then empty.
     numbers : tuple of (str, str)
         ε and δ, in large type.
     lines : tuple of (str, str)
         Names and values.
     conditions : tuple of str
-        What the guarantee rests on, or what voids it.
+        Conditions of the guarantee, or reasons why it is void.
     """
 
     heading: str
@@ -52,13 +52,13 @@ class PrivacyLabel:
 
 
 def label_of(release: Release) -> PrivacyLabel:
-    """The label of a release; without numbers where nothing is guaranteed."""
+    """Return the label of a release, without ε and δ if there is no guarantee."""
     certificate, invalid = release.certificate, banner(release)
     what = [
-        ("Protects", certificate.unit_words),
+        ("Privacy unit", certificate.unit_words),
         ("Neighbours", f"{certificate.relation}: {certificate.relation_words}"),
     ]
-    made = [("Mechanism", certificate.mechanism), ("Made", certificate.time[:10] or "at an unknown time")]
+    made = [("Mechanism", certificate.mechanism), ("Created", certificate.time[:10] or "date not recorded")]
     made.append(("Release", certificate.release[:16]))
     found = tuple(_capital(condition.text) for condition in conditions(certificate))
     if invalid is not None:
@@ -67,10 +67,10 @@ def label_of(release: Release) -> PrivacyLabel:
     if isinstance(certificate.account, LatticeAccount):
         alone = ", this release alone" if certificate.covers_ledger else ""
         how.append(("μ (Gaussian DP)", f"{up(certificate.account.mu)}{alone}"))
-    how.append(("Best attack", f"finds at most {found_at_most(certificate)} at 5 % false alarms"))
+    how.append(("Attack power", f"at most {found_at_most(certificate)} at 5 % false positives"))
     numbers = (("ε", number(certificate.epsilon)), ("δ", number(certificate.delta)))
     kept = found or (
-        "None that voids the guarantee. It is assumed that bounds were fixed without looking at the rows.",
+        "No condition voids the guarantee. It assumes that bounds were chosen without looking at the rows.",
     )
     return PrivacyLabel("Privacy label", False, numbers, (*what, *how, *made), kept)
 
@@ -80,7 +80,7 @@ def _capital(text: str) -> str:
 
 
 def as_svg(release: Release) -> str:
-    """The label as one SVG element, which is a file as it stands."""
+    """Return the label as one SVG element, which is also a valid SVG file."""
     label, drawn, y = label_of(release), [], 44
     drawn.append(_text(_EDGE, y, label.heading, size=24, weight=700, fill=_BAD if label.void else _INK))
     y += 14
@@ -105,7 +105,7 @@ def as_svg(release: Release) -> str:
 
 
 def _pair(drawn: list[str], y: int, name: str, value: str) -> int:
-    """A name at the left, its value at the right, in as many lines as it takes; and a thin rule."""
+    """Draw a name at the left, its value at the right, wrapped, and a thin rule; return the new position."""
     drawn.append(_text(_EDGE, y + 22, name, fill=_MUTED))
     for line in textwrap.wrap(value, _LETTERS - 4 - len(name)):
         y += _LINE
@@ -139,5 +139,5 @@ def _framed(label: PrivacyLabel, drawn: Sequence[str], height: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text that is no markup, and holds no character that XML does not."""
+    """Escape markup and replace characters that are not allowed in XML."""
     return html.escape("".join(letter if letter.isprintable() else " " for letter in text))

@@ -1,4 +1,4 @@
-"""Which entries of a ledger have a release file: what was spent for nothing, by name.
+"""Reconciliation of ledger entries with release files.
 
 **Private**: reads ledgers and the footers of release files.
 """
@@ -18,22 +18,22 @@ __all__ = ["Outcome", "outcomes"]
 State = Literal["there", "missing", "other", "unnamed"]
 
 WORDS: dict[State, str] = {
-    "there": "its file is there",
-    "missing": "has no file: its release was lost, or the file was moved; the budget is spent",
-    "other": "has no file: another release, or none, is where its file should be; the budget is spent",
-    "unnamed": "no file was named when it was recorded",
+    "there": "file present",
+    "missing": "file missing: the release was lost or its file was moved; the budget is spent",
+    "other": "file does not contain this release; the budget is spent",
+    "unnamed": "no file recorded",
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An entry and what became of its release.
+    """A ledger entry and the state of its release file.
 
     Attributes
     ----------
     entry : Entry
     state : {"there", "missing", "other", "unnamed"}
-        The named file holds this release; there is no such file; it holds something else; no file was named.
+        The recorded file contains this release; it does not exist; it contains something else; no file was recorded.
     """
 
     entry: Entry
@@ -41,12 +41,12 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """The state in words."""
+        """Description of the state."""
         return WORDS[self.state]
 
 
 def outcomes(ledger: Ledger) -> list[Outcome]:
-    """Every entry of a ledger, oldest first, with what became of its release."""
+    """Return every entry of a ledger, oldest first, with the state of its release file."""
     return [Outcome(entry, _state(entry)) for entry in ledger.entries()]
 
 

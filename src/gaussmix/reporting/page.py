@@ -1,9 +1,9 @@
-"""One page about a release, for a reviewer and for its readers: post-processing, which costs no privacy.
+"""The HTML report of a release. It is post-processing and costs no privacy.
 
-The page holds the privacy label and statement, tables, the privacy curve, noise against signal, and the release itself:
-models and predictions are computed from it in the reader's browser (``templates/scripts``), with the numbers that this
-library gives. It is one HTML file that loads nothing. Everything in it comes from the release, its certificate and
-the arguments: the same ones give the same page. Needs the extra ``gaussmix[plots]``.
+The page shows the privacy label and statement, tables, the privacy curve and signal-to-noise ratios. It embeds the
+release, from which models and predictions are computed in the browser (``templates/scripts``) with the same results as
+this library. It is one HTML file without external resources, and a deterministic function of the release and the
+arguments. Requires the extra ``gaussmix[plots]``.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ __all__ = ["render"]
 
 
 MOST_COLUMNS = 400
-"""Encoded columns of a release that a page can compute with."""
+"""Maximum number of encoded columns of a release that a page can embed."""
 
 TOO_WIDE = (
-    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page: "
-    "use gaussmix regress, describe, corr and crosstab."
+    f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page. "
+    "Use gaussmix regress, describe, corr and crosstab."
 )
 
-NO_NOISE = "This release has no noise. It is not embedded in the page, which computes no models: gaussmix regress does."
+NO_NOISE = "This release has no noise, so it is not embedded in the page. Use gaussmix regress to fit models."
 
 _SCRIPTS = ("algebra", "normal", "design", "score", "models", "elements", "choices", "results", "page")
-"""Parts of the page's one script, each after those that it uses."""
+"""Parts of the script of the page, in order of dependence."""
 
 
 def render(
@@ -68,22 +68,21 @@ def render(
     n_rows: int | None = None,
     file_sha256: str = "",
 ) -> str:
-    """The page as HTML.
+    """Return the report as HTML.
 
     Parameters
     ----------
     release : Release
     alpha : float
-        Intervals have level 1 - alpha, unless the reader chooses another.
+        Intervals have level 1 - alpha by default; the reader can choose another level.
     response : str, optional
-        Column that is the response of the model that the page opens with; all others are its predictors. Default: the
-        first numeric column, and the page says that the reader chooses.
+        Response of the model shown first, with all other columns as predictors. Default: the first numeric column.
     title, description : str
-        What the page is about, in the publisher's words.
+        Title and description chosen by the publisher.
     n_rows : int, optional
-        Number of rows, declared public: shown, and used for intervals of the population behind the rows.
+        Number of rows, if it is public. It is shown and used for population intervals.
     file_sha256 : str
-        SHA-256 of the release's file, to be shown.
+        SHA-256 of the release file, shown in the statement.
     """
     alpha = check.in_interval(0, 1, alpha=alpha)
     n_rows = None if n_rows is None else check.positive_integer(n_rows=n_rows)
@@ -137,13 +136,13 @@ def render(
 
 
 def _script() -> str:
-    """All parts of the script in a scope of their own."""
+    """Return all parts of the script in one function scope."""
     parts = "".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 def _no_models(release: Release, response: str | None) -> str:
-    """Why the page computes no models; empty if it does."""
+    """Return the reason why the page computes no models; empty if it does."""
     if release.schema.n_columns > MOST_COLUMNS:
         return TOO_WIDE
     if release.statistic.exact:
@@ -152,7 +151,7 @@ def _no_models(release: Release, response: str | None) -> str:
 
 
 def _tables(release: Release, response: str | None, alpha: float) -> tuple[StaticTables | None, str]:
-    """Tables that need no choice, or why there are none."""
+    """Return the static tables, or None and the reason why there are none."""
     if release.schema.n_columns > MOST_COLUMNS:
         return None, TOO_WIDE
     try:
@@ -165,14 +164,14 @@ def _environment() -> jinja2.Environment:
     try:
         import jinja2
     except ImportError as error:
-        raise MissingPackageError("Reports need jinja2: pip install 'gaussmix[plots]'.") from error
+        raise MissingPackageError("Reports require jinja2: pip install 'gaussmix[plots]'.") from error
     return jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_without_controls
     )
 
 
 def _without_controls(value: Any) -> Any:
-    """Text of the page, or of what it computes from, without control characters; what is trusted stays as it is."""
+    """Escape control characters in text and in nested values; leave trusted markup unchanged."""
     if isinstance(value, Mapping):
         return {_without_controls(key): _without_controls(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -185,18 +184,18 @@ def _part(name: str) -> str:
 
 
 def _trusted(text: str) -> Any:
-    """Text of this package, or text that it made safe, which goes into the page as it is."""
+    """Mark text as safe markup: text of this package, or text that it has escaped."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def _embedded(data: Any) -> Any:
-    """JSON that cannot end the script element it stands in, nor open a comment."""
-    text = json.dumps(_without_controls(data), allow_nan=False)  # ASCII: no line separators either
+    """Return JSON that cannot close its script element or open a comment."""
+    text = json.dumps(_without_controls(data), allow_nan=False)  # ASCII, hence no line separators
     return _trusted(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _hash(text: str) -> str:
-    """The hash of an inline part, for the page's own content security policy."""
+    """Return the hash of an inline element for the content security policy of the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,11 +1,11 @@
-r"""What to expect of a release, from public quantities and before any data is touched.
+r"""Expected accuracy of a release, simulated from public quantities before any data is read.
 
-Tables that fit the declared schema are imagined (:mod:`gaussmix.reporting.imagined`), from kind to hard, and the rule
-of a release in passes is run on them, with simulated noise of the size that the budget asks for. What comes out is held
-against least squares on the same rows. Everything is a function of the schema, a declared number of rows and the
-budget. Seeds are fixed; between processors, whose last digits differ, simulated losses differ by up to a fifth.
+Tables that match the declared schema are simulated in three scenarios (:mod:`gaussmix.reporting.imagined`) and released
+in passes with simulated noise of the scale required by the budget. Models from these releases are compared with least
+squares on the same rows. The results are functions of the schema, a declared number of rows and the budget. Seeds are
+fixed, but rounding differs between processors and changes simulated losses by up to a fifth.
 
-At most 20,000 rows are imagined; more are stood for by them (:mod:`gaussmix.reporting.trial`).
+At most 20,000 rows are simulated; they represent larger tables by weighting (:mod:`gaussmix.reporting.trial`).
 
 >>> schema = {"age": [0, 100], "income": [0, 500], "smoker": "boolean", "cost": [0, 30]}
 >>> plan = expect(schema, n_rows=20_000, epsilon=1.0, delta=1e-6)
@@ -36,20 +36,20 @@ from gaussmix.tables.schema import FRACTION_BITS, Schema
 __all__ = ["Expectation", "Plan", "expect", "least_useful_epsilon", "numbers_only", "rows_needed"]
 
 USEFUL = 0.1
-"""Share of R² that may be lost."""
+"""Largest relative loss of R² of a useful release."""
 
 IMAGINED_ROWS = 20_000
 DRAWS = 3
-"""Simulated releases of every imagined table."""
+"""Number of simulated releases of every simulated table."""
 
 MOST_COLUMNS = 500
-"""Encoded columns of a schema that can be planned for within a minute."""
+"""Maximum number of encoded columns, for which planning takes up to a minute."""
 
 MOST_ROWS, MOST_EPSILON, LEAST_EPSILON = 10**12, LARGEST_EPSILON, 1e-3
-"""Where searches end."""
+"""Limits of the searches."""
 
 _PRECISION = 1.1
-_SIGNAL = 5.0  # μn/m^1.5 at which a release is about useful (docs/passes.md): where searches begin
+_SIGNAL = 5.0  # μn/m^1.5 at which a release becomes useful (docs/passes.md): start of the searches
 
 Passes = int | Literal["auto"]
 SchemaLike = Schema | Mapping[str, Any] | str | os.PathLike[str]
@@ -57,26 +57,26 @@ SchemaLike = Schema | Mapping[str, Any] | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a release of one imagined table would be worth.
+    """Expected accuracy of a release of one simulated table.
 
     Attributes
     ----------
     name : {"even", "usual", "hard"}
-        Which table.
+        Scenario.
     lost_r2 : float
-        R² on new rows that privacy costs: that of least squares less that of the release. Above the R² there is, the
-        release is worse than the mean.
+        Loss of R² on new rows due to privacy: R² of least squares minus R² of the release. If it exceeds the R² of
+        least squares, the release predicts worse than the mean.
     r2 : float
         R² on new rows of a model from the release.
     error_ratio : float
-        Median over coefficients of the standard error, privacy and sampling, over that of sampling alone. Infinite if
-        half of them cannot be told from noise. What clipping shifts is left out: where R² is lost, it says little.
+        Median over coefficients of the standard error (privacy and sampling) divided by the sampling standard error.
+        Infinite if half of the coefficients are not identified. Clipping bias is not included.
     interval : float
-        Median over coefficients of the half width of a 95 % interval, privacy and sampling, for the effect of a column
-        across its declared range (or of a level against the first), in units of the target's range. What clipping
-        shifts is left out here too: a harder table, clipped more, may have a narrower interval than an even one.
+        Median over coefficients of the half width of a 95 % interval (privacy and sampling) for the effect of a column
+        across its declared range, or of a level against the first, in units of the range of the response. Clipping bias
+        is not included, so a scenario with more clipping may have a narrower interval.
     useful : bool
-        Whether privacy and sampling together lose less than a tenth of the R² that unlimited rows would have.
+        Whether privacy and sampling together lose less than a tenth of the R² with unlimited rows.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to expect of a release: one `Expectation` for each imagined table, from kind to hard."""
+    """Expected accuracy of a release: one `Expectation` for each scenario, from favourable to adverse."""
 
     n_rows: int
     columns: int
@@ -104,16 +104,16 @@ class Plan:
 
     @property
     def useful(self) -> bool:
-        """Whether the usual table's release is useful."""
+        """Whether the release is useful in the usual scenario."""
         return self["usual"].useful
 
     def __getitem__(self, name: str) -> Expectation:
-        """By the name of the table."""
+        """Return the `Expectation` of a scenario by its name."""
         check.choice([table.name for table in self.tables], name=name)
         return next(table for table in self.tables if table.name == name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; tables by name, and None for what is infinite."""
+        """Return plain values, with tables by name and None for infinity."""
         tables = {
             table.name: {key: None if value == math.inf else value for key, value in asdict(table).items()}
             for table in self.tables
@@ -133,23 +133,24 @@ def expect(
     relation: Relation = "zero-out",
     rows_per_unit: int = 1,
 ) -> Plan:
-    """Expected loss of R², standard errors and intervals.
+    """Return the expected loss of R², standard errors and intervals of a release.
 
     Parameters
     ----------
     schema : Schema, mapping or path
         As in :func:`gaussmix.release`.
     n_rows : int
-        Of the table, declared.
+        Declared number of rows.
     epsilon, delta, passes, relation
         As in :func:`gaussmix.release`.
     target : str, optional
-        The number or Boolean that is explained, by all other columns. Default: the last number, or else Boolean.
+        Numeric or Boolean response; all other columns are predictors. Default: the last numeric column, or else the
+        last Boolean.
     r2 : float
-        Share of the target's variance that the others explain, as far as one can guess.
+        Assumed R² of the regression without privacy.
     rows_per_unit : int
-        j, where the unit is a person: everybody is imagined to have j rows, all alike, which is the worst case. A table
-        of n rows is then worth one of n/j.
+        Contribution bound j. Every privacy unit is assumed to have j identical rows, the worst case: n rows are then
+        worth n/j.
     """
     task = _Task.of(schema, target, r2, rows_per_unit)
     n, account = check.positive_integer(n_rows=n_rows), task.account(epsilon, delta, passes, relation)
@@ -180,9 +181,9 @@ def rows_needed(
     relation: Relation = "zero-out",
     rows_per_unit: int = 1,
 ) -> int | None:
-    """Least number of rows, to 10 %, at which the release of a usual table is useful; None if 10¹² are not enough.
+    """Return the number of rows, to 10 %, from which a release is useful in the usual scenario; None above 10¹².
 
-    Parameters are those of :func:`expect`.
+    Parameters are as in :func:`expect`.
     """
     task = _Task.of(schema, target, r2, rows_per_unit)
     account = task.account(epsilon, delta, passes, relation)
@@ -203,12 +204,12 @@ def least_useful_epsilon(
     relation: Relation = "zero-out",
     rows_per_unit: int = 1,
 ) -> float | None:
-    """Smallest ε, to 10 %, at which the release of a usual table is useful; None if 20 is not enough.
+    """Return the smallest ε, to 10 %, at which a release is useful in the usual scenario; None above 20.
 
-    Parameters are those of :func:`expect`.
+    Parameters are as in :func:`expect`.
     """
     task, n = _Task.of(schema, target, r2, rows_per_unit), check.positive_integer(n_rows=n_rows)
-    task.account(1.0, delta, passes, relation)  # refuses what is wrong before the search
+    task.account(1.0, delta, passes, relation)  # reject invalid arguments before the search
 
     def useful(epsilon: float) -> bool:
         return task.is_useful(n, task.account(epsilon, delta, passes, relation))
@@ -218,14 +219,14 @@ def least_useful_epsilon(
 
 
 def numbers_only(features: int) -> Schema:
-    """A schema of so many numbers and a target "y", where none is written yet."""
+    """Return a schema of ``features`` numeric columns and a numeric response "y"."""
     d = check.positive_integer(features=features)
     _check_columns(d + 2)
     return Schema.of({**{f"x{i + 1}": [-1, 1] for i in range(d)}, "y": [-1, 1]})
 
 
 def _least(useful: Callable[[float], bool], guess: float, *, low: float, high: float) -> float | None:
-    """Smallest argument, to 10 %, of a test that larger ones pass, between two limits; ends on one that was tried."""
+    """Return the smallest argument, to 10 %, that passes a monotone test between two limits; it was itself tested."""
     top = min(max(guess, low), high)
     while not useful(top):
         if top >= high:
@@ -241,7 +242,7 @@ def _least(useful: Callable[[float], bool], guess: float, *, low: float, high: f
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Imagined releases
+# Simulated releases
 def _number_of_passes(passes: Passes) -> int:
     return AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
 
@@ -249,15 +250,15 @@ def _number_of_passes(passes: Passes) -> int:
 def _check_columns(columns: int) -> None:
     if columns > MOST_COLUMNS:
         raise ArgumentError(
-            f"Planning is for at most {MOST_COLUMNS:,} encoded columns, got {columns:,}: plan for the columns of one "
-            "model, or for fewer levels."
+            f"Planning supports at most {MOST_COLUMNS:,} encoded columns, got {columns:,}. Declare only the columns of "
+            "one model, or fewer levels."
         )
 
 
 def _budgets(account: LatticeAccount, m: int, n: int) -> list[float]:
-    """Of all releases but the count; of those that read a sample of the rows, times its rate.
+    """Return μ of all releases except the count, multiplied by the sampling rate of the rows.
 
-    A matrix of a share π of the rows, divided by π, has noise 1/π times as large.
+    The Gram matrix of a share π of the rows, divided by π, has noise 1/π times as large.
     """
     mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
     return [part * rate for part, rate in zip(mu, rates_of(account, n, m), strict=True)]
@@ -265,7 +266,7 @@ def _budgets(account: LatticeAccount, m: int, n: int) -> list[float]:
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be explained, in tables of which schema."""
+    """A regression to plan: schema, response, R² and contribution bound."""
 
     schema: Schema
     target: str
@@ -280,26 +281,26 @@ class _Task:
         return cls(found, target_of(found, target), check.in_interval(0, 1, r2=r2), most)
 
     def account(self, epsilon: float, delta: float, passes: Passes, relation: Relation) -> LatticeAccount:
-        """What a release would have."""
+        """Return the account of a release."""
         shares, coordinates = releases_of(schedule_of(_number_of_passes(passes)), self.schema.n_columns)
         account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
         if account.row_bits < FRACTION_BITS:
-            raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release: ask for a larger budget.")
+            raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release. Increase epsilon or delta.")
         return account
 
     def table(self, kind: int) -> Imagined:
-        """20,000 rows, or fewer if they are long."""
+        """Return a simulated table of 20,000 rows, or fewer if it has many columns."""
         m = self.schema.n_columns
         rows = max(min(IMAGINED_ROWS, 500_000 // m), 8 * m)
         return imagine(self.schema, KINDS[kind], target=self.target, r2=self.r2, rows=rows)
 
     def is_useful(self, n: int, account: LatticeAccount) -> bool:
-        """For the usual table."""
+        """Return whether a release is useful in the usual scenario."""
         (usual,) = (index for index, kind in enumerate(KINDS) if kind.name == "usual")
         return self.expectation(usual, n, account).useful
 
     def expectation(self, kind: int, n: int, account: LatticeAccount) -> Expectation:
-        """Mean R² and median errors over a few draws; n rows are those of n/j persons."""
+        """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
         n = max(n // self.rows_per_unit, 1)
         trial = Trial.of(self.schema, self.table(kind), n)
         found, mu = [], _budgets(account, self.schema.n_columns, n)

@@ -1,4 +1,4 @@
-"""Figures of public quantities. Needs the extra ``gaussmix[plots]``."""
+"""Figures of public quantities. Requires the extra ``gaussmix[plots]``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["compare_analyses", "drawn", "lost_r2"]
 
 _FORMATS = (".png", ".svg", ".pdf")
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers, with a line style each for print.
+# The colour-blind safe palette of Okabe and Ito, with distinct line styles for print.
 _STYLES: dict[Analysis, tuple[str, str, str]] = {
     "sheffet": ("Sheffet 2019, Theorem 2", "#E69F00", ":"),
     "tcdp": ("tCDP, Corollary 1", "#56B4E9", "-."),
@@ -32,16 +32,16 @@ _STYLES: dict[Analysis, tuple[str, str, str]] = {
 }
 
 _TABLES = (("#56B4E9", "--"), ("#0072B2", "-"), ("#D55E00", "-."))
-"""Colour and line of the imagined tables, from kind to hard."""
+"""Colour and line style of the simulated tables, from favourable to adverse."""
 
-_LEAST_SHOWN = 1e-5  # of R²: less is nothing
+_LEAST_SHOWN = 1e-5  # smaller losses of R² are drawn at this value
 
 
 def compare_analyses(path: str | Path, *, sketch_size: int, delta: float, force: bool = False) -> None:
     """Draw Figure 1 of arXiv:2505.24603v2 with the exact curve added, to a PNG, SVG or PDF file.
 
-    Left: the ε that each analysis proves for γ = (λ + σ²)/C², at leverage 1/γ. Right: each of them over the exact one.
-    A file that is there already is replaced with ``force`` only.
+    Left: the ε that each analysis proves for γ = (λ + σ²)/C², at leverage 1/γ. Right: the ratio of each ε to the exact
+    one. An existing file is replaced only with ``force``.
     """
     with drawn(path, 10, 4.2, force=force) as figure:
         _draw_analyses(figure, sketch_size, delta)
@@ -78,15 +78,15 @@ def lost_r2(
     relation: Relation = "zero-out",
     force: bool = False,
 ) -> None:
-    """Draw the R² that privacy is expected to cost against ε, for each imagined table, from a tenth to ten times one ε.
+    """Draw the expected loss of R² against ε from 0.1 to 10 times ``chosen``, which is marked, for each scenario.
 
-    Parameters are those of :func:`gaussmix.reporting.planning.expect`; ``chosen`` is the ε that is marked. A file that
-    is there already is replaced with ``force`` only.
+    Other parameters are as in :func:`gaussmix.reporting.planning.expect`. An existing file is replaced only with
+    ``force``.
     """
     middle = check.positive(finite=True, epsilon=chosen)
     epsilons = [min(float(e), MOST_EPSILON) for e in middle * np.geomspace(0.1, 10, 7)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BudgetWarning)  # of budgets that nobody asked for
+        warnings.simplefilter("ignore", BudgetWarning)  # of budgets that the user did not request
         plans = [
             expect(
                 schema, n_rows=n_rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation
@@ -113,14 +113,14 @@ def _draw_lost_r2(axes: Any, plans: list[Plan], epsilons: list[float], chosen: f
 
 @contextmanager
 def drawn(path: str | Path, width: float, height: float, *, force: bool) -> Iterator[Any]:
-    """A figure that is written at the end, whole; a name that cannot be written to is found at the beginning."""
+    """Yield a figure that is saved when the block ends; check that the path can be written first."""
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
         raise ArgumentError(f"{path} must end in one of {', '.join(_FORMATS)}.")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingPackageError("Plots need matplotlib: pip install 'gaussmix[plots]'.") from error
+        raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
     with reserve(path, 0, force=force) as output:
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure

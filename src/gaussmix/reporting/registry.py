@@ -1,8 +1,7 @@
-"""The record of a release for the public registry of deployments of differential privacy, as far as a machine can.
+"""A draft record of a release for the public registry of deployments of differential privacy.
 
-**Private**: everything here is a function of a release. What only people know (names, purposes, access) is left to be
-filled in and says so. Fields and their values are those of the registry's tier 3 as of September 2026; the registry's
-own check has the last word.
+**Private**: a function of the release. Names, purposes and access are placeholders to be filled in. The fields and
+their values are those of tier 3 of the registry as of September 2026.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gaussmix.reporting.statement import assumed, fields_of, is_valid
 __all__ = ["TO_FILL_IN", "as_yaml", "check_record", "record_of"]
 
 TO_FILL_IN = "TO BE FILLED IN"
-"""What only people know."""
+"""Placeholder of fields that are not known to the library."""
 
 _OF_THE_MECHANISM = ("Mechanism", "Noise", "Generator", "Library version")
 """Fields of the statement that describe the implementation."""
@@ -69,15 +68,15 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
-    """The record as plain values, checked.
+    """Return the record as plain values, checked.
 
     Raises
     ------
     NotPrivateError
-        If the release guarantees nothing: there is nothing to register.
+        If the release has no privacy guarantee.
     """
     if not is_valid(release):
-        raise NotPrivateError("The release guarantees nothing: it has no record.")
+        raise NotPrivateError("The release has no privacy guarantee and cannot be registered.")
     certificate = release.certificate
     record = {
         "url_slug": TO_FILL_IN,
@@ -89,8 +88,8 @@ def record_of(release: Release, *, file_sha256: str = "") -> dict[str, Any]:
                 "variant_name": "Approximate DP",
                 "data_domain": f"Tables of any number of rows with {len(release.schema.columns)} declared columns, "
                 "whose bounds and levels are in the release.",
-                "unprotected_quantities": "None computed from the rows. Public are the schema, the parameters of the "
-                "noise and the time of the release.",
+                "unprotected_quantities": "None computed from the rows. The schema, the parameters of the noise and "
+                "the time of the release are public.",
             },
             "privacy_loss": _privacy_loss(certificate),
             "deployment_model": _model(certificate),
@@ -124,7 +123,7 @@ def _basic(release: Release) -> dict[str, Any]:
 
 
 def _privacy_loss(certificate: Certificate) -> dict[str, Any]:
-    whole = "They are those of all releases through one ledger together. " if certificate.covers_ledger else ""
+    whole = "They cover all releases through one ledger together. " if certificate.covers_ledger else ""
     account = certificate.account
     gaussian = ""
     if isinstance(account, LatticeAccount):
@@ -132,7 +131,7 @@ def _privacy_loss(certificate: Certificate) -> dict[str, Any]:
         gaussian = f"{alone} {account.mu:.6g}-Gaussian-DP up to a slack of {account.slack:.3g} in total variation. "
     return {
         "privacy_unit": "Row-level" if certificate.unit is None else "Person-level",
-        "privacy_unit_details": f"The unit is {certificate.unit_words}. Neighbours ({certificate.relation}): "
+        "privacy_unit_details": f"The privacy unit is {certificate.unit_words}. Neighbours ({certificate.relation}): "
         f"{certificate.relation_words}.",
         "privacy_parameters": {"epsilon": float(certificate.epsilon), "delta": float(certificate.delta)},
         "privacy_parameters_details": f"{whole}{gaussian}Analysis: {account.analysis}.",
@@ -143,24 +142,24 @@ def _model(certificate: Certificate) -> dict[str, Any]:
     several = certificate.covers_ledger
     return {
         "model_name": "Central",
-        "model_name_details": "One trusted curator holds the rows and runs the mechanism; only the release leaves.",
+        "model_name_details": "A trusted curator holds the rows and runs the mechanism; only the release is published.",
         "actors": TO_FILL_IN,
         "release_type": "One release",
-        "release_type_details": "Further releases of the same rows are within the same ledger's budget."
+        "release_type_details": "Further releases of the same rows share the budget of the same ledger."
         if several
         else "Further releases of the same rows would add to the privacy loss.",
         "data_source_type": "Static",
         "access_type": "Non-interactive",
-        "access_type_details": "Readers have the release as a file and compute from it; nobody queries the rows.",
+        "access_type_details": "Readers receive the release as a file and compute from it; the rows are not queried.",
     }
 
 
 def _accounting(certificate: Certificate) -> dict[str, Any]:
     passes = isinstance(certificate.account, LatticeAccount) and len(certificate.account.noise_mu) > 1
-    within = "Passes over the table are chosen adaptively; their Gaussian-DP parameters are fixed beforehand. "
-    ledger = "Releases through the ledger: fully adaptive composition with a cap fixed at its creation."
+    within = "Passes over the table are adaptive; their Gaussian-DP parameters are fixed in advance. "
+    ledger = "Releases through the ledger: fully adaptive composition (privacy filter) with a budget fixed at creation."
     return {
-        "post_processing": "Estimates of regressions, intervals and reports are computed from the release alone.",
+        "post_processing": "Regression estimates, intervals and reports are computed from the release alone.",
         "composition": (within if passes else "One mechanism. ") + (ledger if certificate.covers_ledger else ""),
     }
 
@@ -170,23 +169,23 @@ def _implementation(release: Release) -> dict[str, Any]:
     fields = fields_of(release, None, valid=True)
     kept = [f"{field.name}: {field.value}" for field in fields if field.name in _OF_THE_MECHANISM]
     return {
-        "preprocessing_and_hyperparameter_tuning": "Values are clipped to declared bounds and encoded row by row; no "
-        "parameter was tuned on the rows by the library. Where bounds came from: " + TO_FILL_IN,
+        "preprocessing_and_hyperparameter_tuning": "Values are clamped to declared bounds and encoded row by row; the "
+        "library tuned no parameter on the rows. Source of the bounds: " + TO_FILL_IN,
         "mechanisms": "\n".join([*kept, *assumed(certificate)]),
         "justification": TO_FILL_IN,
     }
 
 
 def check_record(record: Mapping[str, Any]) -> None:
-    """Every field is one that the registry has, there, and of its type or one of its values.
+    """Check that a record has exactly the fields of the registry, with valid types and values.
 
     Raises
     ------
     ArgumentError
-        That names the field.
+        With the name of the invalid field.
     """
     if set(record) != {"url_slug", "status", "tier", "deployment"}:
-        raise ArgumentError("A record has url_slug, status, tier and deployment.")
+        raise ArgumentError("A record must have the fields url_slug, status, tier and deployment.")
     if record["tier"] not in (1, 2, 3) or not isinstance(record["deployment"], Mapping):
         raise ArgumentError("tier must be 1, 2 or 3, and deployment an object.")
     _check(record["deployment"], _FIELDS, "deployment")
@@ -200,7 +199,7 @@ def check_record(record: Mapping[str, Any]) -> None:
 
 def _check(found: Any, fields: Mapping[str, Any], where: str) -> None:
     if not isinstance(found, Mapping) or set(found) != set(fields):
-        raise ArgumentError(f"{where} must have {', '.join(fields)}, and nothing else.")
+        raise ArgumentError(f"{where} must have exactly the fields {', '.join(fields)}.")
     for name, kind in fields.items():
         value, here = found[name], f"{where}.{name}"
         if isinstance(kind, Mapping):
@@ -213,10 +212,10 @@ def _check(found: Any, fields: Mapping[str, Any], where: str) -> None:
 
 
 def as_yaml(record: Mapping[str, Any]) -> str:
-    """The record as a YAML file."""
+    """Return the record as YAML."""
     try:
         import yaml
     except ImportError:
-        raise MissingPackageError('Records need PyYAML: pip install "gaussmix[yaml]".') from None
+        raise MissingPackageError('Records require PyYAML: pip install "gaussmix[yaml]".') from None
     text: str = yaml.safe_dump(dict(record), sort_keys=False, allow_unicode=True, width=100)
     return text

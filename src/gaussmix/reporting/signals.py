@@ -1,4 +1,4 @@
-"""Noise against signal of every encoded column, as the page shows it."""
+"""Signal-to-noise ratio of every encoded column, as shown on the page."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gaussmix.models.release import Release
 __all__ = ["SIGNAL_WORDS", "signals_of"]
 
 SIGNAL_WORDS = (
-    "Signal is the sum of squares of each encoded column (bounds mapped to plus and minus the column's weight), "
-    "estimated from the release; noise is the standard deviation that privacy adds to an entry of the second moment "
-    "where the table is empty. A column whose signal is near the noise says little."
+    "Signal is the sum of squares of an encoded column (bounds mapped to plus and minus the column's weight), "
+    "estimated from the release. Noise is the standard deviation of the privacy noise on an entry of the second moment "
+    "of an empty table. A column with a ratio near 1 carries little information."
 )
 
 
 def signals_of(release: Release) -> list[dict[str, Any]]:
-    """Sum of squares of every encoded column beside the noise, as text, and the length of its bar in percent.
+    """Return signal, noise and their ratio for every encoded column as text, and the length of its bar in percent.
 
-    Bars are logarithmic: none for a signal that does not exceed the noise, 100 for the largest.
+    Bars are logarithmic: 0 for a signal that does not exceed the noise, 100 for the largest ratio.
     """
     signals, noises = np.diagonal(release.second_moment).tolist(), release.statistic.column_noise.tolist()
     ratios = [signal / noise for signal, noise in zip(signals, noises, strict=True) if noise > 0]

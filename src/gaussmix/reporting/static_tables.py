@@ -1,7 +1,7 @@
-"""Tables of a page that need no choice of its reader: description, group means, correlations and cross-tables.
+"""Static tables of a page: description, group means, correlations and cross-tables.
 
-**Private**: functions of the release. They are computed here and written into the page as HTML; the script of the page
-computes models only.
+**Private**: functions of the release. They are written into the page as HTML; the script of the page computes only
+models.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gaussmix.tables.units import unweighted_units
 __all__ = ["CorrelationTable", "StaticTable", "StaticTables", "static_tables"]
 
 MOST_LEVELS = 100
-"""Levels of a category, or entries of a vector, that tables of a page show."""
+"""Maximum number of levels of a category, or entries of a vector, shown in tables."""
 
 MOST_CORRELATED = 60
-"""Encoded columns whose correlations a page shows."""
+"""Maximum number of encoded columns in the table of correlations."""
 
 MOST_PAIRS = 12
 MOST_CELLS = 400
-"""Cross-tables of a page, and cells of each."""
+"""Maximum number of cross-tables, and of cells in each."""
 
-_SHADES = 9  # steps of colour from a correlation of 0 to one of 1
+_SHADES = 9  # colour steps between correlations of 0 and 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StaticTable:
     caption : str
     head : tuple of str
     rows : tuple of tuples of str
-        The first entry of a row names it.
+        The first entry of a row is its label.
     notes : tuple of str
     """
 
@@ -72,18 +72,18 @@ class CorrelationTable:
 
 @dataclass(frozen=True)
 class StaticTables:
-    """All of them.
+    """All static tables of a page.
 
     Attributes
     ----------
     description : StaticTable
     means : StaticTable or None
-        Means of the response within the levels of every category, where the response is a number or a Boolean.
+        Means of the response within the levels of every category, if the response is numeric or Boolean.
     correlations : CorrelationTable or None
-        None where there are more than :data:`MOST_CORRELATED` encoded columns.
+        None if there are more than :data:`MOST_CORRELATED` encoded columns.
     crosstabs : tuple of StaticTable
     notes : tuple of str
-        What was left out, and why.
+        Tables that were omitted, with reasons.
     """
 
     description: StaticTable
@@ -96,7 +96,7 @@ class StaticTables:
 def static_tables(release: Release, response: str | None, *, alpha: float) -> StaticTables:
     """Compute the tables, with intervals of level 1 - alpha.
 
-    Raises :class:`~gaussmix.errors.ArgumentError` where rows have weights or the release has no intercept.
+    Raise :class:`~gaussmix.errors.ArgumentError` if rows have weights or the release has no intercept.
     """
     schema, notes = release.schema, []
     unweighted_units(schema)
@@ -104,7 +104,7 @@ def static_tables(release: Release, response: str | None, *, alpha: float) -> St
     shown = [name for name in every if len(schema.groups[name]) <= MOST_LEVELS]
     if len(shown) < len(every):
         large = ", ".join(name for name in every if name not in shown)
-        notes.append(f"Columns with more than {MOST_LEVELS} levels or entries are left out: {large}.")
+        notes.append(f"Columns with more than {MOST_LEVELS} levels or entries are omitted: {large}.")
     classes = [name for name in shown if isinstance(schema.columns[name], Categorical | Boolean)]
     correlations = None
     if sum(len(schema.groups[name]) for name in shown) <= MOST_CORRELATED:
@@ -130,7 +130,7 @@ def _description(release: Release, shown: Sequence[str], alpha: float) -> Static
 
 
 def _means(release: Release, response: str | None, classes: Sequence[str], alpha: float) -> StaticTable | None:
-    """Means of a number, or shares of true, by category."""
+    """Return means of a numeric column, or shares of true of a Boolean, by category."""
     by = [name for name in classes if name != response]
     if not by or response is None or not isinstance(release.schema.columns.get(response), Numeric | Boolean):
         return None
@@ -163,7 +163,7 @@ def _shaded(r: float) -> tuple[str, str]:
 def _crosstabs(
     release: Release, classes: Sequence[str], alpha: float
 ) -> tuple[tuple[StaticTable, ...], tuple[str, ...]]:
-    """Cross-tables of the first pairs of categories, and what to know about them."""
+    """Return cross-tables of the first pairs of categories, and notes about them."""
     every = list(itertools.combinations(classes, 2))
     if not every:
         return (), ()

@@ -1,8 +1,7 @@
-r"""Releases of imagined tables: the rule of a release in passes, simulated noise, and what models from it are worth.
+r"""Simulated releases of simulated tables, and the accuracy of models from them.
 
-Nothing here sees data, and nothing here protects any: noise is drawn as floats from known seeds.
-
-Of n rows N are imagined, and each stands for n/N of them: sums and counts are multiplied by that before noise is added.
+This module never sees data and does not protect any: noise is floating-point and from known seeds. N rows are simulated
+for a table of n rows; sums and counts are multiplied by n/N before noise is added.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ _INTERVAL = 1.96  # standard errors on either side of a 95 % interval
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """An imagined table of n rows, of which some are there and stand for all.
+    """A simulated table of n rows, represented by N of them with weights.
 
     Attributes
     ----------
     table : Imagined
-        New rows: what models are judged by. The first n of them, or all, are the table.
+        Simulated rows on which models are evaluated. The first n of them, or all, are the table.
     rows : array (N, m)
     weight : float
         n/N.
     gram : array (m, m)
-        Of all n rows.
+        Gram matrix of all n rows.
     """
 
     schema: Schema
@@ -50,24 +49,24 @@ class Trial:
 
     @classmethod
     def of(cls, schema: Schema, table: Imagined, n: int) -> Trial:
-        """The first n rows, or all, standing for n."""
+        """Return a table of n rows, represented by the first n simulated rows or by all of them."""
         rows = table.rows[:n]
         weight = n / len(rows)
         return cls(schema, table, rows, weight, weight * (rows.T @ rows))
 
     @property
     def least_squares_r2(self) -> float:
-        """Without privacy, on new rows."""
+        """R² of least squares without privacy, on new rows."""
         return self.table.explained(least_squares(self.gram, self.table.features, self.table.target))
 
     def r2_of(self, drawn: Transcript) -> float:
-        """Of a model from the release, on new rows."""
+        """Return R² of a model from the release, on new rows."""
         response = np.zeros((len(self.gram), 1))
         response[self.table.target] = 1.0
         return self.table.explained(drawn.solve(self.table.features, response)[:, 0])
 
     def draw(self, mu: Sequence[float], rng: np.random.Generator) -> Transcript:
-        """All passes with these budgets: of the first pass, then of a histogram and a pass in turn."""
+        """Simulate all passes. ``mu`` is for the first pass, then for a histogram and a pass alternately."""
         m = len(self.gram)
         outputs = [PassOutput(self.gram + goe(m, rng) / (math.sqrt(2) * mu[0]), mu[0])]
         state = start(self.schema, outputs[0].matrix, mu)
@@ -86,20 +85,20 @@ class Trial:
         return Transcript(tuple(outputs), self.schema)
 
     def _mapped(self, transform: Floats) -> tuple[Floats, Floats]:
-        """Rows in another metric, and their squared norms."""
+        """Return the transformed rows and their squared norms."""
         z = self.rows @ transform.T
         return z, np.einsum("ij,ij->i", z, z)
 
     def errors(self, noise: NoisyGram) -> tuple[float, float]:
-        r"""Medians over coefficients: standard error over sampling's, and half width of an interval.
+        r"""Return medians over coefficients of the standard error over the sampling error, and of interval half widths.
 
         A Gram matrix with noise E = B·GOE·Bᵀ, N = BBᵀ, gives θ̂ - θ ≈ G⁻¹(E a)_x with a = (-θ, 1), and
 
         .. math:: \mathrm{Cov}\,(E a) = (a^\top N a)\,N + N a a^\top N .
 
-        A direction in which the rows have less than the noise's edge, 2√d, cannot be told from it: coefficients that
-        owe half of their variance to such directions have infinite errors. First levels are left out, and levels that
-        no row has; so is what clipping shifts.
+        Directions with a signal below the spectral edge 2√d of the noise are not identified. Coefficients with more
+        than half of their variance in such directions have infinite errors. Reference levels, empty levels and clipping
+        bias are not included.
         """
         y, at = self.table.target, self.schema.groups.get(INTERCEPT, ())
         columns = self.schema.parts.items()
@@ -127,7 +126,7 @@ class Trial:
         return float(np.median(ratio[shown])), float(np.median(half[shown]))
 
     def _reach(self, columns: list[int]) -> Floats:
-        """How far an entry can go, in units of the row: twice its weight, once for a level."""
+        """Return the range of an entry in row units: twice its weight, or its weight for a level."""
         found = []
         for index in columns:
             encoded = self.schema.encoded[index]

@@ -1,6 +1,6 @@
-"""Whether a release file says the truth: (ε, δ) computed anew from what the file holds.
+"""Verification of a release file: (ε, δ) recomputed from its content.
 
-**Private**: everything here is a function of a release.
+**Private**: a function of the release.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["Verdict", "verdict_on", "verify"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a release file is worth.
+    """Result of the verification of a release file.
 
     Attributes
     ----------
     state : {"true", "void", "false", "damaged", "unsigned"}
-        The certificate is true; it says itself that nothing is guaranteed; it claims more privacy than the noise gives;
-        or the file is no release, or not as it was written; or it is not signed by the key that was named.
+        The certificate is correct; it states itself that there is no guarantee; it overstates the guarantee; the file
+        is not a release, is damaged or was edited; it is not signed by the given key.
     sentence : str
-        The same in words.
+        Description of the state.
     epsilon, delta : float or None
-        What is certified, where the file can be read.
+        Certified values, if the file can be read.
     computed_delta : float or None
-        δ at the certified ε, computed anew and rounded up, where a formula gives it for this release alone.
+        δ at the certified ε, recomputed and rounded up, if it is available for this release alone.
     release : str
-        Random name of the release.
+        Random identifier of the release.
     """
 
     state: Literal["true", "void", "false", "damaged", "unsigned"]
@@ -51,21 +51,21 @@ class Verdict:
 
     @property
     def is_private(self) -> bool:
-        """Whether the certificate is true, and nothing voids it."""
+        """Whether the certificate is correct and not void."""
         return self.state == "true"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON, which has no infinity."""
+        """Return plain values for JSON, with None for infinity."""
         found = {**asdict(self), "private": self.is_private}
         return {key: None if value == math.inf else value for key, value in found.items()}
 
 
 def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
-    """Compute (ε, δ) of a release file anew from its noise. The file is read once.
+    """Recompute (ε, δ) of a release file from its noise. The file is read once.
 
-    What this cannot find: a file rewritten as a whole, with other numbers and their noise, or with its void conditions
-    taken out, and a new checksum. A checksum is no signature. With ``key``, an Ed25519 public key, the file must be
-    signed by it (:mod:`gaussmix.models.signatures`): a missing signature is a failure.
+    This cannot detect a consistent forgery: a file with other numbers, other noise or fewer void conditions and a new
+    checksum. With ``key``, an Ed25519 public key, the file must be signed by it (:mod:`gaussmix.models.signatures`); a
+    missing signature is a failure.
     """
     try:
         content = read_bytes(path, signed=key is not None)
@@ -75,7 +75,7 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
 
 
 def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = None) -> Verdict:
-    """Return the verdict of :func:`verify` on the bytes that were read from a file."""
+    """Return the result of :func:`verify` for the content of a file."""
     if key is not None:
         try:
             check_signature(content, path, key)
@@ -84,7 +84,7 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     try:
         release = Release.from_bytes(content, name=path)
     except NotPrivateError:
-        return Verdict("false", f"{path} claims more privacy than its noise gives: do not publish it.")
+        return Verdict("false", f"{path} overstates its privacy guarantee. Do not publish it.")
     except DamagedError as error:
         return Verdict("damaged", str(error))
     certificate, account = release.certificate, release.certificate.account
@@ -95,12 +95,12 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
         "computed_delta": account.spent_delta if isinstance(account, LatticeAccount) else None,
     }
     if math.isinf(certificate.epsilon):
-        return Verdict("void", f"{path} is not private: it holds sums over the rows without noise.", **found)
+        return Verdict("void", f"{path} is not private: it contains sums over the rows without noise.", **found)
     if not certificate.is_private:
         reasons = " ".join(condition.text for condition in certificate.conditions if condition.void)
-        return Verdict("void", f"{path} guarantees nothing: {reasons}", **found)
+        return Verdict("void", f"{path} has no privacy guarantee: {reasons}", **found)
     pair = f"({certificate.epsilon:g}, {certificate.delta:g})"
     whose = f" for {certificate.unit}" if certificate.unit is not None else ""
     signed = "" if key is None else f" It is signed by {key}."
-    words = f"{path} is {pair}-differentially private{whose}, as its certificate says.{signed}"
+    words = f"{path} is {pair}-differentially private{whose}, as certified.{signed}"
     return Verdict("true", words, **found)

@@ -1,8 +1,8 @@
-// The reader's choices: response, predictors, levels, what intervals are for. Every change calls `changed`.
+// The reader's choices: response, predictors, levels, estimand. Every change calls `changed`.
 function buildChoices(release, { response, alpha }, changed) {
   const state = {
     response, predictors: new Set(), scale: null, rows: null, alpha,
-    levels: new Map(), // per category: what each level is called; levels of one name are merged
+    levels: new Map(), // per category: the name of each level; levels with the same name are merged
     reference: new Map(),
   };
   const isClass = (own) => own.kind === "categorical", chosen = () => withNeeds(release, [...state.predictors]);
@@ -35,7 +35,7 @@ function buildChoices(release, { response, alpha }, changed) {
   on("no-predictors", "click", () => state.predictors.clear());
   on("merge-rare", "click", () => applyMerges(release, state));
   byId("merge-rare").hidden = !Object.keys(release.proposed).length;
-  const estimands = [option("table", "this table"), option("population", "the population behind it")];
+  const estimands = [option("table", "this table"), option("population", "the population")];
   byId("estimand").replaceChildren(...estimands.slice(0, release.sample_rows === null ? 1 : 2));
   byId("estimand").disabled = release.sample_rows === null;
   on("estimand", "change", (value) => { state.rows = value === "population" ? release.sample_rows : null; });
@@ -47,7 +47,7 @@ function buildChoices(release, { response, alpha }, changed) {
   return { state, redraw };
 }
 
-// Children of a box, replaced only where they are others than before: what has the focus keeps it.
+// Replace the children of a box only if they changed, so that the focused element keeps the focus.
 function place(box, children) {
   if (children.length !== box.children.length || children.some((child, i) => child !== box.children[i])) {
     box.replaceChildren(...children);
@@ -72,7 +72,7 @@ function predictorBoxes(release, state, redraw) {
   }));
 }
 
-// One block for each category: its reference level, and what each level is called.
+// One block for each category: its reference level and the names of its levels.
 function levelBlocks(release, state, redraw) {
   return new Map(release.parts.filter((own) => own.kind === "categorical").map(({ name, labels }, number) => {
     const names = state.levels.get(name), words = make("span", { className: "note" });

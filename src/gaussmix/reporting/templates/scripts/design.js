@@ -1,6 +1,6 @@
 // The embedded release, and a regression on some of its columns as an inference problem.
 const INTERCEPT = "(intercept)";
-const LARGEST = 5; // assumed: across its declared range no predictor moves the response by more times its own range
+const LARGEST = 5; // assumed maximum effect of a predictor across its declared range, in ranges of the response
 
 function triangle(text, size) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
@@ -19,14 +19,14 @@ function readRelease(stored) {
   return { ...stored, noisy, part: new Map(stored.parts.map((part) => [part.name, part])) };
 }
 
-// A combination of encoded columns from its entries that are not 0.
+// A combination of encoded columns from its nonzero entries.
 function combination(release, entries) {
   const row = new Float64Array(release.encoded.length);
   for (const [i, value] of entries) row[i] = value;
   return row;
 }
 
-// Parts of a model with what they need: lower terms, and indicators of missing values.
+// Parts of a model with their requirements: lower-order terms and missing-value indicators.
 function withNeeds(release, predictors) {
   const found = new Set(predictors.flatMap((name) => [...release.part.get(name).needs, name]));
   return release.parts.filter((own) => found.has(own.name));
@@ -41,7 +41,7 @@ function predictorsFor(release, response) {
 const key = (category, label) => JSON.stringify([category, label]);
 
 // Features { name, source, column, indices }, the intercept first, and the reference level of each category. `levels` has
-// what the levels of a category are called, by category: those of one name are merged.
+// the names of the levels, by category; levels with the same name are merged.
 function featuresOf(release, predictors, levels, reference) {
   const parts = withNeeds(release, predictors), called = new Map(), left = new Set(), references = new Map();
   for (const { name, labels } of parts.filter((own) => own.kind === "categorical")) {
@@ -73,14 +73,14 @@ function featuresOf(release, predictors, levels, reference) {
   return { features, references };
 }
 
-// A release has no products with the first level of a category, unless unknown values are 0 in all levels.
+// A release has products with the first level of a category only if unknown values are 0 in all levels.
 function checkFirst({ name, labels, unknown }, left) {
   if (unknown === "zero" || left.has(key(name, labels[0]))) return;
-  throw new Error(`Products with “${name}” are measured from its first level, “${labels[0]}”, in this release: keep it ` +
-    "as the reference level, or leave the products out.");
+  throw new Error(`Interactions with “${name}” require its first level, “${labels[0]}”, as the reference level. Choose ` +
+    "it, or remove the interactions.");
 }
 
-// The map of coefficients of encoded features to those of raw units, where the release has terms.
+// The map from coefficients of encoded features to original units, if the release has terms.
 function toRaw(release, features) {
   const d = features.length, found = identity(d);
   if (release.raw === null || d < 2) return found;
@@ -97,11 +97,11 @@ function toRaw(release, features) {
   return found;
 }
 
-// The second moment of features and response, coefficients in units of their bounds: those in the user's units are
-// functionals · θ + offset.
+// The second moment of features and response, with coefficients in units of their bounds. Coefficients in original units
+// are functionals · θ + offset.
 function problemOf(release, response, { predictors, levels, reference }) {
   const { features, references } = featuresOf(release, predictors, levels, reference), d = features.length;
-  if (!d) throw new Error("Choose predictors: this release has no intercept.");
+  if (!d) throw new Error("Choose at least one predictor: this release has no intercept.");
   const bounds = features.map(({ source, column }) => (
     ((source === null ? 1 + 2 * LARGEST : LARGEST) * response.half) / column.span
   ));

@@ -8,16 +8,16 @@ function make(tag, properties = {}, ...children) {
 }
 
 function svg(tag, attributes, text = "") {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag); // a name: nothing is loaded from it
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag); // a namespace: nothing is loaded
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.textContent = text;
   return element;
 }
 
-const isolated = (text) => make("bdi", { textContent: text }); // a name must not turn the direction of its neighbours
+const isolated = (text) => make("bdi", { textContent: text }); // isolates right-to-left names from their surroundings
 const option = (value, label = value) => make("option", { value, textContent: label });
 
-// Words in a live region are set once, so that they are read once.
+// Text of a live region is set only if it changed, so that it is read once.
 function say(id, words) {
   if (byId(id).textContent !== words) byId(id).textContent = words;
 }
@@ -40,7 +40,7 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-// RFC 4180; text that a spreadsheet would take for a formula is marked as text.
+// RFC 4180; text that a spreadsheet would evaluate as a formula is quoted.
 function saveTable(name, rows) {
   const field = (value) => {
     if (Number.isNaN(value)) return "";

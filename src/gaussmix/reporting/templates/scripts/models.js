@@ -1,4 +1,4 @@
-// Models that a reader chooses: least squares, or discriminant coefficients on the scale of log odds; and predictions.
+// Models: least squares, or discriminant coefficients on the log-odds scale; and predictions.
 const RELIES = 0.05, LEAST_P = 1e-12;
 
 // Estimates, standard errors, p-values and intervals of least squares, and R².
@@ -8,7 +8,7 @@ function leastSquares(problem, rows) {
   const plain = problem.squares > 0 ? 1 - left / problem.squares : NaN, rsquared = Math.min(Math.max(plain, 0), 1) || 0;
   return {
     score, noise, sampling, rsquared,
-    dominated: !(Math.abs(plain - rsquared) <= 1e-9), // noise took R² out of [0, 1]: it says nothing
+    dominated: !(Math.abs(plain - rsquared) <= 1e-9), // noise moved R² out of [0, 1]: it is not estimable
     estimates: score.estimate,
     p: score.estimate.map((_, j) => score.pOfHull(j, 0)),
     relies: Array.from(reliance(score), (share) => share > RELIES),
@@ -40,7 +40,7 @@ function logOdds(problem, own) {
     return multiply(multiply(toBeta, [...upper, ...lower]), transpose(toBeta));
   };
   const S = add(noise, sampling);
-  // Ends of the accepted values of one β, β²A - 2βB + D ≤ 0; infinite where they do not end.
+  // Ends of the accepted values of one β, β²A - 2βB + D ≤ 0; infinite if they are unbounded.
   const interval = (i, alpha) => {
     const z = critical(alpha), inner = score.interval(i, alpha), e = first[i], C = withB[i];
     const A = v ** 2 - z ** 2 * S[0][0];
@@ -59,7 +59,7 @@ function logOdds(problem, own) {
   };
 }
 
-// v, what the intercept is moved by, their covariances, and those with b.
+// v, the shift of the intercept, their covariances, and those with b.
 function scaleOf(noisy, functionals, constant, { pilot, w, slope, rows }) {
   const d = functionals.length, { moment } = noisy, a = unexplained(pilot.theta);
   const y = Float64Array.from(a, (_, i) => Number(i === d));
@@ -67,7 +67,7 @@ function scaleOf(noisy, functionals, constant, { pilot, w, slope, rows }) {
   const forms = constant ? [-1, 1].map((side) => one.map((value, i) => (value + side * y[i]) / 2)) : [y];
   const counts = forms.map((form) => quadratic(form, moment)), n = Math.max(counts.reduce((x, other) => x + other), 1);
   const share = constant ? Math.min(Math.max(counts[1] / n, 0.5 / n), 1 - 0.5 / n) : 0.5, both = share * (1 - share);
-  const spent = Math.max(total(leading(moment, d), pilot.covariance), 0) / (4 * n); // what fitting takes from aᵀMa
+  const spent = Math.max(total(leading(moment, d), pilot.covariance), 0) / (4 * n); // reduction of aᵀMa by fitting
   const v = quadratic(a, moment) / (4 * n) + spent;
   const moved = Math.log(share / (1 - share)) + (1 - 2 * share) / (2 * both); // h
   const steep = 1 / both - (share ** -2 + (1 - share) ** -2) / 2; // h'
@@ -90,7 +90,7 @@ function scaleOf(noisy, functionals, constant, { pilot, w, slope, rows }) {
   };
 }
 
-// The level at which an interval ends at 0, by bisection of its logarithm.
+// The level at which an end of the interval is 0, by bisection of its logarithm.
 function pByBisection(interval) {
   const accepted = (alpha) => {
     const [low, high] = interval(alpha);
@@ -108,7 +108,7 @@ function pByBisection(interval) {
 
 const ratio = (beta) => Math.exp(Math.min(beta, Number.isFinite(beta) ? 700 : Infinity)); // finite where β is
 
-// A model: rows of coefficients, and what to know about them. `rows` are those that a population was sampled by.
+// A model: coefficients and summary statistics. `rows` is the sample size if the estimand is the population.
 function regress(release, { response, scale, alpha, rows, ...asked }) {
   const own = release.part.get(response).responses[scale], problem = problemOf(release, own, asked);
   const linear = leastSquares(problem, rows), summary = scale === "odds" ? logOdds(problem, linear) : linear;
@@ -145,6 +145,6 @@ function predict(release, { scale, alpha, summary, problem }, values) {
   return { mean: score.estimate[0], error, interval: score.interval(0, alpha) };
 }
 
-// Whether a row can be typed in: every part of the model is a column that takes one value and has none missing.
+// Whether prediction is available: every part of the model is a single-valued column without missing values.
 const canPredict = (release, { problem }) => problem.constant && release.raw === null &&
   problem.features.every(({ source }) => source === null || release.part.get(source).typed);

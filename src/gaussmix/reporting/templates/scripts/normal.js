@@ -1,6 +1,6 @@
 // Tails of the normal distribution, and critical values.
 
-// exp(-x²) with x split so that the large part squares without rounding.
+// exp(-x²) with x split so that the square of the large part is exact.
 function gauss(x) {
   const high = Math.trunc(x * 16) / 16, low = (x - high) * (x + high);
   return Math.exp(-high * high) * Math.exp(-low);
@@ -18,7 +18,7 @@ function erfc(x) {
     }
     return 1 - (2 / Math.sqrt(Math.PI)) * gauss(x) * sum;
   }
-  let tail = 0; // x + (1/2)/(x + 1/(x + (3/2)/(x + …))), from far inside out
+  let tail = 0; // x + (1/2)/(x + 1/(x + (3/2)/(x + …))), evaluated from the inside out
   for (let k = Math.ceil(20 + 400 / (x * x)); k >= 1; k--) tail = k / 2 / (x + tail);
   return gauss(x) / (Math.sqrt(Math.PI) * (x + tail));
 }

@@ -1,4 +1,4 @@
-// Reads what is embedded, and puts the page together.
+// Reads the embedded data and sets up the page.
 const data = JSON.parse(byId("data").textContent), release = data.release === null ? null : readRelease(data.release);
 const typed = new Map(); // values of the row to predict, by column
 let model = null, choices = null;
@@ -9,7 +9,7 @@ function compute() {
   model = null;
   try {
     const many = featuresOf(release, asked.predictors, asked.levels, asked.reference).features.length;
-    if (many > MOST) throw new Error(`Choose fewer predictors: a page computes ${MOST} coefficients, not ${many}.`);
+    if (many > MOST) throw new Error(`Choose fewer predictors: a page computes at most ${MOST} coefficients, got ${many}.`);
     model = regress(release, asked);
     say("model-error", "");
   } catch (error) {
@@ -28,14 +28,14 @@ function compute() {
   }
 }
 
-// Leave out the predictors of coefficients that are not identified, and what needs them.
+// Remove the predictors of coefficients that are not identified, and the terms that need them.
 function dropUnidentified() {
   const unknown = new Set(model.coefficients.filter((row) => !row.identified).map((row) => row.source));
   for (const name of [...choices.state.predictors]) {
     if ([name, ...release.part.get(name).needs].some((own) => unknown.has(own))) choices.state.predictors.delete(name);
   }
   choices.redraw();
-  byId("model-words").focus(); // the button is gone
+  byId("model-words").focus(); // the button is now hidden
 }
 
 function moveMarker() {
@@ -62,7 +62,7 @@ byId("save-label").addEventListener("click", () => {
   save("privacy-label.svg", "image/svg+xml", new XMLSerializer().serializeToString(document.querySelector("svg.label")));
 });
 
-// The same functions for the browser's console.
+// The same functions for the browser console.
 const mapOf = (values = {}) => new Map(Object.entries(values));
 window.gaussmix = Object.freeze({
   release,

@@ -1,7 +1,7 @@
-// The model as the page shows it: words, a figure, a table, the same call in Python, a file; and a row to predict.
-const MOST = 200; // coefficients that a page computes at once
+// Display of a model: description, figure, table, the equivalent Python call and a CSV file; and the prediction form.
+const MOST = 200; // maximum number of coefficients
 
-// What a coefficient is for, and the declared range of its predictor.
+// The interpretation of a coefficient, and the declared range of its predictor.
 function meaning(release, { problem }, { source }) {
   if (source === null) return { words: "where predictors are 0 or at their reference levels", span: null };
   const { kind, lower, upper, origin } = release.part.get(source), from = problem.references.get(source);
@@ -18,9 +18,9 @@ function showModel(release, model, notIdentified) {
   const unknown = coefficients.filter((row) => !row.identified).length, known = coefficients.length - unknown;
   const words = [`${known} of ${coefficients.length} coefficients are identified at this budget.`];
   if (odds) words.push("They are discriminant coefficients, on the scale of log odds.");
-  else if (!unknown && summary.dominated) words.push("Noise dominates R²: it says nothing.");
+  else if (!unknown && summary.dominated) words.push("R² is not estimable: it is dominated by noise.");
   else if (!unknown) words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
-  if (model.rows !== null) words.push(`Sampling error is that of ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
+  if (model.rows !== null) words.push(`Sampling error is for ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
   if (release.weighted) words.push("Rows are weighted.");
   if (release.shortened) words.push(`Norm clipping removed ${release.shortened}.`);
   say("model-words", words.join(" "));
@@ -99,7 +99,7 @@ function drawForest(release, model, notIdentified) {
   holder.append(picture);
 }
 
-// The same numbers from the library.
+// The library call that gives the same numbers.
 function inPython(release, { response, predictors, levels, reference, scale, rows }, declared) {
   const text = JSON.stringify, options = [], merge = new Map();
   const used = withNeeds(release, predictors).map((own) => own.name);
@@ -117,7 +117,7 @@ function inPython(release, { response, predictors, levels, reference, scale, row
   return `release.${method}(${text(response)}, ${text(predictors)}).summary(${options.join(", ")})`;
 }
 
-// The names of `tidy()`; where an interval does not end nothing is known.
+// Columns as in `tidy()`; values of unidentified coefficients are NaN.
 function saveCoefficients({ response, scale, coefficients }) {
   const head = ["term", "estimate", "std.error", "statistic", "p.value", "conf.low", "conf.high", "privacy.share"];
   const rows = coefficients.map((row) => {
@@ -132,7 +132,7 @@ function saveCoefficients({ response, scale, coefficients }) {
   saveTable(`coefficients-${file}`, [head, ...rows]);
 }
 
-// Fields for a row to predict, by column; what is being typed stays where the model keeps its columns.
+// Input fields of the prediction form by column; entered values are kept if the model still has the column.
 const DAY = 86400000;
 const asDate = (origin, days) => new Date(Date.parse(origin) + Math.round(days) * DAY).toISOString().slice(0, 10);
 
@@ -163,9 +163,9 @@ function buildFields(release, model, typed, changed) {
 
 function showPrediction(release, model, typed) {
   const { probability, mean, interval } = predict(release, model, typed), { origin } = release.part.get(model.response);
-  const subject = `Mean of ${model.response} for such rows`, days = origin ? ` days since ${origin}` : "";
+  const subject = `Mean of ${model.response}`, days = origin ? ` days since ${origin}` : "";
   const level = percent(1 - model.alpha);
-  if (Number.isNaN(probability ?? mean)) say("prediction", "Fill in every number.");
+  if (Number.isNaN(probability ?? mean)) say("prediction", "Enter all numbers.");
   else if (probability !== undefined) say("prediction", `Probability that ${model.name}: ${digits(probability, 3)}.`);
   else if (!interval.every(Number.isFinite)) say("prediction", `${subject}: not identified at this budget.`);
   else say("prediction", `${subject}: ${digits(mean)}${days}, ${level} interval ${range(...interval)}.`);

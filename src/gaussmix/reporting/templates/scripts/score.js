@@ -5,7 +5,7 @@ const PRIOR = 3, STRONG = 10, ROUNDS = 3, ROUNDING = 1e-13, IDENTIFIED = 0.05;
 const unexplained = (theta) => Float64Array.of(...Array.from(theta, (value) => -value), 1); // a = (-θ, 1)
 const columnSums = (A, B) => A[0].map((_, j) => A.reduce((sum, row, i) => sum + row[j] * B[i][j], 0)); // Σ_i A_ij B_ij
 
-// s²M_xx: what drawing n rows adds; directions of M_xx that noise turned negative count nothing.
+// s²M_xx, the sampling variance of n rows; directions of M_xx that are negative due to noise are set to 0.
 function samplingCovariance(noisy, theta, rows) {
   const d = theta.length;
   if (rows === null) return zeros(d, d);
@@ -23,14 +23,14 @@ function scoreCovariance(noisy, theta, covariance) {
   return map(more, (value, i, j) => omega * N[i][j] + c[i] * c[j] + value);
 }
 
-// H with HVHᵀ = I; directions that rounding lost are raised to the smallest that it could not lose.
+// H with HVHᵀ = I; eigenvalues below rounding error are raised to its level.
 function whitening(covariance) {
   const scale = diagonal(covariance).map((value) => Math.sqrt(Math.max(value, 1e-300)));
   const { values, V } = eigen(map(covariance, (value, i, j) => value / (scale[i] * scale[j])));
   return map(V, (value, i, j) => value / Math.sqrt(Math.max(values[i], ROUNDING * values[0])) / scale[j]);
 }
 
-// What is known about all coefficients at once: a normal distribution, from information less what noise adds to it.
+// The joint normal approximation of all coefficients; the information is reduced by the contribution of the noise.
 function pilotOf(noisy, rows) {
   const d = noisy.moment.length - 1;
   let theta = new Float64Array(d), covariance = zeros(d, d), V, H, sampling, Bt, signal;
@@ -51,7 +51,7 @@ function pilotOf(noisy, rows) {
   return { theta, covariance, V, H, sampling, Bt, signal, R, half: transpose(multiply(U, H)), values };
 }
 
-// Distributions of all coefficients given one functional each, a column each.
+// Distributions of all coefficients given one functional, one column per functional.
 function conditional({ theta, covariance, H, sampling, Bt, signal }, noisy, functionals) {
   const d = theta.length, B = transpose(Bt), ofFeatures = leading(noisy.shape, d);
   const Q = congruence(Bt, ofFeatures), X = multiply(Bt, transpose(functionals));
@@ -73,14 +73,14 @@ function conditional({ theta, covariance, H, sampling, Bt, signal }, noisy, func
   return { moves: multiply(B, moves), along: multiply(B, along), own, values, omega };
 }
 
-// How wᵀM_xx θ depends on ψ = ℓᵀθ, and the most that it can move by the other coefficients.
+// The dependence of wᵀM_xx θ on ψ = ℓᵀθ, and its largest possible change by the other coefficients.
 function slopesAndBiases(w, moment, functionals) {
   const e = multiply(transpose(w), moment), slope = diagonal(e).map((value, i) => value / functionals[i][i]);
   const rest = map(e, (value, i, j) => (i === j ? 0 : Math.abs(value - slope[i] * functionals[i][j])));
   return { slope, bias: Float64Array.from(rest, (row) => row.reduce((sum, value) => sum + value, 0)) };
 }
 
-// Weights of every test as columns, each with the κ that promises the shortest interval; exact: κ = ∞.
+// Weights of every test as columns, each with the κ of the shortest expected interval; exact: κ = ∞.
 function weightsOf({ V, R, half, values }, moment, functionals) {
   const inBasis = multiply(R, transpose(functionals));
   const weights = (kappa) => multiply(half, map(inBasis, (value, i) => {
@@ -109,8 +109,8 @@ function weightsOf({ V, R, half, values }, moment, functionals) {
   return { w, exact };
 }
 
-// Tests of functionals of the coefficients, the i-th of them with a part in the i-th coefficient; rows, where they were
-// drawn from a population.
+// Tests of functionals of the coefficients, the i-th of which involves the i-th coefficient; `rows` is the sample size
+// if the estimand is the population.
 function scoreOf({ noisy, functionals, offset }, rows, pilot = pilotOf(noisy, rows)) {
   const d = functionals.length, moment = leading(noisy.moment, d), { w, exact } = weightsOf(pilot, moment, functionals);
   const level = apply(transpose(w), column(noisy.moment, d).slice(0, d)), middle = apply(functionals, pilot.theta);
@@ -129,7 +129,7 @@ function scoreOf({ noisy, functionals, offset }, rows, pilot = pilotOf(noisy, ro
     const distance = Math.abs(level[j] - psi * slope[j]) / deviation, moved = bias[j] / deviation;
     return Math.min(cdf(moved - distance) + cdf(-moved - distance), 1);
   };
-  // Both ends of the accepted values of one coefficient; infinite where they do not end.
+  // Both ends of the accepted values of one coefficient; infinite if they are unbounded.
   const interval = (j, alpha) => {
     if (!(atInfinity[j] < alpha)) return [-Infinity, Infinity];
     const unit = (Math.sqrt(variance.constant[j]) + bias[j]) / Math.abs(slope[j]);
@@ -145,11 +145,11 @@ function scoreOf({ noisy, functionals, offset }, rows, pilot = pilotOf(noisy, ro
       return estimate[j] + side * low * unit;
     });
   };
-  const pOfHull = (j, value) => Math.max(p(j, value), atInfinity[j]); // rejects where the interval leaves the value out
+  const pOfHull = (j, value) => Math.max(p(j, value), atInfinity[j]); // rejects if the interval excludes the value
   return { noisy, functionals, offset, rows, pilot, w, slope, bias, variance, estimate, atInfinity, interval, pOfHull };
 }
 
-// Coefficients of wᵀVw in powers of ψ - ψ̂, ψ̂ the pilot's.
+// Coefficients of wᵀVw in powers of ψ - ψ̂, with ψ̂ from the pilot.
 function variances(noisy, functionals, pilot, w) {
   const d = functionals.length, a = unexplained(pilot.theta), wt = transpose(w);
   const { moves: r, along: ofPsi, own, values, omega } = conditional(pilot, noisy, functionals);
@@ -167,8 +167,8 @@ function variances(noisy, functionals, pilot, w) {
   };
 }
 
-// Covariances of the estimates at the estimates: from the noise, and from sampling. A coefficient that is not identified
-// counts with the pilot's mean.
+// Covariances of the estimates, evaluated at the estimates: from the noise and from sampling. For a coefficient that is
+// not identified the mean of the pilot is used.
 function covariances({ noisy, functionals, offset, pilot, w, slope, rows, estimate, atInfinity }) {
   const unknown = functionals.map((row) => row.some((value, j) => value !== 0 && atInfinity[j] >= IDENTIFIED));
   const found = column(solve(functionals, Array.from(estimate, (value, j) => [value - offset[j]])), 0);
@@ -183,7 +183,7 @@ function covariances({ noisy, functionals, offset, pilot, w, slope, rows, estima
   };
 }
 
-// Share of the intervals' half-lengths that is there for the bounds of other coefficients.
+// Share of the half-widths of the intervals that is due to the bounds of the other coefficients.
 function reliance({ noisy, pilot, w, variance, bias }) {
   const V = add(scoreCovariance(noisy, pilot.theta, null), pilot.sampling);
   return columnSums(w, multiply(V, w)).map((plain, j) => {
