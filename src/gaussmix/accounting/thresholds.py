@@ -192,7 +192,7 @@ def with_threshold(
         return CountsAccount(lattice, (), 0, 0.0, epsilon, delta)
     allowed = Fraction(allowed)
     if allowed <= 0:
-        raise BudgetUnmetError("No part of delta is left for the threshold of keys. Request a larger share.")
+        raise BudgetUnmetError("No part of delta is left for the threshold of keys. Increase the share.")
     sigma = Fraction(max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed))
 
     def threshold(steps: int) -> int:
@@ -203,9 +203,7 @@ def with_threshold(
 
     low, high = -1, _MOST_SIGMAS * _STEPS_PER_SIGMA  # not enough, enough
     if not enough(high):
-        raise BudgetUnmetError(
-            f"No threshold of keys costs at most {float(allowed):.3g} of delta. Request a larger delta."
-        )
+        raise BudgetUnmetError(f"No threshold of keys adds at most {float(allowed):.3g} to delta. Increase delta.")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

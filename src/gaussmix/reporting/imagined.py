@@ -102,18 +102,18 @@ class Imagined:
 
     @cached_property
     def r2(self) -> float:
-        """What least squares on all these rows explains of them: less than was asked for by what the bounds cut off."""
+        """R² of least squares on all simulated rows. It is below the requested R² because values are clamped."""
         return self.explained(least_squares(self.rows.T @ self.rows, self.features, self.target))
 
     def explained(self, theta: Floats) -> float:
-        """R² of clipped predictions over all these rows, for coefficients of the features."""
+        """Return R² of clamped predictions on all simulated rows, given coefficients of the features."""
         y = self.rows[:, self.target]
         predicted = np.clip(self.rows[:, self.features] @ theta, -self.limit, self.limit)
         return float(1 - np.mean((y - predicted) ** 2) / np.var(y))
 
 
 def least_squares(gram: Floats, features: list[int], target: int) -> Floats:
-    """Return the minimum-norm least-squares coefficients of a Gram matrix. Equivalent to `numpy.linalg.lstsq`."""
+    """Return the minimum-norm least-squares coefficients from a Gram matrix."""
     inverse = scipy.linalg.pinvh(gram[np.ix_(features, features)])
     return np.asarray(inverse @ gram[features, target])
 
