@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaussmix._types import Floats, Integers
-from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.parameters import Relation
 from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
 from gaussmix.tables.columns import Numeric, Vector

@@ -35,9 +35,9 @@ from gaussmix import Ledger, LinearRegression, LogisticRegression, accounting, c
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import ObjectivePerturbationAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
+from gaussmix.accounting.discrete import LatticeAccount, lattice_delta
 from gaussmix.accounting.gaussian import gaussian_epsilon
-from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
-from gaussmix.accounting.search import log_excess, smallest_or_infinity
+from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.estimators.preparing import prepare_estimator

@@ -25,7 +25,7 @@ from scipy import stats
 
 from experiments import Floats
 from experiments.parallel import Rows, run_all
-from gaussmix.accounting.lattice import LatticeAccount, lattice_account
+from gaussmix.accounting.discrete import LatticeAccount, lattice_account
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.models.schedules import releases_of, schedule_of

@@ -27,7 +27,7 @@ from experiments.parallel import run_all
 from experiments.passes_tables import MIXED, NUMERIC, Encoded, load
 from gaussmix import baselines
 from gaussmix.accounting import gaussian_mu
-from gaussmix.accounting.lattice import split_mu
+from gaussmix.accounting.discrete import split_mu
 from gaussmix.models.passes import PassRequest, State, absorb, first_state, plan_histogram, plan_pass
 from gaussmix.models.pooling import Pool, goe
 from gaussmix.models.schedules import Schedule

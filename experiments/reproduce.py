@@ -23,7 +23,7 @@ from experiments.network_features import EPSILONS
 from experiments.parallel import forget
 from gaussmix import accounting
 from gaussmix.accounting import Analysis
-from gaussmix.accounting.search import smallest_safe
+from gaussmix.accounting.numerics import smallest_safe
 from gaussmix.reporting import plots
 
 SETS = {

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 import gaussmix as gm
 from gaussmix import accounting
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.accounting.gaussian import gaussian_delta_up
-from gaussmix.accounting.lattice import lattice_account
 from gaussmix.accounting.thresholds import counts_account
 
 SCHEMA: dict[str, Any] = {

@@ -18,8 +18,7 @@ from gaussmix._version import __version__
 
 if TYPE_CHECKING:
     from gaussmix import accounting, baselines, errors, paper
-    from gaussmix.accounting.calibration import Calibration
-    from gaussmix.accounting.least_noise import calibrate
+    from gaussmix.accounting.calibration import Calibration, calibrate
     from gaussmix.errors import (
         ArgumentError,
         ArgumentTypeError,
@@ -120,7 +119,7 @@ _HOMES = {
     "Release": "models.release",
     "Schema": "tables.schema",
     "Vector": "tables.columns",
-    "calibrate": "accounting.least_noise",
+    "calibrate": "accounting.calibration",
     "load": "models.release",
     "propose": "mechanism.proposing",
     "release": "mechanism.curation",

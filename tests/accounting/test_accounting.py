@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import reference
 from gaussmix import accounting
-from gaussmix.accounting.exact import directions
-from gaussmix.accounting.search import log_excess, smallest_safe
+from gaussmix.accounting.mixing import directions
+from gaussmix.accounting.numerics import log_excess, smallest_safe
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "accounting.json").read_text())
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import gaussmix as gm
-from gaussmix.accounting.budgets import weak_points
+from gaussmix.accounting.parameters import weak_points
 
 TABLE, SCHEMA = {"x": [0.5, 0.25]}, {"x": [0, 1]}
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaussmix import accounting
-from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.private_scale import private_scale_delta
 from gaussmix.errors import NotPrivateError
 from gaussmix.mechanism.sampling import secure_generator

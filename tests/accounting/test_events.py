@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.accounting.gaussian import gaussian_epsilon
-from gaussmix.accounting.lattice import lattice_account
 
 
 def test_a_release_is_a_gaussian_event():

@@ -18,7 +18,7 @@ from scipy import integrate, special, stats
 
 from gaussmix.accounting import gaussian_delta, gaussian_mu
 from gaussmix.accounting.accounts import Account
-from gaussmix.accounting.lattice import (
+from gaussmix.accounting.discrete import (
     LARGEST_SIGMA,
     LEAST_SIGMA,
     LatticeAccount,

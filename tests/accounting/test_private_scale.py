@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.private_scale import private_scale_delta, private_scale_terms
 
 CONFIGURATIONS = [  # k, γ, η, τ: calibrated optima, the paper's convention, and odd corners

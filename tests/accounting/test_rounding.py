@@ -10,7 +10,7 @@ import mpmath
 import pytest
 
 from gaussmix.accounting.gaussian import gaussian_delta, gaussian_delta_up, gaussian_mu
-from gaussmix.accounting.rounding import exp_up, normal_tail_up
+from gaussmix.accounting.numerics import exp_up, normal_tail_up
 
 BUDGETS = [(0.01, 1e-12), (0.1, 1e-9), (1.0, 1e-6), (1.0, 1e-30), (3.0, 1e-5), (20.0, 0.5), (1e-6, 0.3), (600.0, 1e-5)]
 

@@ -20,7 +20,7 @@ import gaussmix as gm
 from example_models import BOUNDS, FEATURE_BOUNDS, LINEAR, LOGISTIC, PRIVATE, linear_table, model_name
 from gaussmix import baselines
 from gaussmix.accounting.gaussian import gaussian_delta_up
-from gaussmix.accounting.rounding import root_up
+from gaussmix.accounting.numerics import root_up
 
 
 def test_every_estimator_and_baseline_is_held_to_it():

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import integrate, interpolate, stats
 
 from gaussmix import BudgetExceededError, Ledger, accounting
+from gaussmix.accounting.discrete import diagonal_sigma, gaussian_slack, lattice_account, lattice_delta
 from gaussmix.accounting.divergence import gaussian_hockey_stick
 from gaussmix.accounting.gaussian import gaussian_delta_up
-from gaussmix.accounting.lattice import diagonal_sigma, gaussian_slack, lattice_account, lattice_delta
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 from gaussmix.ledger.reservation import checked_budget, part_of, reserve, room_left
 from gaussmix.ledger.values import Entry

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 import gaussmix as gm
-from gaussmix.accounting.lattice import diagonal_sigma, off_diagonal_sigma
+from gaussmix.accounting.discrete import diagonal_sigma, off_diagonal_sigma
 from gaussmix.errors import MissingPackageError
 from gaussmix.mechanism import lattice
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats

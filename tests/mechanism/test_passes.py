@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.accounting.lattice import lattice_account
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules

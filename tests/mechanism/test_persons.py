@@ -9,8 +9,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix import baselines
-from gaussmix.accounting.lattice import lattice_account
-from gaussmix.accounting.lattice_noise import diagonal_sigma, off_diagonal_sigma
+from gaussmix.accounting.discrete import diagonal_sigma, lattice_account, off_diagonal_sigma
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare

@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import gaussmix as gm
-from gaussmix.accounting.lattice import lattice_account
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gaussmix.accounting.lattice import lattice_account
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.models import passes
 from gaussmix.models.passes import (
     LOST_WEIGHT,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.accounting.lattice import lattice_account
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.certificate import PERSONS_APART
 from gaussmix.models.row_counts import row_count

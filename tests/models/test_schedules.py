@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gaussmix.accounting.lattice import lattice_account
+from gaussmix.accounting.discrete import lattice_account
 from gaussmix.models.schedules import (
     HISTOGRAM_ROWS,
     LARGEST_RATE,

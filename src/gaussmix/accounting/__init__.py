@@ -4,12 +4,11 @@
 1.0
 """
 
-from gaussmix.accounting.arguments import ANALYSES, BOUND_HOLDS_FOR, RELATIONS, Analysis, BoundHoldsFor, Relation
 from gaussmix.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from gaussmix.accounting.mixing import delta, epsilon
+from gaussmix.accounting.mixing import delta, epsilon, rdp, theorem1_epsilon
+from gaussmix.accounting.parameters import ANALYSES, BOUND_HOLDS_FOR, RELATIONS, Analysis, BoundHoldsFor, Relation
 from gaussmix.accounting.pld import privacy_loss_distribution
 from gaussmix.accounting.private_scale import private_scale_delta
-from gaussmix.accounting.published import rdp, theorem1_epsilon
 
 __all__ = [
     "ANALYSES",

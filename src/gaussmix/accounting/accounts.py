@@ -1,7 +1,7 @@
 """Privacy accounts of the baselines, and the union of all accounts that a certificate can contain.
 
 An account holds public parameters of a mechanism and recomputes the guarantee that they give.
-:class:`~gaussmix.accounting.lattice.LatticeAccount` is the account of a release, the Gaussian mechanism on Gram
+:class:`~gaussmix.accounting.discrete.LatticeAccount` is the account of a release, the Gaussian mechanism on Gram
 matrices; those of the published methods that serve as baselines are defined here.
 
 >>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "zero-out")
@@ -16,11 +16,11 @@ from fractions import Fraction
 from typing import Literal
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.gaussian import gaussian_delta_up
-from gaussmix.accounting.lattice import LatticeAccount
 from gaussmix.accounting.mixing import delta as mixing_delta
-from gaussmix.accounting.rounding import root_up
+from gaussmix.accounting.numerics import root_up
+from gaussmix.accounting.parameters import Relation
 from gaussmix.accounting.thresholds import CountsAccount
 
 __all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]

@@ -12,10 +12,10 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting import mixing
 from gaussmix.accounting.accounts import Account
-from gaussmix.accounting.arguments import Relation
 from gaussmix.accounting.calibration import Calibration
+from gaussmix.accounting.discrete import LatticeAccount, lattice_delta
 from gaussmix.accounting.gaussian import gaussian_epsilon
-from gaussmix.accounting.lattice import LatticeAccount, lattice_delta
+from gaussmix.accounting.parameters import Relation
 
 __all__ = ["DELTA_MAX", "DELTA_MIN", "PrivacyCurve", "curve_of", "lattice_curve", "privacy_curve"]
 

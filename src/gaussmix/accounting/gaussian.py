@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.accounting.arguments import EPSILON_MAX, GAMMA_MAX, ROUNDING, shaped
 from gaussmix.accounting.divergence import gaussian_hockey_stick
-from gaussmix.accounting.rounding import above, precise, round_up
-from gaussmix.accounting.search import log_excess, smallest_or_infinity, smallest_safe
+from gaussmix.accounting.numerics import above, log_excess, precise, round_up, smallest_or_infinity, smallest_safe
+from gaussmix.accounting.parameters import EPSILON_MAX, GAMMA_MAX, ROUNDING, shaped
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 
 __all__ = ["gaussian_delta", "gaussian_delta_up", "gaussian_epsilon", "gaussian_mu"]

@@ -10,9 +10,9 @@ import numpy as np
 from scipy import stats
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import ROUNDING, BoundHoldsFor, Relation, check_model, gammas
 from gaussmix.accounting.divergence import ChiSquareLoss, gaussian_hockey_stick, hockey_stick
-from gaussmix.accounting.exact import directions
+from gaussmix.accounting.mixing import directions
+from gaussmix.accounting.parameters import ROUNDING, BoundHoldsFor, Relation, check_model, gammas
 from gaussmix.errors import ArgumentError, MissingPackageError
 
 if TYPE_CHECKING:

@@ -47,10 +47,9 @@ from fractions import Fraction
 from typing import Literal
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, lattice_account
-from gaussmix.accounting.lattice_noise import Share
-from gaussmix.accounting.rounding import normal_tail_up, round_down, round_up
+from gaussmix.accounting.discrete import LatticeAccount, Share, diagonal_sigma, lattice_account
+from gaussmix.accounting.numerics import normal_tail_up, round_down, round_up
+from gaussmix.accounting.parameters import Relation
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 
 __all__ = ["THRESHOLD_SHARE", "CountsAccount", "counts_account", "key_failure", "releases_of_counts", "with_threshold"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.estimators.base import LABELS_PUBLIC, LinearClassifier, in_arrays, read_classes
 from gaussmix.estimators.declared import Bounds, target_names
 from gaussmix.mechanism.objective_perturbation import PreparedObjectivePerturbation

@@ -17,7 +17,7 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.accounting.budgets import warn_if_weak
+from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.unprotected import Unnoised, least_squares_of
 from gaussmix.estimators.base import LinearRegressor, PreparedDraw
 from gaussmix.estimators.declared import FEATURES, Bounds

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gaussmix import accounting
-from gaussmix.accounting.arguments import BoundHoldsFor
-from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.calibration import calibrate
+from gaussmix.accounting.parameters import BoundHoldsFor
 from gaussmix.cli.options import FORCE, JSON, refuse_lone_force
 from gaussmix.cli.printing import echo, echo_json
 from gaussmix.errors import ArgumentError

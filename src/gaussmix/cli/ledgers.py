@@ -11,7 +11,7 @@ import click
 
 from gaussmix._files import reserve
 from gaussmix._text import json_text
-from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.cli.printing import echo, echo_json
 from gaussmix.errors import LedgerDamagedError, OutputExistsError

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
 from gaussmix.cli.options import CSV, EXPECT_ROWS, FORCE, JSON, csv_options

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix._text import json_text, plain
-from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.cli.exits import NOT_PRIVATE
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.cli.printing import echo, echo_json

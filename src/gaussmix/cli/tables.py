@@ -15,7 +15,7 @@ import click
 
 from gaussmix._files import refuse_suffix, reserve
 from gaussmix._text import json_text
-from gaussmix.accounting.arguments import RELATIONS, Relation
+from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
 from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
 from gaussmix.cli.options import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.estimators.declared import FEATURES
 from gaussmix.tables.schema import Schema
 

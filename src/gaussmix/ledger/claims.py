@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from gaussmix.accounting.accounts import Account
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.accounting.parameters import Relation
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, NotPrivateError
 from gaussmix.ledger.plans import lattice_cost

@@ -33,9 +33,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.lattice import LatticeAccount
-from gaussmix.accounting.lattice_noise import Share
+from gaussmix.accounting.discrete import LatticeAccount, Share
+from gaussmix.accounting.parameters import Relation
 from gaussmix.errors import ArgumentError, ArgumentTypeError, LedgerError
 from gaussmix.ledger.plans import exceeded, failures_plan, lattice_cost, lattice_plan, same_unit
 from gaussmix.ledger.records import append, contents, fingerprint, hashes
@@ -217,7 +216,7 @@ class Ledger:
         Parameters
         ----------
         shares, coordinates
-            Of the release's passes, as in :func:`gaussmix.accounting.lattice.lattice_account`; ``shares`` are of the
+            Of the release's passes, as in :func:`gaussmix.accounting.discrete.lattice_account`; ``shares`` are of the
             release's μ².
         share : Fraction, float or str, optional
             How much the release takes of the ledger's μ² and δ₀. Default: one of the planned releases, that is

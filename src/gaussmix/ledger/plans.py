@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from gaussmix import _validation as check
-from gaussmix.accounting.lattice import LatticeAccount, account_within
-from gaussmix.accounting.lattice_noise import Share, exact_share, slack_delta
-from gaussmix.accounting.rounding import round_up
+from gaussmix.accounting.discrete import LatticeAccount, Share, account_within, exact_share, slack_delta
+from gaussmix.accounting.numerics import round_up
 from gaussmix.errors import ArgumentError, BudgetExceededError
 from gaussmix.ledger.reservation import part_of, refusal
 from gaussmix.ledger.values import Reservation, Room

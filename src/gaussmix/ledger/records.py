@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import RELATIONS
+from gaussmix.accounting.parameters import RELATIONS
 from gaussmix.ledger.reservation import check_reservation
 from gaussmix.ledger.values import Entry, Reservation
 

@@ -46,9 +46,9 @@ from fractions import Fraction
 from typing import Any
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import RELATIONS, Relation
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
-from gaussmix.accounting.rounding import root_down, round_down, round_up
+from gaussmix.accounting.numerics import root_down, round_down, round_up
+from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 from gaussmix.ledger.values import Entry, Reservation, Room
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.parameters import Relation
 
 __all__ = ["Entry", "Reservation", "Room"]
 

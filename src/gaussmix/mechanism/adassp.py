@@ -15,7 +15,7 @@ from gaussmix._types import Floats
 from gaussmix.accounting.accounts import AdaSSPAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
-from gaussmix.accounting.rounding import root_up
+from gaussmix.accounting.numerics import root_up
 from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw, check_rows

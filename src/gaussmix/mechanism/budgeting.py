@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.lattice import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
+from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
+from gaussmix.accounting.parameters import Relation
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.ledger import Ledger
 from gaussmix.models.schedules import AUTOMATIC_PASSES, releases_of, schedule_of

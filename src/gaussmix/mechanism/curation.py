@@ -20,7 +20,7 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix._files import refuse_inputs
-from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.parameters import Relation
 from gaussmix.errors import DeclarationError
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes

@@ -15,8 +15,8 @@ import numpy as np
 
 from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, Unprotected
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.accounting.parameters import Relation
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.sampling import describe, secure_generator

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from gaussmix import _validation as check
 from gaussmix._types import Integers
-from gaussmix.accounting.lattice import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
+from gaussmix.accounting.discrete import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.mechanism.sampling import describe
 from gaussmix.models.certificate import SECURE
@@ -123,7 +123,7 @@ def symmetric_noise(
 ) -> Integers:
     """Symmetric matrix (m, m) of discrete Gaussians, independent on and above the diagonal.
 
-    ``diagonal`` and ``off_diagonal`` are the two σ of :func:`gaussmix.accounting.lattice.diagonal_sigma` and
+    ``diagonal`` and ``off_diagonal`` are the two σ of :func:`gaussmix.accounting.discrete.diagonal_sigma` and
     ``off_diagonal_sigma``. Other parameters as in :func:`discrete_gaussian`.
     """
     above = m * (m - 1) // 2

@@ -30,7 +30,7 @@ from fractions import Fraction
 import numpy as np
 
 from gaussmix._types import Floats, Integers
-from gaussmix.accounting.lattice import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
+from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
 from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.newton import plan_step

@@ -21,9 +21,8 @@ import numpy as np
 
 from gaussmix._files import Output, reserve
 from gaussmix._signals import interruptions_wait
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.budgets import frames_to_the_caller, warn_if_weak
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.accounting.parameters import Relation, frames_to_the_caller, warn_if_weak
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError, OutputError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output

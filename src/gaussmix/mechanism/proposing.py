@@ -20,9 +20,8 @@ from gaussmix import _validation as check
 from gaussmix._files import Output, refuse_inputs, refuse_suffix, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix._types import Floats, Integers
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.budgets import warn_if_weak
-from gaussmix.accounting.lattice import diagonal_sigma
+from gaussmix.accounting.discrete import diagonal_sigma
+from gaussmix.accounting.parameters import Relation, warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
 from gaussmix.ledger import Entry, Ledger

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from gaussmix.accounting.budgets import frames_to_the_caller
+from gaussmix.accounting.parameters import frames_to_the_caller
 from gaussmix.tables.base import FileOrigin
 from gaussmix.tables.table import origins_of
 

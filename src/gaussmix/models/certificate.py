@@ -24,8 +24,8 @@ from gaussmix.accounting.accounts import (
     SheffetAccount,
     Unprotected,
 )
-from gaussmix.accounting.arguments import RELATIONS, Relation
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.claims import verify_claim

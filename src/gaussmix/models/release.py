@@ -18,7 +18,7 @@ from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import Unprotected
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import ArgumentError
 from gaussmix.models.passes import POWERS
 from gaussmix.models.tails import BINS
@@ -80,7 +80,7 @@ class Schedule:
         return (first, *(share for weight in later for share in (q, weight)))
 
     def coordinates(self, m: int) -> tuple[int, ...]:
-        """Of each release, as :func:`gaussmix.accounting.lattice.lattice_account` counts them."""
+        """Of each release, as :func:`gaussmix.accounting.discrete.lattice_account` counts them."""
         return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
 
 

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypedDict
 from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix._version import __version__
-from gaussmix.accounting.arguments import GAMMA_MAX, ROUNDING, BoundHoldsFor, Relation
-from gaussmix.accounting.claims import LEAST_COMPOSED_DELTA, scale_delta
-from gaussmix.accounting.search import log_excess, smallest_or_infinity, smallest_safe
+from gaussmix.accounting.calibration import LEAST_COMPOSED_DELTA, scale_delta
+from gaussmix.accounting.numerics import log_excess, smallest_or_infinity, smallest_safe
+from gaussmix.accounting.parameters import GAMMA_MAX, ROUNDING, BoundHoldsFor, Relation
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 from gaussmix.mechanism.sampling import SEEDED
 from gaussmix.models.certificate import SECURE

@@ -25,9 +25,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
-from gaussmix.accounting.budgets import warn_if_weak
-from gaussmix.accounting.calibration import eigenvalue_error_bound
-from gaussmix.accounting.least_noise import calibrate
+from gaussmix.accounting.calibration import calibrate, eigenvalue_error_bound
+from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.mechanism.sampling import generator
 from gaussmix.paper.arrays import NOT_NUMERIC, check_classes, checked, read_classes

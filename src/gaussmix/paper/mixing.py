@@ -19,8 +19,8 @@ import scipy.linalg
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.accounting.arguments import GAMMA_MAX
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
+from gaussmix.accounting.parameters import GAMMA_MAX
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.sampling import describe, generator

@@ -11,7 +11,7 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import SheffetAccount
-from gaussmix.accounting.least_noise import calibrate, least_gamma
+from gaussmix.accounting.calibration import calibrate, least_gamma
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.adassp import eigenvalue_and_error
 from gaussmix.mechanism.drawing import certify

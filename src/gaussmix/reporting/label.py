@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.models.release import Release
 from gaussmix.reporting.numbers import number, up
 from gaussmix.reporting.statement import banner, conditions, found_at_most

@@ -24,9 +24,8 @@ from typing import Any, Literal
 import numpy as np
 
 from gaussmix import _validation as check
-from gaussmix.accounting.arguments import Relation
-from gaussmix.accounting.budgets import LARGEST_EPSILON, warn_if_weak
-from gaussmix.accounting.lattice import LatticeAccount, lattice_account
+from gaussmix.accounting.discrete import LatticeAccount, lattice_account
+from gaussmix.accounting.parameters import LARGEST_EPSILON, Relation, warn_if_weak
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.models.schedules import AUTOMATIC_PASSES, rates_of, releases_of, schedule_of
 from gaussmix.reporting.imagined import KINDS, Imagined, imagine, target_of

@@ -15,7 +15,7 @@ from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix._files import reserve
 from gaussmix.accounting import Analysis
-from gaussmix.accounting.arguments import Relation
+from gaussmix.accounting.parameters import Relation
 from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
 from gaussmix.reporting.planning import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
 

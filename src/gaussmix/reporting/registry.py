@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import ArgumentError, MissingPackageError, NotPrivateError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release

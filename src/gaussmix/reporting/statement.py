@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gaussmix.accounting.curve import PrivacyCurve
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import NotPrivateError
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.release import Release

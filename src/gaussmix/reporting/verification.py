@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaussmix._text import plain
-from gaussmix.accounting.lattice import LatticeAccount
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import read_bytes

@@ -1,7 +1,9 @@
-"""Types, limits and checks of the arguments shared by the accounts of Gaussian mixing."""
+"""Privacy parameters: the neighbouring relation, checks of epsilon and delta, warnings about weak budgets."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Literal
 
 import numpy as np
@@ -9,9 +11,23 @@ from numpy.typing import ArrayLike
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.errors import ArgumentError
+from gaussmix.errors import ArgumentError, BudgetWarning
 
-__all__ = ["ANALYSES", "BOUND_HOLDS_FOR", "RELATIONS", "Analysis", "BoundHoldsFor", "Relation"]
+__all__ = [
+    "ANALYSES",
+    "BOUND_HOLDS_FOR",
+    "LARGEST_DELTA",
+    "LARGEST_EPSILON",
+    "LEAST_DELTA",
+    "RELATIONS",
+    "Analysis",
+    "BoundHoldsFor",
+    "Relation",
+    "frames_to_the_caller",
+    "warn_if_weak",
+    "weak_points",
+]
+
 
 BoundHoldsFor = Literal["both", "larger"]
 Relation = Literal["zero-out", "replace-one"]
@@ -72,3 +88,49 @@ def shaped(values: ArrayLike, shape: tuple[int, ...]) -> float | Floats:
     """Return a float for scalars and an array of the given shape otherwise."""
     array = np.asarray(values, float).reshape(shape)
     return float(array) if array.ndim == 0 else array
+
+
+LARGEST_EPSILON = 20.0
+"""Largest ε without a warning. At e^ε > 4.8·10⁸ a prior probability of 10⁻⁶ may become a posterior of 99.8 %."""
+
+LARGEST_DELTA = 1e-2
+"""Smallest δ with a warning: publishing each row with probability 1 % meets this δ with ε = 0."""
+
+LEAST_DELTA = 1e-40
+"""Smallest δ without a warning: the samplers' normal draws end at about 13 standard deviations (SECURITY.md)."""
+
+
+def weak_points(epsilon: float, delta: float) -> tuple[str, ...]:
+    """Return warnings about a budget. An infinite ε is reported by the certificate instead."""
+    found = []
+    if LARGEST_EPSILON < epsilon < float("inf"):
+        found.append(
+            f"epsilon={epsilon:g} gives no meaningful worst-case guarantee: odds may change by a factor of "
+            f"e^{epsilon:g}. Values up to about 1 are strong, values up to about 10 moderate."
+        )
+    if delta >= LARGEST_DELTA:
+        found.append(
+            f"delta={delta:g} is also met by publishing one row in {round(1 / delta)} unprotected. "
+            "Choose delta below 1 / number of rows."
+        )
+    elif 0 < delta < LEAST_DELTA:
+        found.append(
+            f"delta={delta:g} is smaller than the samplers resolve. The guarantee holds for {LEAST_DELTA:g} at best."
+        )
+    return tuple(found)
+
+
+def warn_if_weak(epsilon: float, delta: float) -> None:
+    """Issue one :class:`gaussmix.errors.BudgetWarning` with all `weak_points` of a budget, if there are any."""
+    found = weak_points(epsilon, delta)
+    if found:
+        warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())
+
+
+def frames_to_the_caller() -> int:
+    """Return the ``stacklevel`` of the first frame outside of this package."""
+    package, depth = __name__.partition(".")[0], 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, depth = frame.f_back, depth + 1
+    return depth
