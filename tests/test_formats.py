@@ -17,7 +17,7 @@ import pytest
 
 import gaussmix as gm
 import make_golden
-from gaussmix.ledger import records
+from gaussmix.ledger import store
 from gaussmix.models import release_file
 from gaussmix.models.signatures import SUFFIX, check_signature
 from gaussmix.tables import moments
@@ -78,7 +78,7 @@ def test_a_ledger_is_read_and_left_as_it_is(name, tmp_path):
     ledger = gm.Ledger.open(path)
     assert path.read_bytes() == (GOLDEN / name).read_bytes()
     with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (records.FORMAT,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (store.FORMAT,)
     connection.close()
     assert ledger.head == LEDGERS[name]
     assert {name: getattr(ledger.reservation, name) for name in make_golden.LEDGER} == make_golden.LEDGER

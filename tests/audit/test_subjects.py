@@ -23,8 +23,8 @@ from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
 from gaussmix.estimators import LinearRegression
+from gaussmix.ledger import composition, ledger
 from gaussmix.ledger import ledger as ledger_module
-from gaussmix.ledger import plans, reservation
 from gaussmix.mechanism import adassp, lattice, passes, proposing
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.paper import mixing
@@ -188,8 +188,8 @@ def test_weights_not_divided_by_their_bound_are_detected(monkeypatch):
 
 def test_a_ledger_that_ignores_earlier_releases_is_detected(monkeypatch):
     """Each of four releases takes the whole budget: together twice μ."""
-    monkeypatch.setattr(plans, "part_of", lambda reserved, share: reservation.part_of(reserved, Fraction(1)))
-    monkeypatch.setattr(ledger_module, "room_left", lambda reserved, entries: reservation.room_left(reserved, []))
+    monkeypatch.setattr(ledger, "part_of", lambda reserved, share: composition.part_of(reserved, Fraction(1)))
+    monkeypatch.setattr(ledger_module, "room_left", lambda reserved, entries: composition.room_left(reserved, []))
     four = partial(SUBJECTS["ledger"], shares=("1/4",) * 4)
     assert not audit.run(four, runs=600, **LOOSE | {"epsilon": 1.0}).holds
 

@@ -12,7 +12,7 @@ import pytest
 
 from gaussmix import Ledger, LedgerDamagedError, LedgerError
 from gaussmix.ledger import store as ledger_store
-from gaussmix.ledger.reservation import account_holds
+from gaussmix.ledger.composition import account_holds
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "releases": 5}
 FULL_SWEEP = os.environ.get("GAUSSMIX_FULL_SWEEP") == "1"

@@ -17,8 +17,7 @@ from gaussmix.accounting.discrete import diagonal_sigma, gaussian_slack, lattice
 from gaussmix.accounting.divergence import gaussian_hockey_stick
 from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
-from gaussmix.ledger.reservation import checked_budget, part_of, reserve, room_left
-from gaussmix.ledger.values import Entry
+from gaussmix.ledger.composition import Entry, checked_budget, part_of, reserve, room_left
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 RELEASE = {"shares": ["0.1", "0.02", "0.88"], "coordinates": [30**2, 24, 30**2]}
@@ -78,7 +77,7 @@ def test_reopening(path):
 def test_another_machines_last_digits_of_mu_are_no_other_arguments(path, monkeypatch):
     ledger = Ledger(path, **BUDGET)
     nearby = ledger.reservation.mu * (1 - 1e-12)
-    monkeypatch.setattr("gaussmix.ledger.reservation.gaussian_mu", lambda epsilon, delta: nearby)
+    monkeypatch.setattr("gaussmix.ledger.composition.gaussian_mu", lambda epsilon, delta: nearby)
     assert Ledger(path, **BUDGET).reservation == ledger.reservation
     with pytest.raises(ArgumentError, match="created with other arguments"):
         Ledger(path, **BUDGET, mu=nearby)  # asked for by name

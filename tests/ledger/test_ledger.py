@@ -24,8 +24,8 @@ from gaussmix import BudgetExceededError, Ledger, LedgerError
 from gaussmix.errors import MissingFileError
 from gaussmix.ledger import Entry, Reservation
 from gaussmix.ledger import store as ledger_store
-from gaussmix.ledger.records import append, contents
-from gaussmix.ledger.reservation import room_left
+from gaussmix.ledger.composition import room_left
+from gaussmix.ledger.store import append, contents
 from ledger_workers import compete, create, record_and_use
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}

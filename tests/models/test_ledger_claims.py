@@ -12,7 +12,7 @@ import pytest
 import gaussmix as gm
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.baselines import AdaSSP
-from gaussmix.ledger.records import fingerprint
+from gaussmix.ledger.store import fingerprint
 from gaussmix.models.certificate import LEDGER_BUDGET, Certificate
 from release_files import forged
 

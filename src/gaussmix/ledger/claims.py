@@ -16,10 +16,9 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import Relation
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, NotPrivateError
-from gaussmix.ledger.plans import lattice_cost
-from gaussmix.ledger.records import fingerprint
-from gaussmix.ledger.reservation import account_holds, check_reservation, refusal, room_left
-from gaussmix.ledger.values import Reservation
+from gaussmix.ledger.composition import Reservation, account_holds, check_reservation, refusal, room_left
+from gaussmix.ledger.ledger import lattice_cost
+from gaussmix.ledger.store import fingerprint
 
 __all__ = ["verify_claim"]
 

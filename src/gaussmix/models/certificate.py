@@ -29,7 +29,7 @@ from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.claims import verify_claim
-from gaussmix.ledger.values import Reservation
+from gaussmix.ledger.composition import Reservation
 from gaussmix.tables.contributions import ONE_ROW, Unit
 from gaussmix.tables.schema import Schema, stored_schema
 
