@@ -20,7 +20,7 @@ from audit.bounds import lower_bounds
 from audit.subjects import SUBJECTS, Subject
 from gaussmix._types import Floats
 from gaussmix.errors import BudgetWarning
-from gaussmix.reporting.plots import drawn
+from gaussmix.report.plots import drawn
 
 CURVE = (0.1, 0.03, 0.01)
 """Further δ at which a claimed curve is tested."""

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import gaussmix as gm
 from benchmarks import record
-from gaussmix.reporting.page import render
+from gaussmix.report.page import render
 
 ROWS = 20_000
 COLUMNS = (10, 40)

@@ -47,7 +47,7 @@ from experiments.passes_tables import _csv, encode
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.mechanism.objective_perturbation import minimise
-from gaussmix.reporting.demo import make_patients
+from gaussmix.report.demo import make_patients
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 Bools = NDArray[np.bool_]

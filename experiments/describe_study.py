@@ -24,7 +24,7 @@ from experiments import Floats
 from experiments.data_files import read
 from experiments.parallel import Rows, run_all
 from gaussmix.models.release import Release
-from gaussmix.reporting import demo
+from gaussmix.report import demo
 from gaussmix.tables.arrow import encode_batch
 from gaussmix.tables.encoder import BlockEncoder
 from gaussmix.tables.schema import Schema

@@ -1,4 +1,4 @@
-"""Figures 2 to 5, drawn from the tables in ``results``: PNG and SVG. Figure 1 is :mod:`gaussmix.reporting.plots`'."""
+"""Figures 2 to 5, drawn from the tables in ``results``: PNG and SVG. Figure 1 is :mod:`gaussmix.report.plots`'."""
 
 from __future__ import annotations
 

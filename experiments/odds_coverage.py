@@ -24,7 +24,7 @@ from experiments.passes_tables import _csv, outward
 from gaussmix import Release, release
 from gaussmix.mechanism.objective_perturbation import minimise
 from gaussmix.models.results import Summary
-from gaussmix.reporting.demo import SCHEMA, make_patients
+from gaussmix.report.demo import SCHEMA, make_patients
 
 RELEASES, RELEASES_A_JOB = 40, 8
 TABLES = {"whi": "whi", "morekids": "morekids", "demo": "readmitted"}

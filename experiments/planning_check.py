@@ -18,7 +18,7 @@ import pandas as pd
 
 import gaussmix as gm
 from experiments.passes_tables import Encoded, load
-from gaussmix.reporting.planning import expect
+from gaussmix.report.plan import expect
 
 CHOSEN_ON = ("boston", "wine", "bike", "diabetes", "cps1988", "cps2024", "diamonds", "health", "fertility")
 """Tables that were looked at when the imagined ones were chosen."""

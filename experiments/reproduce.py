@@ -24,7 +24,7 @@ from experiments.parallel import forget
 from gaussmix import accounting
 from gaussmix.accounting import Analysis
 from gaussmix.accounting.numerics import smallest_safe
-from gaussmix.reporting import plots
+from gaussmix.report import plots
 
 SETS = {
     "figure2": ("communities", "tecator", "gaussian", "mlp"),

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.testing import assert_allclose
 
 from experiments import describe_study as study
-from gaussmix.reporting import demo
+from gaussmix.report import demo
 
 
 def test_truths_are_those_of_the_table():

@@ -19,7 +19,7 @@ import pytest
 
 import audit
 import gaussmix as gm
-from gaussmix.reporting.demo import SCHEMA, make_patients
+from gaussmix.report.demo import SCHEMA, make_patients
 
 ROOT = Path(gm.__file__).parents[2]
 PAGES = [f"docs/{name}.md" for name in ("index", "audit", "bounds", "inference", "ledger", "passes")]

@@ -44,8 +44,8 @@ PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}, "tables.files": {"P
 
 READERS = {
     "models/prediction.py": {"tables.arrow", "tables.encoder", "tables.table"},  # rows of whoever predicts
-    "reporting/demo.py": {"mechanism.curation"},  # releases a made-up table
-    "reporting/imagined.py": {"tables.encoder", "tables.term_values"},  # encodes made-up tables
+    "report/demo.py": {"mechanism.curation"},  # releases a made-up table
+    "report/plan.py": {"tables.encoder", "tables.term_values"},  # encodes made-up tables
 }
 """What reads rows beside the mechanism, none of them those of a release."""
 
@@ -59,10 +59,10 @@ DRAWING = {
     "models/shrinkage.py": "post-processing: a simulation of the noise, seeded by the release",
     "paper/sketch.py": "post-processing: sketch rows from a released factor",
     "models/synthetic.py": "post-processing: synthetic rows",
-    "reporting/demo.py": "made-up rows",
-    "reporting/imagined.py": "made-up rows",
-    "reporting/planning.py": "a trial on made-up rows",
-    "reporting/trial.py": "a trial on made-up rows",
+    "report/demo.py": "made-up rows",
+    "report/plan.py": "made-up rows",
+    "report/plan.py": "a trial on made-up rows",
+    "report/plan.py": "a trial on made-up rows",
     "tables/moments.py": "names of parts, and the key that tells persons apart",
     "tables/sampling.py": "secret keys of samples; no privacy is claimed for them",
 }

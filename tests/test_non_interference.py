@@ -46,9 +46,9 @@ from gaussmix.models import schedules
 from gaussmix.models.steps import Likelihood
 from gaussmix.paper import mixing as paper_mixing
 from gaussmix.paper import sheffet
-from gaussmix.reporting.label import as_svg
-from gaussmix.reporting.page import render
-from gaussmix.reporting.registry import record_of
+from gaussmix.report.label import as_svg
+from gaussmix.report.page import render
+from gaussmix.report.registry import record_of
 from gaussmix.tables import sampling
 from gaussmix.tables.rows import rows_of
 from walker import assert_alike, watched

@@ -12,7 +12,7 @@ import pytest
 import gaussmix
 import release_check
 from gaussmix.cli import main
-from gaussmix.reporting.demo import make_patients
+from gaussmix.report.demo import make_patients
 
 README = (Path(gaussmix.__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

@@ -15,7 +15,7 @@ from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.reporting.demo import ROWS
+from gaussmix.report.demo import ROWS
 
 
 def run(*arguments: str, code: int = 0) -> str:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from gaussmix.cli import main
-from gaussmix.reporting.page import render
+from gaussmix.report.page import render
 
 FORMULA, LEVELS = '=HYPERLINK("x")', ["@sum", "-2+3", "-3", "\tcmd", "+1", "ok"]
 

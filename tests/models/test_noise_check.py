@@ -16,7 +16,7 @@ from gaussmix.models.passes import Metric, PassRequest, as_released
 from gaussmix.models.pooling import goe
 from gaussmix.models.release_file import as_bytes
 from gaussmix.models.transcript import PassOutput, Transcript
-from gaussmix.reporting.verification import verify
+from gaussmix.report.verify import verify
 from gaussmix.tables.rows import rows_of
 from gaussmix.tables.schema import Schema
 from gaussmix.tables.transforms import Transform

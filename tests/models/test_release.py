@@ -15,8 +15,8 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.accounting.accounts import Unprotected
-from gaussmix.reporting import page
-from gaussmix.reporting.verification import verify
+from gaussmix.report import page
+from gaussmix.report.verify import verify
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from example_tables import SCHEMA, patients
 from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
 from gaussmix.cli import main
 from gaussmix.models.certificate import NO_GUARANTEE
-from gaussmix.reporting.label import label_of
-from gaussmix.reporting.page import render
-from gaussmix.reporting.statement import fields_of
-from gaussmix.reporting.verification import verify
+from gaussmix.report.label import label_of
+from gaussmix.report.page import render
+from gaussmix.report.statement import fields_of
+from gaussmix.report.verify import verify
 
 BUDGET = {"schema": SCHEMA, "epsilon": 3.0, "delta": 1e-6}
 

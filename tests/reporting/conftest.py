@@ -26,7 +26,7 @@ def private(table):
 @pytest.fixture(scope="module")
 def page(private):
     pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
-    from gaussmix.reporting.page import render
+    from gaussmix.report.page import render
 
     return render(private, response="cost")
 
@@ -71,7 +71,7 @@ def browser():
 @pytest.fixture
 def visit(browser, tmp_path):
     """Opens a release's page offline; afterwards there must have been one request and no error."""
-    from gaussmix.reporting.page import render
+    from gaussmix.report.page import render
 
     contexts, requests, errors = [], [], []
 

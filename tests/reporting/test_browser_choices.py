@@ -12,8 +12,8 @@ import pytest
 import gaussmix as gm
 from gaussmix._text import plain
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.reporting.label import as_svg
-from gaussmix.reporting.page import render
+from gaussmix.report.label import as_svg
+from gaussmix.report.page import render
 from report_pages import EVIL
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")

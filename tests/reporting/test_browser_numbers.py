@@ -13,8 +13,8 @@ from scipy import special, stats
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.models.prediction import predicted
-from gaussmix.reporting.embedding import embedded_release
-from gaussmix.reporting.page import render
+from gaussmix.report.page import render
+from gaussmix.report.page_data import embedded_release
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.reporting.demo import LINEAR_TRUTHS, LOGISTIC_TRUTH, ROWS, SCHEMA, make_patients, private_patients
+from gaussmix.report.demo import LINEAR_TRUTHS, LOGISTIC_TRUTH, ROWS, SCHEMA, make_patients, private_patients
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.reporting import page as report
-from gaussmix.reporting.embedding import embedded_release, first_response, needs_of_part
+from gaussmix.report import page as report
+from gaussmix.report.page_data import embedded_release, first_response, needs_of_part
 from report_pages import embedded, words
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.accounting.curve import curve_of
-from gaussmix.reporting.figure import picture, why_no_curve
-from gaussmix.reporting.numbers import number, one_in, plain_value, up
+from gaussmix.report.page import picture, why_no_curve
+from gaussmix.report.statement import number, one_in, plain_value, up
 from report_pages import embedded
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import gaussmix as gm
 from example_tables import SCHEMA
 from gaussmix.cli import main
-from gaussmix.reporting.label import as_svg, label_of
+from gaussmix.report.label import as_svg, label_of
 from report_pages import EVIL
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -16,8 +16,8 @@ import gaussmix as gm
 from gaussmix._text import plain
 from gaussmix.cli import main
 from gaussmix.models.release_file import METADATA_KEY
-from gaussmix.reporting import page as report
-from gaussmix.reporting.signals import signals_of
+from gaussmix.report import page as report
+from gaussmix.report.page import signals_of
 from report_pages import EVIL, Loads, assert_nothing_is_promised, embedded, words
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")

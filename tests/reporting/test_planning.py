@@ -10,9 +10,16 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.models.pooling import NoisyGram, goe
-from gaussmix.reporting.imagined import KINDS, imagine, target_of
-from gaussmix.reporting.planning import expect, least_useful_epsilon, numbers_only, rows_needed
-from gaussmix.reporting.trial import Trial
+from gaussmix.report.plan import (
+    KINDS,
+    Trial,
+    expect,
+    imagine,
+    least_useful_epsilon,
+    numbers_only,
+    rows_needed,
+    target_of,
+)
 from gaussmix.tables.schema import Schema
 
 SCHEMA = {

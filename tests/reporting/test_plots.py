@@ -7,8 +7,8 @@ import builtins
 import pytest
 
 import gaussmix as gm
-from gaussmix.reporting.planning import expect, numbers_only
-from gaussmix.reporting.plots import compare_analyses, lost_r2
+from gaussmix.report.plan import expect, numbers_only
+from gaussmix.report.plots import compare_analyses, lost_r2
 
 pytest.importorskip("matplotlib", reason="the extra gaussmix[plots] is not installed")
 

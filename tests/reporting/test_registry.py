@@ -17,9 +17,9 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.cli import main
 from gaussmix.errors import ArgumentError, NotPrivateError
-from gaussmix.reporting.page import render
-from gaussmix.reporting.registry import TO_FILL_IN, check_record, record_of
-from gaussmix.reporting.verification import verify
+from gaussmix.report.page import render
+from gaussmix.report.registry import TO_FILL_IN, check_record, record_of
+from gaussmix.report.verify import verify
 
 
 def run(*arguments, code=0):

@@ -11,8 +11,8 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA
-from gaussmix.reporting import page as report
-from gaussmix.reporting import statement
+from gaussmix.report import page as report
+from gaussmix.report import statement
 from report_pages import assert_nothing_is_promised, embedded, set_behind, unpickled, words
 
 pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")

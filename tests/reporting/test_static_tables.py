@@ -12,9 +12,9 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.models.whole_rows import pass_that_counts
-from gaussmix.reporting import page as report
-from gaussmix.reporting import static_tables as tables
-from gaussmix.reporting.static_tables import static_tables
+from gaussmix.report import page as report
+from gaussmix.report import page_data as tables
+from gaussmix.report.page_data import static_tables
 from report_pages import words
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.reporting.embedding import first_response
-from gaussmix.reporting.imagined import KINDS, imagine, target_of
-from gaussmix.reporting.statement import bounds_of
+from gaussmix.report.page_data import first_response
+from gaussmix.report.plan import KINDS, imagine, target_of
+from gaussmix.report.statement import bounds_of
 
 SCHEMA = gm.Schema.of(
     {

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.cli import main
-from gaussmix.reporting.outcomes import outcomes
+from gaussmix.report.verify import outcomes
 from release_files import forged
 
 

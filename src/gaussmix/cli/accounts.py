@@ -82,7 +82,7 @@ def account(
         rows = _try_each(names, lambda name: _gamma_row(name, sketch_size, epsilon, delta))
         title, first = f"γ for ε = {epsilon:g}, δ = {delta:g}, k = {sketch_size}", "calibration"
     if plot is not None:
-        from gaussmix.reporting.plots import compare_analyses  # an optional extra
+        from gaussmix.report.plots import compare_analyses  # an optional extra
 
         compare_analyses(plot, sketch_size=sketch_size, delta=delta, force=force)
         echo(f"wrote {plot}", err=True)

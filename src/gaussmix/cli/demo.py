@@ -22,8 +22,8 @@ from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.results import FittedModel, Summary
-from gaussmix.reporting import demo as hospital
-from gaussmix.reporting.page import render
+from gaussmix.report import demo as hospital
+from gaussmix.report.page import render
 from gaussmix.tables.schema import INTERCEPT
 
 __all__ = ["demo"]

@@ -17,7 +17,7 @@ from gaussmix.cli.printing import echo, echo_json
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
 from gaussmix.ledger import Entry, Ledger, Reservation
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.reporting.outcomes import Outcome, outcomes
+from gaussmix.report.verify import Outcome, outcomes
 
 __all__ = ["ledger"]
 

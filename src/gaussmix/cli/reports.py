@@ -23,13 +23,13 @@ from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import read_bytes
 from gaussmix.models.signatures import sign as signed
-from gaussmix.reporting.label import as_svg
-from gaussmix.reporting.page import render
-from gaussmix.reporting.planning import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
-from gaussmix.reporting.registry import TO_FILL_IN, as_yaml, record_of
-from gaussmix.reporting.statement import is_valid
-from gaussmix.reporting.verification import verdict_on
-from gaussmix.reporting.verification import verify as verified
+from gaussmix.report.label import as_svg
+from gaussmix.report.page import render
+from gaussmix.report.plan import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed
+from gaussmix.report.registry import TO_FILL_IN, as_yaml, record_of
+from gaussmix.report.statement import is_valid
+from gaussmix.report.verify import verdict_on
+from gaussmix.report.verify import verify as verified
 from gaussmix.tables.contributions import ONE_ROW, Unit
 from gaussmix.tables.schema import Schema
 
@@ -241,7 +241,7 @@ def plan(
         needed = rows_needed(schema, epsilon=epsilon, **question)
         if plot is not None:
             status.update("drawing")
-            from gaussmix.reporting.plots import lost_r2  # an optional extra
+            from gaussmix.report.plots import lost_r2  # an optional extra
 
             lost_r2(plot, schema, n_rows=rows or 0, chosen=epsilon, force=force, **question)
     if as_json:

@@ -238,7 +238,7 @@ class Ledger:
             Words to recognise the release by. Nothing about the rows belongs here.
         file : path, optional
             Where the release will be written, so that an entry whose release was lost can be told
-            (:func:`gaussmix.reporting.outcomes.outcomes`).
+            (:func:`gaussmix.report.verify.outcomes`).
         unit : str, optional
             The unit that μ is for: the ledger's, or it is refused.
 

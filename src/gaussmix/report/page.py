@@ -4,6 +4,10 @@ The page shows the privacy label and statement, tables, the privacy curve and si
 release, from which models and predictions are computed in the browser (``templates/scripts``) with the same results as
 this library. It is one HTML file without external resources, and a deterministic function of the release and the
 arguments. Requires the extra ``gaussmix[plots]``.
+
+Coordinates, ticks and slider positions of the figure of the privacy curve.
+
+Signal-to-noise ratio of every encoded column, as shown on the page.
 """
 
 from __future__ import annotations
@@ -11,21 +15,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gaussmix import _validation as check
 from gaussmix._text import plain
-from gaussmix.accounting.curve import curve_of
+from gaussmix.accounting.curve import DELTA_MAX, DELTA_MIN, PrivacyCurve, curve_of
 from gaussmix.errors import ArgumentError, MissingPackageError
+from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
-from gaussmix.reporting.embedding import embedded_release, first_response
-from gaussmix.reporting.figure import picture, why_no_curve
-from gaussmix.reporting.label import as_svg
-from gaussmix.reporting.signals import SIGNAL_WORDS, signals_of
-from gaussmix.reporting.statement import (
+from gaussmix.report.label import as_svg
+from gaussmix.report.page_data import StaticTables, embedded_release, first_response, static_tables
+from gaussmix.report.statement import (
     NOTHING,
     assumed,
     banner,
@@ -33,15 +39,98 @@ from gaussmix.reporting.statement import (
     conditions,
     fields_of,
     in_plain_words,
+    number,
     parameters_of,
     subject,
+    up,
 )
-from gaussmix.reporting.static_tables import StaticTables, static_tables
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render"]
+__all__ = ["SIGNAL_WORDS", "picture", "render", "signals_of", "why_no_curve"]
+
+
+def why_no_curve(certificate: Certificate, *, valid: bool) -> str:
+    """Return the text shown if there is no curve."""
+    if not math.isfinite(certificate.epsilon):
+        return "No curve is shown: ε is infinite at every δ below 1. This release is not private."
+    if not valid:
+        return "No curve is shown: this release has no privacy guarantee."
+    return "No curve is available for this mechanism. The guarantee is the certified pair above."
+
+
+def picture(curve: PrivacyCurve, certificate: Certificate) -> dict[str, Any]:
+    """Return the coordinates of the figure and the positions of its slider."""
+    width, height, left, right, top, bottom = 480, 300, 52, 466, 22, 250
+    reach = float(np.max(curve.epsilon[np.isfinite(curve.epsilon)], initial=0.0)) or 1.0
+    step = _nice_step(reach, 5)
+    highest = step * math.ceil(reach / step - 1e-9)
+
+    def x(delta: float) -> float:
+        return round(left + (math.log10(delta) + 12) / 11 * (right - left), 2)
+
+    def y(epsilon: float) -> float:
+        return round(bottom - min(epsilon / highest, 1.0) * (bottom - top), 2)
+
+    pairs = list(zip(curve.delta.tolist(), curve.epsilon.tolist(), strict=True))
+    positions = [{"words": f"δ = {d:.6g}: ε = {up(e)}", "x": x(d), "y": y(e)} for d, e in pairs]
+    start = min(range(len(pairs)), key=lambda i: abs(math.log(pairs[i][0] / max(certificate.delta, 1e-300))))
+    inside = DELTA_MIN <= certificate.delta <= DELTA_MAX and certificate.epsilon <= highest
+    together = certificate.covers_ledger
+    pair = f"ε = {number(certificate.epsilon)} at δ = {number(certificate.delta)}"
+    return {
+        "width": width,
+        "height": height,
+        "left": left,
+        "right": right,
+        "top": top,
+        "bottom": bottom,
+        "x_ticks": [{"at": x(10.0**power), "label": f"−{-power}"} for power in range(-12, 0, 2)],
+        "y_ticks": [{"at": y(step * i), "label": f"{step * i:g}"} for i in range(round(highest / step) + 1)],
+        "points": " ".join(f"{point['x']},{point['y']}" for point in positions),
+        "certified": {"x": x(certificate.delta), "y": y(certificate.epsilon), "title": pair} if inside else None,
+        "positions": positions,
+        "last": len(positions) - 1,
+        "start": start,
+        "start_words": positions[start]["words"],
+        "title": f"ε falls as δ grows, from {up(pairs[0][1])} at δ = 1e-12 to {up(pairs[-1][1])} at δ = 0.1",
+        "words": "The release is (ε, δ)-differentially private for every pair on this curve; "
+        "the certificate states one of them."
+        + (" The curve is for this release alone; the certified pair covers the whole ledger." * together),
+    }
+
+
+def _nice_step(reach: float, most: int) -> float:
+    power = 10.0 ** math.floor(math.log10(reach / most))
+    return next(multiple * power for multiple in (1, 2, 5, 10) if reach / (multiple * power) <= most + 1e-9)
+
+
+SIGNAL_WORDS = (
+    "Signal is the sum of squares of an encoded column (bounds mapped to plus and minus the column's weight), "
+    "estimated from the release. Noise is the standard deviation of the privacy noise on an entry of the second moment "
+    "of an empty table. A column with a ratio near 1 carries little information."
+)
+
+
+def signals_of(release: Release) -> list[dict[str, Any]]:
+    """Return signal, noise and their ratio for every encoded column as text, and the length of its bar in percent.
+
+    Bars are logarithmic: 0 for a signal that does not exceed the noise, 100 for the largest ratio.
+    """
+    signals, noises = np.diagonal(release.second_moment).tolist(), release.statistic.column_noise.tolist()
+    ratios = [signal / noise for signal, noise in zip(signals, noises, strict=True) if noise > 0]
+    longest = math.log10(max([10.0, *ratios]))
+    return [
+        {
+            "name": name,
+            "signal": f"{value:.4g}",
+            "noise": f"{noise:.4g}",
+            "ratio": f"{value / noise:.3g}" if noise > 0 else "no noise",
+            "bar": round(100 * math.log10(value / noise) / longest, 1) if value > noise > 0 else 0.0,
+        }
+        for name, value, noise in zip(release.schema.names, signals, noises, strict=True)
+    ]
 
 
 MOST_COLUMNS = 400

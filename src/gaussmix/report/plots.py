@@ -17,7 +17,7 @@ from gaussmix._files import reserve
 from gaussmix.accounting import Analysis
 from gaussmix.accounting.parameters import Relation
 from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
-from gaussmix.reporting.planning import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
+from gaussmix.report.plan import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
 
 __all__ = ["compare_analyses", "drawn", "lost_r2"]
 
@@ -80,7 +80,7 @@ def lost_r2(
 ) -> None:
     """Draw the expected loss of R² against ε from 0.1 to 10 times ``chosen``, which is marked, for each scenario.
 
-    Other parameters are as in :func:`gaussmix.reporting.planning.expect`. An existing file is replaced only with
+    Other parameters are as in :func:`gaussmix.report.plan.expect`. An existing file is replaced only with
     ``force``.
     """
     middle = check.positive(finite=True, epsilon=chosen)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.models.release import Release
-from gaussmix.reporting.numbers import number, up
-from gaussmix.reporting.statement import banner, conditions, found_at_most
+from gaussmix.report.statement import banner, conditions, found_at_most, number, up
 
 __all__ = ["PrivacyLabel", "as_svg", "label_of"]
 

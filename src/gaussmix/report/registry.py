@@ -14,7 +14,7 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import ArgumentError, MissingPackageError, NotPrivateError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
-from gaussmix.reporting.statement import assumed, fields_of, is_valid
+from gaussmix.report.statement import assumed, fields_of, is_valid
 
 __all__ = ["TO_FILL_IN", "as_yaml", "check_record", "record_of"]
 

@@ -1,6 +1,10 @@
 """Verification of a release file: (ε, δ) recomputed from its content.
 
 **Private**: a function of the release.
+
+Reconciliation of ledger entries with release files.
+
+**Private**: reads ledgers and the footers of release files.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from typing import Any, Literal
 from gaussmix._text import plain
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
+from gaussmix.ledger import Entry, Ledger
 from gaussmix.models.release import Release
-from gaussmix.models.release_file import read_bytes
+from gaussmix.models.release_file import read_bytes, release_id
 from gaussmix.models.signatures import check_signature
 
-__all__ = ["Verdict", "verdict_on", "verify"]
+__all__ = ["Outcome", "Verdict", "outcomes", "verdict_on", "verify"]
 
 
 @dataclass(frozen=True)
@@ -104,3 +109,50 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     signed = "" if key is None else f" It is signed by {key}."
     words = f"{path} is {pair}-differentially private{whose}, as certified.{signed}"
     return Verdict("true", words, **found)
+
+
+State = Literal["there", "missing", "other", "unnamed"]
+
+WORDS: dict[State, str] = {
+    "there": "file present",
+    "missing": "file missing: the release was lost or its file was moved; the budget is spent",
+    "other": "file does not contain this release; the budget is spent",
+    "unnamed": "no file recorded",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A ledger entry and the state of its release file.
+
+    Attributes
+    ----------
+    entry : Entry
+    state : {"there", "missing", "other", "unnamed"}
+        The recorded file contains this release; it does not exist; it contains something else; no file was recorded.
+    """
+
+    entry: Entry
+    state: State
+
+    @property
+    def words(self) -> str:
+        """Description of the state."""
+        return WORDS[self.state]
+
+
+def outcomes(ledger: Ledger) -> list[Outcome]:
+    """Return every entry of a ledger, oldest first, with the state of its release file."""
+    return [Outcome(entry, _state(entry)) for entry in ledger.entries()]
+
+
+def _state(entry: Entry) -> State:
+    if not entry.file:
+        return "unnamed"
+    path = Path(entry.file)
+    if not path.exists():
+        return "missing"
+    try:
+        return "there" if release_id(path) == entry.release else "other"
+    except (DamagedError, OSError):
+        return "other"

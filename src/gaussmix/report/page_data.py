@@ -1,0 +1,376 @@
+"""What a page embeds: matrices from which the browser computes models, and tables rendered by Python."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gaussmix._types import Floats
+from gaussmix.errors import ArgumentError
+from gaussmix.models.coding import columns_behind, is_marked, kinds_of, needed_parts, part_name, parts_without
+from gaussmix.models.crosstab import NOISY
+from gaussmix.models.describe import chosen_columns, counted_early_words
+from gaussmix.models.fits import number_response
+from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.problem import Response
+from gaussmix.models.release import Release
+from gaussmix.models.responses import two_classes
+from gaussmix.models.row_counts import row_count
+from gaussmix.models.whole_rows import counted_early
+from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.tables.parts import Part
+from gaussmix.tables.releasing import name_of
+from gaussmix.tables.schema import Schema
+from gaussmix.tables.terms import needs_of, parse_terms
+from gaussmix.tables.units import half_range, half_span, unweighted_units
+
+__all__ = [
+    "CorrelationTable",
+    "StaticTable",
+    "StaticTables",
+    "embedded_release",
+    "first_response",
+    "needs_of_part",
+    "static_tables",
+]
+
+
+def first_response(schema: Schema, response: str | None = None) -> str | None:
+    """Return the response shown first: the named column, or the first numeric column.
+
+    Without numeric columns it is the first Boolean, then the first category with two levels, and None if there is none.
+    """
+    plain = {name: part for name, part in schema.parts.items() if not is_marked(schema, name)}
+    numbers = [name for name, part in plain.items() if isinstance(part, Numeric)]
+    booleans = [name for name, part in plain.items() if isinstance(part, Boolean)]
+    classes = [name for name, part in plain.items() if isinstance(part, Categorical) and len(part.labels) == 2]
+    possible = [name for name in (*numbers, *booleans, *classes) if schema.intercept or parts_without(schema, [name])]
+    if response is None:
+        return possible[0] if possible else None
+    name = part_name(schema, response)
+    if name not in possible:
+        raise ArgumentError(
+            f"response must be a numeric or Boolean column without a missing-value indicator, or a category with two "
+            f"levels, got {response!r}."
+        )
+    return name
+
+
+def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, Any]:
+    """Return the release as values for the script of the page; ``n_rows`` is the number of rows, if it is public."""
+    schema, noisy = release.schema, release.statistic.noisy
+    units = schema.units
+    return {
+        "noisy": _noisy(noisy),
+        "encoded": [
+            {
+                "name": column.name,
+                "source": column.source,
+                "centre": centre,
+                "scale": scale,
+                "span": half_span(schema, column),
+                "levels": [list(level) for level in column.levels],
+            }
+            for column, centre, scale in zip(schema.encoded, units.centres.tolist(), units.scales.tolist(), strict=True)
+        ],
+        "parts": [_part(release, name, part) for name, part in schema.parts.items()],
+        "raw": _raw(schema),
+        "intercept": units.constant,
+        "weighted": schema.weight is not None,
+        "proposed": release.propose_merges(),
+        "shortened": None if noisy.shortened is None else str(noisy.shortened),
+        "sample_rows": _sample_rows(release, n_rows),
+    }
+
+
+def _noisy(noisy: NoisyMoment) -> dict[str, Any]:
+    """Return the moment and the shape of its noise, which is one number if it is a multiple of the identity."""
+    shape = noisy.shape
+    isotropic = bool(np.array_equal(shape, shape[0, 0] * np.eye(len(shape))))
+    return {
+        "size": len(noisy.moment),
+        "moment": _triangle(noisy.moment),
+        "shape": float(shape[0, 0]) if isotropic else _triangle(shape),
+        "independent": noisy.independent,
+    }
+
+
+def _triangle(matrix: Floats) -> str:
+    lower = matrix[np.tril_indices(len(matrix))]
+    return base64.b64encode(np.ascontiguousarray(lower, dtype="<f8").tobytes()).decode()
+
+
+def _part(release: Release, name: str, part: Part) -> dict[str, Any]:
+    schema, (kind, more) = release.schema, _kind(part)
+    if isinstance(part, Numeric):
+        more["typical"] = _typical(release, name, part)
+    return {
+        "name": name,
+        "kind": kind,
+        "indices": list(schema.groups[name]),
+        "columns": list(columns_behind(schema, name)),
+        "needs": needs_of_part(schema, name),
+        "responses": _responses(schema, name, part),
+        "typed": kind in ("numeric", "boolean", "categorical")
+        and name in schema.columns
+        and not is_marked(schema, name),
+        **more,
+    }
+
+
+def _responses(schema: Schema, name: str, part: Part) -> dict[str, Any] | None:
+    """Return a part as a response, by scale of the coefficients; None if it cannot be a response."""
+    found: dict[str, Response] = {}
+    if not is_marked(schema, name):
+        if isinstance(part, Numeric | Boolean):
+            found["linear"] = number_response(schema, name)
+        if isinstance(part, Boolean) or (isinstance(part, Categorical) and len(part.labels) == 2):
+            found["odds"] = two_classes(schema, name)[0]
+    return {scale: _response(schema, response) for scale, response in found.items()} or None
+
+
+def _response(schema: Schema, response: Response) -> dict[str, Any]:
+    entries = np.flatnonzero(response.vector).tolist()
+    return {
+        "name": response.name,
+        "vector": [[i, float(response.vector[i])] for i in entries],
+        "centre": response.centre,
+        "scale": response.scale,
+        "half": half_range(schema, response.vector),
+    }
+
+
+def needs_of_part(schema: Schema, name: str) -> list[str]:
+    """Return the parts that a model with a part must include: lower-order terms and missing-value indicators."""
+    terms = parse_terms(name, ()) if name in schema.terms else ()
+    lower = [own for term in terms for need in needs_of(term) for own in schema.resolve(name_of(need))]
+    return [other for other in needed_parts(schema, list(dict.fromkeys([*lower, name]))) if other != name]
+
+
+def _kind(part: Part) -> tuple[str, dict[str, Any]]:
+    if isinstance(part, Numeric):
+        return "numeric", {"lower": part.lower, "upper": part.upper, "origin": part.origin}
+    if isinstance(part, Boolean):
+        return "boolean", {}
+    if isinstance(part, Categorical):
+        return "categorical", {"labels": list(part.labels), "unknown": part.unknown}
+    if isinstance(part, Vector):
+        return "vector", {}
+    return ("missing" if part.term is None else "term"), {}
+
+
+def _raw(schema: Schema) -> dict[str, Any] | None:
+    """Return b and the rows of A that differ from the identity; None without terms."""
+    if schema.units.raw is None:
+        return None
+    A, b = schema.units.raw
+    changed = np.flatnonzero((np.eye(len(A)) != A).any(axis=1)).tolist()
+    rows = [[i, [[k, float(A[i, k])] for k in np.flatnonzero(A[i]).tolist()]] for i in changed]
+    return {"rows": rows, "b": b.tolist()}
+
+
+def _sample_rows(release: Release, n_rows: int | None) -> float | None:
+    """Return the number of rows for population intervals, as in a summary; None if they are not available."""
+    schema, noisy = release.schema, release.statistic.noisy
+    if schema.weight is not None or not noisy.independent:
+        return None
+    if n_rows is not None or not schema.intercept:
+        return n_rows
+    rows, deviation = noisy.quadratic(schema.units.one)
+    return rows if rows >= 2 * deviation else None
+
+
+def _typical(release: Release, name: str, part: Numeric) -> float:
+    """Return the estimated mean of a column to three digits, or the middle of its bounds."""
+    schema, moment = release.schema, release.statistic.noisy.moment
+    middle = (part.lower + part.upper) / 2
+    if not schema.intercept or schema.weight is not None:
+        return middle
+    one, x = schema.units.one, schema.units.rows(schema.groups[name])[0]
+    rows = float(one @ moment @ one)
+    return float(f"{min(max(float(x @ moment @ one) / rows, part.lower), part.upper):.3g}") if rows > 0 else middle
+
+
+MOST_LEVELS = 100
+"""Maximum number of levels of a category, or entries of a vector, shown in tables."""
+
+MOST_CORRELATED = 60
+"""Maximum number of encoded columns in the table of correlations."""
+
+MOST_PAIRS = 12
+MOST_CELLS = 400
+"""Maximum number of cross-tables, and of cells in each."""
+
+_SHADES = 9  # colour steps between correlations of 0 and 1
+
+
+@dataclass(frozen=True)
+class StaticTable:
+    """A table as text.
+
+    Attributes
+    ----------
+    caption : str
+    head : tuple of str
+    rows : tuple of tuples of str
+        The first entry of a row is its label.
+    notes : tuple of str
+    """
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CorrelationTable:
+    """The lower triangle of a matrix of correlations, each with a class for its colour.
+
+    Attributes
+    ----------
+    names : tuple of str
+    rows : tuple of tuples of (str, str)
+        Text and class: ``above`` or ``below`` 0 with a step from 0 to 9.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, str], ...], ...]
+
+
+@dataclass(frozen=True)
+class StaticTables:
+    """All static tables of a page.
+
+    Attributes
+    ----------
+    description : StaticTable
+    means : StaticTable or None
+        Means of the response within the levels of every category, if the response is numeric or Boolean.
+    correlations : CorrelationTable or None
+        None if there are more than :data:`MOST_CORRELATED` encoded columns.
+    crosstabs : tuple of StaticTable
+    notes : tuple of str
+        Tables that were omitted, with reasons.
+    """
+
+    description: StaticTable
+    means: StaticTable | None
+    correlations: CorrelationTable | None
+    crosstabs: tuple[StaticTable, ...]
+    notes: tuple[str, ...]
+
+
+def static_tables(release: Release, response: str | None, *, alpha: float) -> StaticTables:
+    """Compute the tables, with intervals of level 1 - alpha.
+
+    Raise :class:`~gaussmix.errors.ArgumentError` if rows have weights or the release has no intercept.
+    """
+    schema, notes = release.schema, []
+    unweighted_units(schema)
+    every = chosen_columns(schema, None)
+    shown = [name for name in every if len(schema.groups[name]) <= MOST_LEVELS]
+    if len(shown) < len(every):
+        large = ", ".join(name for name in every if name not in shown)
+        notes.append(f"Columns with more than {MOST_LEVELS} levels or entries are omitted: {large}.")
+    classes = [name for name in shown if isinstance(schema.columns[name], Categorical | Boolean)]
+    correlations = None
+    if sum(len(schema.groups[name]) for name in shown) <= MOST_CORRELATED:
+        correlations = _correlations(release, shown)
+    else:
+        notes.append(f"Correlations of more than {MOST_CORRELATED} encoded columns are printed by gaussmix corr.")
+    crosstabs, words = _crosstabs(release, classes, alpha)
+    return StaticTables(
+        _description(release, shown, alpha), _means(release, response, classes, alpha), correlations, crosstabs,
+        (*notes, *words),
+    )  # fmt: skip
+
+
+def _description(release: Release, shown: Sequence[str], alpha: float) -> StaticTable:
+    found = release.describe(shown, alpha=alpha)
+    rows = []
+    for term, statistic, estimate, error, low, high in zip(*found.columns.values(), strict=True):
+        count = statistic == "count"
+        ends = f"{low:,.0f} to {high:,.0f}" if count else _range(low, high)
+        rows.append((term, statistic, f"{estimate:,.0f}" if count else _digits(estimate), _digits(error, 3), ends))
+    head = ("Column", "Statistic", "Estimate", "Std. error", _level(alpha))
+    return StaticTable("Rows, means, standard deviations and shares of levels", head, tuple(rows), found.notes)
+
+
+def _means(release: Release, response: str | None, classes: Sequence[str], alpha: float) -> StaticTable | None:
+    """Return means of a numeric column, or shares of true of a Boolean, by category."""
+    by = [name for name in classes if name != response]
+    if not by or response is None or not isinstance(release.schema.columns.get(response), Numeric | Boolean):
+        return None
+    rows, unbounded = [], False
+    for name in by:
+        for label, mean, error, low, high in zip(
+            *release.means(response, name, alpha=alpha).columns.values(), strict=True
+        ):
+            rows.append((f"{name}={label}", _digits(mean), _digits(error, 3), _range(low, high)))
+            unbounded |= not math.isfinite(low)
+    words = ("An interval is unbounded where the number of rows of a level cannot be distinguished from 0.",)
+    head = ("Level", f"Mean of {response}", "Std. error", _level(alpha))
+    return StaticTable(f"Means of {response} within levels", head, tuple(rows), words if unbounded else ())
+
+
+def _correlations(release: Release, shown: Sequence[str]) -> CorrelationTable:
+    found = release.corr(shown)
+    return CorrelationTable(
+        found.names,
+        tuple(tuple(_shaded(r) for r in row[: place + 1]) for place, row in enumerate(found.values.tolist())),
+    )
+
+
+def _shaded(r: float) -> tuple[str, str]:
+    if not math.isfinite(r):
+        return "–", ""
+    return f"{r:z.2f}", f"{'below' if r < 0 else 'above'} shade-{round(_SHADES * abs(r))}"
+
+
+def _crosstabs(
+    release: Release, classes: Sequence[str], alpha: float
+) -> tuple[tuple[StaticTable, ...], tuple[str, ...]]:
+    """Return cross-tables of the first pairs of categories, and notes about them."""
+    every = list(itertools.combinations(classes, 2))
+    if not every:
+        return (), ()
+    try:
+        row_count(release)
+    except ArgumentError as error:
+        return (), (str(error),)
+    levels = {name: len(kinds_of(release.schema, name)[0]) for name in classes}
+    pairs = [pair for pair in every if levels[pair[0]] * levels[pair[1]] <= MOST_CELLS][:MOST_PAIRS]
+    notes = [NOISY]
+    if len(pairs) < len(every):
+        notes.append(
+            f"Cross-tables are shown for the first {len(pairs)} of {len(every)} pairs of categorical columns, in the "
+            f"order of declaration and with at most {MOST_CELLS} cells; gaussmix crosstab prints the others."
+        )
+    early = [name for pair in pairs if counted_early(release.statistic, pair) for name in pair]
+    notes += [counted_early_words(early)] * bool(early)
+    found = []
+    for one, two in pairs:
+        table = release.crosstab(one, two)
+        head, *rows = table.cells(alpha)
+        caption = f"{one} by {two}: noisy counts, ± half the {_level(alpha)}"
+        found.append(StaticTable(caption, tuple(head), tuple(map(tuple, rows)), (str(table.independence),)))
+    return tuple(found), tuple(notes)
+
+
+def _level(alpha: float) -> str:
+    return f"{100 * (1 - alpha):g} % interval"
+
+
+def _digits(value: float, many: int = 4) -> str:
+    return "" if math.isnan(value) else f"{value:.{many}g}"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.4g} to {high:.4g}" if math.isfinite(low) and math.isfinite(high) else "unbounded"

@@ -1,1 +1,0 @@
-"""Reports, privacy statements, figures and plans, computed from releases and public quantities only."""
