@@ -22,7 +22,7 @@ from example_tables import SCHEMA, patients
 # it does not end in time. Nobody else has waited for the child, so that its number is still its own.
 FORKS = """
 import json, os, select, signal, sys, time
-import gaussmix.cli.tables
+import gaussmix.cli.data
 from gaussmix.cli import main
 
 for line in sys.stdin:

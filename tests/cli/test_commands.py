@@ -435,7 +435,7 @@ def test_tails_are_kept_on_request(files, monkeypatch):
         asked.append(options["keep_tails"])
         return prepare(*arguments, **options)
 
-    monkeypatch.setattr("gaussmix.cli.tables.prepare", noted)
+    monkeypatch.setattr("gaussmix.cli.data.prepare", noted)
     command = (
         "release",
         str(files / "a.parquet"),

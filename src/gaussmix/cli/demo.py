@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gaussmix._files import reserve
+from gaussmix.cli.exits import echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
-from gaussmix.cli.printing import echo, echo_json
 from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED

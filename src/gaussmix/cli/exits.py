@@ -10,6 +10,8 @@ code  meaning
 4     the ledger has no budget left for it
 5     a release, moments or ledger is damaged, or is not private
 ====  ==============================================================================
+
+What commands print: no control character of a name, a note or a file reaches the terminal.
 """
 
 from __future__ import annotations
@@ -21,15 +23,35 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gaussmix import errors
-from gaussmix._text import plain
-from gaussmix.cli.printing import echo
+from gaussmix._text import json_text, plain
 
-__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "exit_code"]
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "cell", "echo", "echo_json", "exit_code"]
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print lines of text, control characters as escapes."""
+    click.echo(plain(text, lines=True), err=err, nl=nl)
+
+
+def echo_json(content: Any) -> None:
+    """Print plain values as JSON."""
+    click.echo(json_text(content))
+
+
+def cell(text: str) -> Text:
+    """Return a cell of a table that is printed as it is, brackets included."""
+    from rich.text import Text  # every command imports this module, and few print tables
+
+    return Text(plain(text))
+
 
 NOT_PRIVATE = 5
 """Exit code of a release that is damaged, or guarantees nothing."""

@@ -12,8 +12,8 @@ import click
 from gaussmix._files import reserve
 from gaussmix._text import json_text
 from gaussmix.accounting.parameters import RELATIONS, Relation
+from gaussmix.cli.exits import echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
-from gaussmix.cli.printing import echo, echo_json
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
 from gaussmix.ledger import Entry, Ledger, Reservation
 from gaussmix.ledger.store import refuse_as_output

@@ -1,38 +1,49 @@
-"""``gaussmix schema``, ``moments`` and ``release``: from a table to a release."""
+"""Commands on a table: schema, check, bounds, moments and release."""
 
 from __future__ import annotations
 
 import functools
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from gaussmix._files import refuse_suffix, reserve
 from gaussmix._text import json_text
 from gaussmix.accounting.parameters import RELATIONS, Relation
-from gaussmix.cli.budget import LEDGER, NOTE, SHARE, print_left, refuse_lone_note
-from gaussmix.cli.inputs import INPUT, ROW_BY_ROW, inputs
+from gaussmix.cli.exits import cell, echo, echo_json
 from gaussmix.cli.options import (
     CSV,
     EXPECT_ROWS,
     FORCE,
     FORMULA,
+    INPUT,
     JSON,
+    ROW_BY_ROW,
     SCHEMA,
     UNIT,
+    UNIT_NAMED,
     WEIGHT,
     csv_options,
     declared_in,
+    inputs,
     refuse_lone_force,
 )
-from gaussmix.cli.printing import echo, echo_json
+from gaussmix.ledger import Ledger
 from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.mechanism.proposing import MOST_LEVELS
+from gaussmix.mechanism.proposing import propose as proposed
+from gaussmix.models.certificate import Certificate
+from gaussmix.models.proposing import TAIL
+from gaussmix.tables.checking import check_table
 from gaussmix.tables.contributions import BoundRows, Unit
 from gaussmix.tables.formulas import declared_schema
 from gaussmix.tables.moments import Moments, check_name
@@ -42,7 +53,53 @@ from gaussmix.tables.schema import Schema
 from gaussmix.tables.table import open_table
 from gaussmix.tables.template import describe_columns
 
-__all__ = ["moments", "release", "schema"]
+__all__ = [
+    "LEDGER",
+    "NOTE",
+    "SHARE",
+    "check",
+    "moments",
+    "print_left",
+    "propose",
+    "refuse_lone_note",
+    "release",
+    "schema",
+]
+
+
+LEDGER = click.option(
+    "--ledger",
+    "ledger_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A ledger (`gaussmix ledger create`): its budget takes the place of -e and -d.",
+)
+SHARE = click.option(
+    "--share", metavar="SHARE", help="Share of the ledger's budget, 0.1 or 1/3; default: one of its planned parts."
+)
+NOTE = click.option("--note", default="", help="Kept in the ledger.")
+
+ADD_UP = (
+    "Privacy budgets of several releases of the same rows add up. A ledger accounts for all of them: "
+    "gaussmix ledger create FILE, then --ledger FILE."
+)
+
+
+def refuse_lone_note(note: str, ledger_file: Path | None) -> None:
+    """A note that would be kept nowhere is a mistake."""
+    if note and ledger_file is None:
+        raise click.UsageError("--note is kept in a ledger: give --ledger as well, or leave it out.")
+
+
+def print_left(ledger_file: Path | None, certificate: Certificate) -> None:
+    """What a ledger has left, and how many more releases of the same cost, on standard error; or why to keep one."""
+    if ledger_file is None:
+        echo(ADD_UP, err=True)
+        return
+    ledger = Ledger.open(ledger_file)
+    more = ledger.more_like(certificate.entry)
+    fit = "1 more like this one fits" if more == 1 else f"{more or 'no'} more like this one fit"
+    echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)
+
 
 _SPARE_BYTES = 2**12  # for names of parts
 
@@ -252,3 +309,139 @@ def _rows(prepared: Prepared, data: Any, sums: Sequence[str], options: ReadOptio
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:
     """The schema that is named, or the one that a file of moments holds."""
     return declared_in(schema_file) if schema_file is not None or not sums else Moments.load(sums[0]).schema
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True)
+@SCHEMA
+@EXPECT_ROWS
+@CSV
+@INPUT
+@UNIT_NAMED
+@JSON
+def check(
+    sources: tuple[str, ...],
+    schema_file: Path | None,
+    expect_rows: int | None,
+    as_json: bool,
+    query: str | None,
+    kind: str | None,
+    unit: str | None,
+    rows_per_unit: int | None,
+    **csv: Any,
+) -> None:
+    """Show what a schema does to SOURCES, **for the curator's eyes only**: what is printed is not private.
+
+    Shares of rows that are clipped, unknown, missing or dropped, and what looks like a mistake. Spends nothing.
+
+    \b
+    gaussmix check patients.csv --schema patients.json --expect-rows 120000
+    gaussmix check visits.csv --schema visits.json --unit patient_id --rows-per-unit 12
+    """  # noqa: D301 - click wants the character
+    declared, options = declared_in(schema_file), csv_options(sources, **csv)
+    with inputs(sources, query=query, kind=kind) as data:
+        found = check_table(
+            data,
+            declared,
+            options=ReadOptions(csv=options, expected_rows=expect_rows, progress=True),
+            unit=unit,
+            rows_per_unit=rows_per_unit,
+        )
+    if as_json:
+        content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
+        echo_json(content)
+        return
+    table = Table(title=f"{found.rows:,} rows, {found.dropped:.2%} dropped", title_justify="left")
+    table.add_column("column")
+    for heading in ("clipped", "unknown", "missing", "dropped"):
+        table.add_column(heading, justify="right")
+    for name, column in found.columns.items():
+        shares = (column.clipped, column.unknown, column.missing, column.dropped)
+        table.add_row(cell(name), *(f"{share:.2%}" if share else "" for share in shares))
+    Console(file=sys.stdout).print(table)
+    for remark in found.remarks():
+        echo(remark)
+    echo("For the curator only: these numbers are not private. Nothing was spent.", err=True)
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True)
+@click.option(
+    "--schema",
+    "-s",
+    "schema_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="TOML or JSON: kinds of columns, bounds and levels left open, as in a template.",
+)
+@click.option("--epsilon", "-e", type=float, help="ε of the proposal.")
+@click.option("--delta", "-d", type=float, help="δ of the proposal.")
+@click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
+@LEDGER
+@SHARE
+@NOTE
+@click.option("--tail", type=float, default=TAIL, show_default=True, help="Share of rows beyond either bound.")
+@click.option("--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Levels of a category, at most.")
+@EXPECT_ROWS
+@JSON
+@FORCE
+@CSV
+@INPUT
+@ROW_BY_ROW
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="JSON file for the schema.")
+def propose(
+    sources: tuple[str, ...],
+    schema_file: Path,
+    epsilon: float | None,
+    delta: float | None,
+    relation: Relation | None,
+    ledger_file: Path | None,
+    share: str | None,
+    note: str,
+    tail: float,
+    most_levels: int,
+    expect_rows: int | None,
+    as_json: bool,
+    force: bool,
+    query: str | None,
+    kind: str | None,
+    row_by_row: bool,
+    out: Path,
+    **csv: Any,
+) -> None:
+    """Propose bounds and levels for SOURCES, privately: a release of its own, which costs a budget.
+
+    What is printed is its certificate. Columns for which nothing stands out from the noise are left out.
+
+    \b
+    gaussmix schema patients.parquet -o open.json
+    gaussmix propose patients.parquet -s open.json --ledger patients.ledger --share 0.1 -o patients.json
+    """  # noqa: D301 - click wants the character
+    refuse_lone_note(note, ledger_file)
+    options = csv_options(sources, **csv)
+    with inputs(sources, query=query, kind=kind, outputs=[out], others=[schema_file, ledger_file]) as data:
+        found = proposed(
+            data,
+            schema_file,
+            epsilon=epsilon,
+            delta=delta,
+            relation=relation,
+            ledger=ledger_file,
+            share=share,
+            note=note,
+            tail=tail,
+            most_levels=most_levels,
+            csv=options,
+            expect_rows=expect_rows,
+            out=out,
+            force=force,
+            progress=True,
+            row_by_row=row_by_row,
+        )
+    echo(f"wrote {out}", err=True)
+    if as_json:
+        content = {"certificate": found.certificate.to_dict(), "left_out": list(found.left_out)}
+        echo_json(content)
+    else:
+        echo(str(found))
+    print_left(ledger_file, found.certificate)
