@@ -40,7 +40,7 @@ from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.baselines import ObjectivePerturbation
-from gaussmix.estimators.preparing import prepare_estimator
+from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.adassp import PreparedAdaSSP
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare

@@ -23,7 +23,7 @@ from experiments.logistic import TRIALS_A_JOB, folder, head_table, summarise, te
 from experiments.network_features import EPSILONS, NETWORK_SHARE
 from experiments.parallel import Rows, forget, run_all
 from gaussmix import BudgetWarning, LogisticRegression
-from gaussmix.estimators.likelihood import Steps
+from gaussmix.estimators.logistic import Steps
 
 HEADS: dict[str, Steps] = {"LogisticMixing, passes": 0, "LogisticMixing, steps": "auto"}
 TRIALS = 50

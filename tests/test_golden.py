@@ -17,7 +17,7 @@ import pytest
 import gaussmix as gm
 from gaussmix import accounting
 from gaussmix.accounting.gaussian import gaussian_delta_up
-from gaussmix.estimators.declared import regression_schema
+from gaussmix.estimators.base import regression_schema
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "numbers.json").read_text())
 DECLARED = {

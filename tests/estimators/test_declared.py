@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from gaussmix.estimators.base import in_arrays
-from gaussmix.estimators.declared import classification_schema, regression_schema, target_names
+from gaussmix.estimators.base import classification_schema, in_arrays, regression_schema, target_names
 from gaussmix.tables.encoder import encode_arrays
 
 BOTH = {"data_norm": None, "bounds_X": (-1, 1)}

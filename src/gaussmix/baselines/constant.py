@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Rows
-from gaussmix.estimators.arrays import checked, without_values
+from gaussmix.estimators.base import checked, without_values
 
 __all__ = ["Constant"]
 

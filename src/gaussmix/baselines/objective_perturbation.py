@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix.accounting.parameters import warn_if_weak
-from gaussmix.estimators.base import LABELS_PUBLIC, LinearClassifier, in_arrays, read_classes
-from gaussmix.estimators.declared import Bounds, target_names
+from gaussmix.estimators.base import LABELS_PUBLIC, Bounds, LinearClassifier, in_arrays, read_classes, target_names
 from gaussmix.mechanism.objective_perturbation import PreparedObjectivePerturbation
 from gaussmix.mechanism.sampling import generator
 

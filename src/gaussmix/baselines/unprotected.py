@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaussmix._types import Floats
-from gaussmix.estimators.declared import FEATURES
+from gaussmix.estimators.base import FEATURES
 from gaussmix.mechanism.drawing import open_release
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release

@@ -2,55 +2,329 @@
 
 ``fit`` reads as the pipeline: shapes → declared schema → prepared mechanism → arrays → moments → draw → coefficients.
 Until all is prepared no value is looked at. Only what is derived from the draw becomes an attribute.
+
+Arrays that callers give to estimators, checked by scikit-learn, with errors that quote no cell.
+
+scikit-learn, NumPy, pandas and Arrow put values into their messages (``could not convert string to float: 'alice'``,
+``got 1D array instead: array=[...]``). Messages leave the machine. Shapes and types are checked here, before a cell is
+looked at, with messages of our own; any error about cells becomes one sentence that is the same for every table.
+
+>>> without_values(float, "alice")
+Traceback (most recent call last):
+    ...
+gaussmix.errors.DataError: X and y must be numeric, finite and of equal length: ...
+
+An estimator is a schema: a vector X, the targets, and an intercept, from what the caller declares.
+
+>>> schema = regression_schema(3, 1, data_norm=None, bounds_X=(-1, 1), bounds_y=(0, 10), fit_intercept=True)
+>>> schema.names
+('X[0]', 'X[1]', 'X[2]', 'y', '(intercept)')
+
+Problems of an estimator's release under the names of its features.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+import scipy.sparse
+import sklearn
+from narwhals.dependencies import is_polars_dataframe
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
-from gaussmix.errors import ArgumentError, DataError, DeclarationError
-from gaussmix.estimators.arrays import checked, one_by_one, without_values
-from gaussmix.estimators.declared import (
-    FEATURES,
-    Bounds,
-    Weighting,
-    classification_schema,
-    regression_schema,
-    target_names,
-)
+from gaussmix.errors import ArgumentError, DataError, DataTypeError, DeclarationError, GaussmixError
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.fits import feature_indices
-from gaussmix.models.problem import Response
-from gaussmix.tables.columns import Boolean, Numeric, Vector
+from gaussmix.models.problem import Problem, Response
+from gaussmix.tables.columns import Boolean, Column, Numeric, Vector
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import ArrayRows, RowSource, SummedRows
 from gaussmix.tables.schema import Schema
 
 __all__ = [
+    "FEATURES",
     "LABELS_PUBLIC",
+    "Bounds",
     "LinearClassifier",
     "LinearRegressor",
     "PreparedDraw",
+    "Weighting",
     "check_moments",
+    "checked",
+    "classification_schema",
     "features_and_targets",
     "forget_names",
     "in_arrays",
+    "named",
+    "one_by_one",
     "read_classes",
+    "regression_schema",
     "rows_of_arrays",
+    "target_names",
+    "without_values",
 ]
+
+
+T = TypeVar("T")
+
+sklearn_version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+
+_NOT_NUMERIC = (
+    "X and y must be numeric, finite and of equal length: each value of either argument must be a string of digits or "
+    "a real number. Encode categories and dates and replace NaN and infinity, or use gaussmix.release with a schema."
+)
+
+
+def checked(estimator: Any, X: Any, *y: Any, reset: bool = True, **options: Any) -> Any:
+    """Equivalent to scikit-learn's ``validate_data``, with errors that quote no cell."""
+    return without_values(_checked, estimator, X, *y, reset=reset, **options)
+
+
+def _checked(estimator: Any, X: Any, *y: Any, reset: bool, **options: Any) -> Any:
+    if is_polars_dataframe(X) and not hasattr(X, "__dataframe__") and sklearn_version < (1, 9):
+        X = _Named(X)
+    _check_shapes(X, *y, least=options.get("ensure_min_samples", 1))
+    if y and not options.get("multi_output") and getattr(y[0], "shape", (1,))[1:] not in ((), (1,)):
+        raise DataError("y must be one-dimensional.")
+    found = check_X_y(X, *y, **options) if y else check_array(X, **options)
+    try:
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+    except (TypeError, ValueError) as error:  # about names and numbers of columns: all cells are numbers by now
+        raise (DataTypeError if isinstance(error, TypeError) else DataError)(str(error)) from None
+    return found
+
+
+def _check_shapes(X: Any, *y: Any, least: int) -> None:
+    """Reject what is wrong whatever the cells hold."""
+    if any(scipy.sparse.issparse(array) for array in (X, *y)):
+        raise DataTypeError("X and y must be dense, got a sparse matrix: use its toarray() method.")
+    if y and y[0] is None:
+        raise DataError("fit requires y to be passed, but the target y is None.")
+    if any(getattr(getattr(array, "dtype", None), "kind", "") == "c" for array in (X, *y)):
+        raise DataError("Complex data not supported: X and y must be real.")
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    if len(shape) != 2:
+        raise DataError(f"X must have the shape (rows, features), got {len(shape)} dimension(s). Reshape your data.")
+    if shape[1] < 1:
+        raise DataError(f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
+    if shape[0] < least:
+        raise DataError(f"X has {shape[0]} sample(s) while a minimum of {least} is required.")
+
+
+def one_by_one(labels: Any) -> Any:
+    """Labels of a list as they are: NumPy would find one type for all of them, and one row would change the others.
+
+    >>> one_by_one([0, "1"]).tolist()
+    [0, '1']
+    """
+    if not isinstance(labels, Sequence) or isinstance(labels, str | bytes):
+        return labels
+    found = np.empty(len(labels), dtype=object)
+    for place, label in enumerate(labels):
+        found[place] = label
+    return found
+
+
+class _Named:
+    """A polars 2 frame with its names in the form that scikit-learn read before 1.9: an interchange object."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self.shape = frame.shape
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self._frame.to_numpy(), dtype=dtype)
+
+    def __dataframe__(self, *_: Any, **__: Any) -> _Named:
+        return self
+
+    def column_names(self) -> list[str]:
+        return list(self._frame.columns)
+
+
+def without_values(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Return the result of a function; replace errors that are not ours by one that is chained to nothing."""
+    try:
+        return function(*arguments, **options)
+    except MemoryError:
+        raise
+    except GaussmixError as error:
+        problem: Exception = error.with_traceback(None)
+    except TypeError:
+        problem = DataTypeError(_NOT_NUMERIC)
+    except Exception:
+        problem = DataError(_NOT_NUMERIC)
+    problem.__cause__ = problem.__context__ = None
+    raise problem  # outside of the handler: nothing is chained to it
+
+
+Bounds = tuple[ArrayLike, ArrayLike]
+Weighting = Literal["balanced", "paper"]
+
+FEATURES = "X"
+"""Name of the vector of features."""
+
+INTERCEPT_OF_NORM = 0.5
+"""Value of the constant column, in units of ``data_norm``, where features are bounded by norm alone."""
+
+
+def target_names(n_targets: int) -> tuple[str, ...]:
+    """``("y",)``, or ``("y0", "y1", …)``."""
+    return ("y",) if n_targets == 1 else tuple(f"y{i}" for i in range(n_targets))
+
+
+def regression_schema(
+    n_features: int,
+    n_targets: int,
+    *,
+    data_norm: float | None,
+    bounds_X: Bounds | None,
+    bounds_y: Bounds | None,
+    fit_intercept: bool,
+    weighting: Weighting = "balanced",
+) -> Schema:
+    r"""The schema of a linear regression.
+
+    With an intercept, bounded features and targets are centred; without one nothing is, and bounds are widened to
+    ±max(\|lower\|, \|upper\|), so that no intercept comes in through the centres.
+
+    The weight of the q targets is ``"balanced"``,
+
+    .. math:: w^2 = C_X^2\,\bigl(\sqrt{1 + 8/q} - 1\bigr)/4,
+
+    which minimises (C_X² + q w²)²(1/w² + 1/C_X²), the variance of the noise in xᵀ(y - xθ) for a θ that takes rows of
+    norm C_X to targets of size 1; or the ``"paper"``'s: targets enter in the units of the features.
+    """
+    if bounds_y is None:
+        raise DeclarationError(
+            "bounds_y=(lower, upper) must be declared. It must be fixed before the data are seen: "
+            "a bound taken from the data is not private."
+        )
+    lower, upper = _per_column(bounds_y, n_targets, "bounds_y")
+    if not fit_intercept:
+        lower, upper = _symmetric(lower, upper)
+    features, intercept = _features(n_features, data_norm, bounds_X, fit_intercept)
+    if weighting == "balanced":
+        weights = [_balanced_weight(features, intercept, n_targets)] * n_targets
+    elif features.bounded:
+        weights = [1.0] * n_targets
+    else:
+        weights = [(high - low) / 2 / (features.norm or 1.0) for low, high in zip(lower, upper, strict=True)]
+    targets = {
+        name: Numeric(low, high, weight=weight)
+        for name, low, high, weight in zip(target_names(n_targets), lower, upper, weights, strict=True)
+    }
+    return Schema({FEATURES: features, **targets}, intercept)
+
+
+def classification_schema(
+    n_features: int,
+    *,
+    data_norm: float | None,
+    bounds_X: Bounds | None,
+    fit_intercept: bool,
+    weighting: Weighting = "balanced",
+) -> Schema:
+    """The schema of a classification with two classes, as true and false; weights as for targets in [-1, 1]."""
+    features, intercept = _features(n_features, data_norm, bounds_X, fit_intercept)
+    if weighting == "balanced":
+        weight = _balanced_weight(features, intercept, 1)
+    else:
+        weight = 1.0 if features.bounded else 1 / (features.norm or 1.0)
+    columns: dict[str, Column] = {FEATURES: features, **{name: Boolean(weight=weight) for name in target_names(1)}}
+    return Schema(columns, intercept)
+
+
+def _features(
+    n_features: int, data_norm: float | None, bounds_X: Bounds | None, fit_intercept: bool
+) -> tuple[Vector, float]:
+    """The vector X and the value of the constant column."""
+    if data_norm is None and bounds_X is None:
+        raise DeclarationError(
+            "Declare bounds_X or data_norm. They must be fixed before the data are seen: "
+            "a bound taken from the data is not private."
+        )
+    if data_norm is not None:
+        data_norm = check.positive(finite=True, data_norm=data_norm)
+    if bounds_X is None:
+        return Vector(n_features, norm=data_norm), INTERCEPT_OF_NORM if fit_intercept else 0.0
+    lower, upper = _per_column(bounds_X, n_features, "bounds_X")
+    if not fit_intercept:
+        lower, upper = _symmetric(lower, upper)
+    return Vector(n_features, lower=lower, upper=upper, norm=data_norm), 1.0 if fit_intercept else 0.0
+
+
+def _balanced_weight(features: Vector, intercept: float, n_targets: int) -> float:
+    square = float(features.squared_norm) + intercept**2
+    return math.sqrt(square * (math.sqrt(1 + 8 / n_targets) - 1) / 4)
+
+
+def _per_column(bounds: Bounds, columns: int, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lower and upper bounds, one each a column, from scalars or one value a column; pairs by column are refused."""
+    if _looks_like_pairs(bounds, columns):
+        raise DeclarationError(
+            f"{name} must be (lower, upper), each a scalar or one value per column, and what was given can be read as "
+            "one pair per column. Say which bounds are which: (np.array([all lower]), np.array([all upper]))."
+        )
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError):
+        raise DeclarationError(f"{name} must be a pair (lower, upper), got {bounds!r}.") from None
+    try:
+        lows = np.broadcast_to(check.numbers(lower=lower), columns)
+        highs = np.broadcast_to(check.numbers(upper=upper), columns)
+    except (TypeError, ValueError):
+        raise DeclarationError(
+            f"{name} must be a pair (lower, upper) of numbers, each a scalar or one per column ({columns}), "
+            f"got {bounds!r}."
+        ) from None
+    for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            way = (
+                "Swap them: the smaller bound comes first" if low > high else "A constant column carries no information"
+            )
+            raise DeclarationError(
+                f"{name} must be a pair (lower, upper), finite with lower < upper, got ({low!r}, {high!r}). {way}."
+            )
+    return tuple(lows.tolist()), tuple(highs.tolist())
+
+
+def _looks_like_pairs(bounds: object, columns: int) -> bool:
+    """Whether bounds could be one (lower, upper) for each column, and would then mean something else.
+
+    ``[(0, 1), (10, 20)]`` could be either, of two columns. Two arrays, ``(np.array([0, 1]), np.array([10, 20]))``, are
+    taken for what they are.
+    """
+    nested = isinstance(bounds, list | tuple) and all(isinstance(pair, list | tuple) for pair in bounds)
+    try:
+        pairs = np.asarray(bounds if nested or isinstance(bounds, np.ndarray) else (), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if pairs.shape != (columns, 2) or not np.all(pairs[:, 0] < pairs[:, 1]):
+        return False
+    return columns != 2 or bool(pairs[0, 1] != pairs[1, 0])  # else both ways to read it are the same
+
+
+def _symmetric(lower: tuple[float, ...], upper: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    widest = tuple(max(abs(low), abs(high)) for low, high in zip(lower, upper, strict=True))
+    return tuple(-bound for bound in widest), widest
+
 
 OTHER_ROWS = (
     "n_rows is declared as public, but the table has another number of rows. Declare what is public anyway, "
@@ -339,3 +613,11 @@ def _second_class(labels: Rows, declared: ArrayLike | None) -> tuple[Rows, Rows]
     if not np.isin(labels, classes).all():
         raise DataError("y has labels that are not in the declared classes.")
     return np.asarray(labels == classes[1]), classes
+
+
+def named(estimator: Any, problem: Problem) -> Problem:
+    """A problem with ``feature_names_in_``, or x0, x1, …, in place of the entries of the vector."""
+    entries = {f"{FEATURES}[{i}]": f"x{i}" for i in range(estimator.n_features_in_)}
+    if hasattr(estimator, "feature_names_in_"):
+        entries = dict(zip(entries, (str(name) for name in estimator.feature_names_in_), strict=True))
+    return replace(problem, names=tuple(entries.get(name, name) for name in problem.names))

@@ -18,11 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
-from gaussmix.estimators.base import LinearRegressor
-from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows, table_of
-from gaussmix.estimators.naming import named
-from gaussmix.estimators.preparing import prepare_estimator
+from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, Weighting, named, target_names
+from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared

@@ -1,6 +1,12 @@
-"""Private log odds from second moments, behind scikit-learn's interface."""
+"""Private log odds from second moments, behind scikit-learn's interface.
+
+How many private steps on the likelihood a classifier takes: a rule in declared quantities.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,33 +14,65 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Rows
-from gaussmix.errors import DeclarationError
+from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.estimators.base import (
+    FEATURES,
     LABELS_PUBLIC,
+    Bounds,
     LinearClassifier,
+    Weighting,
     check_moments,
     features_and_targets,
     forget_names,
+    named,
     read_classes,
+    target_names,
 )
-from gaussmix.estimators.declared import FEATURES, Bounds, Weighting, target_names
-from gaussmix.estimators.grouped import NOT_A_UNIT, check_groups, grouped_rows, table_of
-from gaussmix.estimators.likelihood import Steps, number_of_steps
-from gaussmix.estimators.naming import named
-from gaussmix.estimators.preparing import prepare_estimator
+from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
 from gaussmix.models.classes import ClassificationModel, fit_classification
+from gaussmix.models.newton import WORTH_STEPS
 from gaussmix.models.odds import OddsRatios
 from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
+from gaussmix.models.schedules import STEPS
 from gaussmix.models.steps import Likelihood
 from gaussmix.tables.moments import Moments
 from gaussmix.tables.rows import SummedRows
 from gaussmix.tables.schema import Schema
 
-__all__ = ["LogisticRegression"]
+__all__ = ["LogisticRegression", "Steps", "number_of_steps"]
+
+
+Steps = int | Literal["auto"]
+
+AUTOMATIC_STEPS = 4
+
+LARGE_EPSILON = 1.0
+"""Where the number of rows is not public, steps are taken above it."""
+
+
+def number_of_steps(
+    steps: Steps, *, columns: int, epsilon: float, delta: float, n_rows: int | None, alone: bool
+) -> int:
+    """None, or as many as are asked for; ``"auto"``: 4 where they are worth their budget.
+
+    They are from x = nμ/d = 20 on, d the features and the intercept. Without a public number of rows they are taken for
+    ε > 1; never of a ledger, where ``alone`` is false, or without noise.
+    """
+    if steps != "auto":
+        if isinstance(steps, bool) or steps not in (0, *STEPS):
+            raise ArgumentError(f'steps must be "auto", 0 or one of {", ".join(map(str, STEPS))}, got {steps!r}.')
+        return int(steps)
+    if not alone or math.isinf(check.positive(epsilon=epsilon)):
+        return 0
+    worth = epsilon > LARGE_EPSILON
+    if n_rows is not None:
+        worth = check.positive_integer(n_rows=n_rows) * gaussian_mu(epsilon, delta) / columns >= WORTH_STEPS
+    return AUTOMATIC_STEPS if worth else 0
 
 
 class LogisticRegression(Named, LinearClassifier):
