@@ -16,7 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/gaussmix/tables/_kernels.c")
+SOURCE = Path("src/gaussmix/data/_kernels.c")
 # No -ffast-math and no fused operations: every operation is rounded by itself. Traps and errno are not looked at.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
 
@@ -36,7 +36,7 @@ class Kernels(BuildHookInterface):
         build_data["pure_python"] = False
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"
-        build_data["force_include"][str(library)] = "gaussmix/tables/_kernels.so"
+        build_data["force_include"][str(library)] = "gaussmix/data/_kernels.so"
 
 
 def wanted() -> bool:

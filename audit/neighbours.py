@@ -14,12 +14,12 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.parameters import Relation
+from gaussmix.data.columns import Numeric, Vector
+from gaussmix.data.contributions import Unit
+from gaussmix.data.rows import ArrayRows, RowSource, UnitRows, rows_of
+from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.models.steps import label_of
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.rows import ArrayRows, RowSource, UnitRows, rows_of
-from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 CORNER, OPPOSITE = (1.0, 1.0), (1.0, -1.0)
 """Rows at corners of the bounds: of the largest norm and, without an intercept, orthogonal to each other."""

@@ -40,6 +40,9 @@ from gaussmix.accounting.gaussian import gaussian_epsilon
 from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.baselines import ObjectivePerturbation
+from gaussmix.data.columns import Categorical, Numeric
+from gaussmix.data.contributions import Unit
+from gaussmix.data.counts import COARSE_BINS, FINE_BINS
 from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.adassp import PreparedAdaSSP
 from gaussmix.mechanism.passes import draw_passes
@@ -49,9 +52,6 @@ from gaussmix.models.proposing import coarse_bounds
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
 from gaussmix.paper.sheffet import PreparedSheffet
-from gaussmix.tables.columns import Categorical, Numeric
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS
 
 _SKETCH_SIZE = 10
 

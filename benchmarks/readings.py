@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks import record
 from gaussmix import LinearRegression
 from gaussmix._types import Floats
+from gaussmix.data import kernels
+from gaussmix.data.rows import ArrayRows
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import Transform
 from gaussmix.mechanism.lattice import symmetric_noise
 from gaussmix.models.tails import bin_edges
-from gaussmix.tables import kernels
-from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
 
 SIZES = ((1_000_000, 20), (200_000, 100), (200_000, 18), (64_516, 62), (31_746, 126), (21_052, 190), (15_748, 254))
 READINGS = ("first pass", "later pass", "histogram")

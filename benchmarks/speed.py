@@ -26,11 +26,11 @@ from sklearn.linear_model import LinearRegression
 import gaussmix as gm
 from benchmarks import record
 from benchmarks.readings import learned
+from gaussmix.data.rows import ArrayRows
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.paper.mixing import draw_rows
-from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
 
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 CHILD, CPU = "GAUSSMIX_SPEED_CHILD", "GAUSSMIX_SPEED_CPU"

@@ -156,7 +156,7 @@ def against_dask(folder: Path, rows: int) -> list[record.Measurement]:
     from distributed import Client, LocalCluster
 
     import gaussmix as gm
-    from gaussmix.tables.rows import rows_of
+    from gaussmix.data.rows import rows_of
 
     parts = folder / f"{rows}_parts"
     for i in range(PARTS):

@@ -26,12 +26,12 @@ from scipy import stats
 from experiments import Floats
 from experiments.parallel import Rows, run_all
 from gaussmix.accounting.discrete import LatticeAccount, lattice_account
+from gaussmix.data.columns import Numeric, Vector
+from gaussmix.data.rows import ArrayRows
+from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.models.schedules import releases_of, schedule_of
-from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.schema import Schema
 
 SCHEMA = Schema({"X": Vector(1, lower=-1, upper=1), "y": Numeric(-1, 1)})
 DELTA = 1e-3

@@ -23,11 +23,10 @@ import gaussmix as gm
 from experiments import Floats
 from experiments.data_files import read
 from experiments.parallel import Rows, run_all
+from gaussmix.data.encode import BlockEncoder, encode_batch
+from gaussmix.data.schema import Schema
 from gaussmix.models.release import Release
 from gaussmix.report import demo
-from gaussmix.tables.arrow import encode_batch
-from gaussmix.tables.encoder import BlockEncoder
-from gaussmix.tables.schema import Schema
 
 EPSILON, DELTA = 1.0, 1e-6
 CPS_SCHEMA: dict[str, Any] = {

@@ -40,8 +40,8 @@ from threadpoolctl import threadpool_limits
 from experiments import Floats
 from experiments.field_sufficient_statistics import Noise, fit
 from experiments.inference_study import DELTA, Table, load
+from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.tables.rows import RowSource, rows_of
 
 TABLES = ("cps1988", "cps2024", "diamonds", "health_insurance", "fertility")
 EPSILONS = (1.0, 3.0)

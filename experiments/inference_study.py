@@ -51,6 +51,8 @@ import gaussmix as gm
 from experiments import Floats
 from experiments.data_files import read
 from experiments.passes_tables import outward
+from gaussmix.data.rows import RowSource, rows_of
+from gaussmix.data.schema import Schema
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import passes
 from gaussmix.models.fits import RegressionModel
@@ -58,8 +60,6 @@ from gaussmix.models.passes import PassRequest
 from gaussmix.models.pooling import goe
 from gaussmix.models.results import LARGEST, Estimand
 from gaussmix.models.transcript import PassOutput, Transcript
-from gaussmix.tables.rows import RowSource, rows_of
-from gaussmix.tables.schema import Schema
 
 EPSILON, DELTA = 1.0, 1e-9
 AT_LEAST = 200  # rows of a level that counts

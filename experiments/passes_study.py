@@ -28,12 +28,12 @@ from experiments.passes_tables import MIXED, NUMERIC, Encoded, load
 from gaussmix import baselines
 from gaussmix.accounting import gaussian_mu
 from gaussmix.accounting.discrete import split_mu
+from gaussmix.data.gram import MappedGram, NormCounts, Query
+from gaussmix.data.transforms import ROW_UNIT
 from gaussmix.models.passes import PassRequest, State, absorb, first_state, plan_histogram, plan_pass
 from gaussmix.models.pooling import Pool, goe
 from gaussmix.models.schedules import Schedule
 from gaussmix.models.shrinkage import Shrinkage
-from gaussmix.tables.gram import MappedGram, NormCounts, Query
-from gaussmix.tables.transforms import ROW_UNIT
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.schema import Schema
+from gaussmix.data.columns import Numeric, Vector
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema
 
 Y = Numeric(-2.0, 3.0, weight=0.5)
 BOUNDS = ((-1.0, 1.0), (0.0, 10.0), (-300.0, 5.0))

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.schema import Schema
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.data.schema import Schema
 
 weights = st.floats(0.01, 100)
 bounds = st.builds(lambda low, width: (low, low + width), st.floats(-1e6, 1e6), st.floats(1e-2, 1e6))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.tables.arrow import encode_batch
-from gaussmix.tables.encoder import BlockEncoder
-from gaussmix.tables.schema import FRACTION_BITS, Schema
+from gaussmix.data.encode import BlockEncoder, encode_batch
+from gaussmix.data.schema import FRACTION_BITS, Schema
 
 
 def plain_rows(schema: Schema, table: pa.RecordBatch | pa.Table) -> np.ndarray:

@@ -193,8 +193,8 @@ def _ipc_seeds() -> list[bytes]:
 
 def _through_file(suffix: str) -> Callable[[bytes], object]:
     def read(content: bytes) -> object:
-        from gaussmix.tables.moments import Moments
-        from gaussmix.tables.table import open_table
+        from gaussmix.data.moments import Moments
+        from gaussmix.data.table import open_table
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"t{suffix}"
@@ -212,7 +212,7 @@ def _through_stream(content: bytes) -> object:
     import pyarrow as pa
     import pyarrow.ipc
 
-    from gaussmix.tables.moments import Moments
+    from gaussmix.data.moments import Moments
 
     try:
         reader = pa.ipc.open_stream(pa.py_buffer(content))
@@ -222,13 +222,13 @@ def _through_stream(content: bytes) -> object:
 
 
 def _through_moments(content: bytes) -> object:
-    from gaussmix.tables.moments import Moments
+    from gaussmix.data.moments import Moments
 
     return Moments.from_bytes(content)
 
 
 def _moments_seeds() -> list[bytes]:
-    from gaussmix.tables.moments import Moments
+    from gaussmix.data.moments import Moments
 
     return [Moments.of(_with_vectors(), VECTOR_SCHEMA).to_bytes(), Moments.of(_table(), TABLE_SCHEMA).to_bytes()]
 

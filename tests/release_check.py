@@ -161,7 +161,7 @@ def look_into(sdist: Path, wheel: Path, pure: Path, checkout: Path, version: str
             names = {name for name in archive.namelist() if ".dist-info/" not in name}
             (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
             check_metadata(file.name, archive.read(metadata), version)
-        same(file.name, names, sources | ({"gaussmix/tables/_kernels.so"} if compiled else set()))
+        same(file.name, names, sources | ({"gaussmix/data/_kernels.so"} if compiled else set()))
 
 
 def check_metadata(what: str, metadata: bytes, version: str) -> None:

@@ -90,7 +90,7 @@ def formats(folder: Path, golden: Path) -> int:
 
 def main() -> None:
     """All of it, and one line about it."""
-    from gaussmix.tables import kernels
+    from gaussmix.data import kernels
 
     home = Path(gm.__file__).parent
     assert (home / "py.typed").is_file()

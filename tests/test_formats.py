@@ -17,11 +17,11 @@ import pytest
 
 import gaussmix as gm
 import make_golden
+from gaussmix.data import moments
+from gaussmix.data.contributions import Unit
 from gaussmix.ledger import store
 from gaussmix.models import release_file
 from gaussmix.models.signatures import SUFFIX, check_signature
-from gaussmix.tables import moments
-from gaussmix.tables.contributions import Unit
 from make_golden import GOLDEN, SCHEMA
 
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"

@@ -27,25 +27,22 @@ ROOMS = [
 ]
 FOUNDATION = ["errors", "_text", "_types", "_version", "_signals", "_files", "_validation"]
 PUBLIC_TABLES = {
-    "tables.columns",
-    "tables.dyadic",
-    "tables.formulas",
-    "tables.parts",
-    "tables.releasing",
-    "tables.schema",
-    "tables.terms",
-    "tables.transforms",
-    "tables.units",
+    "data.columns",
+    "data.counts",
+    "data.schema",
+    "data.terms",
+    "data.transforms",
+    "data.units",
 }
 """What is declared about rows: all of `tables` that rooms of releases may import. The rest holds rows or their sums."""
 
-PUBLIC_NAMES = {"tables.contributions": {"ONE_ROW", "Unit"}, "tables.files": {"PARQUET"}}
+PUBLIC_NAMES = {"data.contributions": {"ONE_ROW", "Unit"}, "data.readers": {"PARQUET"}}
 """What is declared about rows in a module that also reads them, by name."""
 
 READERS = {
-    "models/prediction.py": {"tables.arrow", "tables.encoder", "tables.table"},  # rows of whoever predicts
+    "models/prediction.py": {"data.encode", "data.table"},  # rows of whoever predicts
     "report/demo.py": {"mechanism.curation"},  # releases a made-up table
-    "report/plan.py": {"tables.encoder", "tables.term_values"},  # encodes made-up tables
+    "report/plan.py": {"data.encode", "data.terms"},  # encodes made-up tables
 }
 """What reads rows beside the mechanism, none of them those of a release."""
 
@@ -63,8 +60,8 @@ DRAWING = {
     "report/plan.py": "made-up rows",
     "report/plan.py": "a trial on made-up rows",
     "report/plan.py": "a trial on made-up rows",
-    "tables/moments.py": "names of parts, and the key that tells persons apart",
-    "tables/sampling.py": "secret keys of samples; no privacy is claimed for them",
+    "data/moments.py": "names of parts, and the key that tells persons apart",
+    "data/sampling.py": "secret keys of samples; no privacy is claimed for them",
 }
 """Where something is drawn outside of the mechanism, and why that is no noise of a release."""
 

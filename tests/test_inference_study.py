@@ -9,7 +9,7 @@ import pytest
 
 import gaussmix as gm
 from experiments import inference_study as study
-from gaussmix.tables.rows import rows_of
+from gaussmix.data.rows import rows_of
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,8 @@ from sklearn.base import clone
 import gaussmix as gm
 from gaussmix import baselines
 from gaussmix.cli import main
+from gaussmix.data import sampling
+from gaussmix.data.rows import rows_of
 from gaussmix.ledger import Ledger
 from gaussmix.ledger import ledger as ledgers
 from gaussmix.mechanism import adassp, drawing, objective_perturbation, passes, proposing, repeats
@@ -49,8 +51,6 @@ from gaussmix.paper import sheffet
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
 from gaussmix.report.registry import record_of
-from gaussmix.tables import sampling
-from gaussmix.tables.rows import rows_of
 from walker import assert_alike, watched
 
 BOUNDARY: list[tuple[Any, str]] = [

@@ -19,6 +19,10 @@ from gaussmix._version import __version__
 if TYPE_CHECKING:
     from gaussmix import accounting, baselines, errors, paper
     from gaussmix.accounting.calibration import Calibration, calibrate
+    from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+    from gaussmix.data.moments import Moments
+    from gaussmix.data.schema import Date, Schema
+    from gaussmix.data.source import CsvOptions, ReadOptions
     from gaussmix.errors import (
         ArgumentError,
         ArgumentTypeError,
@@ -47,11 +51,6 @@ if TYPE_CHECKING:
     from gaussmix.models.certificate import Certificate, Condition
     from gaussmix.models.proposal import Proposal
     from gaussmix.models.release import Release, load
-    from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-    from gaussmix.tables.declaring import Date
-    from gaussmix.tables.moments import Moments
-    from gaussmix.tables.options import CsvOptions, ReadOptions
-    from gaussmix.tables.schema import Schema
 
 __all__ = [
     "ArgumentError",
@@ -102,23 +101,23 @@ __all__ = [
 
 _ROOMS = ("accounting", "baselines", "errors", "paper")
 _HOMES = {
-    "Boolean": "tables.columns",
+    "Boolean": "data.columns",
     "Calibration": "accounting.calibration",
-    "Categorical": "tables.columns",
+    "Categorical": "data.columns",
     "Certificate": "models.certificate",
     "Condition": "models.certificate",
-    "CsvOptions": "tables.options",
-    "Date": "tables.declaring",
+    "CsvOptions": "data.source",
+    "Date": "data.schema",
     "Ledger": "ledger.ledger",
     "LinearRegression": "estimators.linear",
     "LogisticRegression": "estimators.logistic",
-    "Moments": "tables.moments",
-    "Numeric": "tables.columns",
+    "Moments": "data.moments",
+    "Numeric": "data.columns",
     "Proposal": "models.proposal",
-    "ReadOptions": "tables.options",
+    "ReadOptions": "data.source",
     "Release": "models.release",
-    "Schema": "tables.schema",
-    "Vector": "tables.columns",
+    "Schema": "data.schema",
+    "Vector": "data.columns",
     "calibrate": "accounting.calibration",
     "load": "models.release",
     "propose": "mechanism.proposing",

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gaussmix import accounting
 from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.private_scale import private_scale_delta
+from gaussmix.data.moments import Moments
 from gaussmix.errors import NotPrivateError
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.tables.moments import Moments
 
 budgets = {"epsilon": st.floats(0.02, 30), "log_delta": st.floats(-25, -1), "k": st.integers(1, 5000)}
 

@@ -22,16 +22,16 @@ from audit.neighbours import CORNER, Neighbours, repeat
 from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
+from gaussmix.data import contributions, encode, gram, kernels
+from gaussmix.data.columns import Numeric, Vector
+from gaussmix.data.rows import ArrayRows
+from gaussmix.data.schema import Schema
 from gaussmix.estimators import LinearRegression
 from gaussmix.ledger import composition, ledger
 from gaussmix.ledger import ledger as ledger_module
 from gaussmix.mechanism import adassp, lattice, passes, proposing
 from gaussmix.mechanism.sampling import secure_generator
 from gaussmix.paper import mixing
-from gaussmix.tables import arrow, contributions, gradients, gram, kernels
-from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.schema import Schema
 
 LOOSE = {"epsilon": 2.0, "delta": 0.2}
 """A budget for which few runs can refute the claim."""
@@ -180,9 +180,9 @@ def test_gamma_without_the_row_norm_is_detected(name, monkeypatch):
 
 def test_weights_not_divided_by_their_bound_are_detected(monkeypatch):
     """Rows of weight 4 then have twice the allowed norm."""
-    honest = arrow._roots_of_weights
+    honest = encode._roots_of_weights
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
-    monkeypatch.setattr(arrow, "_roots_of_weights", lambda schema, arrays: 2 * honest(schema, arrays))
+    monkeypatch.setattr(encode, "_roots_of_weights", lambda schema, arrays: 2 * honest(schema, arrays))
     assert not audit.run("weights", **claim("weights")).holds
 
 
@@ -299,7 +299,7 @@ def test_coefficients_computed_from_the_rows_are_detected():
 
 
 def test_missing_clipping_of_gradients_is_detected(monkeypatch):
-    monkeypatch.setattr(gradients, "clip_norms", lambda *rows: None)
+    monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert not audit.run("logistic-newton", runs=40, **LOOSE | {"epsilon": 0.5}).holds
 
 

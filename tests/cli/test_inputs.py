@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from gaussmix.cli import main
+from gaussmix.data.moments import Moments
 from gaussmix.errors import DataError
-from gaussmix.tables.moments import Moments
 
 SCHEMA = {"x": [0, 1], "g": ["a", "b"]}
 RNG = np.random.default_rng(0)

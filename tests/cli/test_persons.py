@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from gaussmix.cli import main
-from gaussmix.tables.contributions import Unit
+from gaussmix.data.contributions import Unit
 
 UNIT = ["--unit", "who", "--rows-per-unit", "12"]
 WORDS = "one person (all rows with the same who, together counted as at most 12)"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
+from gaussmix.data.encode import encode_arrays
 from gaussmix.estimators.base import classification_schema, in_arrays, regression_schema, target_names
-from gaussmix.tables.encoder import encode_arrays
 
 BOTH = {"data_norm": None, "bounds_X": (-1, 1)}
 

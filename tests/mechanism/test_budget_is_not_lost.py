@@ -14,9 +14,9 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix.data.rows import rows_of
 from gaussmix.errors import OutputError, OutputExistsError
 from gaussmix.mechanism import preparation
-from gaussmix.tables.rows import rows_of
 from kills import count_kills
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.tables.rows import SummedRows, rows_of
+from gaussmix.data.rows import SummedRows, rows_of
 
 
 def test_budget_and_schema_are_declared_before_anything_is_read():

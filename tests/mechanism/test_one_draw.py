@@ -9,12 +9,12 @@ import pytest
 
 import gaussmix as gm
 from gaussmix import baselines
+from gaussmix.data.rows import ArrayRows
+from gaussmix.data.schema import Schema
 from gaussmix.mechanism.adassp import PreparedAdaSSP
 from gaussmix.mechanism.objective_perturbation import PreparedObjectivePerturbation
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.paper.sheffet import PreparedSheffet
-from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.schema import Schema
 
 SCHEMA = Schema.of({"X": {"size": 2, "norm": 1.0}, "y": [-1, 1]})
 OTHER = Schema.of({"X": {"size": 2, "norm": 2.0}, "y": [-1, 1]})

@@ -9,15 +9,15 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.accounting.discrete import lattice_account
+from gaussmix.data.rows import rows_of
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules
 from gaussmix.models.passes import POWERS
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.tails import BINS
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})

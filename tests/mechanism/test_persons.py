@@ -10,18 +10,17 @@ import pytest
 import gaussmix as gm
 from gaussmix import baselines
 from gaussmix.accounting.discrete import diagonal_sigma, lattice_account, off_diagonal_sigma
+from gaussmix.data.contributions import Unit
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import UnitRows, rows_of
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema, declared_schema
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models import schedules
 from gaussmix.models.schedules import releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.formulas import declared_schema
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import UnitRows, rows_of
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})

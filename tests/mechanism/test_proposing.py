@@ -12,12 +12,12 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.accounting.thresholds import counts_account
+from gaussmix.data.counts import COARSE_BINS, FineGrid, coarse_bins
 from gaussmix.errors import BudgetExceededError, BudgetUnmetError, BudgetWarning, DataError, OutputError
 from gaussmix.mechanism import proposing
 from gaussmix.mechanism.proposing import propose
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.proposing import coarse_bounds, distinct_levels, fine_bounds, usable
-from gaussmix.tables.dyadic import COARSE_BINS, FineGrid, coarse_bins
 
 FALSE_ALARM = 1e-6
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -149,9 +149,9 @@ def test_a_table_that_cannot_be_read_costs_nothing(tmp_path):
 
 def test_a_row_changes_no_other_rows_count():
     """Brute force: a row more changes one bin, and one key, of every column by one, and nothing else."""
-    from gaussmix.tables.counting import count_columns
-    from gaussmix.tables.table import TableReader
-    from gaussmix.tables.undeclared import Undeclared
+    from gaussmix.data.counts import count_columns
+    from gaussmix.data.schema import Undeclared
+    from gaussmix.data.table import TableReader
 
     data, columns = table(200), Undeclared.of(KINDS)
     whole = count_columns(TableReader(data), columns)

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from gaussmix.cli import main
+from gaussmix.data.engines import DuckDBQuery, mixing_operator
+from gaussmix.data.moments import Moments
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import ROW_BY_ROW
-from gaussmix.tables.engines import DuckDBQuery, mixing_operator
-from gaussmix.tables.moments import Moments
 
 SCHEMA = {"x": [-1, 1]}
 BUDGET = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1}

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from gaussmix.cli import main
+from gaussmix.data.moments import Moments
 from gaussmix.mechanism import repeats
-from gaussmix.tables.moments import Moments
 
 SCHEMA = {"x": [0, 1]}
 BUDGET = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1}

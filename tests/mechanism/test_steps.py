@@ -11,14 +11,14 @@ from sklearn.linear_model import LogisticRegression
 
 import gaussmix as gm
 from gaussmix.accounting.discrete import lattice_account
+from gaussmix.data.rows import rows_of
+from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.newton import likelihood_coefficients
 from gaussmix.models.schedules import STEPS, budgets_of, releases_of, schedule_of
 from gaussmix.models.steps import Likelihood
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.schema import Schema
 
 SCHEMA = Schema.of({"x": [-1, 1], "sick": "boolean", "level": ["a", "b", "c"]})
 M, LABEL = SCHEMA.n_columns, SCHEMA.groups["sick"][0]

@@ -14,6 +14,7 @@ from statsmodels.stats.oneway import anova_oneway
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix import accounting
+from gaussmix.data.schema import Schema
 from gaussmix.models import schedules
 from gaussmix.models.crosstab import cell_counts, independence
 from gaussmix.models.describe import describe, mean_and_deviation
@@ -24,7 +25,6 @@ from gaussmix.models.residuals import residuals
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted
 from gaussmix.models.tails import BINS
-from gaussmix.tables.schema import Schema
 
 TABLE = patients(20_000)
 

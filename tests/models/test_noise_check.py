@@ -10,6 +10,9 @@ from scipy import stats
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix.data.rows import rows_of
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import Transform
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.models.noise_check import FALSE_ALARM_RATE, _statistics
 from gaussmix.models.passes import Metric, PassRequest, as_released
@@ -17,9 +20,6 @@ from gaussmix.models.pooling import goe
 from gaussmix.models.release_file import as_bytes
 from gaussmix.models.transcript import PassOutput, Transcript
 from gaussmix.report.verify import verify
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 

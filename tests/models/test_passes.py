@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from gaussmix.accounting.discrete import lattice_account
+from gaussmix.data.gram import NormCounts
+from gaussmix.data.transforms import ROW_UNIT, clip_norms, to_units
 from gaussmix.models import passes
 from gaussmix.models.passes import (
     LOST_WEIGHT,
@@ -22,8 +24,6 @@ from gaussmix.models.passes import (
 from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
 from gaussmix.models.schedules import Schedule
 from gaussmix.models.tails import BINS, bin_edges, read_tail
-from gaussmix.tables.gram import NormCounts
-from gaussmix.tables.transforms import ROW_UNIT, clip_norms, to_units
 
 
 def skewed_table(n: int, seed: int) -> np.ndarray:

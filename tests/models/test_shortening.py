@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 import gaussmix as gm
+from gaussmix.data.schema import Schema
 from gaussmix.models.fits import RegressionModel
 from gaussmix.models.rendering import as_plain
-from gaussmix.tables.schema import Schema
 
 FALSE_ALARM = 1e-3
 SCHEMA = Schema.of({"x": [-50, 50], "u": [-50, 50], "y": [-50, 50]})

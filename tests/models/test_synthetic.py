@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.tables.schema import Schema
+from gaussmix.data.schema import Schema
 
 TABLE = patients(20_000)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
+from gaussmix.data.schema import Schema
 from gaussmix.models.pooling import NoisyGram, goe
 from gaussmix.report.plan import (
     KINDS,
@@ -20,7 +21,6 @@ from gaussmix.report.plan import (
     rows_needed,
     target_of,
 )
-from gaussmix.tables.schema import Schema
 
 SCHEMA = {
     "age": [0, 100],

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from array_tables import same_bits
 from declared_schemas import vector_array
 from encoded_rows import plain_rows, summed_rows
-from gaussmix.tables.arrow import encoded_blocks
-from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.tables.encoder import BlockEncoder
-from gaussmix.tables.gram import Gram, aggregate_batches
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.schema import Schema
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.encode import BlockEncoder, encoded_blocks
+from gaussmix.data.gram import Gram, aggregate_batches
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema
 
 PROPERTY = settings(max_examples=80)
 TABLE = Schema.of(

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from gaussmix.cli import main
-from gaussmix.tables.checking import check_table
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import CsvOptions, ReadOptions
+from gaussmix.data.check import check_table
+from gaussmix.data.moments import Moments
+from gaussmix.data.source import CsvOptions, ReadOptions
 
 SCHEMA = {
     "age": {"lower": 0, "upper": 100, "missing": "drop-row"},

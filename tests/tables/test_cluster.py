@@ -12,12 +12,12 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.tables.engines import ClusterTable
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.table import open_table
-from gaussmix.tables.transforms import Transform
+from gaussmix.data.engines import ClusterTable
+from gaussmix.data.rows import rows_of
+from gaussmix.data.sampling import Sample
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.table import open_table
+from gaussmix.data.transforms import Transform
 
 SECRET = "secret"  # no message may hold it
 

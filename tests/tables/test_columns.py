@@ -10,9 +10,9 @@ from hypothesis import given, settings
 
 from declared_schemas import columns
 from encoded_rows import plain_rows
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.schema import Schema
 from gaussmix.errors import DeclarationError, GaussmixError
-from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.tables.schema import Schema
 
 
 def squared_norm(column):

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import gaussmix as gm
 from encoded_rows import exact_gram, summed_rows
-from gaussmix.tables import contributions
-from gaussmix.tables.contributions import Unit, UnitBlock, siphash, truncated, unit_ids, unit_texts
-from gaussmix.tables.gram import LIMB_BITS
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.rows import UnitRows
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform, clip_norms
+from gaussmix.data import contributions
+from gaussmix.data.contributions import Unit, UnitBlock, siphash, truncated, unit_ids, unit_texts
+from gaussmix.data.gram import LIMB_BITS
+from gaussmix.data.rows import UnitRows
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.transforms import Transform, clip_norms
 
 SCHEMA = Schema.of({"a": [0, 1], "b": ["x", "y"], "c": {"lower": -1, "upper": 1, "missing": "drop-row"}})
 KEY = bytes(range(32))

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import gaussmix as gm
-from gaussmix.tables import csv_files
-from gaussmix.tables.csv_files import CheckedLines, LineError
-from gaussmix.tables.options import CsvOptions, ReadOptions
-from gaussmix.tables.table import open_table
+from gaussmix.data import readers
+from gaussmix.data.readers import CheckedLines, LineError
+from gaussmix.data.source import CsvOptions, ReadOptions
+from gaussmix.data.table import open_table
 
 TYPES = {"a": pa.float64(), "s": pa.string(), "n": pa.int64()}
 
@@ -141,7 +141,7 @@ def test_options():
 
 
 def test_long_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_files, "_CSV_BLOCK", 2**10)
+    monkeypatch.setattr(readers, "_CSV_BLOCK", 2**10)
     assert len(rows(written(tmp_path, "a,s\n" + f"1,{'x' * 900}\n" * 50))) == 50
     for options in ({}, {"skip_initial_space": True}, {"quoted_newlines": True}):
         with pytest.raises(ValueError, match=r"has a line (of more than|that is too long)"):
@@ -152,7 +152,7 @@ def test_long_lines(tmp_path, monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"skip_initial_space": True}, {"quoted_newlines": True}])
 def test_block_boundaries(tmp_path, monkeypatch, block, options):
     """Wherever a block ends: in a field, after a carriage return, after a quote."""
-    monkeypatch.setattr(csv_files, "_CSV_BLOCK", block)
+    monkeypatch.setattr(readers, "_CSV_BLOCK", block)
     lines = [f'{i},"x"' if i % 3 else f"{i},y" for i in range(60)]
     expected = [(float(i), "x" if i % 3 else "y") for i in range(60)]
     for end in ("\n", "\r\n"):

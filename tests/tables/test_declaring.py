@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from declared_schemas import columns
-from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.tables.declaring import declared_values, parse_column
-from gaussmix.tables.schema import Schema
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.schema import Schema, declared_values, parse_column
 
 
 @pytest.mark.parametrize(

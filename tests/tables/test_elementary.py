@@ -6,7 +6,7 @@ import pytest
 from scipy.interpolate import BSpline
 from scipy.special import eval_legendre
 
-from gaussmix.tables.elementary import hour_of_day, legendre, logarithm, splines
+from gaussmix.data.terms import hour_of_day, legendre, logarithm, splines
 
 Z = np.linspace(-1, 1, 801)
 

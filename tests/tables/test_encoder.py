@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as hnp
 from array_tables import BOUNDS, SCHEMAS, Y, arrays, targets
 from declared_schemas import KINDS, corner_rows, schemas, vector_array
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.encoder import BlockEncoder, clip_vectors, encode_arrays, squared_norms_of
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.schema import Schema
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.data.encode import BlockEncoder, clip_vectors, encode_arrays, squared_norms_of
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema
 
 PROPERTY = settings(max_examples=80)
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())

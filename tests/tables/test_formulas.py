@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
+from gaussmix.data.schema import Schema, declared_schema, read_formula
 from gaussmix.errors import ArgumentError, DeclarationError, MissingPackageError
-from gaussmix.tables.formulas import declared_schema, read_formula
-from gaussmix.tables.schema import Schema
 
 COLUMNS = {"wage": [50, 9000], "experience": [0, 60], "sex": ["f", "m"], "a b": [0, 1], "w": [0, 3], "log(x)": [0, 1]}
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import special
 
+from gaussmix.data.gram import ClippedGradient, exponential
+from gaussmix.data.rows import rows_of
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import ROW_UNIT, Transform
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.gradients import ClippedGradient, exponential
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import ROW_UNIT, Transform
 
 M, LABEL = 6, 4
 

@@ -17,12 +17,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from array_tables import SCHEMAS, Y, arrays, integers, same_bits
 from declared_schemas import vector_array
 from encoded_rows import exact_gram
-from gaussmix.tables import gram
-from gaussmix.tables.columns import Vector
-from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
-from gaussmix.tables.gram import Gram, blas_threads, one_blas_thread
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.schema import Schema
+from gaussmix.data import gram
+from gaussmix.data.columns import Vector
+from gaussmix.data.encode import EXACT_ROWS, encode_arrays
+from gaussmix.data.gram import Gram, blas_threads, one_blas_thread
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema
 
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 
@@ -175,15 +175,15 @@ def test_rows_far_beyond_the_norm_have_the_same_bits_by_both_doors(size, norm, d
 
 
 def test_the_size_of_a_block_leaves_no_trace(monkeypatch):
-    from gaussmix.tables import arrow, encoder
+    from gaussmix.data import encode
 
     schema = SCHEMAS["bounds, norm"]
     X, Y = arrays(schema, 5000)
     reference = Moments.of_arrays([(X, Y)], schema)
     for size in (1, 100, 3000):
-        monkeypatch.setattr(encoder, "_BLOCK_BYTES", size)
-        monkeypatch.setattr(arrow, "_BLOCK_BYTES", size)
-        monkeypatch.setattr(arrow, "_LEAST_BLOCK_ROWS", 7)
+        monkeypatch.setattr(encode, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(encode, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(encode, "_LEAST_BLOCK_ROWS", 7)
         assert same_bits(reference, Moments.of_arrays([(X, Y)], schema))
         assert same_bits(reference, Moments.of(as_table(schema, X, Y), schema))
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaussmix.data import gram, kernels
+from gaussmix.data.columns import Numeric, Vector
+from gaussmix.data.encode import encode_arrays
+from gaussmix.data.gram import Gram, MappedGram, NormCounts, aggregate_arrays, aggregate_rows
+from gaussmix.data.rows import ArrayRows
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import Transform
 from gaussmix.errors import DataError
-from gaussmix.tables import gram, kernels
-from gaussmix.tables.columns import Numeric, Vector
-from gaussmix.tables.encoder import encode_arrays
-from gaussmix.tables.gram import Gram, MappedGram, NormCounts, aggregate_arrays, aggregate_rows
-from gaussmix.tables.rows import ArrayRows
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
 
 compiled = pytest.mark.skipif(not kernels.serves(1), reason="no compiled functions, or no AVX2")
 
@@ -234,7 +234,7 @@ def test_arrays_of_another_layout_and_wide_rows_go_another_way(monkeypatch):
 def test_a_row_that_clipping_leaves_too_long_is_refused(by_numpy, monkeypatch):
     """What cannot be, with a factor that is too large: encoded rows are measured again after rounding."""
     monkeypatch.setattr(kernels, "SHRINK", 1.01)
-    monkeypatch.setattr("gaussmix.tables.encoder.SHRINK", 1.01)
+    monkeypatch.setattr("gaussmix.data.encode.SHRINK", 1.01)
     if by_numpy:
         monkeypatch.setattr(kernels, "serves", lambda columns: False)
     rows = ArrayRows(np.full((5, 3), 9.0), np.zeros(5), Schema.of({"X": {"size": 3, "norm": 1.0}, "y": [-1, 1]}))
@@ -271,10 +271,10 @@ class Watched(ctypes.CDLL):
 ctypes.CDLL = Watched
 import numpy as np
 from gaussmix.tables import kernels
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import rows_of
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import Transform
 rng = np.random.default_rng(0)
 table = {"a": rng.normal(size=9000), "b": rng.choice(["x", "y"], 9000), "c": rng.normal(size=9000)}
 columns = {"a": [-2, 2], "b": {"levels": ["x", "y"]}, "c": [-1, 1]}

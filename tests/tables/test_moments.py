@@ -15,9 +15,9 @@ import gaussmix as gm
 from array_tables import SCHEMAS, Y, arrays, same_bits
 from encoded_rows import plain_rows
 from example_tables import SCHEMA, patients
-from gaussmix.tables.columns import Vector
-from gaussmix.tables.moments import _MAGIC, Moments
-from gaussmix.tables.schema import Schema
+from gaussmix.data.columns import Vector
+from gaussmix.data.moments import _MAGIC, Moments
+from gaussmix.data.schema import Schema
 
 
 # -- a value that is handed around -------------------------------------------------------------------------------

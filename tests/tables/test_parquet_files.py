@@ -16,18 +16,18 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from encoded_rows import plain_rows
-from gaussmix.tables.files import _ahead
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import open_table
+from gaussmix.data.moments import Moments
+from gaussmix.data.readers import _ahead
+from gaussmix.data.schema import Schema
+from gaussmix.data.table import open_table
 
 SCHEMA = {"x": [0, 1], "s": {"levels": ["a", "b"]}}
 TABLE = pa.table({"x": [0.5, 0.25], "s": ["a", "b"], "other": [1.0, 2.0]})
 
 READ = """
 import sys
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.table import open_table
+from gaussmix.data.moments import Moments
+from gaussmix.data.table import open_table
 path = sys.argv[1]
 open_table(path).n_rows
 try:
@@ -170,7 +170,7 @@ def test_damaged_streams_are_refused():
 
 MEMORY = r"""
 import json, re, sys
-from gaussmix.tables.moments import Moments
+from gaussmix.data.moments import Moments
 Moments.of(sys.argv[1], json.loads(sys.argv[2]))
 print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaussmix.tables.files import files_of, format_of
+from gaussmix.data.readers import files_of, format_of
 
 
 @pytest.fixture

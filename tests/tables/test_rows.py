@@ -20,14 +20,14 @@ from array_tables import SCHEMAS, arrays
 from declared_schemas import vector_array
 from encoded_rows import exact_gram, summed_rows
 from example_tables import SCHEMA, patients
-from gaussmix.tables.columns import Vector
-from gaussmix.tables.encoder import EXACT_ROWS, encode_arrays
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform
+from gaussmix.data.columns import Vector
+from gaussmix.data.encode import EXACT_ROWS, encode_arrays
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.transforms import Transform
 
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 

@@ -21,10 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import CsvOptions, ReadOptions
 from gaussmix.errors import GaussmixError
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import CsvOptions, ReadOptions
-from gaussmix.tables.schema import Schema
 
 RULES = {
     "x": {"lower": -10, "upper": 1e6, "missing": "lower"},

@@ -15,15 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from encoded_rows import exact_gram, plain_rows, squared_lengths, summed_rows
+from gaussmix.data import terms
+from gaussmix.data.check import check_table
+from gaussmix.data.columns import Numeric
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import rows_of
+from gaussmix.data.schema import Date, Schema
+from gaussmix.data.terms import Block
 from gaussmix.errors import DataError, DeclarationError
-from gaussmix.tables import releasing
-from gaussmix.tables.checking import check_table
-from gaussmix.tables.columns import Numeric
-from gaussmix.tables.declaring import Date
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.parts import Block
-from gaussmix.tables.rows import rows_of
-from gaussmix.tables.schema import Schema
 
 DECLARED = {
     "wage": {"lower": 1, "upper": 5000, "missing": "indicator", "weight": 2.0},
@@ -239,7 +238,7 @@ def test_no_number_that_is_missing_makes_a_row_too_long(terms):
 def test_longer_rows_than_was_proved_would_be_shortened(monkeypatch):
     """The norm holds by construction: an indicator of too large a weight, as it was, changes no sensitivity."""
     wrong = {f"{name}=(missing)": Block(4.0, None) for name in "xy"}
-    monkeypatch.setattr(releasing, "_missing_parts", lambda *_: wrong)
+    monkeypatch.setattr(terms, "_missing_parts", lambda *_: wrong)
     schema = Schema.of({"x": HALF, "y": HALF}, terms={"x:y": 4.0})
     table = pa.table({name: pa.array([None, 1.0], pa.float64()) for name in "xy"})
     assert np.sum(plain_rows(schema, table) ** 2, axis=1).max() > schema.row_norm**2 * 1.1

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from randomgen import ChaCha
 from scipy import stats
 
-from gaussmix.tables import sampling
-from gaussmix.tables.gram import Gram
-from gaussmix.tables.rows import TableRows
-from gaussmix.tables.sampling import RowCache, Sample
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import TableIterator, TableReader
-from gaussmix.tables.transforms import Transform
+from gaussmix.data import sampling
+from gaussmix.data.gram import Gram
+from gaussmix.data.rows import TableRows
+from gaussmix.data.sampling import RowCache, Sample
+from gaussmix.data.schema import Schema
+from gaussmix.data.table import TableIterator, TableReader
+from gaussmix.data.transforms import Transform
 
 FALSE_ALARM = 1e-6
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from declared_schemas import corner_rows, schemas, vector_array
 from encoded_rows import plain_rows
-from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.tables.schema import Schema, stored_schema
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.schema import Schema, stored_schema
 
 PROPERTY = settings(max_examples=80)
 TABLE = Schema.of(

@@ -21,16 +21,15 @@ import pytest
 from rich.console import Console
 
 import gaussmix as gm
+from gaussmix.data import table as table_module
+from gaussmix.data.check import check_table
+from gaussmix.data.engines import DuckDBQuery
+from gaussmix.data.gram import Gram, aggregate_batches
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import CsvOptions, ReadOptions, Seen, Table, with_progress
+from gaussmix.data.table import open_table
 from gaussmix.errors import ArgumentError, MissingFileError, OutputError
-from gaussmix.tables import table as table_module
-from gaussmix.tables.base import Seen, Table, with_progress
-from gaussmix.tables.checking import check_table
-from gaussmix.tables.engines import DuckDBQuery
-from gaussmix.tables.gram import Gram, aggregate_batches
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import CsvOptions, ReadOptions
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import open_table
 
 SECRET = "secret"  # no message may hold it
 COLUMNS = ["b", "s", "a"]
@@ -254,8 +253,8 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import numpy as np, pyarrow as pa
-from gaussmix.tables.engines import DuckDBQuery
-from gaussmix.tables.table import open_table
+from gaussmix.data.engines import DuckDBQuery
+from gaussmix.data.table import open_table
 for table in ({"a": np.zeros(3)}, pa.table({"a": [1]})):
     assert len(list(open_table(table).batches(["a"]))) == 1
 try:
@@ -273,7 +272,7 @@ def test_optional_libraries_need_not_be_there():
 
 MEMORY = r"""
 import re, sys
-from gaussmix.tables.table import open_table
+from gaussmix.data.table import open_table
 for batch in open_table(sys.argv[1]).batches(["a", "b"]):
     pass
 print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's

@@ -5,8 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.template import describe_columns
+from gaussmix.data.schema import Schema, describe_columns
 
 
 def test_template_has_names_and_types_only():

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from encoded_rows import plain_rows, squared_lengths, summed_rows
+from gaussmix.data.schema import Schema
+from gaussmix.data.terms import needs_of, parse_terms
 from gaussmix.errors import ArgumentError, DeclarationError
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.terms import needs_of, parse_terms
 
 COLUMNS = {
     "wage": [50, 20_000],

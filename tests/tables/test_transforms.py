@@ -8,9 +8,9 @@ import pickle
 import numpy as np
 import pytest
 
-from gaussmix.tables.encoder import squared_norms_of
-from gaussmix.tables.gram import NormCounts
-from gaussmix.tables.transforms import (
+from gaussmix.data.encode import squared_norms_of
+from gaussmix.data.gram import NormCounts
+from gaussmix.data.transforms import (
     ROW_UNIT,
     BinCounter,
     Bins,

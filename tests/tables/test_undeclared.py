@@ -13,13 +13,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from gaussmix.data.counts import (
+    COARSE_BINS,
+    FINE_BINS,
+    FineGrid,
+    coarse_bins,
+    coarse_interval,
+    count_columns,
+    count_finely,
+)
+from gaussmix.data.schema import Schema, Undeclared, describe_columns
+from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentTypeError, DataTypeError, DeclarationError
-from gaussmix.tables.counting import count_columns, count_finely
-from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS, FineGrid, coarse_bins, coarse_interval
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import TableReader
-from gaussmix.tables.template import describe_columns
-from gaussmix.tables.undeclared import Undeclared
 
 
 def test_a_template_and_short_words_mean_the_same(tmp_path):

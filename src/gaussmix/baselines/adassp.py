@@ -21,12 +21,12 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.unprotected import Unnoised, least_squares_of
+from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import Bounds, LinearRegressor, PreparedDraw
 from gaussmix.mechanism.adassp import NoisyBlocks, PreparedAdaSSP
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
-from gaussmix.tables.schema import Schema
 
 __all__ = ["AdaSSP"]
 

@@ -19,6 +19,7 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.unprotected import Unnoised, least_squares_of
+from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, PreparedDraw
 from gaussmix.mechanism.sampling import generator
 from gaussmix.models.certificate import Certificate
@@ -26,7 +27,6 @@ from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.paper.estimators import paper_sketch_size
 from gaussmix.paper.sheffet import PreparedSheffet, SheffetSketch
-from gaussmix.tables.schema import Schema
 
 __all__ = ["SheffetMixing"]
 

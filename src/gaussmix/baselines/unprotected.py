@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.rows import RowSource
 from gaussmix.estimators.base import FEATURES
 from gaussmix.mechanism.drawing import open_release
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.tables.rows import RowSource
 
 __all__ = ["Unnoised", "blocks_of", "least_squares_of"]
 

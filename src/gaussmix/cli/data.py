@@ -37,21 +37,19 @@ from gaussmix.cli.options import (
     inputs,
     refuse_lone_force,
 )
+from gaussmix.data.check import check_table
+from gaussmix.data.contributions import BoundRows, Unit
+from gaussmix.data.moments import Moments, check_name
+from gaussmix.data.rows import RowSource
+from gaussmix.data.schema import Schema, declared_schema, describe_columns
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.table import open_table
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.mechanism.proposing import MOST_LEVELS
 from gaussmix.mechanism.proposing import propose as proposed
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.proposing import TAIL
-from gaussmix.tables.checking import check_table
-from gaussmix.tables.contributions import BoundRows, Unit
-from gaussmix.tables.formulas import declared_schema
-from gaussmix.tables.moments import Moments, check_name
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import open_table
-from gaussmix.tables.template import describe_columns
 
 __all__ = [
     "LEDGER",

@@ -18,13 +18,13 @@ from rich.table import Table
 from gaussmix._files import reserve
 from gaussmix.cli.exits import echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
+from gaussmix.data.schema import INTERCEPT
 from gaussmix.models.classes import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.results import FittedModel, Summary
 from gaussmix.report import demo as hospital
 from gaussmix.report.page import render
-from gaussmix.tables.schema import INTERCEPT
 
 __all__ = ["demo"]
 

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 import click
 
 from gaussmix._files import refuse_inputs
+from gaussmix.data.contributions import BOUNDS
+from gaussmix.data.engines import DuckDBQuery, is_database
+from gaussmix.data.readers import FORMATS, PLAIN_SUFFIXES
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import CsvOptions
 from gaussmix.errors import DataError
-from gaussmix.tables.contributions import BOUNDS
-from gaussmix.tables.engines import DuckDBQuery, is_database
-from gaussmix.tables.files import FORMATS, PLAIN_SUFFIXES
-from gaussmix.tables.options import CsvOptions
-from gaussmix.tables.schema import Schema
 
 __all__ = [
     "CSV",

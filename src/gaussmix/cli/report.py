@@ -23,6 +23,8 @@ from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.parameters import RELATIONS, BoundHoldsFor, Relation
 from gaussmix.cli.exits import NOT_PRIVATE, echo, echo_json
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
+from gaussmix.data.contributions import ONE_ROW, Unit
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import read_bytes
@@ -34,8 +36,6 @@ from gaussmix.report.registry import TO_FILL_IN, as_yaml, record_of
 from gaussmix.report.statement import is_valid
 from gaussmix.report.verify import verdict_on
 from gaussmix.report.verify import verify as verified
-from gaussmix.tables.contributions import ONE_ROW, Unit
-from gaussmix.tables.schema import Schema
 
 __all__ = ["account", "plan", "report", "sign", "verify"]
 

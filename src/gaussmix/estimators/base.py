@@ -45,14 +45,14 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
+from gaussmix.data.columns import Boolean, Column, Numeric, Vector
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import ArrayRows, RowSource, SummedRows
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, DeclarationError, GaussmixError
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.problem import Problem, Response
-from gaussmix.tables.columns import Boolean, Column, Numeric, Vector
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import ArrayRows, RowSource, SummedRows
-from gaussmix.tables.schema import Schema
 
 __all__ = [
     "FEATURES",

@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Rows
 from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.data.contributions import Unit
+from gaussmix.data.rows import RowSource
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.estimators.base import FEATURES, rows_of_arrays, target_names
 from gaussmix.ledger import Ledger
@@ -20,9 +23,6 @@ from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.models.certificate import Condition
 from gaussmix.models.steps import Likelihood
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.schema import Schema
 
 __all__ = [
     "GROUPS",

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, Weighting, named, target_names
 from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
@@ -27,7 +28,6 @@ from gaussmix.models.certificate import Certificate
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
-from gaussmix.tables.schema import Schema
 
 __all__ = ["LinearRegression"]
 

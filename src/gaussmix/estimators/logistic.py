@@ -15,6 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix import _validation as check
 from gaussmix._types import Rows
 from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import SummedRows
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.estimators.base import (
     FEATURES,
@@ -40,9 +43,6 @@ from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
 from gaussmix.models.schedules import STEPS
 from gaussmix.models.steps import Likelihood
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import SummedRows
-from gaussmix.tables.schema import Schema
 
 __all__ = ["LogisticRegression", "Steps", "number_of_steps"]
 

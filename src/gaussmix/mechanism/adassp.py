@@ -16,12 +16,12 @@ from gaussmix.accounting.accounts import AdaSSPAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.accounting.numerics import root_up
+from gaussmix.data.rows import RowSource
+from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.models.certificate import Certificate
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.schema import INTERCEPT, Schema
 
 __all__ = ["NoisyBlocks", "PreparedAdaSSP", "eigenvalue_and_error"]
 

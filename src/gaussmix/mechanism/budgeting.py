@@ -13,11 +13,11 @@ from typing import Literal
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
 from gaussmix.accounting.parameters import Relation
+from gaussmix.data.contributions import Unit
+from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.ledger import Ledger
 from gaussmix.models.schedules import AUTOMATIC_PASSES, releases_of, schedule_of
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.schema import FRACTION_BITS, Schema
 
 __all__ = ["Passes", "from_budget", "from_ledger", "refuse_alone"]
 

@@ -21,17 +21,16 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._files import refuse_inputs
 from gaussmix.accounting.parameters import Relation
+from gaussmix.data.contributions import BoundRows, Unit
+from gaussmix.data.moments import Moments
+from gaussmix.data.schema import Schema, declared_schema
+from gaussmix.data.source import CsvOptions, ReadOptions
+from gaussmix.data.table import open_table
 from gaussmix.errors import DeclarationError
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.models.release import Release
-from gaussmix.tables.contributions import BoundRows, Unit
-from gaussmix.tables.formulas import declared_schema
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import CsvOptions, ReadOptions
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import open_table
 
 __all__ = ["release"]
 
@@ -73,7 +72,7 @@ def release(
     Parameters
     ----------
     data : table or Moments
-        Anything that :func:`gaussmix.tables.table.open_table` opens, or moments that were built before.
+        Anything that :func:`gaussmix.data.table.open_table` opens, or moments that were built before.
     schema : Schema, dict or path
         Columns with declared bounds and levels; not needed with moments, which refuse another one than theirs.
     formula : str, optional

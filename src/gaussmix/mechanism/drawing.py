@@ -17,6 +17,11 @@ from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, Unprotected
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import Relation
+from gaussmix.data.contributions import Unit
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import RowSource
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.sampling import describe, secure_generator
@@ -24,11 +29,6 @@ from gaussmix.models.certificate import LEDGER_BUDGET, PERSONS_APART, ROWS_PUBLI
 from gaussmix.models.release import Release
 from gaussmix.models.steps import Likelihood
 from gaussmix.models.transcript import PassOutput, Transcript
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
 
 __all__ = ["certify", "draw", "named_in", "open_release"]
 

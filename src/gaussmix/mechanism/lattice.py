@@ -2,7 +2,7 @@ r"""Exact discrete Gaussian noise on the integers, and its addition to exact sum
 
 **Part of the line** between sensitive and private: whoever has the noise can take it away.
 
-Exact sums are integers (:mod:`gaussmix.tables.moments`: units of 2⁻⁴⁰). To each is added an independent discrete
+Exact sums are integers (:mod:`gaussmix.data.moments`: units of 2⁻⁴⁰). To each is added an independent discrete
 Gaussian, P(z) ∝ exp(-z²/2σ²), drawn by OpenDP without floating point (Canonne, Kamath and Steinke, arXiv:2004.00010)
 from the operating system's entropy. The sum is an integer; it becomes a float afterwards, which is post-processing. No
 rounded number stands between the rows and the release, so the guarantee of docs/lattice.md holds on the computer.

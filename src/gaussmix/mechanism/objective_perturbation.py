@@ -16,13 +16,13 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.accounts import GRADIENT_NORM, ObjectivePerturbationAccount
+from gaussmix.data.encode import encode_arrays
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw
 from gaussmix.models.certificate import Certificate, Condition
-from gaussmix.tables.encoder import encode_arrays
-from gaussmix.tables.schema import Schema
 
 __all__ = ["PreparedObjectivePerturbation", "minimise"]
 

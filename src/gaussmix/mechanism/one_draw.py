@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 
+from gaussmix.data.contributions import Unit
+from gaussmix.data.rows import RowSource
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DeclarationError
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.schema import Schema
 
 __all__ = ["OneDraw", "check_rows"]
 

@@ -7,7 +7,7 @@ post-processing. Each output is an integer sum over rows of norm at most 1, plus
 
 Order of the releases: a noisy count of rows, the first pass, then a histogram and a pass in turn. One pass alone has
 neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
-(:mod:`gaussmix.tables.gradients`), planned from the passes and from earlier steps (:mod:`gaussmix.models.newton`).
+(:mod:`gaussmix.data.gram`), planned from the passes and from earlier steps (:mod:`gaussmix.models.newton`).
 
 Where the unit is a person, whose rows have squares that add up to at most j, the first pass has j times the noise, the
 count is one of persons and one of rows, histograms count persons, and later passes shorten all rows of a person
@@ -31,6 +31,11 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
+from gaussmix.data.gram import ExactSums
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import RowSource
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import FRACTION_BITS
 from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.newton import plan_step
@@ -38,11 +43,6 @@ from gaussmix.models.passes import Persons, absorb, plan_histogram, plan_pass
 from gaussmix.models.schedules import budgets_of, rates_of
 from gaussmix.models.steps import Likelihood, StepOutput, label_of
 from gaussmix.models.transcript import PassOutput, Transcript, start
-from gaussmix.tables.gram import ExactSums
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import FRACTION_BITS
 
 __all__ = ["draw_passes"]
 

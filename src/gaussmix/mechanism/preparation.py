@@ -23,6 +23,12 @@ from gaussmix._files import Output, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import Relation, frames_to_the_caller, warn_if_weak
+from gaussmix.data.contributions import Unit
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import RowSource, rows_of
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import ReadOptions
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError, OutputError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
@@ -35,12 +41,6 @@ from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.release import Release
 from gaussmix.models.release_file import check_name
 from gaussmix.models.steps import Likelihood, label_of
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.rows import RowSource, rows_of
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import Schema
 
 __all__ = ["Prepared", "prepare"]
 

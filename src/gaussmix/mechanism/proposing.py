@@ -23,6 +23,10 @@ from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import diagonal_sigma
 from gaussmix.accounting.parameters import Relation, warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
+from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, count_columns, count_finely
+from gaussmix.data.schema import Undeclared
+from gaussmix.data.source import CsvOptions, ReadOptions
+from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
@@ -34,11 +38,6 @@ from gaussmix.mechanism.sampling import describe, generator
 from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.proposal import Proposal
 from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
-from gaussmix.tables.counting import ColumnCounts, count_columns, count_finely
-from gaussmix.tables.dyadic import COARSE_BINS, FINE_BINS, FineGrid
-from gaussmix.tables.options import CsvOptions, ReadOptions
-from gaussmix.tables.table import TableReader
-from gaussmix.tables.undeclared import Undeclared
 
 __all__ = ["MOST_LEVELS", "propose"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gaussmix.accounting.parameters import frames_to_the_caller
-from gaussmix.tables.base import FileOrigin
-from gaussmix.tables.table import origins_of
+from gaussmix.data.source import FileOrigin
+from gaussmix.data.table import origins_of
 
 __all__ = ["remember", "warn_if_released_before"]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.transforms import Transform
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.passes import Metric, PassRequest
 from gaussmix.models.steps import StepOutput, StepRequest
 from gaussmix.models.transcript import PassOutput, Transcript
-from gaussmix.tables.transforms import Transform
 
 __all__ = ["DERIVED", "Blocks", "derived_blocks", "drawn_blocks", "parameters_of", "statistic_of"]
 

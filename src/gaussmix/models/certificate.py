@@ -27,11 +27,11 @@ from gaussmix.accounting.accounts import (
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import RELATIONS, Relation
 from gaussmix.accounting.thresholds import CountsAccount
+from gaussmix.data.contributions import ONE_ROW, Unit
+from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.claims import verify_claim
 from gaussmix.ledger.composition import Reservation
-from gaussmix.tables.contributions import ONE_ROW, Unit
-from gaussmix.tables.schema import Schema, stored_schema
 
 __all__ = [
     "LEDGER_BUDGET",

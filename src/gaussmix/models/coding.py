@@ -16,14 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Categorical, Numeric
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.terms import Block, EncodedColumn, Part, bases_of, missing_name, name_of, needs_of, parse_terms
+from gaussmix.data.units import Units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.tables.columns import Boolean, Categorical, Numeric
-from gaussmix.tables.parts import Block, EncodedColumn, Part, missing_name
-from gaussmix.tables.releasing import name_of
-from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.terms import bases_of, needs_of, parse_terms
-from gaussmix.tables.units import Units
 
 __all__ = [
     "ENOUGH",

@@ -13,13 +13,13 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._text import plain
 from gaussmix._types import Floats
+from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Coding
 from gaussmix.models.describe import chosen_columns, notes_of
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.residuals import residuals
 from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
-from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -26,6 +26,8 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.schema import Schema
+from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import kinds_of
 from gaussmix.models.describe import notes_of, shares_of
@@ -35,8 +37,6 @@ from gaussmix.models.results import Frame, ResultTable, columns_of
 from gaussmix.models.row_counts import RowCount, row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
 from gaussmix.models.whole_rows import counted_in, pass_that_counts
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -1,7 +1,7 @@
 r"""Rows, means, standard deviations and shares of levels, each with its interval: entries of the released matrix.
 
 All are for the table as it was read, values clipped to their bounds; releases in passes also shorten a few rows that
-are far out (docs/passes.md). In the user's units (:mod:`gaussmix.tables.units`), with 1 the constant:
+are far out (docs/passes.md). In the user's units (:mod:`gaussmix.data.units`), with 1 the constant:
 
 - a mean is M_1j/M_11: Fieller's interval for a ratio of normal numbers of known covariance;
 - a standard deviation is that of (M_jj - M_1j²/M_11)/M_11, C in :mod:`gaussmix.models.residuals`: a ratio again;
@@ -24,6 +24,9 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Categorical
+from gaussmix.data.schema import Schema
+from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import column_of, is_marked, kinds_of
 from gaussmix.models.noisy import NoisyMoment
@@ -32,9 +35,6 @@ from gaussmix.models.results import ResultTable, columns_of
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.structured import Fitted, fit_structure, level_designs, ratio_interval
 from gaussmix.models.whole_rows import counted_early, counted_in
-from gaussmix.tables.columns import Boolean, Categorical
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

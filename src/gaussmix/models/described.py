@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from gaussmix.data.schema import response_and_predictors
 from gaussmix.models.correlations import Correlations, correlations
 from gaussmix.models.crosstab import Crosstab, crosstab
 from gaussmix.models.describe import describe
@@ -15,7 +16,6 @@ from gaussmix.models.families import registration
 from gaussmix.models.groups import Anova, anova, group_means
 from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
-from gaussmix.tables.formulas import response_and_predictors
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -17,6 +17,9 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.columns import Categorical, Numeric, Vector
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError, ArgumentTypeError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import (
@@ -33,9 +36,6 @@ from gaussmix.models.prediction import Prediction, decoded_values, features_of, 
 from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.results import Asked, FittedModel
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.columns import Categorical, Numeric, Vector
-from gaussmix.tables.parts import Block
-from gaussmix.tables.schema import INTERCEPT, Schema
 
 __all__ = [
     "RegressionModel",

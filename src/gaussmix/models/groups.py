@@ -25,6 +25,9 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Numeric
+from gaussmix.data.schema import Schema
+from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import column_of, kinds_of
 from gaussmix.models.describe import notes_of
@@ -32,9 +35,6 @@ from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.results import Frame, ResultTable, columns_of
 from gaussmix.models.structured import Fitted, fit_structure, group_designs, ratio_interval
-from gaussmix.tables.columns import Boolean, Numeric
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -29,6 +29,9 @@ from scipy import optimize, stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Numeric
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding, Merge, Reference, column_of
@@ -39,9 +42,6 @@ from gaussmix.models.problem import Problem, Response
 from gaussmix.models.residuals import Residuals, residuals
 from gaussmix.models.results import LARGEST, Asked, FittedModel, Summary, labelled, share_explained
 from gaussmix.models.row_counts import row_count
-from gaussmix.tables.columns import Boolean, Numeric
-from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.units import unweighted_units
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

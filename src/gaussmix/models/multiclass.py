@@ -10,6 +10,8 @@ import numpy as np
 from scipy import special
 
 from gaussmix._types import Floats, Rows
+from gaussmix.data.columns import Categorical
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Label
@@ -20,8 +22,6 @@ from gaussmix.models.responses import labels_of, place_of
 from gaussmix.models.results import Asked, FittedClasses, Summary, summarise
 from gaussmix.models.softmax import Softmax, estimate_softmax
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.columns import Categorical
-from gaussmix.tables.schema import Schema
 
 __all__ = ["MulticlassModel", "fit_classes"]
 

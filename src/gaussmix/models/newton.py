@@ -27,13 +27,13 @@ import numpy as np
 import scipy.linalg
 
 from gaussmix._types import Floats
+from gaussmix.data.transforms import Transform
 from gaussmix.models.fits import feature_indices
 from gaussmix.models.passes import FLOOR
 from gaussmix.models.pooling import clean
 from gaussmix.models.responses import discriminant_of, two_classes
 from gaussmix.models.steps import StepOutput, StepRequest, label_of
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.transforms import Transform
 
 __all__ = ["WORTH_STEPS", "likelihood_coefficients", "plan_step"]
 

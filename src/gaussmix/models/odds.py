@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.schema import INTERCEPT
 from gaussmix.models import rendering
 from gaussmix.models.discriminant import class_forms, quadratic_covariance, shift
 from gaussmix.models.families import Family, Scale
@@ -26,7 +27,6 @@ from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.problem import Problem
 from gaussmix.models.results import Summary
 from gaussmix.models.score import Score
-from gaussmix.tables.schema import INTERCEPT
 
 __all__ = ["DISCRIMINANT", "Contrast", "OddsRatios", "contrast_family", "scale_of"]
 

@@ -1,7 +1,7 @@
 r"""The rule of a release in passes: which pass comes next, computed from what has come out so far.
 
 Post-processing: every function here reads declared constants and noisy outputs, never rows. A pass is a public triple,
-(transform, clip, μ). Rows are mapped by the transform, shortened to the clip (:mod:`gaussmix.tables.transforms`), and
+(transform, clip, μ). Rows are mapped by the transform, shortened to the clip (:mod:`gaussmix.data.transforms`), and
 their Gram matrix is released with noise for a sensitivity of clip (the mechanism's ``lattice``). All μ are fixed in
 advance (:class:`gaussmix.models.schedules.Schedule`), so that the whole costs √Σμ² however the rest is chosen.
 
@@ -31,10 +31,10 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
 from gaussmix.models.pooling import Cleaned, NoisyGram, Pool, clean
 from gaussmix.models.tails import bin_edges, read_tail
-from gaussmix.tables.transforms import Transform
 
 __all__ = [
     "HistogramRequest",

@@ -17,15 +17,14 @@ from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.encode import BlockEncoder, encode_batch
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.table import open_table
 from gaussmix.errors import ArgumentError, DataError
 from gaussmix.models.coding import Coding, is_marked
 from gaussmix.models.results import Frame, ResultTable, Summary
 from gaussmix.models.score import Score
 from gaussmix.models.weights import weights_of
-from gaussmix.tables.arrow import encode_batch
-from gaussmix.tables.encoder import BlockEncoder
-from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.table import open_table
 
 __all__ = ["Prediction", "decoded_values", "features_of", "predicted"]
 

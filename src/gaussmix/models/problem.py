@@ -11,11 +11,11 @@ import numpy as np
 import scipy.linalg
 
 from gaussmix._types import Floats
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.units import half_range, half_span
 from gaussmix.models.coding import Coding, Merge, Reference, propose_merges, rows_where
 from gaussmix.models.families import LINEAR, Family
 from gaussmix.models.noisy import NoisyMoment
-from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.units import half_range, half_span
 
 __all__ = ["Problem", "Response", "sources_of"]
 

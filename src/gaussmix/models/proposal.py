@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 
 from gaussmix._text import plain
+from gaussmix.data.schema import Schema
 from gaussmix.models.certificate import Certificate
-from gaussmix.tables.schema import Schema
 
 __all__ = ["Proposal"]
 

@@ -10,7 +10,7 @@ A fine grid has few bins and most of them are not empty. Its bounds are moved in
 i of them, whose noisy sum is at most τ·n̂ + σ√i: what lies beyond cannot be told from the share τ. So about τn + 3σ√i
 rows are clipped at an end at most, and an empty end is cut off.
 
->>> from gaussmix.tables.dyadic import coarse_bins
+>>> from gaussmix.data.counts import coarse_bins
 >>> counts = np.zeros(COARSE_BINS)
 >>> counts[coarse_bins(np.array([20.0, 40.0, 90.0]))] = [500.0, 600.0, 400.0]
 >>> coarse_bounds(counts, noise=10.0, columns=1)
@@ -27,8 +27,8 @@ import numpy as np
 from scipy import special
 
 from gaussmix._types import Floats
-from gaussmix.tables.columns import LARGEST_HALF_RANGE
-from gaussmix.tables.dyadic import COARSE_BINS, FineGrid, coarse_interval
+from gaussmix.data.columns import LARGEST_HALF_RANGE
+from gaussmix.data.counts import COARSE_BINS, FineGrid, coarse_interval
 
 __all__ = ["TAIL", "coarse_bounds", "distinct_levels", "fine_bounds", "usable"]
 

@@ -9,6 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.columns import Numeric
+from gaussmix.data.schema import Schema
+from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.coding import Coding, Merge, Reference, is_marked, part_name
@@ -18,9 +21,6 @@ from gaussmix.models.problem import Problem, Response, sources_of
 from gaussmix.models.rates import RATES, Design, rate_scale
 from gaussmix.models.results import Asked, FittedModel, ResultTable, ratio_table
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.columns import Numeric
-from gaussmix.tables.parts import Block
-from gaussmix.tables.schema import Schema
 
 __all__ = ["REGISTRATION", "RateModel", "fit_rates"]
 

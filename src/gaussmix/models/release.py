@@ -19,6 +19,8 @@ from gaussmix._files import write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import Unprotected
 from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.data.columns import Categorical
+from gaussmix.data.schema import Schema, response_and_predictors
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models import release_file
 from gaussmix.models.certificate import Certificate
@@ -34,9 +36,6 @@ from gaussmix.models.rendering import void_mark
 from gaussmix.models.schedules import accounts_for, budgets_of
 from gaussmix.models.signatures import check_signature
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.columns import Categorical
-from gaussmix.tables.formulas import response_and_predictors
-from gaussmix.tables.schema import Schema
 
 __all__ = ["Release", "load"]
 

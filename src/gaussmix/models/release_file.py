@@ -34,6 +34,7 @@ import pyarrow.parquet as pq
 
 from gaussmix._files import other_format, refuse_suffix, strict_json
 from gaussmix._types import Floats
+from gaussmix.data.readers import PARQUET
 from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
 from gaussmix.models.blocks import (
     DERIVED,
@@ -45,7 +46,6 @@ from gaussmix.models.blocks import (
 )
 from gaussmix.models.certificate import Certificate
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.files import PARQUET
 
 __all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "read_bytes", "release_id"]
 

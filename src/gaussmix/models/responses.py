@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Categorical, Column
+from gaussmix.data.schema import Schema
+from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import Label, column_of
 from gaussmix.models.discriminant import Discriminant, estimate_discriminant
 from gaussmix.models.odds import DISCRIMINANT
 from gaussmix.models.problem import Response
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.columns import Boolean, Categorical, Column
-from gaussmix.tables.parts import Block
-from gaussmix.tables.schema import Schema
 
 __all__ = ["discriminant_of", "labels_of", "place_of", "two_classes"]
 

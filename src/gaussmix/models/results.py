@@ -17,6 +17,7 @@ import scipy.linalg
 from gaussmix import _validation as check
 from gaussmix._text import plain
 from gaussmix._types import Floats
+from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models import rendering
 from gaussmix.models.certificate import Certificate
@@ -26,7 +27,6 @@ from gaussmix.models.noisy import Shortened
 from gaussmix.models.problem import Problem
 from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, void_mark
 from gaussmix.models.score import Score, score_of
-from gaussmix.tables.schema import INTERCEPT
 
 __all__ = [
     "ESTIMANDS",

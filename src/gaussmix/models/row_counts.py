@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError
 from gaussmix.models.schedules import budgets_of
 from gaussmix.models.tails import BINS
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.schema import INTERCEPT
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -11,10 +11,10 @@ import numpy as np
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import Transform, to_units
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.columns import Boolean
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.transforms import Transform, to_units
 
 __all__ = ["Likelihood", "StepOutput", "StepRequest", "label_of"]
 

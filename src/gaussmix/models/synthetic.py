@@ -26,12 +26,12 @@ import scipy.linalg
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
+from gaussmix.data.columns import Boolean, Categorical, Column, Vector
+from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import is_marked, kinds_of
 from gaussmix.models.pooling import clean
 from gaussmix.models.rendering import guarantee_of
-from gaussmix.tables.columns import Boolean, Categorical, Column, Vector
-from gaussmix.tables.schema import INTERCEPT, Schema
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -20,6 +20,9 @@ import scipy.linalg
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
+from gaussmix.data.columns import Vector
+from gaussmix.data.contributions import Unit
+from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.noise_check import noise_p_value
 from gaussmix.models.noisy import NoisyMoment, Shortened
@@ -29,9 +32,6 @@ from gaussmix.models.schedules import SCHEDULES
 from gaussmix.models.shrinkage import RidgeFit, Shrinkage
 from gaussmix.models.steps import StepOutput
 from gaussmix.models.tails import BINS
-from gaussmix.tables.columns import Vector
-from gaussmix.tables.contributions import Unit
-from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
 
 __all__ = ["PassOutput", "Transcript", "start"]
 

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.schema import Schema
+from gaussmix.data.units import unweighted_units
 from gaussmix.models.coding import kinds_of
 from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.passes import PassRequest
 from gaussmix.models.transcript import Transcript
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.units import unweighted_units
 
 __all__ = ["counted_early", "counted_in", "moment_of_pass", "pass_that_counts", "whole_in"]
 

@@ -12,6 +12,8 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import SheffetAccount
 from gaussmix.accounting.calibration import calibrate, least_gamma
+from gaussmix.data.rows import RowSource
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.adassp import eigenvalue_and_error
 from gaussmix.mechanism.drawing import certify
@@ -19,8 +21,6 @@ from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.models.certificate import Certificate
 from gaussmix.paper.mixing import covariance_factor, draw_factor
-from gaussmix.tables.rows import RowSource
-from gaussmix.tables.schema import Schema
 
 __all__ = ["PreparedSheffet", "SheffetSketch"]
 

@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.schema import Schema
+from gaussmix.data.terms import Part, name_of, needs_of, parse_terms
+from gaussmix.data.units import half_range, half_span, unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.coding import columns_behind, is_marked, kinds_of, needed_parts, part_name, parts_without
 from gaussmix.models.crosstab import NOISY
@@ -23,12 +27,6 @@ from gaussmix.models.release import Release
 from gaussmix.models.responses import two_classes
 from gaussmix.models.row_counts import row_count
 from gaussmix.models.whole_rows import counted_early
-from gaussmix.tables.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.tables.parts import Part
-from gaussmix.tables.releasing import name_of
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.terms import needs_of, parse_terms
-from gaussmix.tables.units import half_range, half_span, unweighted_units
 
 __all__ = [
     "CorrelationTable",

@@ -56,15 +56,15 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.discrete import LatticeAccount, lattice_account
 from gaussmix.accounting.parameters import LARGEST_EPSILON, Relation, warn_if_weak
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.data.encode import BlockEncoder
+from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
+from gaussmix.data.terms import Numbers, TermValues
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.models.passes import absorb, plan_histogram, plan_pass
 from gaussmix.models.pooling import NoisyGram, goe
 from gaussmix.models.schedules import AUTOMATIC_PASSES, rates_of, releases_of, schedule_of
 from gaussmix.models.transcript import PassOutput, Transcript, start
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.encoder import BlockEncoder
-from gaussmix.tables.schema import FRACTION_BITS, INTERCEPT, Schema
-from gaussmix.tables.term_values import Numbers, TermValues
 
 __all__ = [
     "KINDS",

@@ -12,11 +12,11 @@ from typing import Any
 
 from gaussmix.accounting.curve import PrivacyCurve
 from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.data.columns import Boolean, Column, Numeric, Vector
+from gaussmix.data.schema import Schema
 from gaussmix.errors import NotPrivateError
 from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.release import Release
-from gaussmix.tables.columns import Boolean, Column, Numeric, Vector
-from gaussmix.tables.schema import Schema
 
 __all__ = [
     "NOTHING",

@@ -26,8 +26,8 @@ from functools import cached_property
 import numpy as np
 
 from gaussmix._types import Floats, Integers, Rows
+from gaussmix.data.encode import clip_vectors, squared_norms_of
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.encoder import clip_vectors, squared_norms_of
 
 __all__ = [
     "ROW_UNIT",

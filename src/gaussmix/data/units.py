@@ -28,12 +28,12 @@ import numpy as np
 import scipy.linalg
 
 from gaussmix._types import Floats
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric
+from gaussmix.data.terms import Block, EncodedColumn, Part, entries_of
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric
-from gaussmix.tables.parts import Block, EncodedColumn, Part, entries_of
 
 if TYPE_CHECKING:
-    from gaussmix.tables.schema import Schema
+    from gaussmix.data.schema import Schema
 
 __all__ = ["Units", "half_range", "half_span", "raw_map", "unweighted_units"]
 

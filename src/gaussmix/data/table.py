@@ -5,8 +5,8 @@
 >>> [batch.num_rows for batch in table.batches(["b"], batch_rows=3)]
 [3, 2]
 
-A new kind of table is a subclass of :class:`gaussmix.tables.base.Table` and a line in `KINDS`; a new format of files is
-a :class:`gaussmix.tables.base.FileFormat` and an entry of :data:`gaussmix.tables.files.FORMATS`. pandas, polars, duckdb
+A new kind of table is a subclass of :class:`gaussmix.data.source.Table` and a line in `KINDS`; a new format of files is
+a :class:`gaussmix.data.source.FileFormat` and an entry of :data:`gaussmix.data.readers.FORMATS`. pandas, polars, duckdb
 and Arrow's datasets are not imported here: their tables are recognised when they come.
 """
 
@@ -20,12 +20,9 @@ from typing import Any, TypeVar
 import narwhals as nw
 import pyarrow as pa
 
-from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError
-from gaussmix.tables.base import FileOrigin, Part, Request, Seen, Table
-from gaussmix.tables.engines import DaskTable, QueryTable, RelationTable, SparkTable
-from gaussmix.tables.files import FileTable
-from gaussmix.tables.gram import Query, Summable, aggregate_batches
-from gaussmix.tables.memory import (
+from gaussmix.data.engines import DaskTable, QueryTable, RelationTable, SparkTable
+from gaussmix.data.gram import Query, Summable, aggregate_batches
+from gaussmix.data.memory import (
     ArrayDictionary,
     ArrowTable,
     DatasetTable,
@@ -35,9 +32,11 @@ from gaussmix.tables.memory import (
     StreamTable,
     StructuredArray,
 )
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.sampling import RowCache, Sample
-from gaussmix.tables.schema import Schema
+from gaussmix.data.readers import FileTable
+from gaussmix.data.sampling import RowCache, Sample
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import FileOrigin, Part, ReadOptions, Request, Seen, Table
+from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError
 
 __all__ = ["CHANGED", "KINDS", "TableIterator", "TableList", "TableReader", "open_table", "origins_of"]
 

@@ -30,13 +30,12 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
+from gaussmix.data.contributions import BoundRows, Unit, UnitReader
+from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
+from gaussmix.data.schema import Schema, stored_schema
+from gaussmix.data.source import ReadOptions, unexpected_rows
+from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
-from gaussmix.tables.base import unexpected_rows
-from gaussmix.tables.contributions import BoundRows, Unit, UnitReader
-from gaussmix.tables.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.schema import Schema, stored_schema
-from gaussmix.tables.table import TableReader
 
 __all__ = ["Moments", "check_name"]
 
@@ -144,7 +143,7 @@ class Moments:
         rows_per_unit: int | None = None,
         bound_rows: BoundRows | None = None,
     ) -> Moments:
-        """Moments of a table: anything that :func:`gaussmix.tables.table.open_table` opens, in one pass.
+        """Moments of a table: anything that :func:`gaussmix.data.table.open_table` opens, in one pass.
 
         Parameters
         ----------

@@ -46,10 +46,9 @@ from randomgen import ChaCha
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
+from gaussmix.data.encode import EXACT_ROWS, complete_rows, pieces
+from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.tables.arrow import complete_rows
-from gaussmix.tables.encoder import EXACT_ROWS, pieces
-from gaussmix.tables.schema import Schema
 
 __all__ = ["CACHE_BYTES", "KEY_RANGE", "RowCache", "Sample", "SamplingKeys"]
 

@@ -2,7 +2,7 @@
  * multiply.
  *
  * The results have the bits of the numpy code in gram.py, which is used where this file was not built:
- * - Rows, transforms and sums are integers that float64 holds (gaussmix/tables/transforms.py, gram.py): products and
+ * - Rows, transforms and sums are integers that float64 holds (gaussmix/data/transforms.py, gram.py): products and
  *   their sums are exact in any order, with or without fused multiply-add.
  * - Everything else is computed entry by entry, in numpy's order. The file is compiled without -ffast-math and with
  *   -ffp-contract=off: each operation is IEEE 754's and is rounded by itself.

@@ -24,10 +24,10 @@ a unit that reappears is an error. Any other table is read once, and its encoded
 later passes read: a hash of the unit says which partition a row goes to. Few rows stay in memory; more go to a
 temporary file that has no name, mode 0600, and is gone with the process, however that ends. A partition is read whole:
 1/256 of the table, and at least all rows of one unit. A row is stored as whole numbers of 32 bits
-(:mod:`gaussmix.tables.encoder`: at most 2²⁰), and comes back as it was. Both ways give the same bits, in whatever order
-rows come. Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.tables.gram`).
+(:mod:`gaussmix.data.encode`: at most 2²⁰), and comes back as it was. Both ways give the same bits, in whatever order
+rows come. Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.data.gram`).
 
->>> from gaussmix.tables.gram import Gram
+>>> from gaussmix.data.gram import Gram
 >>> table = {"who": np.array([1, 2, 1]), "a": np.array([0.5, 1.0, 0.0])}
 >>> units = UnitReader(table, Schema.of({"a": [0, 1]}), Unit("who", rows=2), key=bytes(32))
 >>> units.aggregate(Gram(2)).n, units.counts(), units.close()
@@ -51,16 +51,15 @@ from numpy.typing import NDArray
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
+from gaussmix.data.columns import check_text
+from gaussmix.data.encode import EXACT_ROWS, BlockEncoder, complete_rows, encode_batch, one_column, pieces
+from gaussmix.data.engines import ClusterTable
+from gaussmix.data.gram import Query, Summable
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
-from gaussmix.tables.arrow import complete_rows, encode_batch, one_column
-from gaussmix.tables.columns import check_text
-from gaussmix.tables.encoder import EXACT_ROWS, BlockEncoder, pieces
-from gaussmix.tables.engines import ClusterTable
-from gaussmix.tables.gram import Query, Summable
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.sampling import Sample
-from gaussmix.tables.schema import INTERCEPT, Schema
-from gaussmix.tables.table import TableReader
 
 __all__ = [
     "BOUNDS",
@@ -526,7 +525,7 @@ Encoded = tuple[Words, Floats]
 
 
 class UnitReader:
-    """The privacy units of anything that :func:`gaussmix.tables.table.open_table` opens. To be closed.
+    """The privacy units of anything that :func:`gaussmix.data.table.open_table` opens. To be closed.
 
     Parameters
     ----------

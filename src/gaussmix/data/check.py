@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gaussmix.tables.arrow import codes_of, entries_of, numbers_of, one_column, present, without_negative
-from gaussmix.tables.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.tables.contributions import Unit, unit_ids
-from gaussmix.tables.options import ReadOptions
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import open_table
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.data.contributions import Unit, unit_ids
+from gaussmix.data.encode import codes_of, entries_of, numbers_of, one_column, present, without_negative
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import ReadOptions
+from gaussmix.data.table import open_table
 
 __all__ = ["ColumnCheck", "TableCheck", "check_table"]
 
@@ -126,7 +126,7 @@ def check_table(
     Parameters
     ----------
     data, schema, options, unit, rows_per_unit
-        As for :meth:`gaussmix.tables.moments.Moments.of`.
+        As for :meth:`gaussmix.data.moments.Moments.of`.
     """
     declared = Schema.of(schema)
     whose = Unit.declared(unit, rows_per_unit, None, declared)

@@ -29,10 +29,10 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.errors import DataError, DataTypeError
-from gaussmix.tables.base import (
+from gaussmix.data.source import (
     READAHEAD,
     FileOrigin,
+    ReadOptions,
     Request,
     Table,
     check_columns,
@@ -43,7 +43,7 @@ from gaussmix.tables.base import (
     sliced,
     valid,
 )
-from gaussmix.tables.options import ReadOptions
+from gaussmix.errors import DataError, DataTypeError
 
 __all__ = [
     "ArrayDictionary",

@@ -2,7 +2,7 @@
 
 A row stays in the first-level cache from its encoding to its product, where numpy and BLAS write and read whole blocks
 of rows, and the zeros of a triangular transform cost nothing. The results have the bits that
-:mod:`gaussmix.tables.gram` computes with numpy.
+:mod:`gaussmix.data.gram` computes with numpy.
 
 `_kernels.c` is built when the package is installed from its source and a C compiler is there (``hatch_build.py``). It
 is a plain library with no Python in it: one build serves every version of Python, and the interpreter's lock is
@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from gaussmix._types import Floats, Integers, Rows
-from gaussmix.tables.encoder import SHRINK
-from gaussmix.tables.transforms import ROW_UNIT, Transform
+from gaussmix.data.encode import SHRINK
+from gaussmix.data.transforms import ROW_UNIT, Transform
 
 __all__ = [
     "MOST_ROWS",

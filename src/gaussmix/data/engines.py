@@ -26,9 +26,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
-from gaussmix.tables.base import (
+from gaussmix.data.gram import Summable
+from gaussmix.data.memory import FrameTable, LazyTable, NamedArray
+from gaussmix.data.source import (
     FileOrigin,
+    ReadOptions,
     Request,
     Table,
     check_columns,
@@ -38,9 +40,7 @@ from gaussmix.tables.base import (
     sliced,
     valid,
 )
-from gaussmix.tables.gram import Summable
-from gaussmix.tables.memory import FrameTable, LazyTable, NamedArray
-from gaussmix.tables.options import ReadOptions
+from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
 
 __all__ = [
     "ClusterTable",

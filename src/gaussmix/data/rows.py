@@ -1,7 +1,7 @@
 """Tables that can be read several times: what a release in passes asks of one, pass after pass.
 
 **Sensitive**: every result is an exact sum over rows, or over privacy units; only the mechanism reads it. A row gives
-the same bits wherever it stands (:mod:`gaussmix.tables.gram`), so that sources of every kind give the same results.
+the same bits wherever it stands (:mod:`gaussmix.data.gram`), so that sources of every kind give the same results.
 
 >>> import numpy as np
 >>> rows = rows_of({"a": np.linspace(0, 1, 50)}, {"a": [0, 1]})
@@ -25,14 +25,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
-from gaussmix.errors import ArgumentError, DataError
-from gaussmix.tables.base import unexpected_rows
-from gaussmix.tables.contributions import Unit, UnitReader
-from gaussmix.tables.encoder import ArrayEncoder, checked_arrays
-from gaussmix.tables.engines import ClusterTable
-from gaussmix.tables.gradients import ClippedGradient, GradientSums
-from gaussmix.tables.gram import (
+from gaussmix.data.contributions import Unit, UnitReader
+from gaussmix.data.encode import ArrayEncoder, checked_arrays
+from gaussmix.data.engines import ClusterTable
+from gaussmix.data.gram import (
+    ClippedGradient,
     ExactSums,
+    GradientSums,
     Gram,
     MappedGram,
     NormCounts,
@@ -41,12 +40,13 @@ from gaussmix.tables.gram import (
     aggregate_arrays,
     aggregate_rows,
 )
-from gaussmix.tables.moments import Moments
-from gaussmix.tables.options import CsvOptions, ReadOptions
-from gaussmix.tables.sampling import RowCache, Sample, SamplingKeys
-from gaussmix.tables.schema import Schema
-from gaussmix.tables.table import CHANGED, TableReader, open_table
-from gaussmix.tables.transforms import Transform
+from gaussmix.data.moments import Moments
+from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
+from gaussmix.data.schema import Schema
+from gaussmix.data.source import CsvOptions, ReadOptions, unexpected_rows
+from gaussmix.data.table import CHANGED, TableReader, open_table
+from gaussmix.data.transforms import Transform
+from gaussmix.errors import ArgumentError, DataError
 
 __all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "UnitRows", "rows_of"]
 
@@ -110,7 +110,7 @@ class RowSource(ABC):
         return self._aggregate(NormCounts.of(transforms, edges), sample, describe).counts
 
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
-        """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.tables.gradients`)."""
+        """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
         return self._aggregate(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
@@ -155,9 +155,9 @@ class ArrayRows(RowSource):
 
 
 class TableRows(RowSource):
-    """Anything that :func:`gaussmix.tables.table.open_table` opens, in bounded memory.
+    """Anything that :func:`gaussmix.data.table.open_table` opens, in bounded memory.
 
-    Every pass reads it again, but for rows that were cached (:mod:`gaussmix.tables.sampling`).
+    Every pass reads it again, but for rows that were cached (:mod:`gaussmix.data.sampling`).
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class TableRows(RowSource):
 class UnitRows(RowSource):
     """A table whose privacy unit has several rows: results are sums over units with bounded contributions.
 
-    Parameters are those of :class:`gaussmix.tables.contributions.UnitReader`.
+    Parameters are those of :class:`gaussmix.data.contributions.UnitReader`.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ def rows_of(
     Parameters
     ----------
     data : table, Moments or RowSource
-        A table is anything that :func:`gaussmix.tables.table.open_table` opens.
+        A table is anything that :func:`gaussmix.data.table.open_table` opens.
     schema : Schema, dict or path of a TOML or JSON file
         Not needed with moments.
     options : ReadOptions, optional

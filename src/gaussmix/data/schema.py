@@ -1,0 +1,841 @@
+"""What a table may hold: declared columns with their bounds, and the encoded row they make.
+
+A schema is public and written before the data are seen. Each row is encoded by itself: no row sees another one.
+
+>>> schema = Schema.of({"age": [0, 100], "sex": ["female", "male"], "smoker": "boolean"})
+>>> schema.names
+('age', 'sex=female', 'sex=male', 'smoker', '(intercept)')
+>>> schema.row_norm
+2.0
+
+A numeric column is clipped to its bounds and mapped to w·[-1, 1]; a Boolean is the numeric column with bounds (0, 1);
+a categorical column has one entry w for its level and zeros elsewhere; a vector has one entry for each of its numbers;
+terms that are derived from columns follow; the intercept w₀ comes last. A row's squared norm is therefore at most
+C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
+
+Notation follows docs/notation.md.
+
+Columns from their short forms, as a dictionary or a file declares them, and back.
+
+>>> parse_column("age", [0, 100])
+Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
+
+A template of a schema, from names and types of columns alone.
+
+Columns whose kind is declared and whose bounds or levels are not: what a proposal starts from.
+
+>>> cost = {"lower": 0, "upper": None}
+>>> found = Undeclared.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
+>>> list(found.numbers), list(found.keys), list(found.declared)
+(['age', 'cost'], ['sex'], ['smoker'])
+
+How a value is read depends on its row and on the declared kind alone: a number as a double, a category as text, codes
+as integers of 64 bits. A template (`gaussmix schema FILE`) of a file that has types of its own is such a declaration as
+it stands; types that were guessed from rows, as of CSV files, have a question mark, and are refused.
+
+Formulas: which column is explained, by which columns and terms. Only read, never evaluated.
+
+>>> read_formula("log(wage) ~ poly(experience, 2) + ethnicity*smsa")
+Formula(target='log(wage)', on=('poly(experience, 2)', 'ethnicity', 'smsa', 'ethnicity:smsa'))
+
+formulaic's parser takes formulas apart, as R and patsy have them; what the terms mean is
+:mod:`gaussmix.data.terms`'s to say, and nothing in a formula is run.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from gaussmix._files import strict_json
+from gaussmix._validation import positive, real
+from gaussmix.data.columns import (
+    GUESSED,
+    LARGEST_WEIGHT,
+    NOT_FROM_DATA,
+    Boolean,
+    Categorical,
+    Column,
+    Numeric,
+    Vector,
+    check_text,
+    holds_dates,
+    iso_date,
+)
+from gaussmix.data.terms import (
+    Base,
+    EncodedColumn,
+    Part,
+    bases_of,
+    check_weight,
+    encoded_of,
+    name_of,
+    needs_of,
+    parse_terms,
+    parts_of,
+    read_terms,
+    resolved,
+)
+from gaussmix.data.units import Units, raw_map
+from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError, GaussmixError, MissingPackageError
+
+__all__ = [
+    "FRACTION_BITS",
+    "HOW_TO_DECLARE",
+    "HOW_TO_LEAVE_OPEN",
+    "INTERCEPT",
+    "Date",
+    "EncodedColumn",
+    "Formula",
+    "Schema",
+    "Undeclared",
+    "declared_schema",
+    "declared_values",
+    "describe_columns",
+    "is_formula",
+    "parse_column",
+    "parse_columns",
+    "read_declared",
+    "read_formula",
+    "response_and_predictors",
+    "schema_of_formula",
+    "stored_schema",
+]
+
+
+_KINDS: dict[str, type[Column]] = {
+    "numeric": Numeric,
+    "boolean": Boolean,
+    "categorical": Categorical,
+    "vector": Vector,
+}
+_REQUIRED: dict[str, tuple[str, ...]] = {
+    "numeric": ("lower", "upper"),
+    "categorical": ("levels",),
+    "boolean": (),
+    "vector": ("size",),
+}
+_DATE = ("lower", "upper")
+HOW_TO_DECLARE = (
+    'Declare a number by [lower, upper], categories by {"levels": [...]} or a list of labels, true and false by '
+    '"boolean", numbers that belong together by {"size": 8, "norm": 1}; options go into a table such as '
+    '{"lower": 0, "upper": 1, "missing": "drop-row"}.'
+)
+
+
+def Date(  # noqa: N802 - declared as the kinds of columns are
+    lower: datetime.date | str,
+    upper: datetime.date | str,
+    *,
+    origin: datetime.date | str | None = None,
+    weight: float = 1.0,
+    missing: Literal["error", "drop-row", "lower", "indicator"] = "error",
+) -> Numeric:
+    """A date or a time, read as the number of days since a declared date.
+
+    Parameters
+    ----------
+    lower, upper : date or ISO text
+        Declared bounds, the last one included up to its midnight. Times outside are clipped.
+    origin : date or ISO text, optional
+        What days are counted from; default: ``lower``.
+    weight, missing
+        As for `Numeric`.
+
+    Examples
+    --------
+    >>> Date("2020-01-01", "2021-01-01").upper
+    366.0
+    """
+    low, high = iso_date(lower=lower), iso_date(upper=upper)
+    start = low if origin is None else iso_date(origin=origin)
+    bounds = (float((day - start).days) for day in (low, high))
+    return Numeric(*bounds, weight=weight, missing=missing, origin=start.isoformat())
+
+
+def parse_column(name: str, declared: object) -> Column:
+    """A column from its short form; errors name it."""
+    try:
+        return _parsed(declared)
+    except GaussmixError as error:
+        raise type(error)(f"Column {name!r}: {error}") from None
+
+
+def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
+    """Columns from their short forms; everything that is wrong with any of them in one error."""
+    found: dict[str, Column] = {}
+    wrong: list[GaussmixError] = []
+    for name, short in declared.items():
+        try:
+            found[name] = parse_column(name, short)
+        except GaussmixError as error:
+            wrong.append(error)
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        told = [str(error).replace(f" {NOT_FROM_DATA}", "").replace(f" {HOW_TO_DECLARE}", "") for error in wrong]
+        lines = "\n".join(f"  {words}" for words in told)
+        raise DeclarationError(
+            f"{len(wrong)} columns cannot be used as they are declared:\n{lines}\n{HOW_TO_DECLARE} {NOT_FROM_DATA}"
+        )
+    return found
+
+
+def declared_values(column: Column) -> dict[str, Any]:
+    """What was declared, as plain values that `parse_column` reads."""
+    kind = next(word for word, cls in _KINDS.items() if isinstance(column, cls))
+    values = {field.name: getattr(column, field.name) for field in fields(column)}
+    if values.get("origin", "") is None:
+        del values["origin"]
+    return {"type": kind} | {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _parsed(declared: object) -> Column:
+    if isinstance(declared, Column):
+        return declared
+    if declared == "boolean":
+        return Boolean()
+    if isinstance(declared, list | tuple):
+        return _from_list(declared)
+    if not isinstance(declared, Mapping):
+        raise ArgumentTypeError(f"a column cannot be declared by {type(declared).__name__}. {HOW_TO_DECLARE}")
+    kind = declared.get("type", _kind_of(declared))
+    if isinstance(kind, str):
+        kind = kind.removesuffix(GUESSED)  # whoever filled in the rest has seen it
+    if kind == "date":
+        return _from_dates({key: value for key, value in declared.items() if key != "type"})
+    if kind == "unsupported":
+        raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or leave the column out.")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        words = ", ".join(repr(word) for word in (*_KINDS, "date"))
+        raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
+    allowed = [field.name for field in fields(_KINDS[kind])]
+    unknown = [key for key in declared if key not in (*allowed, "type")]
+    if unknown:
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; it may have {', '.join(allowed)}.")
+    options = {key: value for key, value in declared.items() if key != "type"}
+    return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
+
+
+def _from_dates(declared: Mapping[str, Any]) -> Column:
+    unknown = [key for key in declared if key not in (*_DATE, "origin", "weight", "missing")]
+    if unknown:
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a date column; it may have {', '.join(_DATE)}, origin.")
+    options: dict[str, Any] = dict.fromkeys(_DATE) | dict(declared)
+    return Date(**options)
+
+
+def _kind_of(declared: Mapping[str, Any]) -> str:
+    if "levels" in declared:
+        return "categorical"
+    return "vector" if "size" in declared else "numeric"
+
+
+def _from_list(declared: list[Any] | tuple[Any, ...]) -> Column:
+    """Two numbers are bounds; labels can only be levels."""
+    if declared and all(isinstance(entry, str | bool) for entry in declared):
+        return Categorical(tuple(declared))
+    if len(declared) != 2:
+        raise DeclarationError(
+            f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. {HOW_TO_DECLARE}"
+        )
+    return Numeric(*declared)
+
+
+def read_declared(path: Path) -> Mapping[str, Any]:
+    """The content of a TOML or JSON file."""
+    suffix = path.suffix.lower()
+    if suffix not in (".toml", ".json"):
+        raise DeclarationError(f"A schema file must end in .toml or .json, got {str(path)!r}.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        declared = tomllib.loads(text) if suffix == ".toml" else strict_json(text)
+    except RecursionError:
+        raise DeclarationError(f"{path} is nested too deeply for a schema.") from None
+    except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
+        raise DeclarationError(f"{path} is not a valid {suffix[1:].upper()} file: {error}") from None
+    if not isinstance(declared, Mapping):
+        raise ArgumentTypeError(f"{path} must hold one object that maps names to columns.")
+    return declared
+
+
+INTERCEPT = "(intercept)"
+"""Name of the constant column."""
+
+FRACTION_BITS = 20
+"""Entries of an encoded row are multiples of 2**-FRACTION_BITS of the row's bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Columns of a table with their bounds or levels: public, immutable, hashable.
+
+    Parameters
+    ----------
+    columns : mapping of str to column
+        `Numeric`, `Categorical`, `Boolean` or `Vector`, or their short forms (see `of`). The order is that of the
+        encoded row. Columns of the table that are not named here are never read.
+    intercept : float
+        Value w₀ of the constant column; 0 for none.
+    max_row_norm : float, optional
+        Bound of the whole encoded row's norm; a longer row is multiplied as a whole. Default: what the columns
+        imply, which no row exceeds.
+    terms : mapping of str to float, or sequence of str
+        What is derived from the columns (:mod:`gaussmix.data.terms`), with weights ``{"poly(age, 2)": 0.5}`` or, for
+        weights of 1, ``["poly(age, 2)", "age:sex"]``. A term that is not declared here cannot be had from the release.
+    only_in_terms : sequence of str
+        Columns that are read for the terms' sake alone, and are not in the release themselves.
+    weight : str, optional
+        A numeric column, declared from 0 to the largest weight w_max, whose value w multiplies the row by √(w/w_max):
+        sums over rows become weighted sums over w_max. It is not in the release itself.
+    """
+
+    columns: Mapping[str, Column]
+    intercept: float = 1.0
+    max_row_norm: float | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    only_in_terms: Sequence[str] = ()
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping):
+            raise ArgumentTypeError(
+                f"columns must map names to columns, got {type(self.columns).__name__}. {HOW_TO_DECLARE}"
+            )
+        if not self.columns:
+            raise DeclarationError("columns must not be empty: declare at least one column.")
+        for name in self.columns:
+            _check_name(name)
+        _set(self, "columns", MappingProxyType(parse_columns(self.columns)))
+        intercept = real(intercept=self.intercept) + 0.0
+        if intercept != 0 and not (1 / LARGEST_WEIGHT <= intercept <= LARGEST_WEIGHT):
+            raise DeclarationError(f"intercept must be 0 or a finite number > 0, got {intercept!r}. {NOT_FROM_DATA}")
+        _set(self, "intercept", intercept)
+        if self.max_row_norm is not None:
+            bound = positive(finite=True, max_row_norm=self.max_row_norm)
+            if not (1 / LARGEST_WEIGHT <= bound <= LARGEST_WEIGHT):
+                raise DeclarationError(
+                    f"max_row_norm must lie between 2**-100 and 2**100, got {bound!r}. {NOT_FROM_DATA}"
+                )
+            _set(self, "max_row_norm", bound)
+        check_weight(self.weight, self.columns)
+        _set(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
+        _set(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
+        if self.terms and not self.intercept:
+            raise DeclarationError("terms need an intercept, which their raw units are measured by: declare one.")
+        self._refuse_what_rounds_to_nothing()
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise DeclarationError(f"Two encoded columns would be called {twice!r}. Rename a column or a level.")
+
+    def _refuse_what_rounds_to_nothing(self) -> None:
+        """A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows."""
+        squares = {name: part.squared_norm for name, part in self.parts.items()}
+        small = [name for name, square in squares.items() if square and not self.squared_in_units(square)]
+        if self.intercept and not self.in_units(self.intercept):
+            raise DeclarationError(
+                f"intercept must be at least a 2**-{FRACTION_BITS} of a row's bound, which is {self.row_norm!r}: "
+                "declare a larger one, or none, or columns of a smaller weight."
+            )
+        if small:
+            raise DeclarationError(
+                f"Column {small[0]!r}: its weight (and norm) must be at least a 2**-{FRACTION_BITS} of a row's bound, "
+                f"which is {self.row_norm!r}: declare a larger one, or leave the column out."
+            )
+
+    @classmethod
+    def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str], **more: Any) -> Schema:
+        """Build from a dictionary, or from a TOML or JSON file with the same content.
+
+        Parameters
+        ----------
+        source : mapping, path or Schema
+            ``{"columns": {...}, "intercept": 1.0, "terms": ["log(wage)"]}``, or the columns alone. A column is
+            ``[lower, upper]``, ``{"lower": 0, "upper": 9, "weight": 2, "missing": "drop-row"}``, ``["a", "b"]``,
+            ``{"levels": ["a", "b"], "unknown": "other"}``, ``"boolean"``, ``{"size": 8, "norm": 1.0}``.
+        more
+            Other parts of a schema, in place of those of the source: ``terms=["log(wage)"]``, ``weight="wght"``.
+
+        Examples
+        --------
+        >>> Schema.of({"columns": {"age": [0, 100]}, "intercept": 0.5}).row_norm
+        1.118033988749895
+        """
+        if isinstance(source, Schema):
+            return replace(source, **more) if more else source
+        declared = source if isinstance(source, Mapping) else read_declared(Path(source))
+        parts = [part.name for part in fields(cls)]
+        if "columns" not in declared:
+            return cls(cast(Mapping[str, Column], declared), **more)
+        unknown = [key for key in declared if key not in parts]
+        if unknown:
+            raise DeclarationError(f"Unknown key {unknown[0]!r} in a schema; it may have {', '.join(parts)}.")
+        return cls(**{**declared, **more})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was declared, as plain values: ``Schema.of(schema.to_dict()) == schema``."""
+        columns = {name: declared_values(column) for name, column in self.columns.items()}
+        found = {"columns": columns, "intercept": self.intercept, "max_row_norm": self.max_row_norm}
+        more = {"terms": dict(self.terms), "only_in_terms": list(self.only_in_terms), "weight": self.weight}
+        return found | {key: value for key, value in more.items() if value}  # as before terms where there are none
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON; equal for equal schemas only. The order of the columns counts."""
+        return hashlib.sha256(self._canonical.encode()).hexdigest()
+
+    @cached_property
+    def _canonical(self) -> str:
+        declared = self.to_dict()
+        for key in declared.keys() & {"columns", "terms"}:
+            declared[key] = [[name, value] for name, value in declared[key].items()]
+        return json.dumps(declared, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def __eq__(self, other: object) -> bool:
+        return self._canonical == other._canonical if isinstance(other, Schema) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._canonical)
+
+    def __reduce__(self) -> tuple[Callable[..., Schema], tuple[dict[str, Any]]]:
+        return Schema.of, (self.to_dict(),)
+
+    # -- the encoded row -----------------------------------------------------------------------------------------
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        """What the release holds, in the order of the encoded row: columns, then terms, then where numbers are missing.
+
+        Columns of the table that are no part, since only terms or weights use them, are in ``columns`` alone.
+        """
+        return MappingProxyType(parts_of(self.columns, self.terms, self.only_in_terms, self.weight))
+
+    def resolve(self, text: str) -> tuple[str, ...]:
+        """Parts of the release that a column or a term stands for; what is not there is an error that says so."""
+        return resolved(text, self.parts, self.columns)
+
+    @cached_property
+    def encoded(self) -> tuple[EncodedColumn, ...]:
+        """Columns of the encoded row, in order."""
+        found = [column for name, part in self.parts.items() for column in encoded_of(name, part, self.columns)]
+        if self.intercept:
+            found.append(EncodedColumn(INTERCEPT, None, "intercept", 0.0, 1 / self.rounded_intercept))
+        return tuple(found)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        found = [entry.name for name, part in self.parts.items() for entry in encoded_of(name, part, self.columns)]
+        return (*found, INTERCEPT) if self.intercept else tuple(found)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns m of the encoded row."""
+        return len(self.names)
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[int, ...]]:
+        """Indices of the encoded columns of every part (and of ``"(intercept)"``)."""
+        found: dict[str, tuple[int, ...]] = {}
+        for index, column in enumerate(self.encoded):
+            source = INTERCEPT if column.source is None else column.source
+            found[source] = (*found.get(source, ()), index)
+        return MappingProxyType(found)
+
+    @cached_property
+    def units(self) -> Units:
+        """Centres and scales of the encoded columns, and the map of terms: the way to and from original units."""
+        return Units.of(self.encoded, raw_map(self.encoded, self.parts, self.columns))
+
+    @property
+    def weight_bound(self) -> float:
+        """The largest weight w_max; 1 where rows have none."""
+        column = None if self.weight is None else self.columns[self.weight]
+        return column.upper if isinstance(column, Numeric) else 1.0
+
+    @cached_property
+    def row_norm(self) -> float:
+        """C: no encoded row is longer. Rounded up from the exact root; or ``max_row_norm`` if that is smaller."""
+        implied = self.norm_of(self.parts, intercept=True)
+        return implied if self.max_row_norm is None else min(implied, self.max_row_norm)
+
+    def norm_of(self, parts: Collection[str], *, intercept: bool = False) -> float:
+        """Bound of the norm that some parts (and the intercept) contribute to a row, rounded up."""
+        square = sum((self.parts[name].squared_norm for name in parts), Fraction(0))
+        square += Fraction(self.intercept) ** 2 if intercept else 0
+        root = math.sqrt(square)
+        while Fraction(root) ** 2 < square:
+            root = math.nextafter(root, math.inf)
+        return root
+
+    def in_units(self, value: float) -> int:
+        """Floor of value / C in units of 2⁻²⁰, exactly."""
+        return math.isqrt(self.squared_in_units(Fraction(value) ** 2))
+
+    def squared_in_units(self, square: Fraction) -> int:
+        """Floor of square / C² in units of 2⁻⁴⁰, exactly."""
+        return int(square * 2 ** (2 * FRACTION_BITS) / Fraction(self.row_norm) ** 2)
+
+    @property
+    def rounded_intercept(self) -> float:
+        """What w₀ is in an encoded row, where it is rounded down like every entry."""
+        return self.in_units(self.intercept) * 2.0**-FRACTION_BITS * self.row_norm
+
+    @cached_property
+    def text_types(self) -> Mapping[str, pa.DataType]:
+        """How to read the columns from text (CSV): nothing is guessed from the data."""
+        return MappingProxyType({name: _text_type(name, column) for name, column in self.columns.items()})
+
+
+def stored_schema(stored: object) -> Schema:
+    """Return the schema in a file of this library. Unlike `Schema.of`, it never opens a path that the file names."""
+    if not isinstance(stored, Mapping):
+        raise ArgumentTypeError("a stored schema must be an object.")
+    return Schema.of(dict(stored))
+
+
+def _set(instance: object, name: str, value: object) -> None:
+    object.__setattr__(instance, name, value)  # a frozen dataclass puts its own fields into one form
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ArgumentTypeError(f"A column's name must be a string, not empty, got {name!r}.")
+    check_text("A column's name", name)
+    if name == INTERCEPT:
+        raise DeclarationError(f"A column cannot be called {INTERCEPT!r}, the name of the constant column: rename it.")
+
+
+def _text_type(name: str, column: Column) -> pa.DataType:
+    if isinstance(column, Categorical):
+        return column.arrow_type
+    if isinstance(column, Vector):
+        return pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
+    if isinstance(column, Numeric) and column.origin is not None:
+        return pa.timestamp("us")
+    return pa.bool_() if isinstance(column, Boolean) else pa.float64()
+
+
+def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, Any]:
+    """Template of a schema: names and types only, with None where a bound or the levels must be filled in.
+
+    `Schema.of` refuses it until that is done.
+
+    Parameters
+    ----------
+    source : pyarrow.Schema
+        Such as `sources.source_schema` returns.
+    guessed : bool
+        The types were guessed from rows, as of CSV files: they have a question mark, and a proposal refuses them,
+        since no row may decide what is published about a column.
+
+    Examples
+    --------
+    >>> describe_columns(pa.schema({"age": pa.int64(), "sex": pa.string()}))["columns"]
+    {'age': {'type': 'numeric', 'lower': None, 'upper': None}, 'sex': {'type': 'categorical', 'levels': None}}
+    """
+    columns = {field.name: _template(field.type) for field in source}
+    if guessed:
+        columns = {name: entry | {"type": f"{entry['type']}{GUESSED}"} for name, entry in columns.items()}
+    return {"columns": columns, "intercept": 1.0}
+
+
+def _template(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}
+    if _numeric(kind):
+        return {"type": "numeric", "lower": None, "upper": None}
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return {"type": "categorical", "levels": None}
+    if holds_dates(kind):
+        return {"type": "date", "lower": None, "upper": None}
+    if pa.types.is_fixed_size_list(kind) and _numeric(kind.value_type):
+        return {"type": "vector", "size": kind.list_size, "norm": None}
+    return {"type": "unsupported", "arrow_type": str(kind)}
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+HOW_TO_LEAVE_OPEN = (
+    'Leave a column open by "number", "category" (text) or "codes" (integers that are levels), or by '
+    '{"lower": null, "upper": null} and {"levels": null} with options such as "missing".'
+)
+_NUMBER, _CATEGORY, _CODES = ("number", "numeric"), ("category", "categorical"), ("codes",)
+_KEY_TYPES = {_CATEGORY[0]: pa.string(), _CODES[0]: pa.int64()}
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """Columns by what is to be found for them.
+
+    Attributes
+    ----------
+    numbers : mapping of str to dict
+        Numbers without bounds, or with one of them: what was declared about each.
+    keys : mapping of str to dict
+        Categories without levels, and what was declared about each.
+    key_types : mapping of str to pyarrow.DataType
+        Of every category: text or integers.
+    declared : mapping of str to Column
+        Columns for which nothing is to be found: they are not read.
+    order : tuple of str
+        All names as they were declared.
+    rest : mapping
+        Intercept and ``max_row_norm``, where they were declared.
+    """
+
+    numbers: Mapping[str, dict[str, Any]]
+    keys: Mapping[str, dict[str, Any]]
+    key_types: Mapping[str, pa.DataType]
+    declared: Mapping[str, Column]
+    order: tuple[str, ...]
+    rest: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, source: Undeclared | Mapping[str, Any] | str | os.PathLike[str]) -> Undeclared:
+        """From a dictionary, or from a TOML or JSON file: as for `Schema.of`, with bounds and levels left open."""
+        if isinstance(source, Undeclared):
+            return source
+        if isinstance(source, Schema):
+            raise DeclarationError("All columns of this schema are declared: there is nothing to propose.")
+        declared = source if isinstance(source, Mapping) else read_declared(Path(source))
+        rest: dict[str, Any] = {}
+        if "columns" in declared:
+            rest = {key: value for key, value in declared.items() if key != "columns"}
+            declared = declared["columns"]
+        if not isinstance(declared, Mapping) or not declared:
+            raise ArgumentTypeError(f"columns must map names to what is known of them. {HOW_TO_LEAVE_OPEN}")
+        return cls._sorted(declared, rest)
+
+    @classmethod
+    def _sorted(cls, columns: Mapping[str, Any], rest: dict[str, Any]) -> Undeclared:
+        numbers: dict[str, dict[str, Any]] = {}
+        keys: dict[str, dict[str, Any]] = {}
+        types: dict[str, pa.DataType] = {}
+        known: dict[str, Column] = {}
+        for name, short in columns.items():
+            kind, options = _open_kind(short)
+            if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
+                raise DeclarationError(
+                    f"Column {name!r}: its type was guessed from rows, and no row may decide what is proposed. "
+                    f"Say what it is without the question mark. {HOW_TO_LEAVE_OPEN}"
+                )
+            try:
+                if kind == _NUMBER[0]:
+                    numbers[name] = _number_options(options)
+                elif kind is not None:
+                    keys[name], types[name] = _key_options(options, integers=kind in _CODES), _KEY_TYPES[kind]
+                else:
+                    known[name] = parse_column(name, short)
+            except GaussmixError as error:
+                raise type(error)(f"Column {name!r}: {error}" if kind is not None else str(error)) from None
+        if not numbers and not keys:
+            raise DeclarationError(f"All columns are declared: there is nothing to propose. {HOW_TO_LEAVE_OPEN}")
+        frozen = MappingProxyType
+        found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(columns), rest)
+        found.taken  # noqa: B018 - names, weights and the bound of a row are as a schema may have them
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that are read."""
+        return [*self.numbers, *self.keys]
+
+    @property
+    def text_types(self) -> dict[str, pa.DataType]:
+        """How the columns are read where a table has no types of its own."""
+        return {**dict.fromkeys(self.numbers, pa.float64()), **self.key_types}
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """Names of encoded columns, whatever levels are found."""
+        bounds = dict.fromkeys(self.numbers, (-1.0, 1.0))
+        levels = {name: (0,) if kind == pa.int64() else ("\0",) for name, kind in self.key_types.items()}
+        placeholders = {f"{name}={level}" for name, (level,) in levels.items()}
+        return frozenset(self.schema(bounds, levels).names) - placeholders
+
+    def schema(self, bounds: Mapping[str, tuple[float, float]], levels: Mapping[str, tuple[Any, ...]]) -> Schema:
+        """The schema with what was found; columns for which nothing was found are left out."""
+        found: dict[str, Column] = dict(self.declared)
+        for name, (lower, upper) in bounds.items():
+            found[name] = Numeric(**{**self.numbers[name], "lower": lower, "upper": upper})
+        for name, chosen in levels.items():
+            found[name] = Categorical(**{**self.keys[name], "levels": chosen})
+        return Schema({name: found[name] for name in self.order if name in found}, **self.rest)
+
+
+def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
+    """What is to be found for a column (None: nothing), and what else was declared about it."""
+    words = {word: kinds[0] for kinds in (_NUMBER, _CATEGORY, _CODES) for word in kinds}
+    if isinstance(short, str):
+        return words.get(short), {}
+    if not isinstance(short, Mapping):
+        return None, {}
+    options = {key: value for key, value in short.items() if key != "type"}
+    implied = "categorical" if "levels" in options else "vector" if "size" in options else "numeric"
+    kind = words.get(str(short.get("type", implied)).removesuffix(GUESSED))
+    if kind == _NUMBER[0] and None not in (options.get("lower"), options.get("upper")):
+        return None, options
+    if kind in (_CATEGORY[0], _CODES[0]) and options.get("levels") is not None:
+        return None, options
+    return kind, options
+
+
+def _number_options(options: dict[str, Any]) -> dict[str, Any]:
+    allowed = [field.name for field in fields(Numeric)]
+    _known_only(options, allowed, "number")
+    found = {key: value for key, value in options.items() if value is not None}
+    for name in ("lower", "upper"):
+        if name in found:
+            found[name] = real(**{name: found[name]})
+    Numeric(-1.0, 1.0, **_others(found))
+    return found
+
+
+def _key_options(options: dict[str, Any], *, integers: bool) -> dict[str, Any]:
+    """A category that is left open has levels that nobody has declared: they must not be an error."""
+    _known_only(options, [field.name for field in fields(Categorical)], "category")
+    found = {"unknown": "other"} | {key: value for key, value in options.items() if value is not None}
+    if found["unknown"] == "error":
+        raise DeclarationError(
+            'unknown must be "other" or "zero" where levels are proposed: rare ones are never found, and an error '
+            "would tell that they are there."
+        )
+    Categorical((1,) if integers else ("a",), **_others(found))
+    return found
+
+
+def _others(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in ("lower", "upper", "levels")}
+
+
+def _known_only(options: Mapping[str, Any], allowed: list[str], kind: str) -> None:
+    unknown = [key for key in options if key not in allowed]
+    if unknown:
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind}; it may have {', '.join(allowed)}.")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A target, and what explains it; None for all others."""
+
+    target: str
+    on: tuple[str, ...] | None
+
+
+def is_formula(text: object) -> bool:
+    """Whether a text is a formula, and not the name of a column."""
+    return isinstance(text, str) and "~" in text
+
+
+def read_formula(text: str) -> Formula:
+    """Take a formula apart.
+
+    Parameters
+    ----------
+    text : str
+        ``"target ~ a + b:c"``: one target, and terms joined by ``+``, ``:`` and ``*``; ``"target ~ ."`` is all others.
+    """
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"formula must be a string, got {type(text).__name__}.")
+    left, tilde, right = text.partition("~")
+    if not tilde or "~" in right:
+        raise ArgumentError(f"formula must have the form 'target ~ a + b', got {text!r}.")
+    target = _terms(left, text)
+    if len(target) != 1:
+        raise ArgumentError(f"formula must explain one column, got {text!r}.")
+    if right.strip() == ".":
+        return Formula(target[0], None)
+    on = _terms(right, text)
+    if not on:
+        raise ArgumentError(f"formula must name what explains the target, got {text!r}.")
+    return Formula(target[0], on)
+
+
+def _terms(side: str, whole: str) -> tuple[str, ...]:
+    """Texts of the terms of one side, without the intercept, which has to be there."""
+    try:
+        from formulaic.errors import FormulaParsingError
+        from formulaic.parser import DefaultFormulaParser
+    except ImportError:
+        raise MissingPackageError(
+            'Formulas need the package formulaic: pip install "gaussmix[formulas]". Or name the columns in on= and '
+            "the terms in the schema."
+        ) from None
+    try:
+        found: Any = DefaultFormulaParser().get_terms(side)
+    except (FormulaParsingError, SyntaxError, ValueError, TypeError, RecursionError):
+        found = None
+    terms = list(found) if isinstance(found, Iterable) and not hasattr(found, "lhs") else [found]
+    if not all(hasattr(term, "factors") for term in terms):
+        raise ArgumentError(f"formula cannot be read: {whole!r}. Join columns and terms by +, : and *.")
+    texts = [":".join(_text(factor) for factor in term.factors) for term in terms]
+    if "1" not in texts:
+        raise ArgumentError(f"formula leaves the intercept out, which every model of a release has: {whole!r}.")
+    return tuple(text for text in texts if text != "1")
+
+
+def _text(factor: Any) -> str:
+    """A name as it is quoted in terms, or what is written about it."""
+    return Base(factor.expr).text if factor.eval_method.name == "LOOKUP" else str(factor.expr)
+
+
+def schema_of_formula(schema: Schema, formula: str) -> Schema:
+    """The columns and terms of a formula, from declared columns: what is not in it is not in the release.
+
+    Columns that only terms are made of are read, and not released themselves.
+    """
+    read = read_formula(formula)
+    if read.on is None:
+        raise DeclarationError("formula: name what explains the target, for these are the release's columns.")
+    texts = (read.target, *read.on)
+    terms = [term for text in texts for term in parse_terms(text, schema.columns)]
+    released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}
+    used = {name for term in terms for name in bases_of(term)}
+    absent = [name for name in used if name not in schema.columns]
+    if absent:
+        raise DeclarationError(
+            f"formula: column {min(absent)!r} is not declared. Declare it in the schema, with its bounds or levels."
+        )
+    columns = {name: column for name, column in schema.columns.items() if name in used or name == schema.weight}
+    own = {name_of(need): 1.0 for term in terms for need in needs_of(term) if not isinstance(need, Base)}
+    weights = {name: schema.terms.get(name, weight) for name, weight in own.items()}
+    hidden = tuple(name for name in columns if name not in released and name != schema.weight)
+    return replace(schema, columns=columns, terms=weights, only_in_terms=hidden)
+
+
+def declared_schema(
+    schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    formula: str | None = None,
+    weight: str | None = None,
+) -> Schema:
+    """A schema, with the column that weighs its rows, cut to the columns and terms of a formula."""
+    declared = Schema.of(schema) if weight is None else Schema.of(schema, weight=weight)
+    return declared if formula is None else schema_of_formula(declared, formula)
+
+
+def response_and_predictors(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
+    """Return the response and the predictors of a model, from a formula where one is given."""
+    if not is_formula(target):
+        return target, on
+    if on is not None:
+        raise ArgumentError("A formula says what explains its target: leave on= out.")
+    formula = read_formula(target)
+    return formula.target, formula.on

@@ -1,1 +1,0 @@
-"""**Sensitive**: declared columns, readers of tables, and exact sums over their rows."""
