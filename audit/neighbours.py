@@ -18,8 +18,8 @@ from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.contributions import Unit
 from gaussmix.data.rows import ArrayRows, RowSource, UnitRows, rows_of
 from gaussmix.data.schema import FRACTION_BITS, Schema
-from gaussmix.models.steps import label_of
-from gaussmix.models.transcript import Transcript
+from gaussmix.releases.preconditioning import label_of
+from gaussmix.releases.transcript import Transcript
 
 CORNER, OPPOSITE = (1.0, 1.0), (1.0, -1.0)
 """Rows at corners of the bounds: of the largest norm and, without an intercept, orthogonal to each other."""

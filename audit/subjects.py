@@ -48,10 +48,9 @@ from gaussmix.mechanism.adassp import PreparedAdaSSP
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.models.proposing import coarse_bounds
-from gaussmix.models.schedules import releases_of, schedule_of
-from gaussmix.models.steps import Likelihood
+from gaussmix.models.bounds import coarse_bounds
 from gaussmix.paper.sheffet import PreparedSheffet
+from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
 
 _SKETCH_SIZE = 10
 

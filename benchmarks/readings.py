@@ -26,7 +26,7 @@ from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
 from gaussmix.data.transforms import Transform
 from gaussmix.mechanism.lattice import symmetric_noise
-from gaussmix.models.tails import bin_edges
+from gaussmix.releases.preconditioning import bin_edges
 
 SIZES = ((1_000_000, 20), (200_000, 100), (200_000, 18), (64_516, 62), (31_746, 126), (21_052, 190), (15_748, 254))
 READINGS = ("first pass", "later pass", "histogram")

@@ -31,7 +31,7 @@ from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.sampling import secure_generator
-from gaussmix.models.schedules import releases_of, schedule_of
+from gaussmix.releases.preconditioning import releases_of, schedule_of
 
 SCHEMA = Schema({"X": Vector(1, lower=-1, upper=1), "y": Numeric(-1, 1)})
 DELTA = 1e-3

@@ -19,10 +19,10 @@ from rich.table import Table
 from experiments import Floats
 from experiments.parallel import Rows, run_all
 from gaussmix.accounting.gaussian import gaussian_mu
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.problem import Problem
-from gaussmix.models.score import score_of
+from gaussmix.models.design import Problem
+from gaussmix.models.inference import score_of
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 LEVEL, DELTA = 0.95, 1e-6
 REACH = 1e6  # no coefficient is bounded, to speak of

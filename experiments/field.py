@@ -41,7 +41,7 @@ from experiments.passes_study import Rows, adassp, in_passes, least_squares, spl
 from experiments.passes_tables import Encoded, load
 from gaussmix import LinearRegression
 from gaussmix.accounting import gaussian_mu
-from gaussmix.models.shrinkage import Shrinkage
+from gaussmix.releases.shrinkage import Shrinkage
 
 TABLES = ("boston", "wine", "bike", "diabetes", "cps1988", "cps2024", "diamonds", "health")
 EPSILONS = (0.3, 1.0, 3.0, 10.0)

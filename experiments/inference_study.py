@@ -54,12 +54,11 @@ from experiments.passes_tables import outward
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models import passes
-from gaussmix.models.fits import RegressionModel
-from gaussmix.models.passes import PassRequest
-from gaussmix.models.pooling import goe
+from gaussmix.models.linear import RegressionModel
 from gaussmix.models.results import LARGEST, Estimand
-from gaussmix.models.transcript import PassOutput, Transcript
+from gaussmix.releases import preconditioning
+from gaussmix.releases.preconditioning import PassRequest, goe
+from gaussmix.releases.transcript import PassOutput, Transcript
 
 EPSILON, DELTA = 1.0, 1e-9
 AT_LEAST = 200  # rows of a level that counts
@@ -272,9 +271,9 @@ def run(
 ) -> None:
     """All releases that the file of draws does not have yet, one number after the other."""
     if keep_tails:
-        lost_weight = passes.TAILS_LOST_WEIGHT
+        lost_weight = preconditioning.TAILS_LOST_WEIGHT
     else:
-        passes.LAST_LOST_WEIGHT = lost_weight
+        preconditioning.LAST_LOST_WEIGHT = lost_weight
     keys = COLUMNS[:4]
     done = set(pd.read_csv(draws)[keys].itertuples(index=False, name=None)) if draws.exists() else set()
     for number in range(releases):
@@ -336,7 +335,7 @@ def main() -> None:
     parser.add_argument("--designs", nargs="*", default=list(DESIGNS[:2]), choices=DESIGNS)
     parser.add_argument("--releases", type=int, default=10)
     parser.add_argument("--redraws", type=int, default=1, help="draws of the last pass's noise a release")
-    parser.add_argument("--lost-weight", type=float, default=passes.LAST_LOST_WEIGHT)
+    parser.add_argument("--lost-weight", type=float, default=preconditioning.LAST_LOST_WEIGHT)
     parser.add_argument("--keep-tails", action="store_true", help="releases that shorten hardly any row")
     parser.add_argument("--keep", type=Path, help="folder of releases, which are drawn only once")
     parser.add_argument("--out", type=Path, help="file for the figures by coefficient")

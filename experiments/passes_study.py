@@ -30,10 +30,18 @@ from gaussmix.accounting import gaussian_mu
 from gaussmix.accounting.discrete import split_mu
 from gaussmix.data.gram import MappedGram, NormCounts, Query
 from gaussmix.data.transforms import ROW_UNIT
-from gaussmix.models.passes import PassRequest, State, absorb, first_state, plan_histogram, plan_pass
-from gaussmix.models.pooling import Pool, goe
-from gaussmix.models.schedules import Schedule
-from gaussmix.models.shrinkage import Shrinkage
+from gaussmix.releases.preconditioning import (
+    PassRequest,
+    Pool,
+    Schedule,
+    State,
+    absorb,
+    first_state,
+    goe,
+    plan_histogram,
+    plan_pass,
+)
+from gaussmix.releases.shrinkage import Shrinkage
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)

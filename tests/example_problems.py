@@ -7,9 +7,9 @@ import math
 import numpy as np
 from scipy import stats
 
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.problem import Problem
+from gaussmix.models.design import Problem
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 FALSE_ALARM = 1e-6
 

@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 from gaussmix.errors import DamagedError, NotPrivateError
-from gaussmix.models.blocks import parameters_of
 from gaussmix.models.release import load
-from gaussmix.models.release_file import release_id
+from gaussmix.releases.file import parameters_of, release_id
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:

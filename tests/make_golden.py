@@ -25,7 +25,7 @@ import pyarrow as pa
 
 import gaussmix as gm
 import reference
-from gaussmix.models.signatures import sign
+from gaussmix.releases.file import sign
 
 GOLDEN = Path(__file__).parent / "golden"
 

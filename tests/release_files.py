@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from gaussmix.models.release_file import METADATA_KEY, _contents, _digest
+from gaussmix.releases.file import METADATA_KEY, _contents, _digest
 
 
 def metadata_of(path):

@@ -40,7 +40,7 @@ PUBLIC_NAMES = {"data.contributions": {"ONE_ROW", "Unit"}, "data.readers": {"PAR
 """What is declared about rows in a module that also reads them, by name."""
 
 READERS = {
-    "models/prediction.py": {"data.encode", "data.table"},  # rows of whoever predicts
+    "models/linear.py": {"data.encode", "data.table"},  # rows of whoever predicts
     "report/demo.py": {"mechanism.curation"},  # releases a made-up table
     "report/plan.py": {"data.encode", "data.terms"},  # encodes made-up tables
 }
@@ -52,8 +52,8 @@ DRAWS = re.compile(
 """Functions that draw, by their names."""
 
 DRAWING = {
-    "models/pooling.py": "post-processing: copies of a release with more noise",
-    "models/shrinkage.py": "post-processing: a simulation of the noise, seeded by the release",
+    "releases/preconditioning.py": "post-processing: copies of a release with more noise",
+    "releases/shrinkage.py": "post-processing: a simulation of the noise, seeded by the release",
     "paper/sketch.py": "post-processing: sketch rows from a released factor",
     "models/synthetic.py": "post-processing: synthetic rows",
     "report/demo.py": "made-up rows",

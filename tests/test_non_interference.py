@@ -44,10 +44,10 @@ from gaussmix.ledger import Ledger
 from gaussmix.ledger import ledger as ledgers
 from gaussmix.mechanism import adassp, drawing, objective_perturbation, passes, proposing, repeats
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models import schedules
-from gaussmix.models.steps import Likelihood
 from gaussmix.paper import mixing as paper_mixing
 from gaussmix.paper import sheffet
+from gaussmix.releases import preconditioning
+from gaussmix.releases.preconditioning import Likelihood
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
 from gaussmix.report.registry import record_of
@@ -320,7 +320,7 @@ def test_declarations(declared, compared):
 def test_samples(unit, compared, monkeypatch):
     """Of few rows of small tables; coins of either run are its own, and not to be seen."""
     for name, rows in (("SAMPLE_ROWS", 1), ("HISTOGRAM_ROWS", 20), ("LEAST_ROWS", 1)):
-        monkeypatch.setattr(schedules, name, rows)
+        monkeypatch.setattr(preconditioning, name, rows)
 
     def subject(table):
         private = gm.release(table, schema=SCHEMA, **unit, **BUDGET | {"random_state": len(table["age"])})

@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose
 
 from example_tables import SCHEMA, patients
 from gaussmix import release
-from gaussmix.models.export import as_csv
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Problem, Response
-from gaussmix.models.weights import score_covariance
+from gaussmix.models.design import Problem, Response
+from gaussmix.models.inference import score_covariance
+from gaussmix.models.release import as_csv
+from gaussmix.releases.noisy import NoisyMoment
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "gaussmix.R"
 ON = ["age", "region", "smoker"]

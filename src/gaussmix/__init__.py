@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from gaussmix.ledger.ledger import Ledger
     from gaussmix.mechanism.curation import release
     from gaussmix.mechanism.proposing import propose
-    from gaussmix.models.certificate import Certificate, Condition
-    from gaussmix.models.proposal import Proposal
+    from gaussmix.models.bounds import Proposal
     from gaussmix.models.release import Release, load
+    from gaussmix.releases.certificate import Certificate, Condition
 
 __all__ = [
     "ArgumentError",
@@ -104,8 +104,8 @@ _HOMES = {
     "Boolean": "data.columns",
     "Calibration": "accounting.calibration",
     "Categorical": "data.columns",
-    "Certificate": "models.certificate",
-    "Condition": "models.certificate",
+    "Certificate": "releases.certificate",
+    "Condition": "releases.certificate",
     "CsvOptions": "data.source",
     "Date": "data.schema",
     "Ledger": "ledger.ledger",
@@ -113,7 +113,7 @@ _HOMES = {
     "LogisticRegression": "estimators.logistic",
     "Moments": "data.moments",
     "Numeric": "data.columns",
-    "Proposal": "models.proposal",
+    "Proposal": "models.bounds",
     "ReadOptions": "data.source",
     "Release": "models.release",
     "Schema": "data.schema",

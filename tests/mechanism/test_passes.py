@@ -14,10 +14,8 @@ from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models import schedules
-from gaussmix.models.passes import POWERS
-from gaussmix.models.schedules import releases_of, schedule_of
-from gaussmix.models.tails import BINS
+from gaussmix.releases import preconditioning
+from gaussmix.releases.preconditioning import BINS, POWERS, releases_of, schedule_of
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
@@ -158,7 +156,7 @@ def test_shares_are_of_the_whole_budget():
 
 
 def test_large_tables_are_sampled_in_between(monkeypatch):
-    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
+    monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
     account, rows = account_of(4, epsilon=10.0), rows_of(table(60_000), SCHEMA)
     asked = []
     for name in ("mapped", "counts"):
@@ -183,8 +181,8 @@ def test_large_tables_are_sampled_in_between(monkeypatch):
 
 def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
     """As sampling keys of one release, so that the smaller sample is a part of the larger one."""
-    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 1000)
-    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
+    monkeypatch.setattr(preconditioning, "HISTOGRAM_ROWS", 1000)
+    monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
     account, rows = account_of(4, epsilon=10.0), rows_of(table(20_000), SCHEMA)
     asked = []
     original = type(rows)._aggregate

@@ -18,9 +18,8 @@ from gaussmix.data.schema import Schema, declared_schema
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models import schedules
-from gaussmix.models.schedules import releases_of, schedule_of
-from gaussmix.models.steps import Likelihood
+from gaussmix.releases import preconditioning
+from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
 from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
@@ -104,9 +103,9 @@ def both(monkeypatch, rows, added, **how):
 def test_what_one_person_can_change_in_samples(monkeypatch):
     """Whoever's coin is high is not in the samples; nobody else's coin moves, and the account has it either way."""
     account, rows, members = account_of(4, epsilon=30.0), table(), []
-    monkeypatch.setattr(schedules, "SAMPLE_ROWS", 0.4 * 120 * account.mu / M**1.5)
-    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 120 * account.mu)
-    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
+    monkeypatch.setattr(preconditioning, "SAMPLE_ROWS", 0.4 * 120 * account.mu / M**1.5)
+    monkeypatch.setattr(preconditioning, "HISTOGRAM_ROWS", 0.2 * 120 * account.mu)
+    monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
     added = with_person(rows, [CORNER] * (2 * J))
     for seed in range(12):
         coins = Sample.seeded(1.0, seed)
@@ -203,8 +202,8 @@ def test_many_rows_of_few_persons_give_their_regression():
 
 def test_samples_are_of_persons(monkeypatch):
     """A large table's middle passes read a part of the persons, whole, and come to the same."""
-    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
-    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 5_000)
+    monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
+    monkeypatch.setattr(preconditioning, "HISTOGRAM_ROWS", 5_000)
     rng = np.random.default_rng(5)
     n = 60_000
     x = rng.uniform(-1, 1, n)

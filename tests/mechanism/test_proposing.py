@@ -16,8 +16,8 @@ from gaussmix.data.counts import COARSE_BINS, FineGrid, coarse_bins
 from gaussmix.errors import BudgetExceededError, BudgetUnmetError, BudgetWarning, DataError, OutputError
 from gaussmix.mechanism import proposing
 from gaussmix.mechanism.proposing import propose
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.proposing import coarse_bounds, distinct_levels, fine_bounds, usable
+from gaussmix.models.bounds import coarse_bounds, distinct_levels, fine_bounds, usable
+from gaussmix.releases.certificate import Certificate
 
 FALSE_ALARM = 1e-6
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}

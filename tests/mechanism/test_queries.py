@@ -17,7 +17,7 @@ from gaussmix.cli import main
 from gaussmix.data.engines import DuckDBQuery, mixing_operator
 from gaussmix.data.moments import Moments
 from gaussmix.errors import ArgumentError
-from gaussmix.models.certificate import ROW_BY_ROW
+from gaussmix.releases.certificate import ROW_BY_ROW
 
 SCHEMA = {"x": [-1, 1]}
 BUDGET = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1}

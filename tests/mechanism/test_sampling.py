@@ -10,7 +10,7 @@ import pytest
 from randomgen import ChaCha
 
 from gaussmix.mechanism.sampling import SEEDED, describe, generator, secure_generator
-from gaussmix.models.certificate import SECURE
+from gaussmix.releases.certificate import SECURE
 
 
 def test_chacha_is_chacha20():

@@ -16,9 +16,8 @@ from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models.newton import likelihood_coefficients
-from gaussmix.models.schedules import STEPS, budgets_of, releases_of, schedule_of
-from gaussmix.models.steps import Likelihood
+from gaussmix.models.classification import likelihood_coefficients
+from gaussmix.releases.preconditioning import STEPS, Likelihood, budgets_of, releases_of, schedule_of
 
 SCHEMA = Schema.of({"x": [-1, 1], "sick": "boolean", "level": ["a", "b", "c"]})
 M, LABEL = SCHEMA.n_columns, SCHEMA.groups["sick"][0]

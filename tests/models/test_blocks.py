@@ -13,7 +13,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.models.release_file import _checked, _contents
+from gaussmix.releases.file import _checked, _contents
 from release_files import assert_no_mutated_file_is_believed, forged, metadata_of, remade, rewritten
 
 

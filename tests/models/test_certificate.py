@@ -14,7 +14,7 @@ from gaussmix import accounting
 from gaussmix.accounting.accounts import Account, Unprotected
 from gaussmix.accounting.private_scale import private_scale_delta
 from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
-from gaussmix.models.certificate import _MECHANISMS, Certificate
+from gaussmix.releases.certificate import _MECHANISMS, Certificate
 
 RNG = np.random.default_rng(0)
 X, y = RNG.uniform(-0.5, 0.5, (500, 3)), RNG.uniform(-1, 1, 500)

@@ -11,8 +11,8 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.data.schema import Schema
-from gaussmix.models.coding import Coding, counts_of_levels, propose_merges
-from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.design import Coding, counts_of_levels, propose_merges
+from gaussmix.releases.noisy import NoisyMoment
 
 
 @pytest.fixture(scope="module")

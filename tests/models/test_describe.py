@@ -15,16 +15,20 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix import accounting
 from gaussmix.data.schema import Schema
-from gaussmix.models import schedules
-from gaussmix.models.crosstab import cell_counts, independence
-from gaussmix.models.describe import describe, mean_and_deviation
-from gaussmix.models.groups import analysis, group_sums
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.residuals import residuals
-from gaussmix.models.row_counts import row_count
-from gaussmix.models.structured import Fitted
-from gaussmix.models.tails import BINS
+from gaussmix.models.descriptive import (
+    Fitted,
+    analysis,
+    cell_counts,
+    describe,
+    group_sums,
+    independence,
+    mean_and_deviation,
+    row_count,
+)
+from gaussmix.models.inference import residuals
+from gaussmix.releases import preconditioning
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import BINS, goe
 
 TABLE = patients(20_000)
 
@@ -158,8 +162,8 @@ def counted(n, seed):
 
 @pytest.mark.parametrize("n", [500, 20_000])  # many rows are sampled in the passes between
 def test_both_counts_of_rows_have_their_noise(n, monkeypatch):
-    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
-    monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 600)
+    monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
+    monkeypatch.setattr(preconditioning, "HISTOGRAM_ROWS", 600)
     private, found = counted(n, 0)
     first = private.statistic.pool.members[0].times(private.schema.row_norm**2)
     of_entry = np.sqrt(2) * first.shape[-1, -1] * private.schema.encoded[-1].scale ** 2
@@ -182,12 +186,12 @@ def test_the_number_of_rows_has_the_noise_it_says():
 
 def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, tmp_path):
     """Passes that read all rows, histograms a fifth of them: their total has the sample's noise; files know it."""
-    monkeypatch.setattr(schedules, "LARGEST_RATE", 0.25)
-    monkeypatch.setattr(schedules, "SAMPLE_ROWS", 10**9)
-    monkeypatch.setattr(schedules, "LEAST_ROWS", 1)
+    monkeypatch.setattr(preconditioning, "LARGEST_RATE", 0.25)
+    monkeypatch.setattr(preconditioning, "SAMPLE_ROWS", 10**9)
+    monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
     z = []
     for seed in range(60):
-        monkeypatch.setattr(schedules, "HISTOGRAM_ROWS", 0.2 * 4000 * accounting.gaussian_mu(20.0, 1e-6))
+        monkeypatch.setattr(preconditioning, "HISTOGRAM_ROWS", 0.2 * 4000 * accounting.gaussian_mu(20.0, 1e-6))
         private = gm.release(
             TABLE[["age"]][:4000], schema={"age": [0, 1000]}, epsilon=20.0, delta=1e-6, random_state=seed
         )

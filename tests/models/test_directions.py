@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gaussmix.data.schema import Schema
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Problem, Response
+from gaussmix.models.design import Problem, Response
 from gaussmix.models.results import WeakestDirection, weakest_direction
+from gaussmix.releases.noisy import NoisyMoment
 
 SCHEMA = Schema.of({"age": [0, 100], "height": [0, 2], "job": ["none", "paid", "unpaid", "own"], "y": [0, 1]})
 

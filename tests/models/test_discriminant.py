@@ -11,8 +11,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
 import gaussmix as gm
-from gaussmix.models.discriminant import Discriminant, estimate_discriminant, quadratic_covariance, shift
-from gaussmix.models.noisy import NoisyMoment
+from gaussmix.models.classification import Discriminant, estimate_discriminant, quadratic_covariance, shift
+from gaussmix.releases.noisy import NoisyMoment
 
 SCHEMA = {"a": [-8, 8], "b": [0, 20], "c": {"levels": ["u", "v", "w"]}, "y": "boolean", "z": {"levels": ["no", "yes"]}}
 FEATURES = ["a", "b", "c"]

@@ -10,10 +10,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gaussmix as gm
+from gaussmix.models.inference import residuals
 from gaussmix.models.instruments import AndersonRubin, two_stage
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.residuals import residuals
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 SCHEMA = {"y": [0, 20], "x": [0, 10], "z": [0, 5], "w": [0, 5], "g": ["a", "b"]}
 

@@ -13,7 +13,7 @@ import gaussmix as gm
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.baselines import AdaSSP
 from gaussmix.ledger.store import fingerprint
-from gaussmix.models.certificate import LEDGER_BUDGET, Certificate
+from gaussmix.releases.certificate import LEDGER_BUDGET, Certificate
 from release_files import forged
 
 SCHEMA = {"a": [0, 1], "b": [0, 1]}

@@ -10,7 +10,7 @@ from scipy import special
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import gaussmix as gm
-from gaussmix.models.multiclass import MulticlassModel
+from gaussmix.models.classification import MulticlassModel
 
 SCHEMA = {"x": [-4, 4], "z": [-4, 4], "flag": "boolean", "kind": ["a", "b", "c", "d"]}
 CENTRES = np.array([[0.0, 0.0], [1.0, 0.3], [-0.6, 1.0], [0.2, -1.2]])

@@ -14,11 +14,9 @@ from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.data.transforms import Transform
 from gaussmix.mechanism import passes as mechanism
-from gaussmix.models.noise_check import FALSE_ALARM_RATE, _statistics
-from gaussmix.models.passes import Metric, PassRequest, as_released
-from gaussmix.models.pooling import goe
-from gaussmix.models.release_file import as_bytes
-from gaussmix.models.transcript import PassOutput, Transcript
+from gaussmix.releases.file import as_bytes
+from gaussmix.releases.preconditioning import Metric, PassRequest, as_released, goe
+from gaussmix.releases.transcript import FALSE_ALARM_RATE, PassOutput, Transcript, _statistics
 from gaussmix.report.verify import verify
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}

@@ -11,8 +11,8 @@ from scipy import stats
 import gaussmix as gm
 from example_problems import FALSE_ALARM, gram
 from example_tables import SCHEMA, patients
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 THETA = np.array([0.5, -1.0, 0.2])
 G = gram([30.0, 10.0, 3.0], THETA, 5.0)

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gaussmix.models.crosstab import independence
-from gaussmix.models.groups import analysis
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.structured import fit_structure, group_designs, level_designs
+from gaussmix.models.descriptive import analysis, fit_structure, group_designs, independence, level_designs
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 DRAWS = 500
 FALSE_ALARM = 1e-3

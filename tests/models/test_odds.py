@@ -9,10 +9,10 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.odds import DISCRIMINANT, OddsRatios, scale_of
-from gaussmix.models.problem import Problem
+from gaussmix.models.classification import DISCRIMINANT, OddsRatios, scale_of
+from gaussmix.models.design import Problem
 from gaussmix.models.results import summarise
+from gaussmix.releases.noisy import NoisyMoment
 
 ON = ["cost", "age", "region"]
 

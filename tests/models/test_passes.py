@@ -11,19 +11,24 @@ import pytest
 from gaussmix.accounting.discrete import lattice_account
 from gaussmix.data.gram import NormCounts
 from gaussmix.data.transforms import ROW_UNIT, clip_norms, to_units
-from gaussmix.models import passes
-from gaussmix.models.passes import (
+from gaussmix.releases import preconditioning
+from gaussmix.releases.preconditioning import (
+    BINS,
     LOST_WEIGHT,
+    NoisyGram,
+    Pool,
+    Schedule,
     State,
     absorb,
+    bin_edges,
+    clean,
     first_state,
+    goe,
     plan_histogram,
     plan_pass,
+    read_tail,
     whitenings,
 )
-from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
-from gaussmix.models.schedules import Schedule
-from gaussmix.models.tails import BINS, bin_edges, read_tail
 
 
 def skewed_table(n: int, seed: int) -> np.ndarray:
@@ -337,7 +342,7 @@ def test_passes_beat_the_single_pass_on_a_skewed_table():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         state, _ = run(rows, mu, rng)
-        passes.append(error(state.pool.matrix))
+        preconditioning.append(error(state.pool.matrix))
         single.append(error(G + goe(7, rng) / (math.sqrt(2) * mu)))
     assert np.mean(passes) < 0.1 * np.mean(single)
 

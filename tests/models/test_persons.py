@@ -12,11 +12,10 @@ from gaussmix.accounting.discrete import lattice_account
 from gaussmix.data.contributions import Unit
 from gaussmix.data.rows import rows_of
 from gaussmix.mechanism.preparation import prepare
-from gaussmix.models.certificate import PERSONS_APART
-from gaussmix.models.row_counts import row_count
-from gaussmix.models.schedules import STEPS, accounts_for, releases_of, schedule_of
-from gaussmix.models.steps import Likelihood
-from gaussmix.models.transcript import Transcript
+from gaussmix.models.descriptive import row_count
+from gaussmix.releases.certificate import PERSONS_APART
+from gaussmix.releases.preconditioning import STEPS, Likelihood, accounts_for, releases_of, schedule_of
+from gaussmix.releases.transcript import Transcript
 
 SCHEMA = {"x": [-1, 1], "z": [-1, 1], "y": [-1, 1], "level": ["a", "b", "c"], "sick": "boolean"}
 UNIT = Unit("who", 4)

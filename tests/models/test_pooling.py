@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaussmix.models.pooling import NoisyGram, Pool, clean, goe
+from gaussmix.releases.preconditioning import NoisyGram, Pool, clean, goe
 
 
 def metric(m: int, rng: np.random.Generator, spread: float) -> np.ndarray:

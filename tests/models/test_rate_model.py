@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import gaussmix as gm
-from gaussmix.models.rate_model import RateModel
+from gaussmix.models.rates import RateModel
 
 SCHEMA = {
     "calls": [0, 60],

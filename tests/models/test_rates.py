@@ -8,11 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
+from gaussmix.models.design import Problem
 from gaussmix.models.families import RatioTests
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Problem
 from gaussmix.models.rates import Design, Errors, form_covariance, rate_scale
 from gaussmix.models.results import summarise
+from gaussmix.releases.noisy import NoisyMoment
 
 NAMES = ("(intercept)", "x1", "x2", "d", "L=1", "L=2")
 BETA = np.array([0.5, 0.5, -0.3, 0.5, 0.5, -0.5])

@@ -18,7 +18,7 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.accounting.discrete import lattice_delta
-from gaussmix.models.release_file import FORMAT, METADATA_KEY, _checked, _contents, release_id
+from gaussmix.releases.file import FORMAT, METADATA_KEY, _checked, _contents, release_id
 from release_files import assert_no_mutated_file_is_believed, forged, metadata_of, remade, rewritten
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.residuals import Residuals, residuals
+from gaussmix.models.inference import Residuals, residuals
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 RNG = np.random.default_rng(0)
 A = np.column_stack([np.ones(300), RNG.standard_normal((300, 3)) @ np.array([[1, 0.5, 0.2], [0, 1, 0.6], [0, 0, 1]])])

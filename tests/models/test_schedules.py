@@ -7,7 +7,7 @@ import math
 import pytest
 
 from gaussmix.accounting.discrete import lattice_account
-from gaussmix.models.schedules import (
+from gaussmix.releases.preconditioning import (
     HISTOGRAM_ROWS,
     LARGEST_RATE,
     LEAST_ROWS,

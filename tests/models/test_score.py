@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from example_problems import binomial_in, draw, draw_in_metric, gram
+from gaussmix.models.inference import score_covariance, score_of
 from gaussmix.models.results import summarise
-from gaussmix.models.score import score_of
-from gaussmix.models.weights import score_covariance
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scipy import stats
 
 import gaussmix as gm
 from gaussmix.data.schema import Schema
-from gaussmix.models.fits import RegressionModel
+from gaussmix.models.linear import RegressionModel
 from gaussmix.models.rendering import as_plain
 
 FALSE_ALARM = 1e-3

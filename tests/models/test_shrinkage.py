@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaussmix.models.pooling import NoisyGram, Pool, goe
-from gaussmix.models.shrinkage import GRID, Shrinkage
+from gaussmix.releases.preconditioning import NoisyGram, Pool, goe
+from gaussmix.releases.shrinkage import GRID, Shrinkage
 
 N, M = 5_000, 8  # intercept last, target before it
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.structured import fit_structure, group_designs, level_designs, ratio_interval
+from gaussmix.models.descriptive import fit_structure, group_designs, level_designs, ratio_interval
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 KINDS = np.array([(1.0, *a, *b) for a in np.eye(2) for b in np.eye(3)])
 COUNTS = np.array([300.0, 120.0, 80.0, 200.0, 5.0, 0.0])

@@ -11,8 +11,8 @@ import pytest
 import gaussmix as gm
 from example_problems import draw, gram, problem
 from example_tables import SCHEMA, patients
-from gaussmix.models.noisy import NoisyMoment
 from gaussmix.models.results import summarise
+from gaussmix.releases.noisy import NoisyMoment
 
 
 @pytest.fixture(scope="module")

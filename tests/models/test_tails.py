@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaussmix.models.tails import BINS, bin_edges, read_tail
+from gaussmix.releases.preconditioning import BINS, bin_edges, read_tail
 
 
 def test_shares_and_weights_never_leave_their_range():

@@ -11,7 +11,7 @@ import gaussmix as gm
 from gaussmix.accounting.accounts import AdaSSPAccount
 from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
-from gaussmix.models.transcript import PassOutput, Transcript
+from gaussmix.releases.transcript import PassOutput, Transcript
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b"], "flag": "boolean", "y": [-1, 1]})
 

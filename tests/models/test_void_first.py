@@ -14,7 +14,7 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
 from gaussmix.cli import main
-from gaussmix.models.certificate import NO_GUARANTEE
+from gaussmix.releases.certificate import NO_GUARANTEE
 from gaussmix.report.label import label_of
 from gaussmix.report.page import render
 from gaussmix.report.statement import fields_of

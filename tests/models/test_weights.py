@@ -10,9 +10,7 @@ import pytest
 from scipy import optimize, stats
 
 from example_problems import gram
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.pooling import goe
-from gaussmix.models.weights import (
+from gaussmix.models.inference import (
     _information,
     critical_value,
     pilot,
@@ -21,6 +19,8 @@ from gaussmix.models.weights import (
     slopes_and_biases,
     weights_of,
 )
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import goe
 
 THETA = np.array([0.5, -0.4, 0.2, 0.3])
 

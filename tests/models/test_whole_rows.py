@@ -8,7 +8,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.data.encode import BlockEncoder, encode_batch
-from gaussmix.models.whole_rows import _indicators, _lengths, counted_early, counted_in, pass_that_counts, whole_in
+from gaussmix.models.descriptive import _indicators, _lengths, counted_early, counted_in, pass_that_counts, whole_in
 
 SCHEMA = {"x": [0, 1], "z": [0, 1], "y": [0, 2], "kind": ["a", "b", "rare"], "flag": "boolean", "half": "boolean"}
 

@@ -12,7 +12,7 @@ from scipy import special, stats
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.models.prediction import predicted
+from gaussmix.models.linear import predicted
 from gaussmix.report.page import render
 from gaussmix.report.page_data import embedded_release
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import gaussmix as gm
 from gaussmix._text import plain
 from gaussmix.cli import main
-from gaussmix.models.release_file import METADATA_KEY
+from gaussmix.releases.file import METADATA_KEY
 from gaussmix.report import page as report
 from gaussmix.report.page import signals_of
 from report_pages import EVIL, Loads, assert_nothing_is_promised, embedded, words

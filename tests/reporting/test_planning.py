@@ -10,7 +10,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.data.schema import Schema
-from gaussmix.models.pooling import NoisyGram, goe
+from gaussmix.releases.preconditioning import NoisyGram, goe
 from gaussmix.report.plan import (
     KINDS,
     Trial,

@@ -11,7 +11,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.models.whole_rows import pass_that_counts
+from gaussmix.models.descriptive import pass_that_counts
 from gaussmix.report import page as report
 from gaussmix.report import page_data as tables
 from gaussmix.report.page_data import static_tables

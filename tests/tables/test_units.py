@@ -13,7 +13,7 @@ import gaussmix as gm
 from encoded_rows import plain_rows
 from gaussmix.data.units import Units, half_range, half_span, unweighted_units
 from gaussmix.errors import ArgumentError
-from gaussmix.models.coding import Coding
+from gaussmix.models.design import Coding
 
 COLUMNS = {
     "age": {"lower": 10, "upper": 90, "weight": 0.5},

@@ -25,8 +25,8 @@ from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import Bounds, LinearRegressor, PreparedDraw
 from gaussmix.mechanism.adassp import NoisyBlocks, PreparedAdaSSP
 from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
+from gaussmix.releases.certificate import Certificate
 
 __all__ = ["AdaSSP"]
 

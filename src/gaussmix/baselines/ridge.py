@@ -10,8 +10,8 @@ from gaussmix._types import Floats
 from gaussmix.baselines.unprotected import Unnoised, blocks_of
 from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import Bounds, LinearRegressor
-from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
+from gaussmix.releases.certificate import Certificate
 
 __all__ = ["Ridge"]
 

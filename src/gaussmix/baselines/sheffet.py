@@ -22,11 +22,11 @@ from gaussmix.baselines.unprotected import Unnoised, least_squares_of
 from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, PreparedDraw
 from gaussmix.mechanism.sampling import generator
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.fits import feature_indices
+from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.paper.estimators import paper_sketch_size
 from gaussmix.paper.sheffet import PreparedSheffet, SheffetSketch
+from gaussmix.releases.certificate import Certificate
 
 __all__ = ["SheffetMixing"]
 

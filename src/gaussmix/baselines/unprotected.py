@@ -10,7 +10,7 @@ from gaussmix._types import Floats
 from gaussmix.data.rows import RowSource
 from gaussmix.estimators.base import FEATURES
 from gaussmix.mechanism.drawing import open_release
-from gaussmix.models.fits import feature_indices
+from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
 
 __all__ = ["Unnoised", "blocks_of", "least_squares_of"]

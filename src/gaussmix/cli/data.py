@@ -48,8 +48,8 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.preparation import Prepared, prepare
 from gaussmix.mechanism.proposing import MOST_LEVELS
 from gaussmix.mechanism.proposing import propose as proposed
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.proposing import TAIL
+from gaussmix.models.bounds import TAIL
+from gaussmix.releases.certificate import Certificate
 
 __all__ = [
     "LEDGER",

@@ -19,7 +19,7 @@ from gaussmix._files import reserve
 from gaussmix.cli.exits import echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.data.schema import INTERCEPT
-from gaussmix.models.classes import fit_classification
+from gaussmix.models.classification import fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.models.results import FittedModel, Summary

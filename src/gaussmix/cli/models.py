@@ -16,11 +16,9 @@ from gaussmix._text import csv_cell, json_text
 from gaussmix.cli.exits import echo, echo_json
 from gaussmix.cli.options import ESTIMAND, FORCE, JSON, LARGEST, MERGE, ON, REFERENCE, RELEASE, ROWS, merges, references
 from gaussmix.data.readers import PARQUET
-from gaussmix.models.export import as_csv
+from gaussmix.models.classification import MulticlassModel, OddsRatios
 from gaussmix.models.families import registration
-from gaussmix.models.multiclass import MulticlassModel
-from gaussmix.models.odds import OddsRatios
-from gaussmix.models.release import load
+from gaussmix.models.release import as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
 from gaussmix.models.results import LARGEST as DEFAULT
 from gaussmix.models.results import Estimand, FittedModel, ResultTable, ratio_table

@@ -27,8 +27,8 @@ from gaussmix.data.contributions import ONE_ROW, Unit
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.release import Release
-from gaussmix.models.release_file import read_bytes
-from gaussmix.models.signatures import sign as signed
+from gaussmix.releases.file import read_bytes
+from gaussmix.releases.file import sign as signed
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
 from gaussmix.report.plan import MOST_EPSILON, Plan, expect, least_useful_epsilon, numbers_only, rows_needed

@@ -50,9 +50,9 @@ from gaussmix.data.moments import Moments
 from gaussmix.data.rows import ArrayRows, RowSource, SummedRows
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, DeclarationError, GaussmixError
-from gaussmix.models.certificate import Certificate, Condition
-from gaussmix.models.fits import feature_indices
-from gaussmix.models.problem import Problem, Response
+from gaussmix.models.design import Problem, Response
+from gaussmix.models.linear import feature_indices
+from gaussmix.releases.certificate import Certificate, Condition
 
 __all__ = [
     "FEATURES",

@@ -21,8 +21,8 @@ from gaussmix.estimators.base import FEATURES, rows_of_arrays, target_names
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared, prepare
-from gaussmix.models.certificate import Condition
-from gaussmix.models.steps import Likelihood
+from gaussmix.releases.certificate import Condition
+from gaussmix.releases.preconditioning import Likelihood
 
 __all__ = [
     "GROUPS",

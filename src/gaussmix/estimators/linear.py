@@ -24,10 +24,10 @@ from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, 
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.fits import feature_indices
+from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
+from gaussmix.releases.certificate import Certificate
 
 __all__ = ["LinearRegression"]
 
@@ -144,7 +144,7 @@ class LinearRegression(Named, LinearRegressor[Release]):
         return predicted if self.bounds_y is None else np.clip(predicted, *self.bounds_y)
 
     def summary(self, *, estimand: Estimand = "table", output: int = 0, largest: float = LARGEST) -> Summary:
-        """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.score`).
+        """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.inference`).
 
         The coefficients in it are estimated without the ridge that makes ``coef_`` predict well.
 

@@ -36,13 +36,10 @@ from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, 
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.budgeting import Passes
 from gaussmix.mechanism.preparation import Prepared
-from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.newton import WORTH_STEPS
-from gaussmix.models.odds import OddsRatios
+from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
-from gaussmix.models.schedules import STEPS
-from gaussmix.models.steps import Likelihood
+from gaussmix.releases.preconditioning import STEPS, Likelihood
 
 __all__ = ["LogisticRegression", "Steps", "number_of_steps"]
 
@@ -86,7 +83,7 @@ class LogisticRegression(Named, LinearClassifier):
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
     steps : int or "auto"
         Private Newton steps on the likelihood itself, from the discriminant on: 3, 4 or 6 of them have two fifths of μ²
-        (:mod:`gaussmix.models.newton`). 0, the default: the discriminant. ``"auto"``: 4 where they are worth it, from
+        (:mod:`gaussmix.models.classification`). 0, the default: the discriminant. ``"auto"``: 4 where they are worth it, from
         n μ/d = 20 on if ``n_rows`` is declared, else for ε > 1. Intervals and odds ratios are the discriminant's.
 
     Attributes

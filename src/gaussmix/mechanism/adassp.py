@@ -21,7 +21,7 @@ from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
-from gaussmix.models.certificate import Certificate
+from gaussmix.releases.certificate import Certificate
 
 __all__ = ["NoisyBlocks", "PreparedAdaSSP", "eigenvalue_and_error"]
 

@@ -17,7 +17,7 @@ from gaussmix.data.contributions import Unit
 from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.ledger import Ledger
-from gaussmix.models.schedules import AUTOMATIC_PASSES, releases_of, schedule_of
+from gaussmix.releases.preconditioning import AUTOMATIC_PASSES, releases_of, schedule_of
 
 __all__ = ["Passes", "from_budget", "from_ledger", "refuse_alone"]
 

@@ -25,10 +25,10 @@ from gaussmix.data.schema import Schema
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.sampling import describe, secure_generator
-from gaussmix.models.certificate import LEDGER_BUDGET, PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
 from gaussmix.models.release import Release
-from gaussmix.models.steps import Likelihood
-from gaussmix.models.transcript import PassOutput, Transcript
+from gaussmix.releases.certificate import LEDGER_BUDGET, PERSONS_APART, ROWS_PUBLIC, SECURE, Certificate, Condition
+from gaussmix.releases.preconditioning import Likelihood
+from gaussmix.releases.transcript import PassOutput, Transcript
 
 __all__ = ["certify", "draw", "named_in", "open_release"]
 

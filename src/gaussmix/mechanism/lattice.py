@@ -28,7 +28,7 @@ from gaussmix._types import Integers
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.mechanism.sampling import describe
-from gaussmix.models.certificate import SECURE
+from gaussmix.releases.certificate import SECURE
 
 try:  # here and not at the first draw: by then the budget is charged
     # Not the prelude, which loads scikit-learn's decompositions and polars.

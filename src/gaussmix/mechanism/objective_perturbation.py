@@ -22,7 +22,7 @@ from gaussmix.errors import ArgumentError, DataError
 from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw
-from gaussmix.models.certificate import Certificate, Condition
+from gaussmix.releases.certificate import Certificate, Condition
 
 __all__ = ["PreparedObjectivePerturbation", "minimise"]
 

@@ -1,13 +1,13 @@
 r"""The limit of Gaussian mixing, in one pass or in several: exact sums, exact discrete noise, nothing floating between.
 
 What goes in is sensitive, what comes out is noisy. Every μ is fixed by the account before a row is read. What a later
-pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs* (`gaussmix.models.passes`):
+pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs* (`gaussmix.releases.preconditioning`):
 post-processing. Each output is an integer sum over rows of norm at most 1, plus integers of known law
 (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's slack, μ² = Σμ_p² over all releases.
 
 Order of the releases: a noisy count of rows, the first pass, then a histogram and a pass in turn. One pass alone has
 neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
-(:mod:`gaussmix.data.gram`), planned from the passes and from earlier steps (:mod:`gaussmix.models.newton`).
+(:mod:`gaussmix.data.gram`), planned from the passes and from earlier steps (:mod:`gaussmix.models.classification`).
 
 Where the unit is a person, whose rows have squares that add up to at most j, the first pass has j times the noise, the
 count is one of persons and one of rows, histograms count persons, and later passes shorten all rows of a person
@@ -38,11 +38,19 @@ from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS
 from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
-from gaussmix.models.newton import plan_step
-from gaussmix.models.passes import Persons, absorb, plan_histogram, plan_pass
-from gaussmix.models.schedules import budgets_of, rates_of
-from gaussmix.models.steps import Likelihood, StepOutput, label_of
-from gaussmix.models.transcript import PassOutput, Transcript, start
+from gaussmix.models.classification import plan_step
+from gaussmix.releases.preconditioning import (
+    Likelihood,
+    Persons,
+    StepOutput,
+    absorb,
+    budgets_of,
+    label_of,
+    plan_histogram,
+    plan_pass,
+    rates_of,
+)
+from gaussmix.releases.transcript import PassOutput, Transcript, start
 
 __all__ = ["draw_passes"]
 

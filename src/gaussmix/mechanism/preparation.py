@@ -37,10 +37,10 @@ from gaussmix.mechanism.drawing import draw, named_in, open_release
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
 from gaussmix.mechanism.repeats import remember, warn_if_released_before
 from gaussmix.mechanism.sampling import describe, generator
-from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
 from gaussmix.models.release import Release
-from gaussmix.models.release_file import check_name
-from gaussmix.models.steps import Likelihood, label_of
+from gaussmix.releases.certificate import ROW_BY_ROW, SECURE, Condition
+from gaussmix.releases.file import check_name
+from gaussmix.releases.preconditioning import Likelihood, label_of
 
 __all__ = ["Prepared", "prepare"]
 

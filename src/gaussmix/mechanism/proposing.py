@@ -35,9 +35,8 @@ from gaussmix.mechanism.drawing import certify, named_in
 from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
 from gaussmix.mechanism.repeats import remember, warn_if_released_before
 from gaussmix.mechanism.sampling import describe, generator
-from gaussmix.models.certificate import ROW_BY_ROW, SECURE, Condition
-from gaussmix.models.proposal import Proposal
-from gaussmix.models.proposing import TAIL, coarse_bounds, distinct_levels, fine_bounds, usable
+from gaussmix.models.bounds import TAIL, Proposal, coarse_bounds, distinct_levels, fine_bounds, usable
+from gaussmix.releases.certificate import ROW_BY_ROW, SECURE, Condition
 
 __all__ = ["MOST_LEVELS", "propose"]
 

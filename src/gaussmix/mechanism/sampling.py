@@ -13,7 +13,7 @@ import numpy as np
 from randomgen import ChaCha
 
 from gaussmix.errors import ArgumentError, ArgumentTypeError
-from gaussmix.models.certificate import SECURE
+from gaussmix.releases.certificate import SECURE
 
 __all__ = ["SEEDED", "describe", "generator", "secure_generator"]
 

@@ -1,6 +1,6 @@
 r"""Families of models: how coefficients come from least squares, what is printed about them, and their intervals.
 
-A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.odds`), rates
+A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.classification`), rates
 (:mod:`gaussmix.models.rates`) and two-stage least squares (:mod:`gaussmix.models.instruments`) are others. Summaries,
 tables, rendering and commands read the family and have no branches of their own.
 
@@ -35,10 +35,10 @@ from gaussmix._types import Floats
 from gaussmix.models import FAMILIES
 
 if TYPE_CHECKING:
-    from gaussmix.models.problem import Problem
+    from gaussmix.models.design import Problem
+    from gaussmix.models.inference import Score
     from gaussmix.models.results import FittedModel, Summary
-    from gaussmix.models.score import Score
-    from gaussmix.models.transcript import Transcript
+    from gaussmix.releases.transcript import Transcript
 
 __all__ = ["LINEAR", "Family", "RatioTests", "Registration", "Scale", "on_scale", "registration", "without_noise"]
 
@@ -170,7 +170,7 @@ LINEAR = Family(
 
 @dataclass(frozen=True, eq=False)
 class RatioTests:
-    """Tests of β in place of those of b: what a summary asks of a :class:`~gaussmix.models.score.Score`."""
+    """Tests of β in place of those of b: what a summary asks of a :class:`~gaussmix.models.inference.Score`."""
 
     b: Score
     scale: Scale

@@ -9,7 +9,7 @@ With a = (-θ, 1) on (x, y) the score (Ma)_z moves with the noise by (Ea)_z, who
 
 With weak instruments Wald intervals fail. Where one feature is endogenous its interval is Anderson and Rubin's instead:
 with C and Ũ the moments of (x, y, excluded instruments) after the exogenous features are taken out
-(:mod:`gaussmix.models.residuals`), a value β is accepted where g = C_zy - βC_zx, with
+(:mod:`gaussmix.models.inference`), a value β is accepted where g = C_zy - βC_zx, with
 V = α[Ũ_zz bᵀŨb + (Ũb)_z(Ũb)_zᵀ] + s²(β)C_zz, b = (-β, 1), has gᵀV⁻¹g below its chi-square quantile: nothing is divided
 by a noisy first stage. For the table's own coefficients, where there is no sampling, that is right with one excluded
 instrument only: with more of them g is not 0 at any β.
@@ -33,15 +33,14 @@ from gaussmix.data.columns import Boolean, Numeric
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Coding, Merge, Reference, column_of
+from gaussmix.models.descriptive import row_count
+from gaussmix.models.design import Coding, Merge, Problem, Reference, Response, column_of
 from gaussmix.models.families import Family
-from gaussmix.models.fits import clipped, linear_values
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Problem, Response
-from gaussmix.models.residuals import Residuals, residuals
+from gaussmix.models.inference import Residuals, residuals
+from gaussmix.models.linear import clipped, linear_values
 from gaussmix.models.results import LARGEST, Asked, FittedModel, Summary, labelled, share_explained
-from gaussmix.models.row_counts import row_count
+from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.noisy import NoisyMoment
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

@@ -2,6 +2,10 @@
 
 **Private**: everything here is a function of a release and of declared quantities. Estimators, intervals and reports
 compute from it alone.
+
+Methods of :class:`gaussmix.Release` that describe the table, and that fit a family of models by name.
+
+A release as one CSV file, for tools that read no Parquet: G, N and the units of every column.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -22,22 +26,32 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.columns import Categorical
 from gaussmix.data.schema import Schema, response_and_predictors
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
-from gaussmix.models import release_file
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.classes import ClassificationModel, fit_classification
-from gaussmix.models.coding import ENOUGH, part_name, propose_merges
-from gaussmix.models.described import Described
-from gaussmix.models.fits import RegressionModel, fit_regressions
+from gaussmix.models.classification import ClassificationModel, MulticlassModel, fit_classes, fit_classification
+from gaussmix.models.descriptive import (
+    Anova,
+    Correlations,
+    Crosstab,
+    anova,
+    correlations,
+    crosstab,
+    describe,
+    group_means,
+)
+from gaussmix.models.design import ENOUGH, part_name, propose_merges
+from gaussmix.models.families import registration
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
-from gaussmix.models.multiclass import MulticlassModel, fit_classes
-from gaussmix.models.noise_check import FALSE_ALARM_RATE
-from gaussmix.models.rate_model import RateModel, fit_rates
-from gaussmix.models.rendering import void_mark
-from gaussmix.models.schedules import accounts_for, budgets_of
-from gaussmix.models.signatures import check_signature
-from gaussmix.models.transcript import Transcript
+from gaussmix.models.linear import RegressionModel, fit_regressions
+from gaussmix.models.rates import RateModel, fit_rates
+from gaussmix.models.rendering import in_csv, void_mark
+from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
+from gaussmix.models.synthetic import MARK, synthetic_rows
+from gaussmix.releases import file
+from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.file import block_column, check_signature
+from gaussmix.releases.preconditioning import accounts_for, budgets_of
+from gaussmix.releases.transcript import FALSE_ALARM_RATE, Transcript
 
-__all__ = ["Release", "load"]
+__all__ = ["Described", "Release", "as_csv", "load"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +121,7 @@ class Release(Described):
     ) -> RegressionModel | dict[str, RegressionModel] | InstrumentalModel:
         """A linear model of one column on others; of several columns, a dictionary of models.
 
-        Coefficients are those of the ridge that predicts best (:mod:`gaussmix.models.shrinkage`).
+        Coefficients are those of the ridge that predicts best (:mod:`gaussmix.releases.shrinkage`).
 
         Parameters
         ----------
@@ -142,7 +156,7 @@ class Release(Described):
         ----------
         target, on
             As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
-            (:mod:`gaussmix.models.softmax`).
+            (:mod:`gaussmix.models.classification`).
         level : object, optional
             One level of a category, against all others: log odds of it with odds ratios, as of two classes. Of a
             boolean, true, which is the default, or false.
@@ -193,29 +207,29 @@ class Release(Described):
 
         Where two or more levels of a category have noisy counts below ``at_least`` standard deviations of the noise,
         they become ``"other"``. Intervals do not account for a model that was chosen in this way
-        (:func:`gaussmix.models.coding.propose_merges`).
+        (:func:`gaussmix.models.design.propose_merges`).
         """
         return propose_merges(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write one small Parquet file, whole or not at all (:mod:`gaussmix.models.release_file`).
+        """Write one small Parquet file, whole or not at all (:mod:`gaussmix.releases.file`).
 
         A file that is there already is replaced with ``force`` only. A name that promises another format, as ``x.csv``
         does, is refused.
         """
-        release_file.check_name(path)
+        file.check_name(path)
         write_whole(path, self.to_bytes(), mode=self.file_mode, force=force)
 
     def to_bytes(self) -> bytes:
         """What :meth:`save` writes."""
         self.verify()
-        return release_file.as_bytes(self.statistic, self.certificate)
+        return file.as_bytes(self.statistic, self.certificate)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, name: str | Path = "This") -> Release:
         """Read what :meth:`to_bytes` wrote, and check all of it; ``name`` is for messages."""
-        statistic, certificate = release_file.read(content, name)
+        statistic, certificate = file.read(content, name)
         try:
             return cls(statistic, certificate)
         except NotPrivateError as error:
@@ -231,7 +245,7 @@ class Release(Described):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the release, as stored in its file."""
-        return release_file.fingerprint(self.statistic, self.certificate)
+        return file.fingerprint(self.statistic, self.certificate)
 
     def __repr__(self) -> str:
         m, passes, void = self.schema.n_columns, len(self.statistic.passes), void_mark(self.certificate.void_words)
@@ -281,7 +295,91 @@ def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:
     NotPrivateError
         If its certificate, computed anew, claims more privacy than its noise gives.
     """
-    content = release_file.read_bytes(path, signed=key is not None)
+    content = file.read_bytes(path, signed=key is not None)
     if key is not None:
         check_signature(content, path, key)
     return Release.from_bytes(content, name=path)
+
+
+class Described:
+    """Tables and synthetic rows of a release: post-processing, free of budget."""
+
+    def fit(self, family: str, target: str, on: Sequence[str] | None = None) -> FittedModel:
+        """Fit a model of a family by its name: ``release.fit("rates", "visits", on=["age"])``.
+
+        Parameters
+        ----------
+        family : str
+            One of ``gaussmix.models.FAMILIES``.
+        target : str
+            The response; or a formula of columns.
+        on : list of str, optional
+            The predictors; default: all other columns.
+        """
+        release = _release(self)
+        found = registration(family).fit(release.statistic, *response_and_predictors(target, on))
+        return replace(found, certificate=release.certificate)  # type: ignore[type-var]
+
+    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
+
+        Parameters
+        ----------
+        on : list of str, optional
+            Columns; default: all.
+        alpha : float
+        """
+        return describe(_release(self), on, alpha=alpha)
+
+    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
+        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
+
+        ``conf_int()`` of what is returned has their intervals.
+        """
+        return correlations(_release(self), on, given)
+
+    def crosstab(self, rows: str, columns: str) -> Crosstab:
+        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
+        return crosstab(_release(self), rows, columns)
+
+    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
+        return group_means(_release(self), target, by, alpha=alpha)
+
+    def anova(self, target: str, by: str) -> Anova:
+        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
+        return anova(_release(self), target, by)
+
+    def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
+        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
+
+        Parameters
+        ----------
+        n_rows : int
+            How many.
+        seed : int or Generator, optional
+        frame : {"arrow", "pandas", "polars"}
+            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
+            frames of polars have room for none.
+        """
+        table = synthetic_rows(_release(self), n_rows, seed)
+        found = as_frame(table, frame)
+        if frame == "pandas":
+            found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
+        return found
+
+
+def _release(own: Described) -> Release:
+    return cast("Release", own)
+
+
+def as_csv(release: Release) -> str:
+    """Rows of the blocks ``G`` and ``N``, as in the release's own file, and two of ``units``: centres and scales.
+
+    An encoded entry is (x - centre)/scale. All digits are kept.
+    """
+    schema, statistic = release.schema, release.statistic
+    noisy = statistic.predictive
+    blocks = {"G": noisy.moment, "N": noisy.shape, "units": np.vstack([schema.units.centres, schema.units.scales])}
+    head = [block_column(schema.names), *schema.names]
+    return in_csv([head, *([name, *row] for name, block in blocks.items() for row in block.tolist())])

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gaussmix._text import csv_cell, plain
-from gaussmix.models.certificate import NO_GUARANTEE
-from gaussmix.models.coding import ENOUGH
+from gaussmix.models.design import ENOUGH
+from gaussmix.releases.certificate import NO_GUARANTEE
 
 if TYPE_CHECKING:
     from gaussmix.models.results import Summary

@@ -20,13 +20,12 @@ from gaussmix._types import Floats
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models import rendering
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.coding import Label, Merge, Reference
+from gaussmix.models.design import Label, Merge, Problem, Reference
 from gaussmix.models.families import Family, on_scale, without_noise
-from gaussmix.models.noisy import Shortened
-from gaussmix.models.problem import Problem
+from gaussmix.models.inference import Score, score_of
 from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, void_mark
-from gaussmix.models.score import Score, score_of
+from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.noisy import Shortened
 
 __all__ = [
     "ESTIMANDS",
@@ -252,7 +251,7 @@ class Asked(TypedDict, total=False):
 
 
 class Tests(Protocol):
-    """Tests of all coefficients in the user's units: :class:`~gaussmix.models.score.Score`, or made from one."""
+    """Tests of all coefficients in the user's units: :class:`~gaussmix.models.inference.Score`, or made from one."""
 
     def intervals(self, level: float | Floats) -> Floats:
         """Ends of the accepted values at 1 - level, or a level each, shape (d, 2)."""
@@ -571,7 +570,7 @@ class Fitted(ABC, Generic[S]):
         merge: Merge | None = None,
         reference: Reference | None = None,
     ) -> S:
-        """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.score`).
+        """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.inference`).
 
         They are those of the ``estimand``, estimated without the ridge that makes ``coef`` predict well. Of a model of
         several classes: a dictionary by class.

@@ -29,9 +29,9 @@ from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Boolean, Categorical, Column, Vector
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.models.coding import is_marked, kinds_of
-from gaussmix.models.pooling import clean
+from gaussmix.models.design import is_marked, kinds_of
 from gaussmix.models.rendering import guarantee_of
+from gaussmix.releases.preconditioning import clean
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release

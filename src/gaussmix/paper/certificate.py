@@ -23,7 +23,7 @@ from gaussmix.accounting.numerics import log_excess, smallest_or_infinity, small
 from gaussmix.accounting.parameters import GAMMA_MAX, ROUNDING, BoundHoldsFor, Relation
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 from gaussmix.mechanism.sampling import SEEDED
-from gaussmix.models.certificate import SECURE
+from gaussmix.releases.certificate import SECURE
 
 __all__ = [
     "NEIGHBOURS",

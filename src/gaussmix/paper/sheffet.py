@@ -19,8 +19,8 @@ from gaussmix.mechanism.adassp import eigenvalue_and_error
 from gaussmix.mechanism.drawing import certify
 from gaussmix.mechanism.grid import public_grid, to_grid
 from gaussmix.mechanism.one_draw import OneDraw, check_rows
-from gaussmix.models.certificate import Certificate
 from gaussmix.paper.mixing import covariance_factor, draw_factor
+from gaussmix.releases.certificate import Certificate
 
 __all__ = ["PreparedSheffet", "SheffetSketch"]
 

@@ -26,9 +26,9 @@ from gaussmix import _validation as check
 from gaussmix._text import plain
 from gaussmix.accounting.curve import DELTA_MAX, DELTA_MIN, PrivacyCurve, curve_of
 from gaussmix.errors import ArgumentError, MissingPackageError
-from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.releases.certificate import Certificate
 from gaussmix.report.label import as_svg
 from gaussmix.report.page_data import StaticTables, embedded_release, first_response, static_tables
 from gaussmix.report.statement import (

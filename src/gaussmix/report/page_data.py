@@ -17,16 +17,12 @@ from gaussmix.data.schema import Schema
 from gaussmix.data.terms import Part, name_of, needs_of, parse_terms
 from gaussmix.data.units import half_range, half_span, unweighted_units
 from gaussmix.errors import ArgumentError
-from gaussmix.models.coding import columns_behind, is_marked, kinds_of, needed_parts, part_name, parts_without
-from gaussmix.models.crosstab import NOISY
-from gaussmix.models.describe import chosen_columns, counted_early_words
-from gaussmix.models.fits import number_response
-from gaussmix.models.noisy import NoisyMoment
-from gaussmix.models.problem import Response
+from gaussmix.models.classification import two_classes
+from gaussmix.models.descriptive import NOISY, chosen_columns, counted_early, counted_early_words, row_count
+from gaussmix.models.design import Response, columns_behind, is_marked, kinds_of, needed_parts, part_name, parts_without
+from gaussmix.models.linear import number_response
 from gaussmix.models.release import Release
-from gaussmix.models.responses import two_classes
-from gaussmix.models.row_counts import row_count
-from gaussmix.models.whole_rows import counted_early
+from gaussmix.releases.noisy import NoisyMoment
 
 __all__ = [
     "CorrelationTable",

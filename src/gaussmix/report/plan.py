@@ -61,10 +61,18 @@ from gaussmix.data.encode import BlockEncoder
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.terms import Numbers, TermValues
 from gaussmix.errors import ArgumentError, BudgetUnmetError
-from gaussmix.models.passes import absorb, plan_histogram, plan_pass
-from gaussmix.models.pooling import NoisyGram, goe
-from gaussmix.models.schedules import AUTOMATIC_PASSES, rates_of, releases_of, schedule_of
-from gaussmix.models.transcript import PassOutput, Transcript, start
+from gaussmix.releases.preconditioning import (
+    AUTOMATIC_PASSES,
+    NoisyGram,
+    absorb,
+    goe,
+    plan_histogram,
+    plan_pass,
+    rates_of,
+    releases_of,
+    schedule_of,
+)
+from gaussmix.releases.transcript import PassOutput, Transcript, start
 
 __all__ = [
     "KINDS",

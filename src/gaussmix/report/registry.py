@@ -12,8 +12,8 @@ from typing import Any
 
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import ArgumentError, MissingPackageError, NotPrivateError
-from gaussmix.models.certificate import Certificate
 from gaussmix.models.release import Release
+from gaussmix.releases.certificate import Certificate
 from gaussmix.report.statement import assumed, fields_of, is_valid
 
 __all__ = ["TO_FILL_IN", "as_yaml", "check_record", "record_of"]

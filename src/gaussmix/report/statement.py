@@ -15,8 +15,8 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.columns import Boolean, Column, Numeric, Vector
 from gaussmix.data.schema import Schema
 from gaussmix.errors import NotPrivateError
-from gaussmix.models.certificate import Certificate, Condition
 from gaussmix.models.release import Release
+from gaussmix.releases.certificate import Certificate, Condition
 
 __all__ = [
     "NOTHING",

@@ -19,8 +19,7 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.models.release import Release
-from gaussmix.models.release_file import read_bytes, release_id
-from gaussmix.models.signatures import check_signature
+from gaussmix.releases.file import check_signature, read_bytes, release_id
 
 __all__ = ["Outcome", "Verdict", "outcomes", "verdict_on", "verify"]
 
@@ -69,7 +68,7 @@ def verify(path: str | Path, *, key: str | Path | None = None) -> Verdict:
     """Recompute (ε, δ) of a release file from its noise. The file is read once.
 
     This cannot detect a consistent forgery: a file with other numbers, other noise or fewer void conditions and a new
-    checksum. With ``key``, an Ed25519 public key, the file must be signed by it (:mod:`gaussmix.models.signatures`); a
+    checksum. With ``key``, an Ed25519 public key, the file must be signed by it (:mod:`gaussmix.releases.file`); a
     missing signature is a failure.
     """
     try:

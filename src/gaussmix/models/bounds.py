@@ -1,4 +1,6 @@
-r"""Bounds and levels from noisy counts: post-processing, which costs no privacy.
+"""What a proposal is: a schema whose bounds and levels were found privately, and what they cost.
+
+Bounds and levels from noisy counts: post-processing, which costs no privacy.
 
 **Private**: everything here is a function of released counts and of public numbers.
 
@@ -19,18 +21,53 @@ rows are clipped at an end at most, and an empty end is cut off.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import special
 
+from gaussmix._text import plain
 from gaussmix._types import Floats
 from gaussmix.data.columns import LARGEST_HALF_RANGE
 from gaussmix.data.counts import COARSE_BINS, FineGrid, coarse_interval
+from gaussmix.data.schema import Schema
+from gaussmix.releases.certificate import Certificate
 
-__all__ = ["TAIL", "coarse_bounds", "distinct_levels", "fine_bounds", "usable"]
+__all__ = ["TAIL", "Proposal", "coarse_bounds", "distinct_levels", "fine_bounds", "usable"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A schema with proposed bounds and levels, and its certificate. **Private**: both may be published.
+
+    Attributes
+    ----------
+    schema : Schema
+        Ready to be used in a release, which costs a budget of its own.
+    certificate : Certificate
+        What the proposal guarantees. Proposal and release together cost what a ledger says, or the sum of both.
+    left_out : tuple of str
+        Columns for which nothing stood out from the noise: a number whose bins, or a category whose levels, have too
+        few rows each.
+    """
+
+    schema: Schema
+    certificate: Certificate
+    left_out: tuple[str, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """The schema as a JSON file, which `Schema.of` and ``--schema`` read."""
+        return (json.dumps(self.schema.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+    def __str__(self) -> str:
+        names = plain(", ".join(self.left_out))
+        left = f"\n  left out, for nothing stood out from the noise: {names}" if names else ""
+        return f"{self.certificate}{left}"
+
 
 TAIL = 0.001
 """Share of the rows that may lie beyond either bound."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from gaussmix._types import Floats
-from gaussmix.models.pooling import Cleaned, Pool, clean
+from gaussmix.releases.preconditioning import Cleaned, Pool, clean
 
 __all__ = ["GRID", "RidgeFit", "Shrinkage"]
 

@@ -7,14 +7,24 @@ Its columns are the encoded columns and one more, ``block``, which says what a r
     N_ii N_jj + N_ij². What most readers want.
 ``M1``, ``T2``, ``M2``, …
     The outputs of the passes in units of their clips, and the integer transforms of all but the first
-    (:mod:`gaussmix.models.transcript`). G and N are computed from them, stored for other tools, and compared when the
+    (:mod:`gaussmix.releases.transcript`). G and N are computed from them, stored for other tools, and compared when the
     file is read.
 ``S1``, ``S2``, …
     The integer transforms of steps on a likelihood, the coefficients at which each was asked in the last row
-    (:mod:`gaussmix.models.steps`), where there are any.
+    (:mod:`gaussmix.releases.preconditioning`), where there are any.
 
 Everything else is JSON under the key ``gaussmix`` of the file's metadata. Its SHA-256, the fingerprint of the release,
 covers the JSON and all blocks but G and N, whose last digits depend on the processor that computed them.
+
+The numbers of a release as named square blocks and plain parameters, and back: what its file is made of.
+
+Ed25519 signatures of release files: raw signatures of a file's bytes, in a file beside it.
+
+**Private**: everything here is about release files. Any tool can check such a signature::
+
+    openssl pkeyutl -verify -pubin -inkey public.pem -rawin -in FILE -sigfile FILE.sig
+
+A signature can be taken away with its file: whoever asks for one by naming a key takes its absence as a failure.
 """
 
 from __future__ import annotations
@@ -32,22 +42,156 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gaussmix._files import other_format, refuse_suffix, strict_json
+from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats
 from gaussmix.data.readers import PARQUET
-from gaussmix.errors import DamagedError, MissingFileError, NotPrivateError
-from gaussmix.models.blocks import (
-    DERIVED,
-    Blocks,
-    derived_blocks,
-    drawn_blocks,
-    parameters_of,
-    statistic_of,
-)
-from gaussmix.models.certificate import Certificate
-from gaussmix.models.transcript import Transcript
+from gaussmix.data.transforms import Transform
+from gaussmix.errors import ArgumentError, DamagedError, MissingFileError, MissingPackageError, NotPrivateError
+from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.preconditioning import Metric, PassRequest, StepOutput, StepRequest
+from gaussmix.releases.transcript import PassOutput, Transcript
 
-__all__ = ["as_bytes", "block_column", "check_name", "fingerprint", "read", "read_bytes", "release_id"]
+__all__ = [
+    "DERIVED",
+    "SUFFIX",
+    "Blocks",
+    "as_bytes",
+    "block_column",
+    "check_name",
+    "check_signature",
+    "derived_blocks",
+    "drawn_blocks",
+    "fingerprint",
+    "parameters_of",
+    "read",
+    "read_bytes",
+    "release_id",
+    "sign",
+    "statistic_of",
+]
+
+
+Blocks = dict[str, Floats]
+"""Square matrices by name, in the order of the file."""
+
+DERIVED = ("G", "N")
+"""Blocks that are computed from the others, outside of the file's checksum."""
+
+_SAME = 1e-3  # of the noise: another machine's solvers differ in the last digits
+
+
+def derived_blocks(statistic: Transcript) -> Blocks:
+    """Return what is computed from the passes and stored for other tools: its last digits depend on the processor."""
+    pooled = statistic.pooled
+    return dict(zip(DERIVED, (pooled.matrix, pooled.shape), strict=True))
+
+
+def drawn_blocks(statistic: Transcript) -> Blocks:
+    """Return the matrices that were drawn, and what was asked of the rows: what a release is."""
+    blocks = {}
+    for number, output in enumerate(statistic.passes, 1):
+        if output.request is not None:
+            blocks[f"T{number}"] = output.request.metric.transform.integers
+        blocks[f"M{number}"] = output.matrix
+    return blocks | {f"S{number}": step.request.transform.integers for number, step in enumerate(statistic.steps, 1)}
+
+
+def parameters_of(statistic: Transcript) -> dict[str, Any]:
+    """Everything else, in plain values for JSON."""
+    return {
+        "passes": [_plain_pass(output) for output in statistic.passes],
+        "steps": [_plain_step(step) for step in statistic.steps],
+    }
+
+
+def _plain_pass(output: PassOutput) -> dict[str, Any]:
+    plain: dict[str, Any] = {"mu": output.mu, "rate": output.rate}
+    request = output.request
+    if request is not None:
+        metric = request.metric
+        plain |= {
+            "counted_rate": output.counted_rate,
+            "scales": metric.transform.scales.tolist(),
+            **{name: getattr(metric, name) for name in _METRIC},
+            **{name: getattr(request, name) for name in _REQUEST},
+        }
+    return plain
+
+
+def _plain_step(step: StepOutput) -> dict[str, Any]:
+    return {
+        "target": step.request.target,
+        "scales": step.request.transform.scales.tolist(),
+        "clip": step.request.clip,
+        "gradient": step.gradient.tolist(),
+        **{name: getattr(step, name) for name in _STEP},
+    }
+
+
+_STEP = ("weight", "mu", "weight_mu")
+_METRIC = ("power", "mean", "cost")
+_REQUEST = ("clip", "rows", "kept_weight", "lost")
+
+
+def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Transcript:
+    """The numbers of a release from what its file holds, checked against each other; ValueError if they do not fit."""
+    outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
+    steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
+    transcript = Transcript(tuple(outputs), certificate.schema, tuple(steps), certificate.unit)
+    transcript.check()
+    _check_derived(transcript, blocks)
+    _check_keys(stored, transcript)
+    return transcript
+
+
+def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput:
+    mu, rate = (_number(plain[name]) for name in ("mu", "rate"))
+    if number == 1:
+        return PassOutput(blocks["M1"], mu, None, rate)
+    transform = Transform(blocks[f"T{number}"], _numbers(plain["scales"]))
+    metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
+    request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
+    return PassOutput(blocks[f"M{number}"], mu, request, rate, _number(plain["counted_rate"]))
+
+
+def _read_step(number: int, plain: dict[str, Any], blocks: Blocks) -> StepOutput:
+    transform = Transform(blocks[f"S{number}"], _numbers(plain["scales"]))
+    if not isinstance(plain["target"], str):
+        raise TypeError("a target of the file is no name")
+    request = StepRequest(plain["target"], transform, _number(plain["clip"]))
+    return StepOutput(request, _numbers(plain["gradient"]), **{name: _number(plain[name]) for name in _STEP})
+
+
+def _numbers(values: Any) -> Floats:
+    return np.array([_number(value) for value in values])
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("a number of the file is no number")
+    return float(value)
+
+
+def _check_keys(stored: dict[str, Any], statistic: Transcript) -> None:
+    """Refuse keys that are not written for these numbers, in the file and in each of its passes and steps."""
+    written = {"format": 0, "certificate": 0, **parameters_of(statistic)}
+    if set(stored) != set(written):
+        raise ValueError("its keys are not those of a release")
+    for name in ("passes", "steps"):
+        if [set(plain) for plain in stored[name]] != [set(plain) for plain in written[name]]:
+            raise ValueError(f"the keys of its {name} are not those of a release")
+
+
+def _check_derived(transcript: Transcript, blocks: Blocks) -> None:
+    """Refuse a file whose G and N are not what its passes give, but for last digits."""
+    derived = derived_blocks(transcript)
+    if list(blocks) != [*derived, *drawn_blocks(transcript)]:
+        raise ValueError("its blocks are not those of its passes")
+    scale = np.sqrt(np.diagonal(derived["N"]))
+    for name, found in derived.items():
+        if not (np.abs(blocks[name] - found) <= _SAME * np.outer(scale, scale)).all():
+            raise ValueError(f"{name} is not what its passes give")
+
 
 FORMAT = 1
 METADATA_KEY = b"gaussmix"
@@ -262,3 +406,82 @@ def _check_footer_length(handle: BinaryIO) -> None:
     if int.from_bytes(handle.read(4), "little") > FOOTER_MAX:
         raise ValueError("its footer is too long")
     handle.seek(0)
+
+
+SUFFIX = ".sig"
+"""What a signature's name has behind that of its file."""
+
+
+def sign(content: bytes, path: str | Path, key: str | Path, *, force: bool = False) -> Path:
+    """Write the signature of a file beside it, and return where it is.
+
+    Parameters
+    ----------
+    content : bytes
+        What is signed: the file's bytes, as they were read and checked.
+    path : path
+        The file.
+    key : path
+        Ed25519 private key, PEM, not encrypted: ``openssl genpkey -algorithm ed25519 -out private.pem``.
+    force : bool
+        Whether a signature that is there is replaced.
+    """
+    private = _key(key, private=True)
+    target = _beside(path)
+    write_whole(target, private.sign(content), force=force)
+    return target
+
+
+def check_signature(content: bytes, path: str | Path, key: str | Path | bytes) -> None:
+    """Refuse the bytes of a file if the signature beside it is missing, by another key, or of other bytes.
+
+    Parameters
+    ----------
+    content : bytes
+        What was read from the file: it is not read again.
+    path : path
+        The file.
+    key : path or bytes
+        Ed25519 public key in PEM, or the path of its file.
+
+    Raises
+    ------
+    DamagedError
+        If it is not signed as it should be.
+    """
+    public = _key(key, private=False)
+    from cryptography.exceptions import InvalidSignature
+
+    signature = _beside(path)
+    if not signature.is_file():
+        raise DamagedError(f"{path} is not signed: there is no {signature}.")
+    try:
+        public.verify(signature.read_bytes(), content)
+    except InvalidSignature:
+        raise DamagedError(f"{path} is not what was signed, or by another key.") from None
+
+
+def _beside(path: str | Path) -> Path:
+    file = Path(path)
+    return file.with_name(file.name + SUFFIX)
+
+
+def _key(key: str | Path | bytes, *, private: bool) -> Any:
+    """An Ed25519 key; no message quotes what the file holds."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+    except ImportError:
+        raise MissingPackageError('Signatures need cryptography: pip install "gaussmix[sign]".') from None
+    name, what = "key" if isinstance(key, bytes) else str(key), "private" if private else "public"
+    if not isinstance(key, bytes):
+        if not Path(key).is_file():
+            raise MissingFileError(f"There is no file {key}.")
+        key = Path(key).read_bytes()
+    try:
+        found: Any = load_pem_private_key(key, None) if private else load_pem_public_key(key)
+    except (ValueError, TypeError):
+        raise ArgumentError(f"{name} is not a {what} key in PEM, or is encrypted.") from None
+    if not isinstance(found, ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey):
+        raise ArgumentError(f"{name} must be an Ed25519 {what} key: openssl genpkey -algorithm ed25519.")
+    return found

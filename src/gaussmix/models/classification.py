@@ -1,0 +1,791 @@
+r"""Linear discriminants from second moments: slopes on the scale of log odds, from least squares on a 0/1 response.
+
+Let b₀ + xb be least squares of an indicator, π₁ its mean, π₀ = 1 - π₁, v its residual variance and R² = 1 - v/(π₀π₁).
+The total covariance of x is the one within classes plus π₀π₁ΔΔᵀ, Δ = μ₁ - μ₀, so that Fisher's discriminant S⁻¹Δ, S
+the covariance within classes, is b times a number:
+
+.. math:: \beta = \frac{b}{\pi_0\pi_1(1 - R^2)} = \frac b v ,\qquad
+    \beta_0 = \log\frac{\pi_1}{\pi_0} - \frac{(\mu_0 + \mu_1)^\top\beta}{2}
+            = \frac{b_0 - 1/2}{v} + h(\pi_1),\quad h(\pi) = \log\frac{\pi}{1 - \pi} + \frac{1 - 2\pi}{2\pi(1 - \pi)} .
+
+β₀ + xβ are the log odds where x is normal within classes with one covariance, and near them where R² is small.
+
+Intervals of discriminant coefficients and of odds ratios, from a release alone.
+
+β_j = (b_j + e_j)/v (:mod:`gaussmix.models.classification`, :mod:`gaussmix.models.families`): b least squares on the 0/1
+response, v its residual variance; e = 0 but for the intercept, where e = h(π₁)v - 1/2.
+
+The noise's covariances: with w_j the weights of b_j's score, E the noise and a = (-θ, 1), b_j moves by w_jᵀ(Ea)_x, v by
+aᵀEa/(4n) - v dn/n; entries of E have covariance N_ik N_jl + N_il N_jk. Sampling, for populations: v has variance
+v(1 - 4v)/n at most, π₁ has π₀π₁/n; taken to be uncorrelated with b.
+
+A column with classes as a response of least squares, and what turns its coefficients into log odds.
+
+Models of classes, from a private second moment: post-processing, which costs no privacy.
+
+Several classes from second moments: softmax scores by the linear discriminant with one covariance.
+
+Let ŷ_k(x) be least squares of the indicator of class k, π the shares and R the residual covariance of the indicators.
+The covariance of x within classes is W = T - DΠ⁻¹Dᵀ, T the total one, D that of x with the indicators, Π = diag(π), so
+that with B = T⁻¹D and Q = (R + ππᵀ)⁻¹
+
+.. math:: W^{-1}(\mu_k - \mu) = B Q e_k ,\qquad (\mu_j - \mu)^\top W^{-1}(\mu_k - \mu) = Q_{jk} - [j = k]/\pi_k ,
+
+and the scores of the discriminant are, up to a number that all classes share,
+
+.. math:: s_k(x) = (Q\,\hat y(x))_k + h_k ,\qquad h_k = \log\pi_k + \frac1{2\pi_k} - \frac{Q_{kk}}2 .
+
+The log odds of k against r are least squares of one combination of indicators, c = Q(e_k - e_r): divided by its size
+c̄ = c v with v = 1/(cᵀRc) they are b/v, v the residual variance of c̄ᵀy, as for two classes
+(:mod:`gaussmix.models.classification`). Intervals take c̄ as known, and have the noise of b and v.
+
+A model of a column with several classes, from a private second moment: post-processing, which costs no privacy.
+
+The rule of private Newton steps on the likelihood of two classes, from a release's start and in its metric.
+
+Post-processing: every function here reads declared constants and noisy outputs, never rows.
+
+The start is the discriminant of the release's passes, θ₀. Rows are mapped by E, which makes the second moments of all
+columns but the label's about 1, as between passes, so that the Hessian Σ p(1 - p) z zᵀ of the likelihood is near n v I,
+v the mean of p(1 - p). A step asks for the sum of (y - p) z, each no longer than
+
+.. math:: b = \kappa \sqrt{v\,d} ,\quad \kappa = \max(1.2, \min(0.03x, 3), 0.1\sqrt x),\; x = \hat n\mu/d ,
+
+d columns, and for the sum of p(1 - p). With noise of deviation σ = b/μ_t in each of the d numbers of g,
+
+.. math:: \theta_{t+1} = \theta_t + c\,\frac{E^\top g}{\hat n v} ,\quad
+    c = \frac{\tau^2}{\tau^2 + \sigma^2} ,\; \tau^2 = \max(0, \|g\|^2/d - \sigma^2) ,
+
+as much of it as stands out of its noise. The v that g is divided by is released with it; that in b is the one before,
+at first that of the discriminant. Noise in the coefficients costs about κ²d²/(2μ_t²n²) in the log-loss, d times less
+than that of a Gram matrix: hence the likelihood is within reach where the release is good, and steps are worth their
+budget from x of about 20 on (docs/inference.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Unpack
+
+import numpy as np
+import scipy.linalg
+from scipy import special
+
+from gaussmix._types import Floats, Rows
+from gaussmix.data.columns import Boolean, Categorical, Column
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.terms import Block
+from gaussmix.data.transforms import Transform
+from gaussmix.errors import ArgumentError
+from gaussmix.models import rendering
+from gaussmix.models.design import Label, Merge, Problem, Reference, Response, column_of, part_name
+from gaussmix.models.families import Family, Scale
+from gaussmix.models.inference import Score
+from gaussmix.models.linear import feature_indices, linear_values
+from gaussmix.models.results import Asked, FittedClasses, FittedModel, Summary, summarise
+from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.noisy import NoisyMoment
+from gaussmix.releases.preconditioning import FLOOR, StepOutput, StepRequest, clean, label_of
+from gaussmix.releases.transcript import Transcript
+
+__all__ = [
+    "DISCRIMINANT",
+    "WORTH_STEPS",
+    "ClassificationModel",
+    "Contrast",
+    "Discriminant",
+    "MulticlassModel",
+    "OddsRatios",
+    "Softmax",
+    "class_forms",
+    "contrast_family",
+    "discriminant_of",
+    "estimate_discriminant",
+    "estimate_softmax",
+    "fit_classes",
+    "fit_classification",
+    "labels_of",
+    "likelihood_coefficients",
+    "place_of",
+    "plan_step",
+    "quadratic_covariance",
+    "scale_of",
+    "shift",
+    "two_classes",
+]
+
+
+_LEAST_LEFT = 1e-9  # share of the variance that is never explained: a table that is separated has no finite odds
+
+
+@dataclass(frozen=True)
+class Discriminant:
+    """What turns least squares on a 0/1 response into log odds.
+
+    Attributes
+    ----------
+    share : float
+        π₁, of the second class.
+    explained : float
+        R² of the coefficients that are turned.
+    centred : bool
+        Whether there is an intercept; without one classes are taken to lie opposite to each other, equally frequent.
+    """
+
+    share: float
+    explained: float
+    centred: bool = True
+
+    @property
+    def factor(self) -> float:
+        """1/v, v = π₀π₁(1 - R²)."""
+        return 1 / (self.share * (1 - self.share) * (1 - self.explained))
+
+    def intercept(self, b0: float) -> float:
+        """β₀ from the intercept of the 0/1 response."""
+        return (b0 - 0.5) * self.factor + shift(self.share) if self.centred else 0.0
+
+
+def shift(share: float) -> float:
+    """h(π) = log(π/(1 - π)) + (1 - 2π)/(2π(1 - π))."""
+    return math.log(share / (1 - share)) + (1 - 2 * share) / (2 * share * (1 - share))
+
+
+def quadratic_covariance(noisy: NoisyMoment, U: Floats) -> Floats:
+    """Covariance of uᵀMu over the columns u of U: 2(uᵀNu')²."""
+    return np.asarray(2 * (U.T @ noisy.shape @ U) ** 2)
+
+
+def class_forms(intercept: Floats | None, response: Floats) -> Floats:
+    """Combinations of columns, one a column, whose squares add up to rows: of the classes, or without an intercept all.
+
+    With y = ±1 the rows of the classes are Σ((1 - y)/2)² and Σ((1 + y)/2)².
+    """
+    if intercept is None:
+        return response[:, np.newaxis]
+    return np.column_stack([(intercept - response) / 2, (intercept + response) / 2])
+
+
+def estimate_discriminant(
+    noisy: NoisyMoment, intercept: Floats | None, response: Floats, a: Floats, *, residual: float
+) -> Discriminant:
+    """π₁ and R² from a release, noise taken out, shrunk where it dominates.
+
+    With s the standard deviation that noise gives a number, π₁ is replaced by its mean under a normal law of deviation
+    s that is cut to (0, 1): noise alone makes classes equally frequent. R², cut likewise, is also multiplied by
+    R⁴/(R⁴ + s²): noise alone explains nothing.
+
+    Parameters
+    ----------
+    noisy : NoisyMoment
+    intercept : array (m,) or None
+        The combination of columns that is 1 in every row.
+    response : array (m,)
+        The one that is -1 and 1.
+    a : array (m,)
+        The residual of the response: Σ(a·r)² has the noise of ``residual``.
+    residual : float
+        What is known of it: aᵀMa, but for the optimism of coefficients that were fitted to the noise of M.
+    """
+    forms = np.column_stack([class_forms(intercept, response), a])
+    values = np.sum(forms * (noisy.moment @ forms), axis=0)
+    covariance = quadratic_covariance(noisy, forms)
+    n, share = max(float(values[:-1].sum()), 1.0), 0.5
+    to_share = np.zeros(len(values))
+    if intercept is not None:
+        to_share = np.array([-values[1], values[0], 0.0]) / n**2
+        share = _within_unit(float(values[1]) / n, _deviation(covariance, to_share), least=0.5 / n)
+    whole = share * (1 - share)
+    left = residual / (4 * n * whole)
+    to_left = np.append(np.full(len(values) - 1, -left / n), 1 / (4 * n * whole))
+    to_left -= left * (1 - 2 * share) / whole * to_share  # d log(π₀π₁) = (1 - 2π₁) dπ₁/(π₀π₁)
+    return Discriminant(share, _explained(1 - left, _deviation(covariance, to_left)), intercept is not None)
+
+
+def _explained(plain: float, deviation: float) -> float:
+    """R² within [0, 1), shrunk towards 0 by its noise."""
+    within = 1 - _within_unit(1 - plain, deviation, least=_LEAST_LEFT, most=1.0)
+    return within**3 / (within**2 + deviation**2) if within else 0.0
+
+
+def _within_unit(value: float, deviation: float, *, least: float, most: float | None = None) -> float:
+    """Mean of N(value, deviation²) cut to (0, 1); the value itself without noise, between ``least`` and 1 less it."""
+    most = 1 - least if most is None else most
+    if deviation <= 1e-12:
+        return min(max(value, least), most)
+    low, high = -value / deviation, (1 - value) / deviation
+    # The ratio of a difference of densities to one of tails: logarithms, for values far outside.
+    if low > 0:
+        mass = special.log_ndtr(-low) + np.log1p(-np.exp(special.log_ndtr(-high) - special.log_ndtr(-low)))
+    else:
+        mass = special.log_ndtr(high) + np.log1p(-np.exp(special.log_ndtr(low) - special.log_ndtr(high)))
+    densities = np.exp(-(low**2) / 2 - mass) - np.exp(-(high**2) / 2 - mass)
+    mean = value + deviation * float(densities) / math.sqrt(2 * math.pi)
+    return min(max(mean, least), most)
+
+
+def _deviation(covariance: Floats, gradient: Floats) -> float:
+    return math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two of several classes (:mod:`gaussmix.models.classification`): their response is half a combination of indicators.
+
+    Attributes
+    ----------
+    moved : float
+        What the intercept is moved by: taken as known.
+    spread : float
+        Largest difference of the combination's values, for the sampling error of v.
+    """
+
+    moved: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class OddsRatios:
+    """exp(β) by name, with intervals: the factor by which a feature multiplies the odds of the second class.
+
+    Per unit of a number, for true against false, for a level against the one that its category is measured from.
+
+    Attributes
+    ----------
+    response_name : str
+        The class whose odds they are.
+    estimates : dict of str to float
+    intervals : dict of str to (float, float)
+        Of level 1 - alpha; (0, inf) where a coefficient is not identified.
+    alpha : float
+    about : tuple of str
+        What they are intervals of.
+    """
+
+    response_name: str
+    estimates: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    alpha: float
+    about: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, summary: Summary, alpha: float = 0.05) -> OddsRatios:
+        """From coefficients on the scale of log odds."""
+        ends = {name: ends for name, ends in summary.conf_int(alpha).items() if name != INTERCEPT}
+        return cls(
+            summary.response_name,
+            {name: _exp(summary.params[name]) for name in ends},
+            {name: (_exp(low), _exp(high)) for name, (low, high) in ends.items()},
+            alpha,
+            tuple(rendering.notes(summary, unidentified=not np.isfinite(list(ends.values())).all())),
+        )
+
+    def as_plain(self) -> dict[str, Any]:
+        """Plain values, for JSON; None where a coefficient is not identified."""
+        return {
+            name: {"odds_ratio": value, "interval": list(ends)} if math.isfinite(ends[1]) else None
+            for (name, value), ends in zip(self.estimates.items(), self.intervals.values(), strict=True)
+        }
+
+    def __repr__(self) -> str:
+        return f"OddsRatios({rendering.void_mark(*self.about)}{self.response_name!r}, {len(self.estimates)} features)"
+
+    def __str__(self) -> str:
+        cells = [["", "odds ratio", f"[{self.alpha / 2:g}", f"{1 - self.alpha / 2:g}]"]]
+        for name, (low, high) in self.intervals.items():
+            numbers = [f"{self.estimates[name]:.4g}", f"{low:.4g}", f"{high:.4g}"]
+            cells.append([name, *(numbers if math.isfinite(high) else ["", rendering.NOT_IDENTIFIED, ""])])
+        return rendering.in_columns(f"{self.response_name}: odds ratios", cells, self.about)
+
+
+def discriminant_scale(
+    problem: Problem, b: Floats, score: Score | None, largest: float, *, contrast: Contrast | None = None
+) -> Scale:
+    """V and e of the regression of a response that is ±1 in encoded units and 0/1 in the user's.
+
+    ``contrast`` is for two of several classes.
+    """
+    response = np.eye(len(problem.names) + 1)[-1]
+    intercept = problem.one if INTERCEPT in problem.names else None
+    if score is None:  # no noise
+        return scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
+    intercept = None if intercept is None else intercept / np.array([*problem.bounds(largest), 1.0])
+    return scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
+
+
+DISCRIMINANT = Family(
+    name="discriminant",
+    link="logit",
+    intervals_are_for=MappingProxyType(
+        {
+            "table": "the discriminant coefficients of this table, on the scale of log odds",
+            "population": "the discriminant coefficients, on the scale of log odds, of the population behind the rows",
+        }
+    ),
+    notes=(
+        "They are the logistic ones where features are normal within classes; strong columns that are true or "
+        "false, or levels, differ from maximum likelihood by more than these intervals say.",
+    ),
+    ratio="odds ratio",
+    scale=discriminant_scale,
+)
+"""Log odds of two classes by Fisher's discriminant."""
+
+
+def contrast_family(contrast: Contrast) -> Family:
+    """Return the discriminant of two of several classes."""
+    return replace(DISCRIMINANT, scale=partial(discriminant_scale, contrast=contrast))
+
+
+def scale_of(
+    noisy: NoisyMoment,
+    theta: Floats,
+    intercept: Floats | None,
+    response: Floats,
+    score: Score | None = None,
+    *,
+    contrast: Contrast | None = None,
+) -> Scale:
+    """V, and e of the intercept, of the response ±1 at the coefficients θ, with their errors if coefficients have any.
+
+    Fitted coefficients leave less of the noisy M than the table's own do, by tr(G⁻¹V) on average; that is added.
+    """
+    a, d = np.append(-theta, 1.0), len(theta)
+    of_classes = intercept is not None and contrast is None
+    forms = class_forms(intercept, response) if intercept is None or of_classes else intercept[:, np.newaxis]
+    values = np.sum(forms * (noisy.moment @ forms), axis=0)
+    n, rss = max(float(values.sum()), 1.0), float(a @ noisy.moment @ a)
+    share = min(max(float(values[-1]) / n, 0.5 / n), 1 - 0.5 / n) if of_classes else 0.5
+    spent = 0.0 if score is None else max(float(np.sum(noisy.moment[:d, :d] * score.pilot.covariance)), 0.0)
+    v, moved = (rss + spent) / (4 * n), shift(share) if contrast is None else contrast.moved
+    first = np.arange(d) == (0 if intercept is not None else -1)
+    known = Scale.known(v, np.where(first, moved * v - 0.5, 0.0), first)
+    if score is None:
+        return known
+    to_v = np.append(np.full(forms.shape[1], -v / n), 1 / (4 * n))
+    to_share = np.array([-share, 1 - share, 0.0]) / n if of_classes else np.zeros_like(to_v)
+    steep = 1 / (share * (1 - share)) - (share**-2 + (1 - share) ** -2) / 2  # h'
+    gradients = np.array([to_v, moved * to_v + v * steep * to_share])
+    U = np.column_stack([forms, a])
+    noise = gradients @ quadratic_covariance(noisy, U) @ gradients.T
+    noise += 2 * (spent / (4 * n)) ** 2 / d * np.outer([1, moved], [1, moved])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        w = np.vstack([score.weights.columns / score.slope, np.zeros(d)])
+    with_b = 2 * (w.T @ noisy.shape @ U) * (a @ noisy.shape @ U) @ gradients.T
+    sampling = np.zeros((2, 2))
+    if score.n_rows is not None:
+        largest = 1 - 4 * v if contrast is None else contrast.spread**2 - v
+        of_v, of_share = max(v * largest, 0.0) / score.n_rows, share * (1 - share) / score.n_rows
+        sampling = of_v * np.outer([1, moved], [1, moved])
+        sampling[1, 1] += (v * steep) ** 2 * of_share * of_classes
+    places = np.zeros((1 + d, 2))  # of v and of the intercept's e
+    places[0, 0], places[1:, 1] = 1.0, first
+    return replace(
+        known, noise=places @ noise @ places.T, sampling=places @ sampling @ places.T, with_b=with_b @ places.T
+    )
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0)) if math.isfinite(value) else (math.inf if value > 0 else 0.0)
+
+
+OTHERS = "all others"
+"""The class that one level is held against."""
+
+
+def discriminant_of(statistic: Transcript, response: Response, features: list[int], theta: Floats) -> Discriminant:
+    """Class shares and R² of coefficients that predict."""
+    schema, a = statistic.schema, response.vector.copy()
+    a[features] -= theta
+    constant = schema.units.one if schema.intercept else None
+    left = statistic.residual(features, response.vector)
+    return estimate_discriminant(statistic.predictive, constant, response.vector, a, residual=left)
+
+
+def labels_of(column: Categorical) -> tuple[Label, ...]:
+    """Values of the encoded columns of a category: its levels, or words where there are columns for others too."""
+    return column.levels if len(column.labels) == len(column.levels) else column.labels
+
+
+def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Label, ...]]:
+    """Which level of a category, or of false and true, is meant, by its value or its words; and all levels."""
+    if not isinstance(column, Categorical | Boolean):
+        raise ArgumentError(f"Column {target!r} is no category, so that it has no level to choose: leave it out.")
+    labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
+    found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
+    if not found:
+        raise ArgumentError(f"{level!r} is no class of {target!r}; it has {', '.join(map(str, labels))}.")
+    return found[0], labels
+
+
+def _word(level: object) -> object:
+    """``"true"`` and ``"false"`` for Python's, as names of encoded columns have them."""
+    return str(level).lower() if isinstance(level, bool | np.bool_) else level
+
+
+def _vector(schema: Schema, entries: dict[int, float]) -> Floats:
+    """Return a combination of encoded columns from its entries that are not 0."""
+    vector = np.zeros(schema.n_columns)
+    vector[list(entries)] = list(entries.values())
+    return vector
+
+
+def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
+    """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
+    column, indices = column_of(schema, target), schema.groups[target]
+    if isinstance(column, Boolean):
+        second = level is None or place_of(column, level, target)[0] == 1
+        classes: tuple[Label, Label] = (not second, second)
+        vector = _vector(schema, {indices[0]: (1 if second else -1) / column.weight})
+    elif level is not None:
+        chosen, labels = place_of(column, level, target)
+        classes = (OTHERS, labels[chosen])
+        signs = np.where(np.arange(len(indices)) == chosen, 1.0, -1.0)
+        vector = _vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
+    elif isinstance(column, Categorical) and len(indices) == 2:
+        labels = labels_of(column)
+        classes = (labels[0], labels[1])
+        vector = _vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
+    elif isinstance(column, Categorical):
+        raise ArgumentError(f"Column {target!r} has more than two levels: choose one of them as the level.")
+    else:
+        raise ArgumentError(
+            f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
+        )
+    return Response(f"{target} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes
+
+
+_MOST_EXPLAINED = 1 - 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """What turns least squares of indicators into scores of classes.
+
+    Attributes
+    ----------
+    shares : array (K,)
+        π.
+    residual : array (K, K)
+        R, of rank K - 1: indicators add up to one.
+    """
+
+    shares: Floats
+    residual: Floats
+
+    @property
+    def scaling(self) -> Floats:
+        """Q = (R + ππᵀ)⁻¹."""
+        whole = self.residual + np.outer(self.shares, self.shares)
+        return np.asarray(scipy.linalg.solve(whole, np.eye(len(whole)), assume_a="pos"))
+
+    @property
+    def offsets(self) -> Floats:
+        """What scores are moved by, h."""
+        return np.asarray(np.log(self.shares) + 1 / (2 * self.shares) - np.diagonal(self.scaling) / 2)
+
+    def contrast(self, k: int, r: int) -> Floats:
+        """Which combination of indicators has the log odds of k against r, but for a constant: c = Q(e_k - e_r)."""
+        return np.asarray(self.scaling[:, k] - self.scaling[:, r])
+
+
+def estimate_softmax(
+    statistic: Transcript, constant: Floats, indicators: Floats, features: list[int], coefficients: Floats
+) -> Softmax:
+    """π and R from a release, noise taken out, shrunk where it dominates.
+
+    Shares and what is explained of every indicator are estimated as for two classes, each against all others. The
+    explained covariance, of the coefficients that predict, has its canonical R² cut to [0, 1), and is multiplied by one
+    number, at most 1, so that it explains no more than that of all indicators together: noise alone may make it
+    negative, and never large.
+
+    Parameters
+    ----------
+    statistic : Transcript
+    constant : array (m,)
+        The combination of encoded columns that is 1 in every row.
+    indicators : array (m, K)
+    features : list of int
+    coefficients : array (d, K)
+        Of every indicator on the features.
+    """
+    left = indicators.copy()
+    left[features] -= coefficients
+    own = [
+        estimate_discriminant(
+            statistic.predictive,
+            constant,
+            2 * indicators[:, k] - constant,
+            2 * left[:, k],
+            residual=4 * statistic.residual(features, indicators[:, k]),
+        )
+        for k in range(indicators.shape[1])
+    ]
+    shares = np.array([one.share for one in own])
+    shares = shares / shares.sum()
+    moment = statistic.predictive.moment
+    rows = max(float(constant @ moment @ constant), 1.0)
+    whole = np.diag(shares) - np.outer(shares, shares)
+    explained = whole - left.T @ moment @ left / rows
+    sizes = np.diagonal(whole)
+    asked = float(sizes @ np.array([one.explained for one in own]))
+    values, U = scipy.linalg.eigh(whole)
+    values, U = values[1:], U[:, 1:]  # the first is 0: indicators add up to one
+    roots = np.sqrt(np.maximum(values, 1e-300))
+    F = (U / roots).T @ (explained + explained.T) @ (U / roots) / 2
+    f, V = scipy.linalg.eigh(F)
+    f, frame = np.maximum(f, 0.0), U * roots @ V
+    found = float(f @ np.sum(frame**2, axis=0))
+    f = f * min(asked / found, 1.0) if found > 0 else f
+    return Softmax(shares, np.asarray((frame * (1 - np.minimum(f, _MOST_EXPLAINED))) @ frame.T))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MulticlassModel(FittedClasses):
+    """Log odds of every class against the first, linear in other columns, fitted from a release.
+
+    :meth:`summary` has the coefficients of every class against one of them: the first, or the one that
+    ``reference={"species": "setosa"}`` names. Intervals take the combination of indicators that belongs to two classes
+    as known; those of intercepts also take the shares of the classes as known.
+
+    Attributes
+    ----------
+    target : str
+        The column that is explained.
+    classes : tuple
+        Its levels.
+    coef : dict of class to dict of str to float
+        Of every class but the first, in the user's units, as of :class:`gaussmix.models.linear.RegressionModel`.
+    intercept : dict of class to float
+    softmax : Softmax
+        Shares and residual covariance behind them.
+    certificate : Certificate or None
+        What was spent on the release.
+    """
+
+    target: str
+    classes: tuple[Label, ...]
+    coef: dict[Label, dict[str, float]]
+    intercept: dict[Label, float]
+    softmax: Softmax
+    statistic: Transcript
+    certificate: Certificate | None = None
+
+    def decision_function(self, data: Any) -> Floats:
+        """Log odds of every class against the first, shape (rows, classes)."""
+        schema = self.statistic.schema
+        found = [linear_values(schema, self.coef[name], self.intercept[name], data) for name in self.classes[1:]]
+        return np.column_stack([np.zeros(len(found[0])), *found])
+
+    def predict_proba(self, data: Any) -> Floats:
+        """Probabilities of all classes, shape (rows, classes)."""
+        return np.asarray(special.softmax(self.decision_function(data), axis=1))
+
+    def predict(self, data: Any) -> Rows:
+        """The likeliest class."""
+        return np.asarray(np.array(self.classes)[np.argmax(self.decision_function(data), axis=1)])
+
+    def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
+        schema, others = self.statistic.schema, dict(options["reference"] or {})
+        r, _ = place_of(schema.columns[self.target], others.pop(self.target, self.classes[0]), self.target)
+        indicators, found = indicators_of(schema, self.target), {}
+        for k, name in enumerate(self.classes):
+            if k == r:
+                continue
+            c = self.softmax.contrast(k, r)
+            v = 1 / float(c[k] - c[r])
+            words = f"{self.target} = {name} against {self.classes[r]}"
+            moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
+            family = contrast_family(Contrast(moved, float(np.ptp(v * c))))
+            response = Response(words, 2 * v * indicators @ c, 0.5, 0.5, family)
+            names = next(iter(self.coef.values()))
+            problem = Problem.of(
+                self.statistic.noisy, schema, response, names, merge=options["merge"], reference=others or None
+            )
+            found[name] = summarise(
+                problem, estimand=options["estimand"], n_rows=options["n_rows"], largest=options["largest"]
+            )
+        return found
+
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, OddsRatios]:
+        """Exp of the coefficients of every class against one of them, with intervals; options of :meth:`summary`."""
+        return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
+
+
+def indicators_of(schema: Schema, target: str) -> Floats:
+    """Which combination of encoded columns is 1 in rows of each class and 0 in others, shape (m, K)."""
+    return np.eye(schema.n_columns)[:, list(schema.groups[target])] / schema.columns[target].weight
+
+
+def fit_classes(statistic: Transcript, target: str, on: Sequence[str] | None) -> MulticlassModel:
+    """Scores of the levels of a category on other columns, from least squares on their indicators."""
+    schema = statistic.schema
+    column = schema.columns[target]
+    if not isinstance(column, Categorical) or not schema.intercept:
+        raise ArgumentError(
+            f"Several classes need a category and a release with an intercept: {target!r} has not both."
+        )
+    classes, indicators = labels_of(column), indicators_of(schema, target)
+    features = feature_indices(schema, [target], on)
+    coefficients = statistic.solve(features, indicators)
+    softmax = estimate_softmax(statistic, schema.units.one, indicators, features, coefficients)
+    coef, intercept = {}, {}
+    for k, name in enumerate(classes[1:], 1):
+        coef[name], shifted = schema.units.coefficients(features, coefficients @ softmax.contrast(k, 0))
+        intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
+    return MulticlassModel(target, classes, coef, intercept, softmax, statistic)
+
+
+WORTH_STEPS = 20.0
+"""x = nμ/d below which the budget is better spent on the release alone."""
+
+LEAST_WEIGHT = 0.01
+"""Least mean of p(1 - p): where classes are separated no step is longer for it."""
+
+_RANGE = 1e-13
+_LEAST_MARGIN = 2.0**-60  # stands for coefficients that are all zero
+
+
+def plan_step(transcript: Transcript, target: str, mu: float) -> StepRequest:
+    """The next step of a release; ``mu`` is the budget of its gradient."""
+    if transcript.steps:
+        last = transcript.steps[-1]
+        metric, theta, weight = last.request.metric, _advanced(transcript, last), _weight(transcript, last)
+    else:
+        metric = _metric(transcript, label_of(transcript.schema, target))
+        theta, weight = _start(transcript, target)
+    d = len(metric)
+    x = transcript.rows * mu / d
+    kappa = max(1.2, min(0.03 * x, 3.0), 0.1 * math.sqrt(x))
+    if not theta.any():
+        theta[np.flatnonzero(metric.any(axis=0))[0]] = _LEAST_MARGIN
+    return StepRequest(target, Transform.nearest(np.vstack([metric, theta])), kappa**2 * weight * d)
+
+
+def likelihood_coefficients(transcript: Transcript) -> Floats:
+    """θ after the last step, on all encoded columns in their own units; 0 on the label's."""
+    return _advanced(transcript, transcript.steps[-1]) / transcript.schema.row_norm
+
+
+def _advanced(transcript: Transcript, step: StepOutput) -> Floats:
+    """θ after a step, of rows divided by C."""
+    root, metric = math.sqrt(step.request.clip), step.request.metric
+    g, sigma2 = root * step.gradient, step.request.clip / step.mu**2
+    tau2 = max(float(np.mean(g**2)) - sigma2, 0.0)
+    length = tau2 / (tau2 + sigma2) / (transcript.rows * _weight(transcript, step))
+    return np.asarray(step.request.coefficients + length * (metric.T @ g))
+
+
+def _weight(transcript: Transcript, step: StepOutput) -> float:
+    """The mean of p(1 - p)."""
+    return min(max(step.weight / (4 * transcript.rows), LEAST_WEIGHT), 0.25)
+
+
+def _start(transcript: Transcript, target: str) -> tuple[Floats, float]:
+    """The discriminant's θ, of rows divided by C, and its residual variance, which is about the mean of p(1 - p)."""
+    schema = transcript.schema
+    response, _ = two_classes(schema, target)
+    features = feature_indices(schema, [target], None)
+    b = transcript.solve(features, response.vector[:, np.newaxis])[:, 0]
+    own = discriminant_of(transcript, response, features, b)
+    theta = np.zeros(schema.n_columns)
+    theta[features] = own.factor * response.scale * b
+    if schema.intercept:
+        theta += own.intercept(response.centre) * schema.units.one
+    return theta * schema.row_norm, min(max(1 / own.factor, LEAST_WEIGHT), 0.25)
+
+
+def _metric(transcript: Transcript, label: int) -> Floats:
+    """E, shape (m - 1, m), which does not read the label: E G Eᵀ/n is about the identity."""
+    m = transcript.schema.n_columns
+    others = np.delete(np.arange(m), label)
+    raised = clean(transcript.pool.current).raised(FLOOR * 2 * math.sqrt(m))[np.ix_(others, others)] / transcript.rows
+    h, V = scipy.linalg.eigh((raised + raised.T) / 2)
+    metric = np.zeros((m - 1, m))
+    metric[:, others] = (V / np.sqrt(np.maximum(h, h[-1] * _RANGE))).T
+    return metric
+
+
+@dataclass(frozen=True, repr=False)
+class ClassificationModel(FittedModel):
+    """Log odds of a column with two values, linear in others, fitted from a release.
+
+    Coefficients of :meth:`summary` are those of the discriminant. Where features are normal within classes, with one
+    covariance, they are the coefficients of logistic regression; docs/inference.md has how far they are from it on real
+    tables.
+
+    Attributes
+    ----------
+    target : str
+        The column that is explained.
+    classes : tuple
+        Its two values, or ``"all others"`` and one level; coefficients are for the second.
+    coef, intercept
+        As in :class:`gaussmix.models.linear.RegressionModel`, for the log odds.
+    likelihood : bool
+        Whether the coefficients are those of private steps on the likelihood (:mod:`gaussmix.models.classification`). Intervals
+        and odds ratios are the discriminant's all the same.
+    level : object or None
+        The level that is held against all others, if one is.
+    certificate : Certificate or None
+        What was spent on the release.
+    """
+
+    target: str
+    classes: tuple[Label, Label]
+    coef: dict[str, float]
+    intercept: float
+    statistic: Transcript = field(compare=False)
+    likelihood: bool = False
+    level: object = None
+    certificate: Certificate | None = field(default=None, compare=False)
+
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> OddsRatios:
+        """Exp of the discriminant coefficients by name, with intervals of level 1 - alpha.
+
+        Options as in :meth:`summary`, which says what they are intervals of.
+        """
+        return OddsRatios.of(self.summary(**options), alpha)
+
+    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+        """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""
+        schema = self.statistic.schema
+        response, _ = two_classes(schema, self.target, self.level)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+
+    def decision_function(self, data: Any) -> Floats:
+        """Log odds of the second class."""
+        return linear_values(self.statistic.schema, self.coef, self.intercept, data)
+
+    def predict_proba(self, data: Any) -> Floats:
+        """Probabilities of both classes, shape (rows, 2)."""
+        second = special.expit(self.decision_function(data))
+        return np.column_stack([1 - second, second])
+
+    def predict(self, data: Any) -> Rows:
+        """The likelier class."""
+        return np.asarray(np.array(self.classes)[(self.decision_function(data) > 0).astype(int)])
+
+
+def fit_classification(
+    statistic: Transcript, target: str, on: Sequence[str] | None, level: object = None
+) -> ClassificationModel:
+    """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
+    schema = statistic.schema
+    target = part_name(schema, target)
+    response, classes = two_classes(schema, target, level)
+    features = feature_indices(schema, [target], on)
+    if statistic.steps_serve(target, features):
+        sign = 1 if classes[1] else -1  # steps are on the log odds of true
+        coef, intercept = schema.units.coefficients(features, sign * likelihood_coefficients(statistic)[features])
+        return ClassificationModel(target, classes, coef, intercept, statistic, likelihood=True, level=level)
+    theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
+    coef, intercept = schema.units.coefficients(features, theta, scale=response.scale)
+    own = discriminant_of(statistic, response, features, theta)
+    coef = {name: own.factor * value for name, value in coef.items()}
+    intercept = own.factor * intercept + own.intercept(response.centre)
+    return ClassificationModel(target, classes, coef, intercept, statistic, level=level)

@@ -1,0 +1,899 @@
+"""The rule of a release in passes: which pass comes next, computed from what has come out so far.
+
+Post-processing: every function here reads declared constants and noisy outputs, never rows. A pass is a public triple,
+(transform, clip, μ). Rows are mapped by the transform, shortened to the clip (:mod:`gaussmix.data.transforms`), and
+their Gram matrix is released with noise for a sensitivity of clip (the mechanism's ``lattice``). All μ are fixed in
+advance (:class:`gaussmix.releases.preconditioning.Schedule`), so that the whole costs √Σμ² however the rest is chosen.
+
+Why passes: one pass in the declared metric sees a direction in which rows have second moment λ with relative error
+C²/(nλμ). In a metric that makes all second moments near 1, the largest norm that matters is about √m, and the relative
+error is m/(nμ) in every direction, whatever the bounds and the condition number. The metric is learned from earlier,
+cheaper passes. Expect an excess over the residual variance of about κ²/(2x²), x = μn/m^1.5, for every target.
+
+    state = first_state(matrix, mus, intercept=..., intercept_energy=...)
+    while not state.done:
+        request = plan_histogram(state)                       # transforms and edges
+        counts = ...                                          # noisy, from the rows
+        request = plan_pass(state, request, counts)           # transform, clip
+        matrix = ...                                          # noisy, from the rows
+        state = absorb(state, request, matrix)
+    state.pool                                                # what models are fitted from
+
+The rule and its reasons: docs/passes.md.
+
+The tail of ‖z‖² as a noisy histogram shows it: what clipping at each edge would lose. Post-processing.
+
+Several noisy second moments of one table, pooled by inverse variance and cleaned of their noise.
+
+Post-processing: functions of releases alone.
+
+A release is M = G + B·W·Bᵀ with W a symmetric Gaussian matrix of unit scale (variance 1 off the diagonal, 2 on it:
+"GOE") and B known. The law depends on the *shape* N = BBᵀ only. For a pass with transform E and noise scale s,
+B = √s·E⁻¹, so that B⁻¹ is known without inverting anything: pooling needs no factorisation that could fail.
+
+>>> first = NoisyGram.isotropic(np.diag([5.0, 3.0]), scale=1.0)
+>>> second = NoisyGram.isotropic(np.diag([6.0, 4.0]), scale=1.0)
+>>> Pool.of(first).add(second).matrix.round(12).tolist()
+[[5.5, 0.0], [0.0, 3.5]]
+
+What the releases of a table in passes and steps are: their shares of the budget, and how many numbers each has.
+
+Public constants. The mechanism draws by them, and whoever reads a release checks its account against them.
+
+One private step on the likelihood of two classes: what was asked of the rows, and the noisy answer.
+
+**Private**: functions of noisy outputs and of declared quantities. :mod:`gaussmix.models.classification` has their rule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import scipy.linalg
+from scipy import optimize
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.accounting.discrete import LatticeAccount
+from gaussmix.data.columns import Boolean
+from gaussmix.data.schema import Schema
+from gaussmix.data.transforms import Transform, to_units
+from gaussmix.errors import ArgumentError
+
+__all__ = [
+    "AUTOMATIC_PASSES",
+    "BINS",
+    "SCHEDULES",
+    "STEPS",
+    "Cleaned",
+    "HistogramRequest",
+    "Likelihood",
+    "NoisyGram",
+    "PassRequest",
+    "Pool",
+    "Schedule",
+    "State",
+    "StepOutput",
+    "StepRequest",
+    "Tail",
+    "absorb",
+    "accounts_for",
+    "as_released",
+    "bin_edges",
+    "budgets_of",
+    "clean",
+    "first_state",
+    "goe",
+    "label_of",
+    "plan_histogram",
+    "plan_pass",
+    "rates_of",
+    "read_tail",
+    "releases_of",
+    "rows_in",
+    "schedule_of",
+    "whitenings",
+]
+
+
+RESOLVED = 3.0
+"""Standard errors by which a tail count must exceed zero to be more than noise."""
+
+LEAST_SLOPE = 2.0
+"""Tail counts that noise hides are assumed to fall at least like this power of ‖z‖²."""
+
+_EXPONENTS = np.concatenate([np.arange(-2, 2.6, 0.5), np.arange(3.0, 13.0)])
+
+BINS = len(_EXPONENTS) + 1
+"""Counts of one histogram."""
+
+
+def bin_edges(mean: float) -> Floats:
+    """Edges of the bins of ‖z‖²: from a quarter of the mean on by factors of √2, from 8 times on by 2, to 4,096."""
+    return np.asarray(mean * 2.0**_EXPONENTS)
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """What a noisy histogram says of the tail of ‖z‖².
+
+    Attributes
+    ----------
+    edges : array (J,)
+        Candidates for the clip, the last one the public maximum or the last edge.
+    beyond : array (J,)
+        Estimated number of rows beyond each, decreasing.
+    lost : array (J,)
+        Estimated share of Σ‖z‖² that clipping there takes away.
+    surely_lost : array (J,)
+        The same from counts less `RESOLVED` standard errors: what is lost even if nothing is assumed.
+    kept_weight : array (J,)
+        Estimated mean weight min(1, clip/‖z‖²) of a row.
+    """
+
+    edges: Floats
+    beyond: Floats
+    lost: Floats
+    surely_lost: Floats
+    kept_weight: Floats
+
+
+def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, largest: float) -> Tail:
+    """Monotone tail counts; where noise hides them, a power law.
+
+    The count beyond an edge is a sum of noisy counts. It is made monotone and not negative. Where it is below
+    `RESOLVED` standard errors, rows are *assumed*: they continue the last slope seen, at least `LEAST_SLOPE`, and never
+    more than what was counted or one standard error. (A few rows that noise alone puts at a thousand times the mean
+    would be most of the mass.) Bins beyond ``largest``, where no row can be, are left out.
+    """
+    inside = edges < largest * 0.999
+    grid = np.append(edges[inside], largest)
+    cut = counts[: len(grid)]
+    beyond = np.append(np.cumsum(cut[::-1])[::-1][1:], 0.0)
+    beyond = np.maximum(optimize.isotonic_regression(beyond, increasing=False).x, 0.0)
+    errors = noise * np.sqrt(np.maximum(np.arange(len(grid) - 1, -1, -1), 1))
+    beyond = np.minimum(beyond, rows)
+    sure = np.maximum.accumulate(np.maximum(beyond - RESOLVED * errors, 0.0)[::-1])[::-1]  # errors fall with the edge
+    for j in range(1, len(grid)):
+        if beyond[j] < RESOLVED * errors[j]:
+            slope = LEAST_SLOPE if j < 2 else _slope(beyond[j - 2 : j], grid[j - 2 : j])
+            continued = beyond[j - 1] * (grid[j - 1] / grid[j]) ** slope
+            beyond[j] = min(continued, max(beyond[j], errors[j]))
+    beyond = np.minimum.accumulate(beyond)
+    beyond[-1] = 0.0
+    lost, surely_lost = (_lost(counts_beyond, grid, rows) for counts_beyond in (beyond, sure))
+    inner = np.maximum(-np.diff(np.append(rows, beyond)), 0.0)
+    middle = np.append(grid[0] * 0.7, np.sqrt(grid[:-1] * grid[1:]))
+    kept = np.minimum(1.0, grid[:, np.newaxis] / middle[np.newaxis]) @ inner / max(inner.sum(), 1.0)
+    return Tail(grid, beyond, lost, surely_lost, np.minimum(kept, 1.0))  # a product and a sum round differently
+
+
+def _lost(beyond: Floats, grid: Floats, rows: float) -> Floats:
+    """Share of Σ‖z‖² beyond each edge: ∫ of the tail count from there on."""
+    mass = np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
+    total = grid[0] * (rows + beyond[0]) / 2 + mass[0]
+    return np.asarray(np.minimum(mass / max(total, 1e-9), 1.0))
+
+
+def _integrals(beyond: Floats, grid: Floats) -> Floats:
+    """∫ of the tail count from each edge to the next, a power law between them, a straight line down to zero."""
+    ratio = grid[1:] / grid[:-1]
+    line = (beyond[:-1] + beyond[1:]) / 2 * np.diff(grid)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steep = np.log(beyond[:-1] / beyond[1:]) / np.log(ratio) - 1
+        curve = beyond[:-1] * grid[:-1] * -np.expm1(-steep * np.log(ratio)) / steep
+    return np.asarray(np.where((beyond[1:] > 0) & (np.abs(steep) > 1e-6), curve, line))
+
+
+def _slope(beyond: Floats, grid: Floats) -> float:
+    steep = math.log(max(beyond[0], 1e-9) / max(beyond[1], 1e-9)) / math.log(grid[1] / grid[0])
+    return min(max(steep, LEAST_SLOPE), 12.0)
+
+
+_EIGENVALUE_RANGE = 1e-13
+"""Relative size below which eigenvalues of float64 matrices are rounding errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyGram:
+    """A second moment with noise B·GOE·Bᵀ.
+
+    Attributes
+    ----------
+    matrix : array (m, m)
+        M, symmetric, in encoded units.
+    factor : array (m, m)
+        B.
+    inverse : array (m, m)
+        B⁻¹.
+    """
+
+    matrix: Floats
+    factor: Floats
+    inverse: Floats
+
+    @classmethod
+    def isotropic(cls, matrix: Floats, *, scale: float) -> NoisyGram:
+        """Noise of standard deviation ``scale`` off the diagonal, √2 times that on it; 0 for none."""
+        root, identity = math.sqrt(scale), np.eye(len(matrix))
+        return cls(matrix, root * identity, identity / root if root else np.diag(np.full(len(matrix), np.inf)))
+
+    @classmethod
+    def in_metric(cls, matrix: Floats, *, transform: Floats, scale: float) -> NoisyGram:
+        """From the release ``matrix`` of Σ z zᵀ, z = E r, with isotropic noise of ``scale``: back in the units of r."""
+        back: Floats = np.asarray(np.linalg.inv(transform), dtype=np.float64)
+        moment = back @ matrix @ back.T
+        return cls((moment + moment.T) / 2, math.sqrt(scale) * back, transform / math.sqrt(scale))
+
+    def times(self, weight: float) -> NoisyGram:
+        """The release multiplied by a number, matrix and noise."""
+        root = math.sqrt(weight)
+        return NoisyGram(weight * self.matrix, root * self.factor, self.inverse / root)
+
+    @property
+    def shape(self) -> Floats:
+        """N = BBᵀ."""
+        return np.asarray(self.factor @ self.factor.T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """One pooling: in the basis V both shapes are diagonal; ``weights`` are those of what was there before."""
+
+    basis: Floats  # V: Vᵀ N_new V = I, Vᵀ N_old V = diag(d)
+    back: Floats  # V⁻¹
+    weights: Floats
+
+    def combine(self, old: Floats, new: Floats) -> Floats:
+        V, W = self.basis, self.back
+        mixed = self.weights * (V.T @ old @ V) + (1 - self.weights) * (V.T @ new @ V)
+        pooled = W.T @ mixed @ W
+        return np.asarray((pooled + pooled.T) / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    r"""Releases of one table, pooled one after the other.
+
+    For two releases of shapes N_a, N_b, take the basis in which N_b = I and N_a = diag(d). Entry (i, j) has variance
+    d_i d_j in a and 1 in b, so inverse-variance weights are 1/(1 + d_i d_j) and d_i d_j/(1 + d_i d_j), and its
+    precision is 1 + 1/(d_i d_j). The pooled shape is the rank-one fit ν_i ν_j of the inverse precisions on the log
+    scale: of the form BBᵀ again, and exact where one of the two is much better in all entries, or where the two are
+    proportional.
+
+    Given the weights the pool is linear in its members; their noise goes through the same map
+    (:meth:`noise`).
+
+    Attributes
+    ----------
+    current : NoisyGram
+        Pooled matrix and the fitted shape of its noise.
+    members : tuple of NoisyGram
+        What was pooled.
+    """
+
+    current: NoisyGram
+    members: tuple[NoisyGram, ...]
+    _steps: tuple[_Step, ...] = ()
+
+    @classmethod
+    def of(cls, release: NoisyGram) -> Pool:
+        """A pool of one."""
+        return cls(release, (release,))
+
+    @property
+    def matrix(self) -> Floats:
+        """The pooled second moment."""
+        return self.current.matrix
+
+    @property
+    def shape(self) -> Floats:
+        """N, the fitted shape of its noise."""
+        return self.current.shape
+
+    def add(self, release: NoisyGram) -> Pool:
+        """The pool with one more release.
+
+        The basis comes from one singular value decomposition of B_b⁻¹B_a, which cannot be found indefinite; ratios
+        beyond float64's digits are raised to them.
+        """
+        relative = release.inverse @ self.current.factor  # B_b⁻¹ B_a; its Gram matrix is N_a as seen from b
+        U, roots, _ = scipy.linalg.svd(relative)
+        d = np.maximum(roots, roots[0] * _EIGENVALUE_RANGE) ** 2
+        products = d[:, np.newaxis] * d[np.newaxis]
+        back = U.T @ release.factor.T
+        step = _Step(release.inverse.T @ U, back, 1 / (1 + products))
+        log_precision = np.log1p(1 / products)
+        fit = log_precision.mean(axis=1) - log_precision.mean() / 2
+        nu = np.exp(-fit / 2)  # square roots of ν
+        pooled = NoisyGram(
+            step.combine(self.matrix, release.matrix), back.T * nu, (U.T @ release.inverse) / nu[:, np.newaxis]
+        )
+        return Pool(pooled, (*self.members, release), (*self._steps, step))
+
+    def noise(self, rng: np.random.Generator) -> Floats:
+        """A draw of the pooled noise, shape (m, m): members' noises through the pool's own weights."""
+        draws = [member.factor @ goe(len(member.matrix), rng) @ member.factor.T for member in self.members]
+        total = draws[0]
+        for step, draw in zip(self._steps, draws[1:], strict=True):
+            total = step.combine(total, draw)
+        return np.asarray((total + total.T) / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Cleaned:
+    """A second moment whose noise has been taken out of its eigenvalues: G ≈ F·diag(values)·Fᵀ.
+
+    ``frame`` F = B·U maps the eigenbasis of B⁻¹MB⁻ᵀ to encoded units; ``values`` increase and are not negative, in
+    units of the noise.
+    """
+
+    values: Floats
+    frame: Floats
+
+    @property
+    def matrix(self) -> Floats:
+        """The cleaned second moment, positive semidefinite."""
+        return np.asarray((self.frame * self.values) @ self.frame.T)
+
+    def raised(self, floor: float) -> Floats:
+        """The same with ``floor`` added to every value: no direction is smaller than a part of its noise."""
+        return np.asarray((self.frame * (self.values + floor)) @ self.frame.T)
+
+
+def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.0) -> Cleaned:
+    r"""Take the noise out of the eigenvalues, in the metric in which it is isotropic.
+
+    With :math:`B^{-1} M B^{-\top} = U\,\mathrm{diag}(h)\,U^\top` and noise of scale s in it,
+
+    .. math:: \xi_i = h_i - 2 s^2 \sum_j \frac{h_i - h_j}{(h_i - h_j)^2 + s^2}
+
+    made monotone and not negative: the rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud
+    and Potters, arXiv:1502.06736), with a kernel of width s.
+
+    Parameters
+    ----------
+    release : NoisyGram
+    matrix : array, optional
+        Another matrix with noise of the same shape, instead of the release's own.
+    scale : float
+        s: scale of that matrix's noise in units of the release's.
+    """
+    moment = release.inverse @ (release.matrix if matrix is None else matrix) @ release.inverse.T
+    h, U = np.linalg.eigh((moment + moment.T) / 2)
+    gap = h[:, np.newaxis] - h[np.newaxis]
+    xi = h - 2 * scale**2 * np.sum(gap / (gap**2 + scale**2), axis=1)
+    return Cleaned(np.maximum(optimize.isotonic_regression(xi).x, 0.0), release.factor @ U)
+
+
+def goe(m: int, rng: np.random.Generator) -> Floats:
+    """Symmetric Gaussian matrix: standard deviation 1 off the diagonal, √2 on it. For simulation, not for releases."""
+    noise = rng.standard_normal((m, m))
+    return np.asarray((noise + noise.T) / math.sqrt(2))
+
+
+POWERS = (0.75, 1.0)
+"""Strengths γ of whitening that are considered: 1 is full, less spares rare levels."""
+
+FLOOR = 0.25
+"""Part of the noise's edge 2√m that is added to every eigenvalue before whitening."""
+
+LOST_WEIGHT = 0.05
+"""What clipping costs: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
+
+LAST_LOST_WEIGHT = 0.075
+"""The same in the last pass, from which intervals are computed: it clips less than prediction alone would ask for."""
+
+TAILS_LOST_WEIGHT = 30.0
+"""The same where tails are to be kept: of rows that the histogram shows hardly one is shortened."""
+
+MOST_LOST = 0.30
+"""No clip surely loses more of the mass: beyond it whitening and clipping feed each other on rare levels.
+
+Judged on what the histogram shows: where noise hides the tail, an assumed heavy one would push the clip up and waste
+the pass."""
+
+WHOLE_TIE = 1.2
+"""How many times the least expected loss a pass in the declared metric may have and still be the next one.
+
+It shortens no row, and nothing of its loss is read off a noisy histogram. It is near the least where columns use their
+range and rows are about as long as the bounds allow: tables of yes and no."""
+
+LARGEST_RESCALING = 20.0
+
+_RANGE = 1e-13
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# State
+@dataclass(frozen=True)
+class Persons:
+    """Noisy number of persons, of their rows, and the declared j: as how many rows one person counts at most."""
+
+    number: float
+    rows: float
+    most: int
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known between two passes: noisy outputs and declared constants.
+
+    Attributes
+    ----------
+    pool : Pool
+        All passes so far.
+    mu : tuple of float
+        Budgets of what is still to come: histogram, pass, histogram, pass, ….
+    intercept : int or None
+        Column of the intercept.
+    intercept_energy : float
+        Squared value of the intercept in an encoded row (C = 1).
+    rows, histograms : float or None, int
+        Mean number of rows in the histograms so far, noisy, and how many they were.
+    persons : Persons or None
+        Where the unit is a person: histograms count persons by Σ‖z‖², metrics and clips are for all rows of one.
+    """
+
+    pool: Pool
+    mu: tuple[float, ...]
+    intercept: int | None
+    intercept_energy: float
+    rows: float | None = None
+    histograms: int = 0
+    persons: Persons | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the last pass has been taken in."""
+        return not self.mu
+
+
+def first_state(
+    matrix: Floats, mu: tuple[float, ...], *, intercept: int | None, intercept_energy: float = 1.0
+) -> State:
+    """After the pass in the declared metric: rows of norm at most 1, noise 1/(√2 μ) off the diagonal."""
+    pool = Pool.of(NoisyGram.isotropic(matrix, scale=1 / (math.sqrt(2) * mu[0])))
+    return State(pool, tuple(mu[1:]), intercept, intercept_energy)
+
+
+def rows_in(state: State) -> float:
+    """Noisy number of rows, or of persons, not below 10."""
+    if state.persons is not None:
+        return max(state.persons.number, 10.0)
+    if state.rows is not None:
+        return state.rows
+    M, N = state.pool.matrix, state.pool.shape
+    if state.intercept is None:
+        energy, noise = np.trace(M), math.sqrt(2) * np.linalg.norm(np.diagonal(N))
+        return float(max(energy, 10 * noise, 10.0))
+    i = state.intercept
+    return float(max(M[i, i] / state.intercept_energy, 10.0))
+
+
+def _counted(state: State, counts: tuple[Floats, ...]) -> float:
+    """Noisy number of rows, not below 10: the mean over all histograms, each with the same noise. Or of persons."""
+    if state.persons is not None:
+        return rows_in(state)
+    total = float(np.mean([count.sum() for count in counts]))
+    if state.rows is not None:
+        total = (state.histograms * state.rows + total) / (state.histograms + 1)
+    return max(total, 10.0)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Metric
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A candidate transform z = E r, and what is expected of it.
+
+    Attributes
+    ----------
+    power : float
+        γ; 0 is the declared metric.
+    transform : Transform
+    mean : float
+        Estimate of the mean ‖z‖².
+    cost : float
+        (Σ_i w_i/λ_i)²/m³ relative to full whitening, which has 1: see `whitenings`.
+    """
+
+    power: float
+    transform: Transform
+    mean: float
+    cost: float
+
+    @property
+    def declared(self) -> bool:
+        """Whether it is that of the declared bounds, in which no row is shortened."""
+        return self.power == 0
+
+
+def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tuple[Metric, ...]:
+    r"""Metrics :math:`N = (S/\hat n)^\gamma` for several γ, S the cleaned pool raised by a part of its noise.
+
+    γ = 0 is the declared metric itself, without the rotation.
+
+    With S/n̂ = V diag(λ) Vᵀ and w = λ^γ, the transform is diag(w)^(-½) Vᵀ: one product with Vᵀ serves all of them. γ = 1
+    makes all second moments 1; then a level of frequency p has norm² 1/p. A smaller γ gives it p^(-γ), at the price of
+    larger noise in weak directions.
+
+    Noise of scale s in that metric gives coefficients an excess risk of s²(aᵀNa) tr(G⁻¹N)/n over a residual variance
+    of aᵀGa/n. Averaged over directions a this is :math:`(s/n)^2 (\sum_i w_i/\lambda_i)^2/m`, m for full whitening
+    in units of (s/n)²: their ratio is `Metric.cost`.
+    """
+    S = cleaned.raised(FLOOR * 2 * math.sqrt(len(cleaned.values)))
+    h, V = np.linalg.eigh((S + S.T) / 2)
+    eigenvalues = np.maximum(h, h[-1] * _RANGE) / rows
+    rotation = Transform.nearest(V.T)
+    metrics = []
+    for power in powers:
+        w = eigenvalues**power
+        transform = rotation.times(1 / np.sqrt(w)) if power else Transform.nearest(np.eye(len(w)))
+        E = transform.matrix
+        mean = float(np.sum((E @ cleaned.matrix) * E)) / rows
+        metrics.append(Metric(power, transform, max(mean, 1e-12), float(np.mean(w / eigenvalues)) ** 2))
+    return tuple(metrics)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Histogram
+@dataclass(frozen=True, eq=False)
+class HistogramRequest:
+    """Counts to be released: for every metric, rows by ‖z‖², as many as :mod:`gaussmix.releases.preconditioning` has bins.
+
+    A row is in one bin of each, so that J metrics have joint sensitivity √J. ``declared`` is the metric of the declared
+    bounds, in which no row is longer than they allow: nothing is counted for it.
+    """
+
+    metrics: tuple[Metric, ...]
+    edges: tuple[Floats, ...]
+    noise: float
+    declared: Metric
+
+
+def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> HistogramRequest:
+    """Metrics from the pool, and edges of their histograms."""
+    cleaned, rows = clean(state.pool.current), rows_in(state)
+    *metrics, declared = whitenings(cleaned, rows, (*powers, 0.0))
+    noise = math.sqrt(len(powers)) / state.mu[0]
+    edges = tuple(bin_edges(metric.mean) for metric in metrics)
+    return HistogramRequest(tuple(metrics), edges, noise, declared)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Pass
+@dataclass(frozen=True, eq=False)
+class PassRequest:
+    r"""A pass: everything that decides what is computed from the rows, and none of it from rows.
+
+    Release Σ z̄ z̄ᵀ with z̄ = E r shortened to ‖z̄‖² ≤ clip, in units of clip, with noise of scale 1/(√2 μ).
+
+    Attributes
+    ----------
+    metric : Metric
+    clip : float
+    mu : float
+    rows : float
+        Noisy number of rows.
+    kept_weight : float
+        Expected mean weight of a row after clipping.
+    lost : float
+        Expected share of ‖z‖² mass lost.
+    """
+
+    metric: Metric
+    clip: float
+    mu: float
+    rows: float
+    kept_weight: float
+    lost: float
+
+    def check(self, m: int, *, mu: float) -> None:
+        """Refuse what no rule planned for a table of m columns and a pass of budget μ."""
+        if self.metric.transform.integers.shape != (m, m) or self.mu != mu:
+            raise ArgumentError("A pass was not planned for these columns, or not for its noise.")
+        check.positive(finite=True, clip=self.clip)
+        if self.metric.declared and not (self.clip >= 1 and self.metric.transform == Transform.nearest(np.eye(m))):
+            raise ArgumentError("A pass in the declared metric maps no row and shortens none.")
+        check.positive(finite=True, rows=self.rows)
+        check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
+        check.in_interval(0, 1, closed=True, lost=self.lost)
+
+
+def plan_pass(
+    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, keep_tails: bool = False
+) -> PassRequest:
+    r"""Choose metric and clip by the least of
+
+    .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + v\,\mathrm{lost}(c), \quad
+        \kappa = c/m,\; x = \mu_p \hat n/m^{1.5}
+
+    what noise costs (theory) and what clipping costs (measured, for predictions). No more than `MOST_LOST` is surely
+    lost. At the optimum lost(c) falls like the square of the standard error: the bias vanishes beside the noise. The
+    declared metric, with the largest norm as its clip, loses nothing, and wins a near tie (`WHOLE_TIE`).
+    """  # noqa: D400
+    last_weight = TAILS_LOST_WEIGHT if keep_tails else LAST_LOST_WEIGHT
+    lost_weight = last_weight if len(state.mu) == 2 else LOST_WEIGHT
+    rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
+    most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
+    x = mu * rows / m**1.5
+    plans: list[tuple[float, PassRequest]] = []
+    for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
+        largest = most * metric.transform.largest_squared_norm
+        tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=largest)
+        loss = _noise_loss(metric, tail.edges, m, x) + lost_weight * tail.lost
+        loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
+        i = int(np.argmin(loss))
+        plan = PassRequest(metric, float(tail.edges[i]), mu, total, float(tail.kept_weight[i]), float(tail.lost[i]))
+        plans.append((float(loss[i]), plan))
+    least, best = min(plans, key=lambda found: found[0])
+    whole = most * request.declared.transform.largest_squared_norm
+    if _noise_loss(request.declared, np.array(whole), m, x) <= WHOLE_TIE * least:
+        return PassRequest(request.declared, whole, mu, total, kept_weight=1.0, lost=0.0)
+    return replace(best, metric=replace(best.metric, transform=best.metric.transform.triangular()))
+
+
+def _noise_loss(metric: Metric, clips: Floats, m: int, x: float) -> Floats:
+    """What noise for a clip costs, in units of the residual variance: cost·κ²/(2x²)."""
+    return np.asarray(metric.cost * (clips / m) ** 2 / (2 * x * x))
+
+
+def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:
+    """A pass back in encoded units: Σ f r rᵀ with the weights f ≤ 1 of shortened rows."""
+    scale = request.clip / (math.sqrt(2) * request.mu)
+    return NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
+
+
+def absorb(state: State, request: PassRequest, matrix: Floats) -> State:
+    """Take in a pass: back to encoded units, clip weights brought to mean one, pooled.
+
+    ``matrix`` is the noisy Σ z̄ z̄ᵀ/clip. A clipped pass estimates Σ f r rᵀ with weights f ≤ 1; it is multiplied by
+    n̂ over the released Σ f (the intercept's entry), or, without an intercept, by what the histogram expects. In the
+    declared metric all f are 1.
+    """
+    release = as_released(request, matrix)
+    if request.metric.declared:
+        weight = 1.0
+    elif state.intercept is None:
+        weight = 1 / max(request.kept_weight, 1 / LARGEST_RESCALING)
+    else:
+        i = state.intercept
+        weight = request.rows / max(release.matrix[i, i] / state.intercept_energy, 1e-9)
+    release = release.times(min(max(weight, 1.0), LARGEST_RESCALING))
+    histograms = state.histograms + 1
+    return replace(state, pool=state.pool.add(release), mu=state.mu[2:], rows=request.rows, histograms=histograms)
+
+
+AUTOMATIC_PASSES = 4
+"""Where nobody says how many."""
+
+COUNT_SHARE = Fraction(1, 200)
+"""Part of μ² for the noisy count of rows, or of persons and their rows, where there are several passes."""
+
+SAMPLE_ROWS = 200
+"""Rows of a sample in units of m^1.5/μ, for the Gram matrix of a pass."""
+
+HISTOGRAM_ROWS = 20_000
+"""Rows of a histogram in units of 1/μ: two metrics with 2 % of μ² then have noise of 1/2,000 of them a bin."""
+
+LEAST_ROWS = 100_000
+"""No sample is smaller: reading so many takes no time, and tails are made of few of them."""
+
+LARGEST_RATE = 0.5
+"""A sample that is a larger share than this saves too little: all rows are read."""
+
+STEPS_SHARE = Fraction(2, 5)
+"""Part of μ² for them all; the passes before them have the rest."""
+
+STEPS = {
+    3: ("0.2", "0.3", "0.5"),
+    4: ("0.15", "0.2", "0.25", "0.4"),
+    6: ("0.1", "0.12", "0.14", "0.16", "0.2", "0.28"),
+}
+"""How they share it, by their number: the last steps have the least left to find."""
+
+WEIGHT_SHARE = Fraction(3, 100)
+"""Part of a step for the sum of p(1 - p)."""
+
+_LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Shares of μ²: one for every pass, one for the histogram before every pass but the first.
+
+    >>> Schedule().shares()[0], sum(Schedule().shares()) <= 1
+    (Fraction(47, 1000), True)
+    """
+
+    passes: tuple[str, ...] = ("0.05", "0.10", "0.20", "0.65")
+    histogram: str = "0.02"
+
+    def shares(self) -> tuple[Fraction, ...]:
+        """In the order of use: pass, then histogram and pass in turn; they add up to 1."""
+        q = Fraction(self.histogram)
+        rest = 1 - q * (len(self.passes) - 1)
+        weights = [Fraction(share) for share in self.passes]
+        first, *later = [rest * weight / sum(weights) for weight in weights]
+        return (first, *(share for weight in later for share in (q, weight)))
+
+    def coordinates(self, m: int) -> tuple[int, ...]:
+        """Of each release, as :func:`gaussmix.accounting.discrete.lattice_account` counts them."""
+        return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
+
+
+SCHEDULES = {
+    1: Schedule(("1",)),
+    2: Schedule(("0.25", "0.75")),
+    3: Schedule(("0.10", "0.25", "0.65")),
+    4: Schedule(),
+}
+"""By the number of passes."""
+
+
+def schedule_of(passes: int) -> Schedule:
+    """How the budget is shared among so many passes."""
+    if passes not in SCHEDULES:
+        raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
+    return SCHEDULES[passes]
+
+
+def releases_of(
+    schedule: Schedule, m: int, *, steps: int = 0, persons: bool = False
+) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
+    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them.
+
+    The first of several passes is preceded by a count of rows; where the unit is a person, by one of persons and one of
+    their rows. With ``steps`` on a likelihood each of them is a gradient, one number for every column but the target's,
+    and a weight.
+    """
+    shares, coordinates = schedule.shares(), schedule.coordinates(m)
+    if len(shares) > 1:
+        shares = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares))
+        coordinates = (1 + persons, *coordinates)
+    if not steps:
+        return shares, coordinates
+    if steps not in STEPS:
+        raise ArgumentError(f"steps must be one of 0, {', '.join(map(str, STEPS))}, got {steps!r}.")
+    of_step = (1 - WEIGHT_SHARE, WEIGHT_SHARE)
+    parts = [STEPS_SHARE * Fraction(weight) * part for weight in STEPS[steps] for part in of_step]
+    return (*(share * (1 - STEPS_SHARE) for share in shares), *parts), (*coordinates, *(m - 1, 1) * steps)
+
+
+def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
+    """An account's parts of μ: those of the passes, and (gradient, weight) of every step."""
+    first = len(account.noise_mu) - 2 * steps
+    return account.noise_mu[:first], tuple(
+        zip(account.noise_mu[first::2], account.noise_mu[first + 1 :: 2], strict=True)
+    )
+
+
+def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) -> list[float]:
+    """Share of the rows that each release of a pass reads: the first and the last pass all, the others a sample.
+
+    A histogram only chooses metric and clip, and reads no more rows than it needs for that; passes between the first
+    and the last read as many or more, so that no table is read for histograms alone. ``rows`` is noisy or imagined,
+    all else public. Where the unit is a person, read persons for rows.
+    """
+    passes = len(account.noise_mu) // 2 - steps
+    if not passes:
+        return [1.0]
+    mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
+    early, histogram = (
+        _rate(needed, mu, rows) for needed in (max(SAMPLE_ROWS * m**1.5, HISTOGRAM_ROWS), HISTOGRAM_ROWS)
+    )
+    return [1.0, *[histogram, early] * (passes - 2), histogram, 1.0]
+
+
+def _rate(needed: float, mu: float, rows: float) -> float:
+    """Of a sample that has ``needed``/μ rows, or `LEAST_ROWS`; 1 where that is not worth it."""
+    rate = max(needed / mu, LEAST_ROWS) / max(rows, 1.0)
+    return rate if rate <= LARGEST_RATE else 1.0
+
+
+def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0, persons: bool = False) -> bool:
+    """Whether an account has every release of so many passes over m columns, each with its share and its numbers.
+
+    The count and the histograms are not published, but what was asked of the rows was chosen by them: an account in
+    which they cost next to nothing would claim too much. Gradients of two rows may be opposite: where one row is
+    replaced by another their sum moves by twice the clip, which no account here has; nor has one room for the
+    gradients of all rows of a person.
+    """
+    # Shares are compared with ours, and not with each other, on purpose. Nothing in a file shows the noise of a count
+    # or a histogram: an account in which their parts are next to 0 has squares that add up to its own, smaller μ², and
+    # all published passes are as it says. Only the shares that releases were drawn with can refuse it. A change
+    # of the shares is a change of the file format (docs/formats.md).
+    if steps and (persons or account.relation != "zero-out"):
+        return False
+    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons)
+    squares = [Fraction(part) ** 2 for part in account.noise_mu]
+    if len(squares) != len(shares):
+        return False
+    least = sum(squares) * _LAST_DIGITS
+    return all(square >= share * least for square, share in zip(squares, shares, strict=True)) and all(
+        counted >= count for counted, count in zip(account.coordinates, coordinates, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Steps that are asked for: how many, on the likelihood of which boolean column."""
+
+    target: str
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class StepRequest:
+    """A step: everything that decides what is computed from the rows, and none of it from rows.
+
+    Attributes
+    ----------
+    target : str
+        The column with two classes.
+    transform : Transform
+        Square: a metric for all columns but the target's, and in its last row the coefficients θ, of rows divided by C.
+    clip : float
+        Squared norm of the longest gradient.
+    """
+
+    target: str
+    transform: Transform
+    clip: float
+
+    @property
+    def coefficients(self) -> Floats:
+        """θ on all encoded columns, 0 on the target's, of rows divided by C."""
+        return np.asarray(self.transform.matrix[-1])
+
+    @property
+    def metric(self) -> Floats:
+        """E, shape (m - 1, m): z = E r for rows divided by C."""
+        return np.asarray(self.transform.matrix[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class StepOutput:
+    """The noisy answer.
+
+    Attributes
+    ----------
+    request : StepRequest
+    gradient : array (m - 1,)
+        Σ (y - p) z in units of the clip's root (rows of norm at most 1), with noise 1/μ.
+    weight : float
+        Σ p(1 - p) in units of ¼, with noise 1/μ_w.
+    mu, weight_mu : float
+        Sensitivities over noise, as the account has them.
+    """
+
+    request: StepRequest
+    gradient: Floats
+    weight: float
+    mu: float
+    weight_mu: float
+
+    def check(self, schema: Schema) -> None:
+        """Refuse what no mechanism drew from a table of these columns."""
+        m, label, transform = schema.n_columns, label_of(schema, self.request.target), self.request.transform
+        if transform.integers.shape != (m, m) or transform.integers[:, label].any():
+            raise ArgumentError("A step was not planned for these columns.")
+        to_units(transform, check.positive(finite=True, clip=self.request.clip))
+        if self.gradient.shape != (m - 1,) or not np.isfinite([*self.gradient, self.weight]).all():
+            raise ArgumentError("A step must be finite numbers, one for each column but the target's, and a weight.")
+        check.positive(finite=True, mu=self.mu)
+        check.positive(finite=True, weight_mu=self.weight_mu)
+
+
+def label_of(schema: Schema, target: str) -> int:
+    """The encoded column whose sign tells the classes of a boolean column."""
+    if not isinstance(schema.columns.get(target), Boolean):
+        raise ArgumentError(f"Steps on the likelihood are for a boolean column, and {target!r} is none.")
+    if schema.weight is not None:
+        raise ArgumentError("Steps on a likelihood are for rows of equal weight: leave steps out, or the weight.")
+    (index,) = schema.groups[target]
+    return index
