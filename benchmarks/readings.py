@@ -25,7 +25,7 @@ from gaussmix.data import kernels
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
 from gaussmix.data.transforms import Transform
-from gaussmix.mechanism.lattice import symmetric_noise
+from gaussmix.mechanism.noise import symmetric_noise
 from gaussmix.releases.preconditioning import bin_edges
 
 SIZES = ((1_000_000, 20), (200_000, 100), (200_000, 18), (64_516, 62), (31_746, 126), (21_052, 190), (15_748, 254))

@@ -29,7 +29,7 @@ from benchmarks.readings import learned
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import Schema
-from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.mechanism.noise import secure_generator
 from gaussmix.paper.mixing import draw_rows
 
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")

@@ -30,7 +30,7 @@ from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
-from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.mechanism.noise import secure_generator
 from gaussmix.releases.preconditioning import releases_of, schedule_of
 
 SCHEMA = Schema({"X": Vector(1, lower=-1, upper=1), "y": Numeric(-1, 1)})

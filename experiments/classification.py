@@ -46,7 +46,7 @@ from experiments.parallel import Rows, run_all
 from experiments.passes_tables import _csv, encode
 from gaussmix.accounting.gaussian import gaussian_delta
 from gaussmix.baselines import ObjectivePerturbation
-from gaussmix.mechanism.objective_perturbation import minimise
+from gaussmix.baselines.objective_perturbation import minimise
 from gaussmix.report.demo import make_patients
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)

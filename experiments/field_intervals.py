@@ -41,7 +41,7 @@ from experiments import Floats
 from experiments.field_sufficient_statistics import Noise, fit
 from experiments.inference_study import DELTA, Table, load
 from gaussmix.data.rows import RowSource, rows_of
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 
 TABLES = ("cps1988", "cps2024", "diamonds", "health_insurance", "fertility")
 EPSILONS = (1.0, 3.0)

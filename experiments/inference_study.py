@@ -53,7 +53,7 @@ from experiments.data_files import read
 from experiments.passes_tables import outward
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.schema import Schema
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.models.linear import RegressionModel
 from gaussmix.models.results import LARGEST, Estimand
 from gaussmix.releases import preconditioning

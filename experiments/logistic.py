@@ -38,7 +38,7 @@ from experiments.published import PublishedCode
 from experiments.sketches import LARGE_SKETCH
 from gaussmix import accounting, calibrate
 from gaussmix.baselines import ObjectivePerturbation
-from gaussmix.mechanism.objective_perturbation import minimise
+from gaussmix.baselines.objective_perturbation import minimise
 
 LOSS_INTERVAL = 1e-4  # of privacy losses, in units of ε
 DECLARED_NORM = 0.25

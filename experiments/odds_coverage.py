@@ -22,7 +22,7 @@ from experiments import Floats
 from experiments.parallel import Rows, run_all
 from experiments.passes_tables import _csv, outward
 from gaussmix import Release, release
-from gaussmix.mechanism.objective_perturbation import minimise
+from gaussmix.baselines.objective_perturbation import minimise
 from gaussmix.models.results import Summary
 from gaussmix.report.demo import SCHEMA, make_patients
 

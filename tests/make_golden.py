@@ -103,7 +103,7 @@ def reproducible() -> Iterator[None]:
     """Fix the names of releases, ledgers and parts, the keys of persons and samples, and the clock."""
     source = random.Random(0)
     with ExitStack() as stack:
-        for target in ("gaussmix.mechanism.drawing.datetime", "gaussmix.ledger.ledger.datetime"):
+        for target in ("gaussmix.mechanism.release.datetime", "gaussmix.ledger.ledger.datetime"):
             stack.enter_context(patch(target, FixedTime))
         stack.enter_context(patch("uuid.uuid4", lambda: uuid.UUID(bytes=source.randbytes(16), version=4)))
         stack.enter_context(patch("os.urandom", source.randbytes))

@@ -41,7 +41,7 @@ PUBLIC_NAMES = {"data.contributions": {"ONE_ROW", "Unit"}, "data.readers": {"PAR
 
 READERS = {
     "models/linear.py": {"data.encode", "data.table"},  # rows of whoever predicts
-    "report/demo.py": {"mechanism.curation"},  # releases a made-up table
+    "report/demo.py": {"mechanism.release"},  # releases a made-up table
     "report/plan.py": {"data.encode", "data.terms"},  # encodes made-up tables
 }
 """What reads rows beside the mechanism, none of them those of a release."""

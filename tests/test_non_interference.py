@@ -37,13 +37,14 @@ from sklearn.base import clone
 
 import gaussmix as gm
 from gaussmix import baselines
+from gaussmix.baselines import adassp, objective_perturbation
 from gaussmix.cli import main
 from gaussmix.data import sampling
 from gaussmix.data.rows import rows_of
 from gaussmix.ledger import Ledger
 from gaussmix.ledger import ledger as ledgers
-from gaussmix.mechanism import adassp, drawing, objective_perturbation, passes, proposing, repeats
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism import bounds, passes, release
+from gaussmix.mechanism.release import prepare
 from gaussmix.paper import mixing as paper_mixing
 from gaussmix.paper import sheffet
 from gaussmix.releases import preconditioning
@@ -58,8 +59,8 @@ BOUNDARY: list[tuple[Any, str]] = [
     (passes._Draw, "histograms"),
     (passes._Draw, "vector"),
     (passes._Draw, "counts"),
-    (proposing._Draw, "_noisy"),
-    (proposing._Draw, "levels"),
+    (bounds._Draw, "_noisy"),
+    (bounds._Draw, "levels"),
     (sheffet, "draw_factor"),
     (adassp, "_noisy_eigenvalue"),
     (adassp, "to_grid"),
@@ -90,7 +91,7 @@ def compared(monkeypatch):
     def through(place: Any, name: str) -> None:
         honest = getattr(place, name)
 
-        def drawing(*args: Any, **kwargs: Any) -> Any:
+        def release(*args: Any, **kwargs: Any) -> Any:
             found = honest(*args, **kwargs)  # also the second time, so that whatever it does besides is done
             if state["replayed"] is None:
                 drawn.append((name, found))
@@ -100,17 +101,17 @@ def compared(monkeypatch):
             state["replayed"] += 1
             return value
 
-        monkeypatch.setattr(place, name, drawing)
+        monkeypatch.setattr(place, name, release)
 
     for place, name in BOUNDARY:
         through(place, name)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
-    for module in (drawing, ledgers):
+    for module in (release, ledgers):
         monkeypatch.setattr(module, "datetime", Clock)
 
     def run(subject: Callable[[Any], Any], table: Any) -> Any:
-        repeats._places.clear()  # what was released before in this process is no property of the rows
-        repeats._objects.clear()
+        release._places.clear()  # what was released before in this process is no property of the rows
+        release._objects.clear()
         return watched(subject, table)
 
     def twice(subject: Callable[[Any], Any], tables: tuple[Any, Any]) -> None:

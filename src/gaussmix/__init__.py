@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from gaussmix.estimators.linear import LinearRegression
     from gaussmix.estimators.logistic import LogisticRegression
     from gaussmix.ledger.ledger import Ledger
-    from gaussmix.mechanism.curation import release
-    from gaussmix.mechanism.proposing import propose
+    from gaussmix.mechanism.bounds import propose
+    from gaussmix.mechanism.release import release
     from gaussmix.models.bounds import Proposal
     from gaussmix.models.release import Release, load
     from gaussmix.releases.certificate import Certificate, Condition
@@ -120,8 +120,8 @@ _HOMES = {
     "Vector": "data.columns",
     "calibrate": "accounting.calibration",
     "load": "models.release",
-    "propose": "mechanism.proposing",
-    "release": "mechanism.curation",
+    "propose": "mechanism.bounds",
+    "release": "mechanism.release",
 }
 
 

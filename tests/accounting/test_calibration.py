@@ -16,7 +16,7 @@ from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.private_scale import private_scale_delta
 from gaussmix.data.moments import Moments
 from gaussmix.errors import NotPrivateError
-from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.mechanism.noise import secure_generator
 
 budgets = {"epsilon": st.floats(0.02, 30), "log_delta": st.floats(-25, -1), "k": st.integers(1, 5000)}
 

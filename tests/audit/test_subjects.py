@@ -22,6 +22,7 @@ from audit.neighbours import CORNER, Neighbours, repeat
 from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
+from gaussmix.baselines import adassp
 from gaussmix.data import contributions, encode, gram, kernels
 from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.rows import ArrayRows
@@ -29,8 +30,8 @@ from gaussmix.data.schema import Schema
 from gaussmix.estimators import LinearRegression
 from gaussmix.ledger import composition, ledger
 from gaussmix.ledger import ledger as ledger_module
-from gaussmix.mechanism import adassp, lattice, passes, proposing
-from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.mechanism import bounds, noise, passes
+from gaussmix.mechanism.noise import secure_generator
 from gaussmix.paper import mixing
 
 LOOSE = {"epsilon": 2.0, "delta": 0.2}
@@ -305,7 +306,7 @@ def test_missing_clipping_of_gradients_is_detected(monkeypatch):
 
 @pytest.mark.parametrize("name", ["proposed-levels", "proposed-bounds"])
 def test_a_tenth_of_the_noise_of_a_proposal_is_detected(name, monkeypatch):
-    less_noise(monkeypatch, proposing, 0.1)
+    less_noise(monkeypatch, bounds, 0.1)
     assert not audit.run(name, **LOOSE | {"epsilon": 0.25, "runs": 60}).holds
 
 
@@ -393,5 +394,5 @@ def test_processes_share_the_runs():
 
 
 def test_the_sampler_is_remembered_by_count_and_scale():
-    one, other = (lattice._opendp_mechanism(3, sigma) for sigma in (5.0, 7.0))
-    assert lattice._opendp_mechanism(3, 5.0) is one is not other
+    one, other = (noise._opendp_mechanism(3, sigma) for sigma in (5.0, 7.0))
+    assert noise._opendp_mechanism(3, 5.0) is one is not other

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from example_models import FEATURE_BOUNDS, linear_table
 from gaussmix import baselines
-from gaussmix.mechanism.objective_perturbation import minimise
+from gaussmix.baselines.objective_perturbation import minimise
 
 
 def test_it_has_its_noise():

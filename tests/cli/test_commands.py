@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.report.demo import ROWS
 
 

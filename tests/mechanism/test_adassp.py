@@ -12,9 +12,9 @@ from scipy import stats
 from gaussmix import Moments, Numeric, Schema, Vector
 from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_delta_up
+from gaussmix.baselines.adassp import PreparedAdaSSP, _noisy_eigenvalue
 from gaussmix.data.rows import SummedRows
-from gaussmix.mechanism.adassp import PreparedAdaSSP, _noisy_eigenvalue
-from gaussmix.mechanism.grid import public_grid
+from gaussmix.mechanism.noise import public_grid
 
 FALSE_ALARM = 1e-6  # chance that a correct mechanism fails one comparison
 SCHEMA = Schema({"X": Vector(2, norm=2.0), "y": Numeric(-1, 1, weight=0.5)}, intercept=0.0)

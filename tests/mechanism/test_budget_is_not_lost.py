@@ -16,7 +16,7 @@ import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.data.rows import rows_of
 from gaussmix.errors import OutputError, OutputExistsError
-from gaussmix.mechanism import preparation
+from gaussmix.mechanism import release
 from kills import count_kills
 
 
@@ -123,14 +123,14 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
 
 def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
     """Interrupted in the middle of the draw: the file is written first, and then it is an interruption."""
-    draw = preparation.draw
+    draw = release.draw
 
     def interrupted(*arguments, **options):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
         return draw(*arguments, **options)
 
-    monkeypatch.setattr(preparation, "draw", interrupted)
+    monkeypatch.setattr(release, "draw", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # runners in parallel ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -155,9 +155,7 @@ def test_the_room_fits_the_file(tmp_path):
     """What was preallocated is at least what is written; passes in the declared metric need less."""
     for columns in (1, 30, 200):
         schema = {f"column {i} with a long name {'x' * 50}": [0, 1] for i in range(columns)}
-        with preparation.prepare(
-            gm.Schema.of(schema), epsilon=1.0, delta=1e-6, out=tmp_path / str(columns)
-        ) as prepared:
+        with release.prepare(gm.Schema.of(schema), epsilon=1.0, delta=1e-6, out=tmp_path / str(columns)) as prepared:
             (temporary,) = tmp_path.glob(".gaussmix*")
             room = temporary.stat().st_size
             prepared.draw(rows_of({name: [0.1, 0.7] for name in schema}, schema))
@@ -169,7 +167,7 @@ def test_the_room_fits_a_file_whose_every_metric_is_learned(tmp_path):
     rng = np.random.default_rng(0)
     names = [f"x{i}" for i in range(200)]
     schema = gm.Schema.of({name: [0, 1] for name in names})
-    prepared = preparation.prepare(schema, epsilon=3.0, delta=1e-6, passes=4, out=tmp_path / "x", random_state=0)
+    prepared = release.prepare(schema, epsilon=3.0, delta=1e-6, passes=4, out=tmp_path / "x", random_state=0)
     with prepared:
         (temporary,) = tmp_path.glob(".gaussmix*")
         room = temporary.stat().st_size

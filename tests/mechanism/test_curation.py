@@ -135,7 +135,7 @@ def test_a_vector_and_arrays_make_the_same_release():
 
 
 def test_moments_of_another_schema_are_refused():
-    from gaussmix.mechanism.preparation import prepare
+    from gaussmix.mechanism.release import prepare
 
     sums = gm.Moments.of({"x": [1.0]}, {"x": [0, 1]})
     prepared = prepare(gm.Schema.of({"x": [0, 2]}), epsilon=1.0, delta=1e-6, random_state=0)
@@ -146,7 +146,7 @@ def test_moments_of_another_schema_are_refused():
 
 @pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.inf, "delta": 1e-6}, "ledger"])
 def test_one_preparation_is_one_release(tmp_path, budget):
-    from gaussmix.mechanism.preparation import prepare
+    from gaussmix.mechanism.release import prepare
 
     ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
     budget = {"ledger": ledger} if budget == "ledger" else budget

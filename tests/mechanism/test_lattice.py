@@ -17,9 +17,15 @@ from scipy import stats
 import gaussmix as gm
 from gaussmix.accounting.discrete import diagonal_sigma, off_diagonal_sigma
 from gaussmix.errors import MissingPackageError
-from gaussmix.mechanism import lattice
-from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
-from gaussmix.mechanism.sampling import secure_generator
+from gaussmix.mechanism import noise
+from gaussmix.mechanism.noise import (
+    add_noise,
+    discrete_gaussian,
+    exact_integers,
+    secure_generator,
+    symmetric_noise,
+    to_floats,
+)
 
 FALSE_ALARM = 1e-7  # chance that a correct sampler fails one case
 DRAWS = 10_000
@@ -168,12 +174,12 @@ def test_a_small_matrix_is_quick():
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.14.1", "0.9"])
 def test_samplers_of_another_law_are_refused(monkeypatch, version):
-    lattice._check_sampler.cache_clear()
-    lattice._opendp_mechanism.cache_clear()
-    monkeypatch.setattr(lattice.metadata, "version", lambda _: version)
+    noise._check_sampler.cache_clear()
+    noise._opendp_mechanism.cache_clear()
+    monkeypatch.setattr(noise.metadata, "version", lambda _: version)
     with pytest.raises(gm.MissingPackageError, match=r"opendp>=0\.15"):
         discrete_gaussian(3, sigma=5.0, rng=None)
-    lattice._check_sampler.cache_clear()
+    noise._check_sampler.cache_clear()
 
 
 class _Unloadable:
@@ -187,6 +193,6 @@ class _Unloadable:
 def test_opendp_that_cannot_be_loaded_is_an_error_in_our_words(monkeypatch):
     monkeypatch.delitem(sys.modules, "opendp.measurements")
     monkeypatch.setattr(sys, "meta_path", [_Unloadable(), *sys.meta_path])
-    spec = importlib.util.find_spec("gaussmix.mechanism.lattice")
+    spec = importlib.util.find_spec("gaussmix.mechanism.noise")
     with pytest.raises(MissingPackageError, match="give the process more memory"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -9,11 +9,11 @@ import pytest
 
 import gaussmix as gm
 from gaussmix import baselines
+from gaussmix.baselines.adassp import PreparedAdaSSP
+from gaussmix.baselines.objective_perturbation import PreparedObjectivePerturbation
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
-from gaussmix.mechanism.adassp import PreparedAdaSSP
-from gaussmix.mechanism.objective_perturbation import PreparedObjectivePerturbation
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.paper.sheffet import PreparedSheffet
 
 SCHEMA = Schema.of({"X": {"size": 2, "norm": 1.0}, "y": [-1, 1]})

@@ -13,7 +13,7 @@ from gaussmix.data.rows import rows_of
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.passes import draw_passes
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.releases import preconditioning
 from gaussmix.releases.preconditioning import BINS, POWERS, releases_of, schedule_of
 from scripted_noise import Script, spent

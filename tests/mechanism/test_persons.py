@@ -17,7 +17,7 @@ from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import Schema, declared_schema
 from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.passes import draw_passes
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.releases import preconditioning
 from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
 from scripted_noise import Script, spent

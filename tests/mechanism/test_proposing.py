@@ -14,8 +14,8 @@ import gaussmix as gm
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.data.counts import COARSE_BINS, FineGrid, coarse_bins
 from gaussmix.errors import BudgetExceededError, BudgetUnmetError, BudgetWarning, DataError, OutputError
-from gaussmix.mechanism import proposing
-from gaussmix.mechanism.proposing import propose
+from gaussmix.mechanism import bounds
+from gaussmix.mechanism.bounds import propose
 from gaussmix.models.bounds import coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.releases.certificate import Certificate
 
@@ -186,8 +186,8 @@ def test_one_row_changes_what_the_account_has_and_no_less(monkeypatch):
         seen.append(exact)
         return outputs[(len(seen) - 1) % 8]
 
-    monkeypatch.setattr(proposing, "discrete_gaussian", noise)
-    monkeypatch.setattr(proposing, "add_noise", add)
+    monkeypatch.setattr(bounds, "discrete_gaussian", noise)
+    monkeypatch.setattr(bounds, "add_noise", add)
     rows = table(4000)
     found = propose(rows, KINDS, **BUDGET)
     propose(pa.concat_tables([rows, rows.slice(0, 1)]), KINDS, **BUDGET)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import gaussmix as gm
 from gaussmix.cli import main
 from gaussmix.data.moments import Moments
-from gaussmix.mechanism import repeats
+from gaussmix.mechanism import release
 
 SCHEMA = {"x": [0, 1]}
 BUDGET = {"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1}
@@ -102,10 +102,10 @@ def test_tables_are_not_kept_alive():
     table = pd.DataFrame({"x": values()})
     gm.release(table, **BUDGET)
     key = id(table)
-    assert key in repeats._objects
+    assert key in release._objects
     del table
     gc.collect()
-    assert key not in repeats._objects
+    assert key not in release._objects
 
 
 def test_commands_say_that_budgets_add_up(tmp_path, monkeypatch):

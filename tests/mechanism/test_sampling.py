@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from randomgen import ChaCha
 
-from gaussmix.mechanism.sampling import SEEDED, describe, generator, secure_generator
+from gaussmix.mechanism.noise import SEEDED, describe, generator, secure_generator
 from gaussmix.releases.certificate import SECURE
 
 

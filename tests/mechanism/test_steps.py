@@ -15,7 +15,7 @@ from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism import passes as mechanism
 from gaussmix.mechanism.passes import draw_passes
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.models.classification import likelihood_coefficients
 from gaussmix.releases.preconditioning import STEPS, Likelihood, budgets_of, releases_of, schedule_of
 

@@ -11,7 +11,7 @@ import gaussmix as gm
 from gaussmix.accounting.discrete import lattice_account
 from gaussmix.data.contributions import Unit
 from gaussmix.data.rows import rows_of
-from gaussmix.mechanism.preparation import prepare
+from gaussmix.mechanism.release import prepare
 from gaussmix.models.descriptive import row_count
 from gaussmix.releases.certificate import PERSONS_APART
 from gaussmix.releases.preconditioning import STEPS, Likelihood, accounts_for, releases_of, schedule_of

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 from gaussmix import ArgumentError, DataError, GaussmixError, paper
-from gaussmix.mechanism.grid import public_grid
+from gaussmix.mechanism.noise import public_grid
 from gaussmix.paper.rows import UNIT, Table, clip_rows
 
 RNG = np.random.default_rng(0)

@@ -46,7 +46,7 @@ def test_the_test_decides_about_noise(rows, noise_free):
 
 def test_the_margin_grows_with_the_noise_of_the_test(monkeypatch):
     """λ_min just below γ: noise is left out with probability at most δ/2, whatever the solver's error bound is."""
-    monkeypatch.setattr("gaussmix.mechanism.adassp.eigenvalue_error_bound", lambda columns, n_max: 0.5)
+    monkeypatch.setattr("gaussmix.baselines.adassp.eigenvalue_error_bound", lambda columns, n_max: 0.5)
     moments = axes(200)
     delta, epsilon, draws = 0.1, 2.0, 4000
     gamma = float(np.linalg.eigvalsh(moments.gram())[0]) - 0.5

@@ -5,9 +5,8 @@
 """
 
 from gaussmix.baselines.adassp import AdaSSP
-from gaussmix.baselines.constant import Constant
 from gaussmix.baselines.objective_perturbation import ObjectivePerturbation
-from gaussmix.baselines.ridge import Ridge
+from gaussmix.baselines.reference import Constant, Ridge
 from gaussmix.baselines.sheffet import SheffetMixing
 
 __all__ = ["AdaSSP", "Constant", "ObjectivePerturbation", "Ridge", "SheffetMixing"]

@@ -18,10 +18,10 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.parameters import warn_if_weak
-from gaussmix.baselines.unprotected import Unnoised, least_squares_of
+from gaussmix.baselines.reference import Unnoised, least_squares_of
 from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, PreparedDraw
-from gaussmix.mechanism.sampling import generator
+from gaussmix.mechanism.noise import generator
 from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.paper.estimators import paper_sketch_size

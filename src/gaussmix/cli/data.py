@@ -45,9 +45,9 @@ from gaussmix.data.schema import Schema, declared_schema, describe_columns
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.preparation import Prepared, prepare
-from gaussmix.mechanism.proposing import MOST_LEVELS
-from gaussmix.mechanism.proposing import propose as proposed
+from gaussmix.mechanism.bounds import MOST_LEVELS
+from gaussmix.mechanism.bounds import propose as proposed
+from gaussmix.mechanism.release import Prepared, prepare
 from gaussmix.models.bounds import TAIL
 from gaussmix.releases.certificate import Certificate
 

@@ -19,8 +19,7 @@ from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.estimators.base import FEATURES, rows_of_arrays, target_names
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.budgeting import Passes
-from gaussmix.mechanism.preparation import Prepared, prepare
+from gaussmix.mechanism.release import Passes, Prepared, prepare
 from gaussmix.releases.certificate import Condition
 from gaussmix.releases.preconditioning import Likelihood
 

@@ -22,8 +22,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, Weighting, named, target_names
 from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.budgeting import Passes
-from gaussmix.mechanism.preparation import Prepared
+from gaussmix.mechanism.release import Passes, Prepared
 from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise

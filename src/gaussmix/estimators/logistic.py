@@ -34,8 +34,7 @@ from gaussmix.estimators.base import (
 )
 from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
 from gaussmix.ledger import Ledger
-from gaussmix.mechanism.budgeting import Passes
-from gaussmix.mechanism.preparation import Prepared
+from gaussmix.mechanism.release import Passes, Prepared
 from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise

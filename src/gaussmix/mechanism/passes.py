@@ -37,7 +37,7 @@ from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS
 from gaussmix.errors import BudgetUnmetError
-from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
+from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.classification import plan_step
 from gaussmix.releases.preconditioning import (
     Likelihood,

@@ -22,7 +22,7 @@ from gaussmix.accounting.calibration import LEAST_COMPOSED_DELTA, scale_delta
 from gaussmix.accounting.numerics import log_excess, smallest_or_infinity, smallest_safe
 from gaussmix.accounting.parameters import GAMMA_MAX, ROUNDING, BoundHoldsFor, Relation
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
-from gaussmix.mechanism.sampling import SEEDED
+from gaussmix.mechanism.noise import SEEDED
 from gaussmix.releases.certificate import SECURE
 
 __all__ = [

@@ -28,7 +28,7 @@ from gaussmix._types import Floats, Rows
 from gaussmix.accounting.calibration import calibrate, eigenvalue_error_bound
 from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.errors import ArgumentError, DeclarationError
-from gaussmix.mechanism.sampling import generator
+from gaussmix.mechanism.noise import generator
 from gaussmix.paper.arrays import NOT_NUMERIC, check_classes, checked, read_classes
 from gaussmix.paper.certificate import N_MAX, Analysis, Certificate
 from gaussmix.paper.mixing import modified_gauss_mix

@@ -4,7 +4,7 @@ M = SA + σΞ with Gaussian S and Ξ has independent rows N(0, G + σ²I), G = A
 LLᵀ = G + σ²I, MᵀM is Wishart(k, LLᵀ), whose triangular factor takes m²/2 normals and m chi-squares whatever k is. MᵀM,
 which is all that least squares and inner products use, has the same distribution either way.
 
-Whatever leaves lies on a public grid (:mod:`gaussmix.mechanism.grid`). Noise scales come from declared parameters and
+Whatever leaves lies on a public grid (:mod:`gaussmix.mechanism.noise`). Noise scales come from declared parameters and
 from v, which is released. Nothing is drawn twice or repaired, and no message depends on the rows.
 """
 
@@ -22,8 +22,7 @@ from gaussmix._types import Floats
 from gaussmix.accounting.calibration import Calibration, eigenvalue_error_bound
 from gaussmix.accounting.parameters import GAMMA_MAX
 from gaussmix.errors import ArgumentError
-from gaussmix.mechanism.grid import down_to_grid, public_grid, to_grid
-from gaussmix.mechanism.sampling import describe, generator
+from gaussmix.mechanism.noise import describe, down_to_grid, generator, public_grid, to_grid
 from gaussmix.paper.certificate import N_MAX, NORMS, Analysis, Certificate, Neighbours, lemma_gamma, noise_scale
 from gaussmix.paper.rows import UNIT, Table
 from gaussmix.paper.sketch import METHODS, Method, Sketch

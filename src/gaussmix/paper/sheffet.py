@@ -12,13 +12,12 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import SheffetAccount
 from gaussmix.accounting.calibration import calibrate, least_gamma
+from gaussmix.baselines.adassp import eigenvalue_and_error
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.mechanism.adassp import eigenvalue_and_error
-from gaussmix.mechanism.drawing import certify
-from gaussmix.mechanism.grid import public_grid, to_grid
-from gaussmix.mechanism.one_draw import OneDraw, check_rows
+from gaussmix.mechanism.noise import public_grid, to_grid
+from gaussmix.mechanism.release import OneDraw, certify, check_rows
 from gaussmix.paper.mixing import covariance_factor, draw_factor
 from gaussmix.releases.certificate import Certificate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.mechanism.curation import release
+from gaussmix.mechanism.release import release
 from gaussmix.models.release import Release
 
 __all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "ROWS", "SCHEMA", "make_patients", "private_patients"]

@@ -1,4 +1,4 @@
-r"""Exact discrete Gaussian noise on the integers, and its addition to exact sums.
+"""Exact discrete Gaussian noise on the integers, and its addition to exact sums.
 
 **Part of the line** between sensitive and private: whoever has the noise can take it away.
 
@@ -10,25 +10,138 @@ rounded number stands between the rows and the release, so the guarantee of docs
 >>> noise = symmetric_noise(3, diagonal=100.0, off_diagonal=71.0, rng=None)
 >>> noise.shape, noise.dtype, bool((noise == noise.T).all())
 ((3, 3), dtype('int64'), True)
+
+The secure generator of noise, and what a certificate says of any other.
+
+Whoever knows the state of the generator can remove the noise: what is drawn for a release uses `secure_generator`.
+
+The public grid on which everything that leaves the mechanism lies.
+
+An unrounded double tells which products could have produced it, and between one in 40 and one in 7 of them are
+impossible under the neighbouring table. Rounding is post-processing and removes that attack; the guarantee stays one
+for real arithmetic (SECURITY.md).
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import os
 import re
+import weakref
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from randomgen import ChaCha
 
 from gaussmix import _validation as check
-from gaussmix._types import Integers
+from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LEAST_SIGMA, NATURAL_BITS
-from gaussmix.errors import ArgumentError, MissingPackageError
-from gaussmix.mechanism.sampling import describe
+from gaussmix.errors import ArgumentError, ArgumentTypeError, MissingPackageError
 from gaussmix.releases.certificate import SECURE
+
+__all__ = [
+    "SEEDED",
+    "add_noise",
+    "describe",
+    "discrete_gaussian",
+    "down_to_grid",
+    "exact_integers",
+    "generator",
+    "public_grid",
+    "secure_generator",
+    "symmetric_noise",
+    "to_floats",
+    "to_grid",
+]
+
+
+SEEDED = "seeded (not private)"
+"""Description of any generator whose state somebody may know."""
+
+
+def secure_generator() -> np.random.Generator:
+    """A new ChaCha20 generator with 256 bits of key from the operating system.
+
+    It cannot be pickled or copied, and a forked child gets a new key: no two generators ever share a stream.
+    """
+    return _SecureGenerator()
+
+
+def generator(random_state: int | np.random.Generator | None = None) -> np.random.Generator:
+    """Generator for a ``random_state``; `describe` says of it what a certificate needs.
+
+    None is the secure one. An integer seed or a generator of the caller's is for tests and experiments:
+    whoever knows its state can remove the noise.
+    """
+    if random_state is None:
+        return secure_generator()
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+        return np.random.default_rng(int(random_state))
+    raise ArgumentError(
+        "random_state must be None (secure), an integer >= 0 or a numpy.random.Generator, "
+        f"got {type(random_state).__name__}. Use None for anything that is released."
+    )
+
+
+def describe(rng: np.random.Generator) -> str:
+    """What a certificate says of a generator: `SECURE` for one that `secure_generator` made, else `SEEDED`."""
+    return SECURE if isinstance(rng, _SecureGenerator) else SEEDED
+
+
+def _refuse(self: object, *_: object) -> NoReturn:
+    raise ArgumentTypeError(
+        "A secure generator is never pickled, copied or spawned: build a new one with secure_generator()."
+    )
+
+
+def _os_key() -> int:
+    return int.from_bytes(os.urandom(32), "little")
+
+
+class _SecureChaCha(ChaCha):
+    __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = spawn = _refuse
+
+    @property
+    def state(self) -> Any:
+        """To be looked at; whoever set it would know the noise."""
+        return ChaCha.state.__get__(self)
+
+    @state.setter
+    def state(self, _: Any) -> None:
+        raise ArgumentTypeError(
+            "The state of a secure generator cannot be set: build a new one with secure_generator()."
+        )
+
+    def rekey(self) -> None:
+        ChaCha.state.__set__(self, type(self)(key=_os_key(), rounds=20).state)
+
+
+class _SecureGenerator(np.random.Generator):
+    __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+    __copy__ = __deepcopy__ = spawn = _refuse  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__(_SecureChaCha(key=_os_key(), rounds=20))
+        _alive.add(self)
+
+
+_alive: weakref.WeakSet[_SecureGenerator] = weakref.WeakSet()
+
+
+def _rekey_all() -> None:
+    for alive in _alive:
+        alive.bit_generator.rekey()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_rekey_all)
+
 
 try:  # here and not at the first draw: by then the budget is charged
     # Not the prelude, which loads scikit-learn's decompositions and polars.
@@ -43,7 +156,6 @@ except Exception as error:  # in its own words, where the library cannot be mapp
         "OpenDP, which draws the noise, cannot be loaded: give the process more memory, or install opendp again."
     ) from error
 
-__all__ = ["add_noise", "discrete_gaussian", "exact_integers", "symmetric_noise", "to_floats"]
 
 Exact = NDArray[np.object_]
 Progress = Callable[[int, int], None]
@@ -62,7 +174,7 @@ def discrete_gaussian(
     sigma : float
         Parameter of exp(-z²/2σ²), from 0.74 up to 2⁵⁷; from about 1 on it is also the standard deviation.
     rng : Generator or None
-        None, or a generator that :func:`~gaussmix.mechanism.sampling.secure_generator` made: exact draws from the
+        None, or a generator that :func:`~gaussmix.mechanism.noise.secure_generator` made: exact draws from the
         operating system's entropy, 15 to 20 µs each at every σ. Any other generator: normals rounded to integers, which
         are repeatable, have the right law up to 0.021/σ² and float64's 53 bits, and **void the guarantee**, as any seed
         does: whoever knows the generator's state can take the noise away.
@@ -163,3 +275,21 @@ def to_floats(integers: Exact | Integers, bits: int) -> NDArray[np.float64]:
     unit = 1 << bits
     flat = [int(value) / unit for value in integers.ravel()]  # true division of Python integers rounds correctly
     return np.array(flat, dtype=np.float64).reshape(integers.shape)
+
+
+GRID_BITS = 20
+
+
+def public_grid(scale: float) -> float:
+    """The power of two about a millionth of a public noise scale: 2^(⌈log₂ scale⌉ - 20)."""
+    return 2.0 ** (math.ceil(math.log2(scale)) - GRID_BITS)
+
+
+def to_grid(values: Floats, grid: float) -> Floats:
+    """The nearest points of the grid."""
+    return np.asarray(np.round(values / grid) * grid + 0.0)  # + 0.0: no negative zero
+
+
+def down_to_grid(value: float, grid: float) -> float:
+    """The next point of the grid below."""
+    return math.floor(value / grid) * grid

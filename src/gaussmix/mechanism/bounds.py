@@ -30,11 +30,8 @@ from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
 from gaussmix.ledger import Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.mechanism.budgeting import refuse_alone
-from gaussmix.mechanism.drawing import certify, named_in
-from gaussmix.mechanism.lattice import add_noise, discrete_gaussian, to_floats
-from gaussmix.mechanism.repeats import remember, warn_if_released_before
-from gaussmix.mechanism.sampling import describe, generator
+from gaussmix.mechanism.noise import add_noise, describe, discrete_gaussian, generator, to_floats
+from gaussmix.mechanism.release import certify, named_in, refuse_alone, remember, warn_if_released_before
 from gaussmix.models.bounds import TAIL, Proposal, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.releases.certificate import ROW_BY_ROW, SECURE, Condition
 

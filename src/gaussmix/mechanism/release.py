@@ -1,0 +1,784 @@
+"""From any table to one private release: what the curator calls.
+
+>>> import numpy as np
+>>> rng = np.random.default_rng(0)
+>>> age = rng.uniform(18, 95, 50_000)
+>>> table = {"age": age, "cost": 2 + 0.1 * age + rng.uniform(-1, 1, 50_000)}
+>>> private = release(table, schema={"age": [18, 95], "cost": [0, 20]}, epsilon=1.0, delta=1e-6, random_state=0)
+>>> abs(private.regress("cost").coef["age"] - 0.1) < 0.01
+True
+
+The one order in which a release is made: all that is declared first, then rows, then the record, then the noise.
+
+`prepare` settles schema, account, generator, ledger and output; nothing is read and nothing is spent. What it returns
+has one method, ``draw``: it reads the rows once, charges the ledger, draws (reading again where there are several
+passes) and writes the file.
+
+From a budget, or a ledger that holds one, to the noise of a release: declared quantities only.
+
+Nothing here reads a row or spends anything.
+
+Draw a release, and certify what it guarantees.
+
+What goes in is sensitive, what comes out is noisy and certified. No message depends on the rows.
+
+What every prepared mechanism refuses: rows that it was not prepared for, and a second draw.
+
+>>> once = OneDraw()
+>>> once.take()
+>>> once.take()
+Traceback (most recent call last):
+    ...
+gaussmix.errors.ArgumentError: A release was drawn from this preparation: prepare another one, which has its own cost.
+
+A warning where the same rows are released again without a ledger, in one process.
+
+Tables are recognised by the resolved paths of their files, or as the same objects; their content is never compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import threading
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix._files import Output, refuse_inputs, reserve
+from gaussmix._signals import interruptions_wait
+from gaussmix._version import __version__
+from gaussmix.accounting.accounts import Account, Unprotected
+from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
+from gaussmix.accounting.parameters import Relation, frames_to_the_caller, warn_if_weak
+from gaussmix.data.contributions import BoundRows, Unit
+from gaussmix.data.moments import Moments
+from gaussmix.data.rows import RowSource, rows_of
+from gaussmix.data.sampling import Sample
+from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
+from gaussmix.data.source import CsvOptions, FileOrigin, ReadOptions
+from gaussmix.data.table import open_table, origins_of
+from gaussmix.errors import ArgumentError, BudgetUnmetError, DeclarationError, GaussmixError, OutputError
+from gaussmix.ledger import Entry, Ledger
+from gaussmix.ledger.store import refuse_as_output
+from gaussmix.mechanism.noise import describe, generator, secure_generator
+from gaussmix.mechanism.passes import draw_passes
+from gaussmix.models.release import Release
+from gaussmix.releases.certificate import (
+    LEDGER_BUDGET,
+    PERSONS_APART,
+    ROW_BY_ROW,
+    ROWS_PUBLIC,
+    SECURE,
+    Certificate,
+    Condition,
+)
+from gaussmix.releases.file import check_name
+from gaussmix.releases.preconditioning import AUTOMATIC_PASSES, Likelihood, label_of, releases_of, schedule_of
+from gaussmix.releases.transcript import PassOutput, Transcript
+
+__all__ = [
+    "OneDraw",
+    "Passes",
+    "Prepared",
+    "certify",
+    "check_rows",
+    "draw",
+    "from_budget",
+    "from_ledger",
+    "named_in",
+    "open_release",
+    "prepare",
+    "refuse_alone",
+    "release",
+    "remember",
+    "warn_if_released_before",
+]
+
+
+Passes = int | Literal["auto"]
+
+Accounts = tuple[LatticeAccount | None, LatticeAccount | None]
+"""The noise of a release; and that of one pass, where the number of passes was left open."""
+
+
+def refuse_alone(
+    *,
+    ledger: Ledger | None,
+    share: float | str | None,
+    note: str,
+    out: str | os.PathLike[str] | None,
+    force: bool,
+) -> None:
+    """What would do nothing without a ledger, or without a file to be written, is a mistake."""
+    if share is not None and ledger is None:
+        raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
+    if check.text(note=note) and ledger is None:
+        raise ArgumentError("note is kept in a ledger: name the ledger, or leave it out.")
+    if force and out is None:
+        raise ArgumentError("force replaces a file, but none is written: name it with out, or leave force out.")
+
+
+def from_budget(
+    epsilon: float | None,
+    delta: float | None,
+    passes: Passes,
+    relation: Relation,
+    schema: Schema,
+    steps: int = 0,
+    unit: Unit | None = None,
+) -> Accounts:
+    """The least noise for a budget; none for an infinite ε."""
+    if epsilon is None or delta is None:
+        raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
+    if check.positive(epsilon=epsilon) == math.inf:
+        return None, None
+
+    def account(number: int) -> LatticeAccount:
+        shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
+        return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
+
+    return _in_passes(passes, account, unit)
+
+
+def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount], unit: Unit | None) -> Accounts:
+    """The account of so many passes; left open, also that of one."""
+    if passes != "auto":
+        return _fine_enough(account(check.positive_integer(passes=passes)), unit), None
+    single = _fine_enough(account(1), unit)
+    try:
+        return _fine_enough(account(AUTOMATIC_PASSES), unit), single
+    except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
+        return single, single
+
+
+def _fine_enough(account: LatticeAccount, unit: Unit | None) -> LatticeAccount:
+    """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise.
+
+    Persons who count as j rows have j times the noise in the first pass, and √2 j times in the count of rows.
+    """
+    if account.row_bits < FRACTION_BITS:
+        raise BudgetUnmetError(
+            f"epsilon={account.epsilon!r} is too small for a release: no table could be told from the noise. Ask for "
+            "a larger budget, or for fewer passes."
+        )
+    least = min(account.noise_mu[:2])
+    if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.rows) >= LARGEST_SIGMA:
+        raise BudgetUnmetError(
+            f"epsilon={account.epsilon!r} is too small for persons who count as {unit.rows} rows: the noise would "
+            "leave the lattice. Ask for fewer rows_per_unit, for a larger budget or for fewer passes."
+        )
+    return account
+
+
+def from_ledger(
+    ledger: Ledger,
+    passes: Passes,
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    relation: Relation | None,
+    share: float | str | None,
+    steps: int = 0,
+    unit: Unit | None = None,
+) -> Accounts:
+    """The ledger's noise, where there is room left; only its being charged decides."""
+    if not (epsilon is None and delta is None):
+        raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
+    if relation not in (None, ledger.reservation.relation):
+        raise ArgumentError(
+            f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
+        )
+    ledger.check_unit(None if unit is None else unit.column)
+
+    def account(number: int) -> LatticeAccount:
+        shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
+        return ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
+
+    return _in_passes(passes, account, unit)
+
+
+NOT_PROTECTED = Condition(True, "epsilon is infinite, nothing is protected.")
+SEED_KNOWN = Condition(
+    True, "the noise came from a seed or a generator of the caller's; whoever knows it can remove it."
+)
+
+
+def draw(
+    rows: RowSource,
+    moments: Moments,
+    account: LatticeAccount,
+    rng: np.random.Generator,
+    *,
+    made_by: str,
+    n_rows: int | None = None,
+    conditions: Sequence[Condition] = (),
+    likelihood: Likelihood | None = None,
+    keep_tails: bool = False,
+    coins: Sample | None = None,
+    progress: bool = False,
+) -> Release:
+    """A release of the rows, whose first pass, ``moments``, was read already.
+
+    Parameters
+    ----------
+    rows : RowSource
+        For the passes after the first.
+    moments : Moments
+        Exact sums over all of them.
+    account, rng
+        Noise and where it comes from.
+    made_by, n_rows, conditions
+        For the certificate (`certify`).
+    likelihood : Likelihood, optional
+        Steps that the account has.
+    keep_tails : bool
+        Whether the last of several passes shortens as few rows as it can.
+    coins : Sample, optional
+        Under which the first pass kept rows for later ones.
+    progress : bool
+        Show on a terminal how far the noise is.
+    """
+    transcript = draw_passes(
+        rows, moments, account, rng, likelihood=likelihood, keep_tails=keep_tails, coins=coins, progress=progress
+    )
+    certificate = certify(
+        rows.schema,
+        account,
+        rng,
+        made_by=made_by,
+        budget=(account.epsilon, account.delta),
+        relation=account.relation,
+        n_rows=n_rows,
+        conditions=conditions,
+        unit=rows.unit,
+    )
+    return Release(transcript, certificate)
+
+
+def open_release(moments: Moments, *, made_by: str = "release") -> Release:
+    """The Gram matrix itself, for ``epsilon=inf``. **Not private**, and certified as such."""
+    certificate = certify(
+        moments.schema, Unprotected(), secure_generator(), made_by=made_by, budget=(math.inf, 1.0), relation="zero-out"
+    )
+    return Release(Transcript((PassOutput(moments.gram(), math.inf),), moments.schema), certificate)
+
+
+def certify(
+    schema: Schema,
+    account: Account,
+    rng: np.random.Generator,
+    *,
+    made_by: str,
+    budget: tuple[float, float],
+    relation: Relation,
+    n_rows: int | None = None,
+    conditions: Sequence[Condition] = (),
+    unit: Unit | None = None,
+) -> Certificate:
+    """A certificate, with what voids or conditions the guarantee spelled out."""
+    epsilon, delta = budget
+    generator = SECURE if math.isinf(epsilon) else describe(rng)
+    found = [*conditions]
+    found += [PERSONS_APART] * (unit is not None)
+    found += [ROWS_PUBLIC] * (n_rows is not None)
+    found += [NOT_PROTECTED] * math.isinf(epsilon)
+    found += [SEED_KNOWN] * (generator != SECURE)
+    return Certificate(
+        made_by=made_by,
+        epsilon=epsilon,
+        delta=delta,
+        relation=relation,
+        account=account,
+        schema=schema,
+        generator=generator,
+        conditions=tuple(found),
+        version=__version__,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        release=uuid.uuid4().hex,
+        unit=unit,
+    )
+
+
+def named_in(certificate: Certificate, ledger: Ledger, entry: Entry) -> Certificate:
+    """Return the certificate of a release that was recorded in a ledger, whose budget covers all of its releases."""
+    return replace(
+        certificate,
+        conditions=(LEDGER_BUDGET, *certificate.conditions),
+        release=entry.release,
+        ledger=ledger.fingerprint,
+        entry=entry.id,
+        reservation=ledger.reservation,
+    )
+
+
+class OneDraw:
+    """The one draw that a preparation serves, whichever thread comes first."""
+
+    def __init__(self) -> None:
+        self._unused = threading.Lock()
+
+    def take(self) -> None:
+        """Refuse a second draw: it would be a second release."""
+        if not self._unused.acquire(blocking=False):
+            raise ArgumentError(
+                "A release was drawn from this preparation: prepare another one, which has its own cost."
+            )
+
+
+def check_rows(rows: RowSource, schema: Schema, unit: Unit | None = None) -> None:
+    """Refuse rows of another schema or unit, before they are read."""
+    if rows.schema != schema:
+        raise DeclarationError(
+            "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
+            "or build them again with it."
+        )
+    if rows.unit != unit:
+        raise DeclarationError(
+            "These rows are bounded for another unit of privacy than the release was prepared for: leave the unit "
+            "out, or build them again with it."
+        )
+
+
+ADD_UP = (
+    "These rows were released before in this process, and the privacy budgets of several releases of the same rows add "
+    'up. Keep a ledger, which accounts for all of them: ledger = gm.Ledger("rows.ledger", epsilon=..., delta=..., '
+    "releases=...), then release(..., ledger=ledger)."
+)
+
+
+_places: set[FileOrigin] = set()
+_objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def warn_if_released_before(data: Any) -> None:
+    """Give one :class:`UserWarning` if a table, or one of several, was released before."""
+    if any(_is_known(part) for part in _parts(data)):
+        warnings.warn(ADD_UP, UserWarning, stacklevel=frames_to_the_caller())
+
+
+def remember(data: Any) -> None:
+    """Note that a table was released, by weak references: nothing is kept alive."""
+    for part in _parts(data):
+        if isinstance(part, FileOrigin):
+            _places.add(part)
+            continue
+        with contextlib.suppress(TypeError):  # a list of values could only be recognised if it were kept alive
+            _objects[id(part)] = part
+
+
+def _is_known(part: Any) -> bool:
+    if isinstance(part, FileOrigin):
+        return part in _places
+    return part is not None and _objects.get(id(part)) is part
+
+
+def _parts(data: Any) -> Iterator[Any]:
+    """Yield files and queries by resolved path; objects that hold rows as they are."""
+    for origin in origins_of(data):
+        if isinstance(origin, FileOrigin):
+            yield FileOrigin(origin.path.resolve(), origin.query.strip())
+        elif origin is not None:
+            yield origin
+
+
+_BYTES_PER_NUMBER = 9  # a double and Parquet's own, generously
+_BYTES_PER_COLUMN = 512  # in the footer, and in the JSON of each pass
+_SPARE_BYTES = 2**16  # for the rest of the certificate
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One release for which all is ready but the rows. As a context it gives back the output's room at its end.
+
+    Attributes
+    ----------
+    account : LatticeAccount or None
+        The noise; None for an infinite ε.
+    single : LatticeAccount or None
+        The noise of one pass with the same budget, for tables that can be read only once, where the caller left the
+        number of passes open.
+    likelihood : Likelihood or None
+        Steps that the account has, on the likelihood of one column.
+    keep_tails : bool
+        Whether the last of several passes shortens as few rows as it can.
+    """
+
+    schema: Schema
+    account: LatticeAccount | None
+    single: LatticeAccount | None
+    made_by: str
+    n_rows: int | None
+    conditions: tuple[Condition, ...]
+    ledger: Ledger | None
+    note: str
+    output: Output | None
+    rng: np.random.Generator
+    likelihood: Likelihood | None = None
+    unit: Unit | None = None
+    keep_tails: bool = False
+    _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
+
+    def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
+        """Return the rows of a table, or privacy units and theirs, as this release reads them; to be closed."""
+        return rows_of(data, self.schema, options, unit=self.unit, new_key=functools.partial(self.rng.bytes, 32))
+
+    def draw(self, rows: RowSource, *, data: Any = None, progress: bool = False) -> Release:
+        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release.
+
+        ``data`` is where the rows come from, for a warning if they were released before.
+        """
+        check_rows(rows, self.schema, self.unit)
+        protects = self.account is not None and describe(self.rng) == SECURE
+        if protects and self.ledger is None:
+            warn_if_released_before(data)
+        account = self._account_for(rows)
+        several = account is not None and len(account.noise_mu) > 1
+        coins = Sample(1.0, self.rng.bytes(32)) if several else None
+        moments = rows.moments(cache=coins)
+        self._once.take()
+        if protects:
+            remember(data)
+        if account is None:
+            return self._written(open_release(moments, made_by=self.made_by))
+        if several:
+            # Takes its time: whoever interrupts it loses what is spent.
+            private = self._drawn(rows, moments, account, progress, coins)
+            with interruptions_wait():
+                return self._written(private)
+        with interruptions_wait():
+            return self._written(self._drawn(rows, moments, account, progress))
+
+    def _drawn(
+        self, rows: RowSource, moments: Moments, account: LatticeAccount, progress: bool, coins: Sample | None = None
+    ) -> Release:
+        """Recorded first, then drawn: a crash loses budget, not privacy."""
+        entry = None if self.ledger is None else self._recorded(self.ledger, account)
+        private = draw(
+            rows,
+            moments,
+            account,
+            self.rng,
+            made_by=self.made_by,
+            n_rows=self.n_rows,
+            conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
+            likelihood=self.likelihood,
+            keep_tails=self.keep_tails,
+            coins=coins,
+            progress=progress,
+        )
+        if self.ledger is None or entry is None:
+            return private
+        return replace(private, certificate=named_in(private.certificate, self.ledger, entry))
+
+    def _recorded(self, ledger: Ledger, account: LatticeAccount) -> Entry:
+        """Charge the ledger."""
+        file = None if self.output is None else self.output.path
+        unit = None if self.unit is None else self.unit.column
+        return ledger.spend_account(account, note=self.note, file=file, unit=unit)
+
+    def _account_for(self, rows: RowSource) -> LatticeAccount | None:
+        """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
+        if self.account is None or len(self.account.noise_mu) == 1:
+            return self.account
+        try:
+            rows.check_again()
+        except GaussmixError:
+            if self.single is None or self.likelihood is not None:
+                raise
+            if self.keep_tails:
+                raise ArgumentError(
+                    "This table can be read only once, and one pass shortens no row: leave keep_tails out, or pass a "
+                    "table that can be read again."
+                ) from None
+            return self.single
+        return self.account
+
+    def _written(self, private: Release) -> Release:
+        if self.output is not None:
+            found = self.output.commit(private.to_bytes(), mode=private.file_mode)
+            if found != self.output.path:
+                warnings.warn(
+                    f"{self.output.path} appeared while rows were read, and was left alone: the release is in {found}.",
+                    UserWarning,
+                    stacklevel=frames_to_the_caller(),
+                )
+        return private
+
+    def __enter__(self) -> Prepared:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.output is not None:
+            self.output.abandon()
+
+
+def prepare(
+    schema: Schema,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    passes: Passes = "auto",
+    keep_tails: bool = False,
+    relation: Relation | None = None,
+    ledger: Ledger | str | Path | None = None,
+    share: float | str | None = None,
+    note: str = "",
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    n_rows: int | None = None,
+    random_state: int | np.random.Generator | None = None,
+    made_by: str = "release",
+    conditions: Sequence[Condition] = (),
+    likelihood: Likelihood | None = None,
+    unit: Unit | None = None,
+) -> Prepared:
+    """Everything about a release that can be settled before a row is read.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declared columns.
+    epsilon, delta, passes, keep_tails, relation, ledger, share, note, out, force, random_state
+        As in :func:`gaussmix.release`.
+    n_rows : int, optional
+        The number of rows, if it is public.
+    made_by : str
+        Who asks, for the certificate.
+    conditions : sequence of Condition
+        What the guarantee rests on besides.
+    likelihood : Likelihood, optional
+        Steps on the likelihood of one boolean column, after the passes and within the same budget.
+    unit : Unit, optional
+        One person; default: one row.
+    """
+    ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
+    refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
+    if keep_tails and passes == 1:
+        raise ArgumentError("One pass shortens no row: leave keep_tails out, or ask for more passes.")
+    steps = 0 if likelihood is None else likelihood.steps
+    if likelihood is not None:
+        label_of(schema, likelihood.target)
+        if "replace-one" in (relation, None if ledger is None else ledger.reservation.relation):
+            raise ArgumentError(
+                'Steps on a likelihood are for relation="zero-out": of two rows, one in place of the other, gradients '
+                "may be opposite, and the account has no room for that."
+            )
+    if unit is not None:
+        _refuse_for_persons(epsilon, likelihood)
+    rng = generator(random_state)
+    if ledger is not None:
+        accounts = from_ledger(ledger, passes, schema, epsilon, delta, relation, share, steps, unit)
+    else:
+        accounts = from_budget(epsilon, delta, passes, relation or "zero-out", schema, steps, unit)
+    account, single = accounts
+    if keep_tails and account is not None and len(account.noise_mu) == 1:
+        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
+    if account is not None:
+        warn_if_weak(account.epsilon, account.delta)
+    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, force=force)
+    return Prepared(
+        schema,
+        account,
+        single,
+        made_by,
+        n_rows,
+        tuple(conditions),
+        ledger,
+        note,
+        output,
+        rng,
+        likelihood,
+        unit,
+        keep_tails,
+    )
+
+
+def _refuse_for_persons(epsilon: float | None, likelihood: Likelihood | None) -> None:
+    """What protects rows alone, where the unit is a person."""
+    if epsilon == math.inf:
+        raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")
+    if likelihood is not None:
+        raise ArgumentError(
+            "Steps on a likelihood are for rows: the gradients of one person's rows add up, and the account has no "
+            "room for that. Leave the unit out, or steps."
+        )
+
+
+def _reserved(
+    out: str | os.PathLike[str],
+    schema: Schema,
+    account: LatticeAccount | None,
+    ledger: Ledger | None,
+    likelihood: Likelihood | None,
+    *,
+    force: bool,
+) -> Output:
+    """Preallocate the file of a release, whose size does not depend on the rows."""
+    if ledger is not None:
+        refuse_as_output(out, ledger.path)
+    try:
+        check_name(out)
+        return reserve(out, _most_bytes(schema, account, likelihood), force=force)
+    except OutputError as error:
+        raise type(error)(f"{error} Nothing was spent.") from None
+
+
+def _most_bytes(schema: Schema, account: LatticeAccount | None, likelihood: Likelihood | None) -> int:
+    """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
+    m, steps = schema.n_columns, 0 if likelihood is None else likelihood.steps
+    passes = 1 if account is None else len(account.noise_mu) // 2 + 1 - steps
+    blocks = 2 * passes + 1 + steps  # G, N, a matrix for each pass, a transform for each but the first
+    names = len(json.dumps(schema.to_dict())) + 4 * sum(len(name) for name in schema.names)
+    return _BYTES_PER_NUMBER * blocks * m * m + _BYTES_PER_COLUMN * m * (passes + steps) + 4 * names + _SPARE_BYTES
+
+
+@check.misplaced(
+    rows_per_group="it is for fit(groups=) of estimators. A release takes unit, a name of a column, and rows_per_unit."
+)
+def release(
+    data: Any,
+    *,
+    schema: Schema | dict[str, Any] | str | Path | None = None,
+    formula: str | None = None,
+    weight: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    passes: Passes = "auto",
+    keep_tails: bool = False,
+    relation: Relation | None = None,
+    ledger: Ledger | str | Path | None = None,
+    share: float | str | None = None,
+    note: str = "",
+    csv: CsvOptions | None = None,
+    expect_rows: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    random_state: int | np.random.Generator | None = None,
+    progress: bool = False,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
+    bound_rows: BoundRows | None = None,
+    unit_sorted: bool = False,
+    row_by_row: bool = False,
+) -> Release:
+    """Release private second moments of a table, which serve any number of models.
+
+    The budget, the ledger's room, the schema and the output are looked at before a row is read, and the ledger is
+    charged only when nothing but the draw is left to do.
+
+    Parameters
+    ----------
+    data : table or Moments
+        Anything that :func:`gaussmix.data.table.open_table` opens, or moments that were built before.
+    schema : Schema, dict or path
+        Columns with declared bounds and levels; not needed with moments, which refuse another one than theirs.
+    formula : str, optional
+        The columns and terms that the release is to hold, made from the declared columns (docs/terms.md):
+        ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Others are left out.
+    weight : str, optional
+        A numeric column with declared bounds [0, w_max] whose values weigh the rows; it is not released itself.
+    epsilon, delta : float
+        The privacy budget; left out with a ledger, whose budget covers all of its releases together.
+    passes : int or "auto"
+        How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
+        less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
+        an iterator, or moments. 1 to 4.
+    keep_tails : bool
+        Rows far out are shortened in later passes, and results are those of the shortened rows. True shortens hardly
+        any in the last pass: for skewed columns whose own means, standard deviations and coefficients are wanted, at
+        two to three times the noise (docs/inference.md).
+    relation : {"zero-out", "replace-one"}, optional
+        Neighbouring relation; default: zero-out, or the ledger's.
+    ledger : Ledger or path, optional
+        Where the release is recorded before its noise is drawn. Without one, a second release of the same files or
+        objects in a process gives a warning: budgets of several releases of the same rows add up.
+    share : float or str, optional
+        Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
+        for.
+    note : str
+        Kept in the ledger.
+    csv : CsvOptions, optional
+        How CSV files are written.
+    expect_rows : int, optional
+        Another number of rows is an error, before anything is spent.
+    out : path, optional
+        File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
+        error. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
+        budget; :meth:`Release.save` comes too late for that.
+    force : bool
+        Whether a file of that name is replaced; otherwise it is an error.
+    random_state : optional
+        None is the secure generator; a seed is for tests.
+    progress : bool
+        Show a progress bar on a terminal.
+    unit : str, optional
+        Name of the column that says whose a row is: the guarantee is then for **all rows of one person**. The column is
+        read as text or whole numbers, and never released. Default: the guarantee is for one row.
+    rows_per_unit : int, optional
+        j, needed with a unit: as how many rows a person counts at most, fixed before the data are seen.
+    bound_rows : {"shorten", "keep"}, optional
+        Of who has more than j rows, all are multiplied by one factor, so that their squared norms add up to at most jC²
+        (the default), or j are kept, by a keyed hash (docs/persons.md).
+    unit_sorted : bool
+        Declares that rows of a person stand together in the table, which is checked: nothing is kept between passes.
+        Otherwise encoded rows are brought together in memory or, where they are many, in a temporary file.
+    row_by_row : bool
+        Declares that each stored row affects at most one row of a query's result. By default a DuckDB query or relation
+        whose plan has other operators than scans, filters, projections and UNION ALL is an error, before anything is
+        spent; other lazy frames are not examined. The certificate states the condition in every case.
+    """
+    if isinstance(data, Moments):
+        if formula is not None or weight is not None:
+            raise DeclarationError("formula and weight say how rows are read: moments were summed up without them.")
+        declared = data.schema if schema is None else Schema.of(schema)
+    elif schema is not None:
+        declared = declared_schema(schema, formula=formula, weight=weight)
+    else:
+        raise DeclarationError(
+            "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "
+            "`gaussmix schema FILE` writes a template."
+        )
+    whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    options = ReadOptions(
+        csv=csv, expected_rows=expect_rows, progress=progress, row_by_row=row_by_row, sorted_by_unit=unit_sorted
+    )
+    inputs = [schema] if isinstance(schema, str | os.PathLike) else []
+    if isinstance(data, Moments):
+        whose = data.unit if whose is None else whose
+    else:
+        data = open_table(data, options)
+        inputs += data.paths
+    if out is not None:
+        refuse_inputs(out, inputs)
+    with (
+        prepare(
+            declared,
+            epsilon=epsilon,
+            delta=delta,
+            passes=passes,
+            keep_tails=keep_tails,
+            relation=relation,
+            ledger=ledger,
+            share=share,
+            note=note,
+            out=out,
+            force=force,
+            random_state=random_state,
+            unit=whose,
+        ) as prepared,
+        closing(prepared.rows(data, options)) as rows,
+    ):
+        return prepared.draw(rows, data=data, progress=progress)
