@@ -1,6 +1,6 @@
 """Compiles what is done to rows, where there is a C compiler; else the package is pure Python.
 
-Both compute the same bits (``tests/tables/test_kernels.py``). ``GAUSSMIX_PURE=1`` leaves the library out: for wheels
+Both compute the same bits (``tests/data/test_kernels.py``). ``GAUSSMIX_PURE=1`` leaves the library out: for wheels
 that are to serve every platform. At run time the same variable keeps it from being loaded.
 """
 

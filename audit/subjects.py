@@ -41,6 +41,7 @@ from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.thresholds import counts_account
 from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.baselines.adassp import PreparedAdaSSP
+from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.contributions import Unit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
@@ -49,7 +50,6 @@ from gaussmix.mechanism.noise import secure_generator
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.models.bounds import coarse_bounds
-from gaussmix.paper.sheffet import PreparedSheffet
 from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
 
 _SKETCH_SIZE = 10

@@ -20,7 +20,7 @@ import make_golden
 from gaussmix.data import moments
 from gaussmix.data.contributions import Unit
 from gaussmix.ledger import store
-from gaussmix.releases import file
+from gaussmix.releases import file as release_file
 from gaussmix.releases.file import SUFFIX, check_signature
 from make_golden import GOLDEN, SCHEMA
 
@@ -45,8 +45,8 @@ SCHEMAS = ("schema.json", "schema.toml")
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_is_read(name):
     passes, steps, epsilon, square, product = RELEASES[name]
-    stored = json.loads(pq.read_schema(GOLDEN / name).metadata[file.METADATA_KEY])
-    assert stored["format"] == file.FORMAT
+    stored = json.loads(pq.read_schema(GOLDEN / name).metadata[release_file.METADATA_KEY])
+    assert stored["format"] == release_file.FORMAT
     found = gm.load(GOLDEN / name)
     certificate, target = found.certificate, "y" if steps else "cost"
     assert certificate.epsilon == epsilon

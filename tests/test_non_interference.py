@@ -37,7 +37,7 @@ from sklearn.base import clone
 
 import gaussmix as gm
 from gaussmix import baselines
-from gaussmix.baselines import adassp, objective_perturbation
+from gaussmix.baselines import adassp, objective_perturbation, sheffet
 from gaussmix.cli import main
 from gaussmix.data import sampling
 from gaussmix.data.rows import rows_of
@@ -46,7 +46,6 @@ from gaussmix.ledger import ledger as ledgers
 from gaussmix.mechanism import bounds, passes, release
 from gaussmix.mechanism.release import prepare
 from gaussmix.paper import mixing as paper_mixing
-from gaussmix.paper import sheffet
 from gaussmix.releases import preconditioning
 from gaussmix.releases.preconditioning import Likelihood
 from gaussmix.report.label import as_svg

@@ -11,10 +11,10 @@ import gaussmix as gm
 from gaussmix import baselines
 from gaussmix.baselines.adassp import PreparedAdaSSP
 from gaussmix.baselines.objective_perturbation import PreparedObjectivePerturbation
+from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.release import prepare
-from gaussmix.paper.sheffet import PreparedSheffet
 
 SCHEMA = Schema.of({"X": {"size": 2, "norm": 1.0}, "y": [-1, 1]})
 OTHER = Schema.of({"X": {"size": 2, "norm": 2.0}, "y": [-1, 1]})

@@ -296,7 +296,7 @@ def test_the_last_pass_clips_less(monkeypatch):
         asked = plan_histogram(last)
         counts = norm_counts(asked, rows)
         lost.append([plan_pass(state, asked, counts).lost for state in (last, earlier)])
-        monkeypatch.setattr(passes, "LAST_LOST_WEIGHT", LOST_WEIGHT)
+        monkeypatch.setattr(preconditioning, "LAST_LOST_WEIGHT", LOST_WEIGHT)
         assert plan_pass(last, asked, counts).clip == plan_pass(earlier, asked, counts).clip
         monkeypatch.undo()
     assert all(one <= other for one, other in lost)
@@ -342,7 +342,7 @@ def test_passes_beat_the_single_pass_on_a_skewed_table():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         state, _ = run(rows, mu, rng)
-        preconditioning.append(error(state.pool.matrix))
+        passes.append(error(state.pool.matrix))
         single.append(error(G + goe(7, rng) / (math.sqrt(2) * mu)))
     assert np.mean(passes) < 0.1 * np.mean(single)
 

@@ -11,8 +11,8 @@ from scipy import stats
 
 from gaussmix import Moments, Numeric, Schema, Vector
 from gaussmix.accounting.accounts import SheffetAccount
+from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.rows import SummedRows
-from gaussmix.paper.sheffet import PreparedSheffet
 
 FALSE_ALARM = 1e-6
 SCHEMA = Schema({"X": Vector(2, norm=2.0), "y": Numeric(-1, 1, weight=0.5)}, intercept=0.0)

@@ -192,8 +192,6 @@ def csv_options(
     return found
 
 
-_Command = TypeVar("F", bound=Callable[..., Any])
-
 STANDARD_INPUT = "-"
 ROW_BY_ROW = click.option(
     "--row-by-row",
@@ -203,7 +201,7 @@ ROW_BY_ROW = click.option(
 _KINDS = tuple(suffix.removeprefix(".") for suffix in PLAIN_SUFFIXES)
 
 
-def INPUT(command: _Command) -> _Command:  # noqa: N802 - used as the options are
+def INPUT(command: F) -> F:  # noqa: N802 - used as the options are
     """Options about what is read, for every command that reads tables; `inputs` takes what was given."""
     for option in (
         click.option("--query", help="SQL, where the source is a DuckDB database; it is opened read-only."),

@@ -13,8 +13,8 @@ bit for bit, in every block, order, thread and memory layout:
 - Clipped rows are integers in units of 2⁻²⁰ of the clip's root. Their norm is checked after rounding, in integers: at
   most 2⁴⁰ squared, whatever the floats before it did. The sensitivity of their Gram matrix is exact.
 
-A transform is computed from releases (:mod:`gaussmix.releases.preconditioning`) by ``eigh``, which differs between machines:
-compute it once and send it to everybody.
+A transform is computed from releases (:mod:`gaussmix.releases.preconditioning`) by ``eigh``, which differs between
+machines: compute it once and send it to everybody.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ class LogisticRegression(Named, LinearClassifier):
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
     steps : int or "auto"
         Private Newton steps on the likelihood itself, from the discriminant on: 3, 4 or 6 of them have two fifths of μ²
-        (:mod:`gaussmix.models.classification`). 0, the default: the discriminant. ``"auto"``: 4 where they are worth it, from
-        n μ/d = 20 on if ``n_rows`` is declared, else for ε > 1. Intervals and odds ratios are the discriminant's.
+        (:mod:`gaussmix.models.classification`). 0, the default: the discriminant. ``"auto"``: 4 if they pay,
+        from n μ/d = 20 on if ``n_rows`` is declared, else for ε > 1. Intervals and odds ratios are the discriminant's.
 
     Attributes
     ----------

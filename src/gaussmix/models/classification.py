@@ -234,7 +234,7 @@ def _deviation(covariance: Floats, gradient: Floats) -> float:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two of several classes (:mod:`gaussmix.models.classification`): their response is half a combination of indicators.
+    """Two of several classes: their response is half a combination of indicators.
 
     Attributes
     ----------
@@ -727,8 +727,8 @@ class ClassificationModel(FittedModel):
     coef, intercept
         As in :class:`gaussmix.models.linear.RegressionModel`, for the log odds.
     likelihood : bool
-        Whether the coefficients are those of private steps on the likelihood (:mod:`gaussmix.models.classification`). Intervals
-        and odds ratios are the discriminant's all the same.
+        Whether the coefficients are those of private steps on the likelihood. Intervals and odds
+        ratios are the discriminant's all the same.
     level : object or None
         The level that is held against all others, if one is.
     certificate : Certificate or None

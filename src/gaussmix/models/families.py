@@ -1,8 +1,8 @@
 r"""Families of models: how coefficients come from least squares, what is printed about them, and their intervals.
 
-A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.classification`), rates
-(:mod:`gaussmix.models.rates`) and two-stage least squares (:mod:`gaussmix.models.instruments`) are others. Summaries,
-tables, rendering and commands read the family and have no branches of their own.
+A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.classification`),
+rates (:mod:`gaussmix.models.rates`) and two-stage least squares (:mod:`gaussmix.models.instruments`) are others.
+Summaries, tables, rendering and commands read the family and have no branches of their own.
 
 A family with a link has the coefficients β_j = (b_j + e_j)/v: b least squares, v and e_j further functions of the
 release's matrix (`Scale`). With v a residual variance they are log odds, with v a mean log rates. An interval of

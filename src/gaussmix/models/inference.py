@@ -34,7 +34,7 @@ singular value decomposition) and
 
 which minimises wᵀVw + κ|M_xx w - ℓ|²: noise against the worst that other coefficients can do. For κ = ∞ it is M⁻¹ℓ,
 and the others do nothing. Directions without signal make that useless for *every* coefficient; a finite κ leaves them
-out, and what the other coefficients can then do is bounded (:mod:`gaussmix.models.inference`). Each coefficient takes the κ
+out, and what the other coefficients can then do is bounded. Each coefficient takes the κ
 that promises the shortest interval (Armstrong and Kolesár, Econometrica 86, 2018, for a known design), and ∞ where that
 is hardly longer.
 

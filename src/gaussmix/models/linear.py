@@ -8,8 +8,8 @@ A model is fitted in encoded units, where every column has its declared weight, 
 Means that a model predicts for given rows, with intervals from a release alone.
 
 The mean at features x is the intercept of the same regression with its columns measured from x: one functional
-ψ = (1, x)ᵀβ of the coefficients, tested as any coefficient is (:mod:`gaussmix.models.inference`). Nothing is divided by a
-noisy number, and intervals have the coverage of the coefficients' own.
+ψ = (1, x)ᵀβ of the coefficients, tested as any coefficient is (:mod:`gaussmix.models.inference`). Nothing is divided by
+a noisy number, and intervals have the coverage of the coefficients' own.
 """
 
 from __future__ import annotations

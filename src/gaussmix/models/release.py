@@ -3,9 +3,7 @@
 **Private**: everything here is a function of a release and of declared quantities. Estimators, intervals and reports
 compute from it alone.
 
-Methods of :class:`gaussmix.Release` that describe the table, and that fit a family of models by name.
-
-A release as one CSV file, for tools that read no Parquet: G, N and the units of every column.
+`as_csv` writes a release as one CSV file, for tools that do not read Parquet: G, N and the units of every column.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -45,17 +43,17 @@ from gaussmix.models.rates import RateModel, fit_rates
 from gaussmix.models.rendering import in_csv, void_mark
 from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
-from gaussmix.releases import file
+from gaussmix.releases import file as release_file
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.file import block_column, check_signature
 from gaussmix.releases.preconditioning import accounts_for, budgets_of
 from gaussmix.releases.transcript import FALSE_ALARM_RATE, Transcript
 
-__all__ = ["Described", "Release", "as_csv", "load"]
+__all__ = ["Release", "as_csv", "load"]
 
 
 @dataclass(frozen=True, eq=False)
-class Release(Described):
+class Release:
     """A private second moment of a table that serves any number of models.
 
     Raises
@@ -202,6 +200,69 @@ class Release(Described):
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
 
+    def fit(self, family: str, target: str, on: Sequence[str] | None = None) -> FittedModel:
+        """Fit a model of a family by its name: ``release.fit("rates", "visits", on=["age"])``.
+
+        Parameters
+        ----------
+        family : str
+            One of ``gaussmix.models.FAMILIES``.
+        target : str
+            The response; or a formula of columns.
+        on : list of str, optional
+            The predictors; default: all other columns.
+        """
+        found = registration(family).fit(self.statistic, *response_and_predictors(target, on))
+        return replace(found, certificate=self.certificate)  # type: ignore[type-var]
+
+    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
+
+        Parameters
+        ----------
+        on : list of str, optional
+            Columns; default: all.
+        alpha : float
+        """
+        return describe(self, on, alpha=alpha)
+
+    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
+        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
+
+        ``conf_int()`` of what is returned has their intervals.
+        """
+        return correlations(self, on, given)
+
+    def crosstab(self, rows: str, columns: str) -> Crosstab:
+        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
+        return crosstab(self, rows, columns)
+
+    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
+        return group_means(self, target, by, alpha=alpha)
+
+    def anova(self, target: str, by: str) -> Anova:
+        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
+        return anova(self, target, by)
+
+    def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
+        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
+
+        Parameters
+        ----------
+        n_rows : int
+            How many.
+        seed : int or Generator, optional
+        frame : {"arrow", "pandas", "polars"}
+            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
+            frames of polars have room for none.
+        """
+        table = synthetic_rows(self, n_rows, seed)
+        found = as_frame(table, frame)
+        if frame == "pandas":
+            found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
+        return found
+
     def propose_merges(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
         """Propose to merge rare levels of categories, as ``summary(merge=)`` takes it: from noisy counts, and free.
 
@@ -218,18 +279,18 @@ class Release(Described):
         A file that is there already is replaced with ``force`` only. A name that promises another format, as ``x.csv``
         does, is refused.
         """
-        file.check_name(path)
+        release_file.check_name(path)
         write_whole(path, self.to_bytes(), mode=self.file_mode, force=force)
 
     def to_bytes(self) -> bytes:
         """What :meth:`save` writes."""
         self.verify()
-        return file.as_bytes(self.statistic, self.certificate)
+        return release_file.as_bytes(self.statistic, self.certificate)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, name: str | Path = "This") -> Release:
         """Read what :meth:`to_bytes` wrote, and check all of it; ``name`` is for messages."""
-        statistic, certificate = file.read(content, name)
+        statistic, certificate = release_file.read(content, name)
         try:
             return cls(statistic, certificate)
         except NotPrivateError as error:
@@ -245,7 +306,7 @@ class Release(Described):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the release, as stored in its file."""
-        return file.fingerprint(self.statistic, self.certificate)
+        return release_file.fingerprint(self.statistic, self.certificate)
 
     def __repr__(self) -> str:
         m, passes, void = self.schema.n_columns, len(self.statistic.passes), void_mark(self.certificate.void_words)
@@ -295,82 +356,10 @@ def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:
     NotPrivateError
         If its certificate, computed anew, claims more privacy than its noise gives.
     """
-    content = file.read_bytes(path, signed=key is not None)
+    content = release_file.read_bytes(path, signed=key is not None)
     if key is not None:
         check_signature(content, path, key)
     return Release.from_bytes(content, name=path)
-
-
-class Described:
-    """Tables and synthetic rows of a release: post-processing, free of budget."""
-
-    def fit(self, family: str, target: str, on: Sequence[str] | None = None) -> FittedModel:
-        """Fit a model of a family by its name: ``release.fit("rates", "visits", on=["age"])``.
-
-        Parameters
-        ----------
-        family : str
-            One of ``gaussmix.models.FAMILIES``.
-        target : str
-            The response; or a formula of columns.
-        on : list of str, optional
-            The predictors; default: all other columns.
-        """
-        release = _release(self)
-        found = registration(family).fit(release.statistic, *response_and_predictors(target, on))
-        return replace(found, certificate=release.certificate)  # type: ignore[type-var]
-
-    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
-        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
-
-        Parameters
-        ----------
-        on : list of str, optional
-            Columns; default: all.
-        alpha : float
-        """
-        return describe(_release(self), on, alpha=alpha)
-
-    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
-        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
-
-        ``conf_int()`` of what is returned has their intervals.
-        """
-        return correlations(_release(self), on, given)
-
-    def crosstab(self, rows: str, columns: str) -> Crosstab:
-        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
-        return crosstab(_release(self), rows, columns)
-
-    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
-        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
-        return group_means(_release(self), target, by, alpha=alpha)
-
-    def anova(self, target: str, by: str) -> Anova:
-        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
-        return anova(_release(self), target, by)
-
-    def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
-        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
-
-        Parameters
-        ----------
-        n_rows : int
-            How many.
-        seed : int or Generator, optional
-        frame : {"arrow", "pandas", "polars"}
-            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
-            frames of polars have room for none.
-        """
-        table = synthetic_rows(_release(self), n_rows, seed)
-        found = as_frame(table, frame)
-        if frame == "pandas":
-            found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
-        return found
-
-
-def _release(own: Described) -> Release:
-    return cast("Release", own)
 
 
 def as_csv(release: Release) -> str:

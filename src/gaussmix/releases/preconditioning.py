@@ -42,7 +42,7 @@ Public constants. The mechanism draws by them, and whoever reads a release check
 
 One private step on the likelihood of two classes: what was asked of the rows, and the noisy answer.
 
-**Private**: functions of noisy outputs and of declared quantities. :mod:`gaussmix.models.classification` has their rule.
+**Private**: functions of noisy outputs and of declared quantities. Their rule: :mod:`gaussmix.models.classification`.
 """
 
 from __future__ import annotations
@@ -543,7 +543,7 @@ def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tupl
 # Histogram
 @dataclass(frozen=True, eq=False)
 class HistogramRequest:
-    """Counts to be released: for every metric, rows by ‖z‖², as many as :mod:`gaussmix.releases.preconditioning` has bins.
+    """Counts to be released: for every metric, rows by ‖z‖², in `BINS` bins.
 
     A row is in one bin of each, so that J metrics have joint sensitivity √J. ``declared`` is the metric of the declared
     bounds, in which no row is longer than they allow: nothing is counted for it.

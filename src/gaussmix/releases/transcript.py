@@ -4,7 +4,8 @@ r"""What leaves the mechanism: one noisy Gram matrix for each pass.
 
 A pass is G plus symmetric Gaussian noise: standard deviation C²/(√2 μ) off the diagonal, √2 times that on it. A release
 holds the outputs of one or several passes, each in its own metric, z = E r shortened to ‖z‖² ≤ clip
-(:mod:`gaussmix.releases.preconditioning`). Pooled by inverse variance they estimate G with noise B·GOE·Bᵀ, of shape N = BBᵀ.
+(:mod:`gaussmix.releases.preconditioning`). Pooled by inverse variance they estimate G with noise B·GOE·Bᵀ, of shape
+N = BBᵀ.
 
 Detect passes of a release that agree better than the noise they are said to have allows.
 

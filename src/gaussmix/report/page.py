@@ -269,7 +269,7 @@ def _without_controls(value: Any) -> Any:
 
 
 def _part(name: str) -> str:
-    return resources.files("gaussmix.reporting").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
+    return resources.files("gaussmix.report").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
 
 
 def _trusted(text: str) -> Any:

@@ -270,7 +270,7 @@ class Watched(ctypes.CDLL):
         super().__init__(name, *rest, **options)
 ctypes.CDLL = Watched
 import numpy as np
-from gaussmix.tables import kernels
+from gaussmix.data import kernels
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import rows_of
 from gaussmix.data.schema import Schema

@@ -197,7 +197,7 @@ def test_thirty_columns_are_small_and_quick(visit, wide):
 # Parts
 def in_scripts(browser, names, body):
     """A value from parts of the page's script alone."""
-    folder = resources.files("gaussmix.reporting").joinpath("templates", "scripts")
+    folder = resources.files("gaussmix.report").joinpath("templates", "scripts")
     text = "".join(folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in names)
     tab = browser.new_page()
     try:
