@@ -3,7 +3,8 @@ r"""The limit of Gaussian mixing, in one pass or in several: exact sums, exact d
 What goes in is sensitive, what comes out is noisy. Every μ is fixed by the account before a row is read. What a later
 pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs*
 (`gaussmix.releases.preconditioning`): post-processing. Each output is an integer sum over rows of norm at most 1,
-plus integers of known distribution (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's slack, μ² = Σμ_p² over all releases.
+plus integers of known distribution (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's
+slack, μ² = Σμ_p² over all releases.
 
 Order of the releases: a noisy count of rows, the first pass, then a histogram and a pass in turn. One pass alone has
 neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
