@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaussmix._types import Floats, Integers
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours as Relation
 from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.contributions import Unit
 from gaussmix.data.rows import ArrayRows, RowSource, UnitRows, rows_of
@@ -59,7 +59,7 @@ class Neighbours:
     @property
     def relation(self) -> Relation:
         """The neighbouring relation."""
-        return "zero-out" if self.instead is None else "replace-one"
+        return "add-remove" if self.instead is None else "replace-one"
 
     @property
     def schema(self) -> Schema:

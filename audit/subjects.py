@@ -102,7 +102,7 @@ class GramRelease(Subject):
 
     def __post_init__(self) -> None:
         near = self.neighbours
-        prepared = prepare(near.schema, passes=self.passes, relation=near.relation, unit=near.unit, **self.budget)
+        prepared = prepare(near.schema, passes=self.passes, neighbours=near.relation, unit=near.unit, **self.budget)
         self.accounts = (cast(LatticeAccount, prepared.account),)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
@@ -167,17 +167,17 @@ class SketchRelease(Subject):
 
     def __post_init__(self) -> None:
         relation = self.neighbours.relation
-        self.calibration = calibrate(self.epsilon, self.delta, sketch_size=_SKETCH_SIZE, relation=relation)
+        self.calibration = calibrate(self.epsilon, self.delta, sketch_size=_SKETCH_SIZE, neighbours=relation)
 
     def claimed(self, delta: float) -> float | None:
         """Return ε of the exact curve."""
         gamma, relation = self.calibration.gamma, self.neighbours.relation
-        return float(accounting.epsilon(delta, sketch_size=_SKETCH_SIZE, gamma=gamma, relation=relation))
+        return float(accounting.epsilon(delta, sketch_size=_SKETCH_SIZE, gamma=gamma, neighbours=relation))
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
         """Yield the ratio of two Wishart distributions."""
         A, grams, C = np.column_stack(self.neighbours.arrays(present=present)), self.neighbours.grams(), SCHEMA.row_norm
-        neighbours: Any = "add-remove" if self.neighbours.relation == "zero-out" else self.neighbours.relation
+        neighbours: Any = self.neighbours.relation
         sigma = C * math.sqrt(self.calibration.gamma)
         while True:
             sketch = paper.gauss_mix(
@@ -396,7 +396,7 @@ FAST: dict[str, Callable[..., Subject]] = {
     "weights": partial(GramRelease, "Gram matrix, one pass, weights", replace(ZEROS, weight=4.0)),
     "units": partial(GramRelease, "Gram matrix, one pass, privacy units", replace(ZEROS, unit=UNIT)),
     "units-truncated": partial(
-        GramRelease, "Gram matrix, one pass, truncated units", replace(ZEROS, unit=replace(UNIT, bound="keep"))
+        GramRelease, "Gram matrix, one pass, truncated units", replace(ZEROS, unit=replace(UNIT, bound="sample"))
     ),
     "ledger": partial(LedgerReleases, "three releases, one ledger", ZEROS),
     "sketch": partial(SketchRelease, "GaussMix, k = 10", ZEROS_NO_INTERCEPT),
@@ -424,7 +424,10 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
     "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),
     "linear": partial(FittedEstimator, "LinearRegression", LINE, _LINEAR),
     "linear-units": partial(
-        FittedEstimator, "LinearRegression, privacy units", replace(LINE, unit=UNIT), partial(_LINEAR, rows_per_group=3)
+        FittedEstimator,
+        "LinearRegression, privacy units",
+        replace(LINE, unit=UNIT),
+        partial(_LINEAR, max_contributions=3),
     ),
     "logistic": partial(FittedEstimator, "LogisticRegression", CLASSES, _LOGISTIC),
     # One pass before the steps: the row is not clipped in it and counts in full.

@@ -26,7 +26,7 @@ BUDGETS = [(1.0, 1e-6, 250), (0.1, 1e-8, 57), (5.0, 1e-5, 10_000)]
 WAYS: dict[str, dict[str, Any]] = {
     "none, exact": {},
     "none, renyi": {"analysis": "renyi"},
-    "none, replace-one": {"relation": "replace-one"},
+    "none, replace-one": {"neighbours": "replace-one"},
     "private, exact": {"scale": "private"},
     "private, paper": {"scale": "private", "analysis": "paper"},
 }

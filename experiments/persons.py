@@ -51,7 +51,7 @@ def methods(epsilon: float) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {"row": budget, "group": few}
     for j in (3, 6, 15):
         for bound in ("keep", "shorten"):
-            found[f"{bound} {j}"] = {**budget, "unit": "idcode", "rows_per_unit": j, "bound_rows": bound}
+            found[f"{bound} {j}"] = {**budget, "unit": "idcode", "max_contributions": j, "contribution_bounding": bound}
     return found
 
 

@@ -248,12 +248,12 @@ def _ledgers() -> dict[bytes, object]:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.ledger"
-        ledger = Ledger(path, epsilon=1.0, delta=1e-6, mu=0.05, failure_delta=1e-7)
+        ledger = Ledger(path, epsilon=1.0, delta=1e-6, mu=0.05, delta_slack=1e-7)
         found[path.read_bytes()] = _said(path)
         for spent in (
             {"mu": 0.02, "note": "first", "file": "a.parquet"},
             {"mu": 0.01},
-            {"mu": 0.02, "failure_delta": 1e-8, "note": "third"},
+            {"mu": 0.02, "delta_slack": 1e-8, "note": "third"},
         ):
             ledger.spend(**spent)
             found[path.read_bytes()] = _said(path)

@@ -43,7 +43,7 @@ SCHEMA: dict[str, Any] = {
     "smoker": "boolean",
     "cost": {"lower": 0, "upper": 20, "missing": "lower"},
 }
-UNIT: dict[str, Any] = {"unit": "person", "rows_per_unit": 5}
+UNIT: dict[str, Any] = {"unit": "person", "max_contributions": 5}
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
 LEDGER: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "releases": 4}
 
@@ -138,7 +138,7 @@ def ledgers(folder: Path) -> None:
     ledger = gm.Ledger(folder / "two_entries.ledger", **LEDGER)
     private = gm.release(rows(4000), schema=SCHEMA, ledger=ledger, note="first", passes=1, random_state=5)
     private.save(folder / "ledger.parquet")
-    ledger.spend(mu=0.05, failure_delta=1e-12, note="second")
+    ledger.spend(mu=0.05, delta_slack=1e-12, note="second")
 
 
 def moments(folder: Path) -> None:

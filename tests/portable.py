@@ -67,7 +67,7 @@ def exact(folder: Path) -> dict[str, Any]:
         "fingerprints": {path.name: gm.load(path).fingerprint for path in sorted(folder.glob("*.parquet"))},
         "schema": gm.Schema.of(SCHEMA).fingerprint,
         "gram": units(gm.Moments.of(rows(), SCHEMA)),
-        "gram of persons": units(gm.Moments.of(rows(), SCHEMA, unit="person", rows_per_unit=2)),
+        "gram of persons": units(gm.Moments.of(rows(), SCHEMA, unit="person", max_contributions=2)),
         "mu": [gm.accounting.gaussian_mu(epsilon, 1e-6).hex() for epsilon in (0.1, 1.0, 3.0, 20.0)],
         "delta": [gaussian_delta_up(epsilon, 0.3).hex() for epsilon in (0.0, 0.1, 1.0, 3.0)],
         "lattice": [account.bits, account.slack.hex(), *(part.hex() for part in account.noise_mu)],
@@ -83,7 +83,7 @@ def close(folder: Path) -> dict[str, Any]:
         plan = gm.calibrate(1.0, 1e-6, sketch_size=250, scale=scale)
         found[f"calibration, scale={scale}"] = [plan.gamma, plan.eta or 0.0, plan.tau or 0.0]
     found["theorem 1"] = gm.calibrate(1.0, 1e-6, sketch_size=250, scale="private", analysis="paper").gamma
-    found["replace-one"] = gm.calibrate(1.0, 1e-6, sketch_size=250, relation="replace-one").gamma
+    found["replace-one"] = gm.calibrate(1.0, 1e-6, sketch_size=250, neighbours="replace-one").gamma
     for gamma in (1.5, 50.0, 1e6):
         found[f"delta at {gamma}"] = accounting.delta(0.7, sketch_size=150, gamma=gamma)
         found[f"epsilon at {gamma}"] = accounting.epsilon(1e-7, sketch_size=150, gamma=gamma)

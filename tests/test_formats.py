@@ -34,7 +34,7 @@ RELEASES = {
     "steps.parquet": (4, 3, 3.0, 5999.178626369175, 404.2714041811999),
     "not_private.parquet": (1, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
-LEDGERS = {"two_entries.ledger": "de2752339ca52a8a172ba81a120720b391de50b055791d0f40a02f6a2c4040ff"}
+LEDGERS = {"two_entries.ledger": "1156a3186027aa827ef14b149ed83ddbf36dc77fbf25a91e18f7f969a39c98f8"}
 MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
 SKETCHES = ("paper.parquet",)  # read in tests/paper/test_sketch.py
 SIGNED, KEY = "passes.parquet", "signer.pem"
@@ -84,7 +84,7 @@ def test_a_ledger_is_read_and_left_as_it_is(name, tmp_path):
     assert {name: getattr(ledger.reservation, name) for name in make_golden.LEDGER} == make_golden.LEDGER
     first, second = ledger.entries()
     assert (first.note, second.note) == ("first", "second")
-    assert (second.mu, second.failure_delta) == (0.05, 1e-12)
+    assert (second.mu, second.delta_slack) == (0.05, 1e-12)
     assert ledger.remaining().mu == pytest.approx(0.198790439615278, rel=1e-12)
     certificate = gm.load(GOLDEN / "ledger.parquet").certificate
     assert (certificate.ledger, certificate.release) == (ledger.fingerprint, first.release)

@@ -107,7 +107,7 @@ def test_accounts(name):
     if kind == "rdp":
         found = accounting.rdp(1.2, **mixing)
     elif kind == "delta":
-        found = accounting.delta(0.7, **mixing, bound_holds_for=HOLDS[rest[0]], relation=rest[1])
+        found = accounting.delta(0.7, **mixing, bound_holds_for=HOLDS[rest[0]], neighbours=rest[1])
     else:
         found = accounting.epsilon(1e-7, **mixing, bound_holds_for=HOLDS[rest[0]], analysis=rest[1])
     assert float(found) == pytest.approx(float.fromhex(GOLDEN["accounts"][name]), rel=1e-9)

@@ -153,7 +153,7 @@ def table_of(n: int, seed: int) -> dict[str, Any]:
 
 TABLES = table_of(400, 1), table_of(733, 2)
 BUDGET = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}
-PERSONS = {"unit": "who", "rows_per_unit": 2}
+PERSONS = {"unit": "who", "max_contributions": 2}
 
 
 def results_of(release: gm.Release) -> list[Any]:
@@ -232,11 +232,11 @@ def described(release: gm.Release) -> list[Any]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"passes": 2, "relation": "replace-one"},
+        {"passes": 2, "neighbours": "replace-one"},
         {"passes": 3, "keep_tails": True},
-        {"passes": 1, "relation": "replace-one", **PERSONS},
-        {"bound_rows": "keep", **PERSONS},
-        {"passes": 1, "relation": "replace-one"},
+        {"passes": 1, "neighbours": "replace-one", **PERSONS},
+        {"contribution_bounding": "sample", **PERSONS},
+        {"passes": 1, "neighbours": "replace-one"},
     ],
     ids=str,
 )
@@ -302,8 +302,8 @@ def test_sources(source, compared, tmp_path):
 DECLARED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "a formula": lambda table: {"data": table, "formula": "age ~ poly(cost, 2)*smoker + region"},
     "no intercept": lambda table: {"data": table, "schema": gm.Schema(SCHEMA.columns, intercept=0)},
-    "a number of rows": lambda table: {"data": table, "expect_rows": len(table["age"])},
-    "sorted": lambda table: {"data": by_person(table), "unit_sorted": True, **PERSONS},
+    "a number of rows": lambda table: {"data": table, "expected_rows": len(table["age"])},
+    "sorted": lambda table: {"data": by_person(table), "sorted_by_unit": True, **PERSONS},
 }
 
 
@@ -370,16 +370,16 @@ COMMANDS = """
 schema rows.parquet
 schema rows.csv -o template.json
 ledger create rows.ledger -e 6 -d 1e-5 --releases 3
-ledger create persons.ledger -e 3 -d 1e-5 --unit who --json
+ledger create persons.ledger -e 3 -d 1e-5 --privacy-unit who --json
 propose rows.parquet -s open.json --ledger rows.ledger --note bounds -o proposed.json --json
-propose rows.csv -s open.json -e 2 -d 1e-5 --relation replace-one --most-levels 2 -o once.json
+propose rows.csv -s open.json -e 2 -d 1e-5 --neighbours replace-one --most-levels 2 -o once.json
 moments rows.parquet -s schema.json -o rows.moments --json
 release rows.moments -e 2 -d 1e-5 -o sums.parquet
 release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --keep-tails -o few.parquet
 release rows.parquet -s schema.json --epsilon 2 --delta 1e-5 -o a.parquet
 release rows.csv -s schema.json --na-value nan --ledger rows.ledger --note costs -o charged.parquet --json
-release rows.parquet -s schema.json --ledger persons.ledger --unit who --rows-per-unit 2 -o persons.parquet
-release rows.parquet -s schema.json -e 2 -d 1e-5 --passes 1 --relation replace-one -o replaced.parquet
+release rows.parquet -s schema.json --ledger persons.ledger --privacy-unit who --max-contributions 2 -o persons.parquet
+release rows.parquet -s schema.json -e 2 -d 1e-5 --passes 1 --neighbours replace-one -o replaced.parquet
 release rows.duckdb --query "FROM rows" -s schema.json -e 2 -d 1e-5 --formula "age ~ cost*smoker" -o terms.parquet
 ledger show rows.ledger
 ledger show persons.ledger --json
@@ -457,10 +457,10 @@ MODELS = {
     "linear": gm.LinearRegression(**BOUNDED),
     "linear, a norm": gm.LinearRegression(**BOUNDED | {"bounds_X": None, "data_norm": 1.0}),
     "linear, no intercept": gm.LinearRegression(fit_intercept=False, **BOUNDED),
-    "linear, persons": gm.LinearRegression(rows_per_group=2, **BOUNDED),
+    "linear, persons": gm.LinearRegression(max_contributions=2, **BOUNDED),
     "logistic": gm.LogisticRegression(**CLASSES),
     "logistic, steps": gm.LogisticRegression(steps=3, **CLASSES),
-    "logistic, persons": gm.LogisticRegression(rows_per_group=2, **CLASSES),
+    "logistic, persons": gm.LogisticRegression(max_contributions=2, **CLASSES),
     "AdaSSP": baselines.AdaSSP(**BOUNDED),
     "AdaSSP, printed": baselines.AdaSSP(analysis="printed", **BOUNDED),
     "Sheffet": baselines.SheffetMixing(**BOUNDED),
@@ -484,7 +484,7 @@ def shown_by(fitted: Any, **asked: Any) -> list[Any]:
 def test_estimators(model, compared):
     def subject(table):
         X, y = table
-        grouped = {"groups": np.arange(len(X)) // 3} if getattr(model, "rows_per_group", None) else {}
+        grouped = {"groups": np.arange(len(X)) // 3} if getattr(model, "max_contributions", None) else {}
         return shown_by(clone(model).fit(X, y > 0 if hasattr(model, "classes") else y, **grouped))
 
     compared(subject, ARRAYS)
@@ -545,16 +545,16 @@ def test_estimators_with_a_ledger(compared, tmp_path):
     compared(subject, ARRAYS)
 
 
-@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-def test_proposals(relation, compared, tmp_path):
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_proposals(neighbours, compared, tmp_path):
     """Of tables, of what can be read only once, and of files; with a ledger and without."""
 
     def subject(table):
         place = anew(tmp_path / "place")
-        ledger = Ledger(place / "budget.ledger", epsilon=4.0, delta=1e-5, relation=relation)
+        ledger = Ledger(place / "budget.ledger", epsilon=4.0, delta=1e-5, neighbours=neighbours)
         charged = gm.propose(table, OPEN, ledger=ledger, share=0.5, out=place / "schema.json", random_state=0)
         files, csv = files_in(place), written(table, place / "rows.csv")
-        budget = {"epsilon": 4.0, "delta": 1e-5, "relation": relation, "random_state": 0}
+        budget = {"epsilon": 4.0, "delta": 1e-5, "neighbours": neighbours, "random_state": 0}
         once = gm.propose(iter(pieces(table)), OPEN, most_levels=2, tail=0.1, **budget)
         read = gm.propose(csv, OPEN, csv=gm.CsvOptions(na_values=("nan",)), **budget)
         return [charged, files, gm.propose(table, OPEN, **budget), once, read, read.to_bytes()]
@@ -661,7 +661,7 @@ def test_errors_of_other_kinds_say_the_same(name, value):
 
 def test_errors_of_tables_that_are_not_sorted_say_the_same():
     one, other = (
-        message_of(lambda table=table: gm.release(table, schema=SCHEMA, unit_sorted=True, **PERSONS, **BUDGET))
+        message_of(lambda table=table: gm.release(table, schema=SCHEMA, sorted_by_unit=True, **PERSONS, **BUDGET))
         for table in TABLES
     )
     assert one == other
@@ -680,7 +680,7 @@ def test_errors_of_estimators_and_counts_say_the_same():
         found.append([str(caught.value), unknown])
     assert found[0] == found[1]
     one, other = (
-        message_of(lambda table=table: gm.release(table, schema=SCHEMA, expect_rows=50, **BUDGET)) for table in TABLES
+        message_of(lambda table=table: gm.release(table, schema=SCHEMA, expected_rows=50, **BUDGET)) for table in TABLES
     )
     assert one == other
 

@@ -39,16 +39,16 @@ NEEDS = {"Haswell": "X86_V3", "SkylakeX": "X86_V4"}
 
 def kinds() -> dict[str, dict]:
     """Nine releases: passes, persons, weights, neighbours, a ledger."""
-    persons = {"unit": "person", "rows_per_unit": 2}
+    persons = {"unit": "person", "max_contributions": 2}
     return {
         "one pass": {"passes": 1},
         "two passes": {"passes": 2},
         "three passes": {"passes": 3},
         "four passes": {"passes": 4},
         "persons": {"passes": 3, **persons},
-        "persons, sampled": {"passes": 2, "bound_rows": "keep", **persons},
+        "persons, sampled": {"passes": 2, "contribution_bounding": "sample", **persons},
         "weights": {"passes": 3, "weight": "weight"},
-        "replace-one": {"passes": 2, "relation": "replace-one"},
+        "replace-one": {"passes": 2, "neighbours": "replace-one"},
         "ledger": {"passes": 4},
     }
 

@@ -10,9 +10,8 @@ gaussmix.errors.ArgumentError: gamma must be a number > 0, got -1.0.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,7 +25,6 @@ __all__ = [
     "broadcastable",
     "choice",
     "in_interval",
-    "misplaced",
     "nonnegative",
     "numbers",
     "positive",
@@ -172,19 +170,3 @@ def broadcastable(**named: Floats) -> list[Floats]:
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in named.items())
         raise ArgumentError(f"Arguments must be scalars or arrays of the same shape, got shapes {shapes}.") from None
-
-
-def misplaced(**cures: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Reject keywords of a related function with a message that names the correct one for this function."""
-
-    def guarded(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def call(*arguments: P.args, **options: P.kwargs) -> R:
-            for name in cures:
-                if name in options:
-                    raise ArgumentTypeError(f"{name} is not an argument of this function: {cures[name]}")
-            return function(*arguments, **options)
-
-        return call
-
-    return guarded

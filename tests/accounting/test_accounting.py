@@ -159,19 +159,19 @@ def test_gaussians_compose_by_the_root_of_the_sum_of_squares():
 
 @pytest.mark.parametrize("k", [57, 250, 2500])
 def test_replacing_a_row_costs_less_than_group_privacy(k):
-    """1.17 to 1.37 times the γ of zero-out in place of the group bound's 2."""
+    """1.17 to 1.37 times the γ of add-remove in place of the group bound's 2."""
     ratios = {57: (1.17, 1.20), 250: (1.27, 1.29), 2500: (1.36, 1.37)}
     gamma = 60.0 if k == 57 else 150.0
     epsilon = accounting.epsilon(1e-6, sketch_size=k, gamma=gamma)
     low, high = ratios[k]
-    assert accounting.delta(epsilon, sketch_size=k, gamma=gamma * (low - 0.01), relation="replace-one") > 1e-6
-    assert accounting.delta(epsilon, sketch_size=k, gamma=gamma * (high + 0.01), relation="replace-one") < 1e-6
+    assert accounting.delta(epsilon, sketch_size=k, gamma=gamma * (low - 0.01), neighbours="replace-one") > 1e-6
+    assert accounting.delta(epsilon, sketch_size=k, gamma=gamma * (high + 0.01), neighbours="replace-one") < 1e-6
 
 
 def test_replace_one_with_a_bound_for_one_table_is_the_worse_of_both_orders():
-    one_sided = accounting.delta(1.0, sketch_size=20, gamma=15, bound_holds_for="larger", relation="replace-one")
-    assert one_sided > accounting.delta(1.0, sketch_size=20, gamma=15, relation="replace-one")
-    assert one_sided < accounting.delta(1.0, sketch_size=20, gamma=14, relation="replace-one")
+    one_sided = accounting.delta(1.0, sketch_size=20, gamma=15, bound_holds_for="larger", neighbours="replace-one")
+    assert one_sided > accounting.delta(1.0, sketch_size=20, gamma=15, neighbours="replace-one")
+    assert one_sided < accounting.delta(1.0, sketch_size=20, gamma=14, neighbours="replace-one")
 
 
 def test_privacy_loss_distribution_is_pessimistic_and_composes_with_dp_sgd():
@@ -211,7 +211,7 @@ def test_the_edge_of_a_bracket_and_of_the_curve_are_found():
 
 
 @pytest.mark.parametrize("interval", [1e-3, 2e-2])
-@pytest.mark.parametrize("extra", [{"mu": 0.3}, {"relation": "replace-one"}, {"bound_holds_for": "larger"}])
+@pytest.mark.parametrize("extra", [{"mu": 0.3}, {"neighbours": "replace-one"}, {"bound_holds_for": "larger"}])
 def test_privacy_loss_distribution_of_other_accounts(extra, interval):
     pytest.importorskip("dp_accounting")
     ours = accounting.privacy_loss_distribution(sketch_size=60, gamma=30, interval=interval, **extra)
@@ -255,7 +255,7 @@ def test_full_matrix_mechanism_has_the_curve_of_its_leverage(seed):
 
 
 def one_direction(epsilon: float, k: int, t: float, direction: str) -> float:
-    (remove,), (add,) = directions(k, 1 / t - 1, "both", "zero-out")
+    (remove,), (add,) = directions(k, 1 / t - 1, "both", "add-remove")
     from gaussmix.accounting.divergence import hockey_stick
 
     return float(hockey_stick(epsilon, remove if direction == "remove" else add))
@@ -279,11 +279,11 @@ def test_no_replaced_row_exceeds_the_replace_one_curve(seed):
     for epsilon in (-0.3, 0.0, 0.5):
         hits = np.maximum(-np.expm1(epsilon - losses), 0)
         error = hits.std() / math.sqrt(draws)
-        bound = accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation="replace-one")
+        bound = accounting.delta(epsilon, sketch_size=k, gamma=gamma, neighbours="replace-one")
         assert hits.mean() < bound + FALSE_ALARM_SIGMAS * error
         if seed == 0:
             assert abs(hits.mean() - bound) < FALSE_ALARM_SIGMAS * error
-            too_small = accounting.delta(epsilon, sketch_size=k, gamma=1.1 * gamma, relation="replace-one")
+            too_small = accounting.delta(epsilon, sketch_size=k, gamma=1.1 * gamma, neighbours="replace-one")
             assert hits.mean() > too_small + FALSE_ALARM_SIGMAS * error
 
 
@@ -341,7 +341,7 @@ BAD = [
         ValueError,
         "bound_holds_for must be one of 'both'",
     ),
-    (lambda: accounting.delta(1.0, sketch_size=5, gamma=3, relation="swap"), ValueError, "relation must be one of"),
+    (lambda: accounting.delta(1.0, sketch_size=5, gamma=3, neighbours="swap"), ValueError, "neighbours must be one of"),
     (lambda: accounting.delta(1.0, sketch_size=5, gamma=3, mu=-1), ValueError, "mu must be a finite number ≥ 0"),
     (lambda: accounting.delta([1, 2], sketch_size=[1, 2, 3], gamma=3), ValueError, "arrays of the same shape"),
     (lambda: accounting.epsilon(-0.1, sketch_size=5, gamma=3), ValueError, r"delta must lie in \[0, 1\]"),
@@ -349,7 +349,7 @@ BAD = [
     (lambda: accounting.epsilon(NAN, sketch_size=5, gamma=3), ValueError, "delta must not contain nan"),
     (lambda: accounting.epsilon(0.1, sketch_size=5, gamma=3, analysis="zcdp"), ValueError, "analysis must be one of"),
     (
-        lambda: accounting.epsilon(0.1, sketch_size=5, gamma=3, analysis="renyi", relation="replace-one"),
+        lambda: accounting.epsilon(0.1, sketch_size=5, gamma=3, analysis="renyi", neighbours="replace-one"),
         ValueError,
         "Use analysis='exact'",
     ),

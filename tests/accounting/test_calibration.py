@@ -78,14 +78,14 @@ def test_published_noise_levels():
     paper = calibrate(*budget, sketch_size=k, scale="private", analysis="paper")
     assert paper.gamma == pytest.approx(144.95, abs=0.005)
     assert paper.gamma + paper.eta * paper.tau == pytest.approx(195.0, abs=0.05)
-    replaced = calibrate(*budget, sketch_size=k, relation="replace-one")
+    replaced = calibrate(*budget, sketch_size=k, neighbours="replace-one")
     assert 1.27 <= replaced.gamma / none.gamma <= 1.29
-    assert replaced.relation == "replace-one"
+    assert replaced.neighbours == "replace-one"
 
 
 def test_calibration_is_frozen_and_carries_its_relation():
     found = calibrate(1.0, 1e-6, sketch_size=10)
-    assert (found.relation, found.scale, found.eta, found.tau) == ("zero-out", "none", None, None)
+    assert (found.neighbours, found.scale, found.eta, found.tau) == ("add-remove", "none", None, None)
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.gamma = 1.0
 
@@ -95,7 +95,7 @@ def test_calibration_is_frozen_and_carries_its_relation():
 WAYS = [
     {},
     {"analysis": "renyi"},
-    {"relation": "replace-one"},
+    {"neighbours": "replace-one"},
     {"scale": "private"},
     {"scale": "private", "analysis": "paper", "eigenvalue_error": 0.01},
 ]
@@ -120,8 +120,8 @@ def test_no_calibration_claims_less_than_is_true(way):
     ]
     if true.analysis != "renyi":  # whose claims leave room
         changes.append({"gamma": true.gamma * (1 - 1e-4)})
-    if true.relation == "zero-out" and true.scale == "none":
-        changes.append({"relation": "replace-one"})
+    if true.neighbours == "add-remove" and true.scale == "none":
+        changes.append({"neighbours": "replace-one"})
     if true.scale == "private":
         changes += [{"eta": true.eta * 0.1}, {"eigenvalue_error": 5.0}]
     if true.analysis == "paper":
@@ -152,7 +152,7 @@ def test_a_false_calibration_from_elsewhere_draws_nothing():
         {"scale": "private"},
         {"eta": 1.0},
         {"analysis": "paper"},
-        {"relation": "friends"},
+        {"neighbours": "friends"},
     ],
 )
 def test_a_calibration_has_sound_arguments(change):
@@ -212,7 +212,7 @@ def test_a_budget_that_cannot_be_met_says_what_can():
         ({"scale": "public"}, ValueError, "scale must be one of 'none', 'private'"),
         ({"analysis": "tcdp"}, ValueError, "analysis must be one of 'exact', 'renyi', 'paper'"),
         ({"analysis": "paper"}, ValueError, "'paper' requires scale='private'"),
-        ({"relation": "replace-one", "scale": "private"}, ValueError, "requires scale='none'"),
+        ({"neighbours": "replace-one", "scale": "private"}, ValueError, "requires scale='none'"),
     ],
 )
 def test_bad_input(arguments, error, words):

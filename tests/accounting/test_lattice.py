@@ -209,11 +209,11 @@ def test_known_slack():
     assert lattice_account(20.0, 1e-9, shares=["1"], coordinates=[500**2]).bits > 40
 
 
-@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-5), (1.0, 1e-9), (10.0, 1e-12), (20.0, 1e-9)])
-def test_the_account_stays_within_its_budget(epsilon, delta, relation):
+def test_the_account_stays_within_its_budget(epsilon, delta, neighbours):
     shares, coordinates = ["0.07", "0.02", "0.13", "0.78"], [101**2, 24, 101**2, 101**2]
-    account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
+    account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=neighbours)
     slack = sum(
         (1 + mp.exp(epsilon)) * mp.mpf("0.021") * count * mp.mpf(part) ** 2 / mp.mpf(4) ** account.bits
         for count, part in zip(coordinates, account.noise_mu, strict=True)
@@ -222,7 +222,7 @@ def test_the_account_stays_within_its_budget(epsilon, delta, relation):
     assert gaussian_delta(epsilon, mu=account.mu) + slack <= delta
     assert account.spent_delta <= delta
     assert account.spent_delta >= 0.998 * delta
-    factor = 2 if relation == "replace-one" else 1
+    factor = 2 if neighbours == "replace-one" else 1
     used = factor * sum(Fraction(part) ** 2 for part in account.noise_mu)
     assert Fraction(account.mu) ** 2 * Fraction(999_999, 1_000_000) <= used <= Fraction(account.mu) ** 2
     sigmas = [f(part, account.bits) for f in (diagonal_sigma, off_diagonal_sigma) for part in account.noise_mu]
@@ -248,7 +248,7 @@ def test_large_epsilon_refines_and_tiny_epsilon_coarsens():
 # ---------------------------------------------------------------------------------------------------------------
 # A value that computes anew what it claims
 ACCOUNT = lattice_account(1.0, 1e-9, shares=["0.3", "0.1", "0.6"], coordinates=[400, 24, 400])
-REPLACED = lattice_account(1.0, 1e-9, shares=["1"], coordinates=[400], relation="replace-one")
+REPLACED = lattice_account(1.0, 1e-9, shares=["1"], coordinates=[400], neighbours="replace-one")
 
 
 @pytest.mark.parametrize("account", [ACCOUNT, REPLACED])
@@ -284,7 +284,7 @@ below = lambda x: math.nextafter(x, 0.0)  # noqa: E731
         {"coordinates": (400, 25, 400)},
         {"epsilon": 0.999},
         {"delta": 0.99e-9},
-        {"relation": "replace-one"},
+        {"neighbours": "replace-one"},
     ],
 )
 def test_claims_that_are_not_true_are_refused(change):
@@ -294,7 +294,7 @@ def test_claims_that_are_not_true_are_refused(change):
 
 def test_noise_below_the_proved_bound_is_refused_whatever_slack_is_claimed():
     def coarse(mu):  # off the diagonal σ = 4/(√2 μ)
-        return LatticeAccount(1.0, 0.999, "zero-out", mu, (mu,), 2, 0.02, (1,))
+        return LatticeAccount(1.0, 0.999, "add-remove", mu, (mu,), 2, 0.02, (1,))
 
     assert coarse(3.8).spent_delta < 0.999  # σ = 0.744
     with pytest.raises(NotPrivateError, match="discretisation with bits=2 costs more"):
@@ -319,7 +319,7 @@ def test_noise_below_the_proved_bound_is_refused_whatever_slack_is_claimed():
         ({"noise_mu": (), "coordinates": ()}, ArgumentError, "one entry for each release"),
         ({"coordinates": "abc"}, ArgumentTypeError, "coordinates must be a tuple or a list, got str"),
         ({"coordinates": (400, 0, 400)}, ArgumentError, "coordinates must be an integer ≥ 1, got 0"),
-        ({"relation": "add"}, ArgumentError, "relation must be one of"),
+        ({"neighbours": "add"}, ArgumentError, "neighbours must be one of"),
     ],
 )
 def test_values_that_make_no_sense(change, error, words):
@@ -335,54 +335,58 @@ def test_gives_is_the_curve_of_these_releases_alone(epsilon):
 
 
 def test_only_the_budget_of_the_account_holds():
-    assert ACCOUNT.holds(1.0, 1e-9, "zero-out")
+    assert ACCOUNT.holds(1.0, 1e-9, "add-remove")
     for claim in (
         (1.0, 1e-9, "replace-one"),
-        (0.99, 1e-9, "zero-out"),
-        (1.01, 1e-9, "zero-out"),
-        (1.0, 1e-8, "zero-out"),
+        (0.99, 1e-9, "add-remove"),
+        (1.01, 1e-9, "add-remove"),
+        (1.0, 1e-8, "add-remove"),
     ):
         assert not ACCOUNT.holds(*claim)
     small = replace(ACCOUNT, mu=ACCOUNT.mu / 2, noise_mu=[part / 2 for part in ACCOUNT.noise_mu])  # as from a ledger
     assert small.gives(0.5, 1e-9)
-    assert not small.holds(0.5, 1e-9, "zero-out")
+    assert not small.holds(0.5, 1e-9, "add-remove")
     broken = pickle.loads(pickle.dumps(ACCOUNT))
     object.__setattr__(broken, "mu", 0.01)
     with pytest.raises(NotPrivateError):
-        broken.holds(1.0, 1e-9, "zero-out")
+        broken.holds(1.0, 1e-9, "add-remove")
 
 
 @pytest.mark.parametrize("alpha", [1e-300, 1e-9, 0.001, 0.05, 0.5, 0.999])
 @pytest.mark.parametrize("mu", [1e-4, 0.2, 3.0])
 def test_hit_rate_is_the_power_curve_rounded_up(mu, alpha):
-    account = account_within(9.0, 0.9, mu=mu, allowed=1e-9, shares=["1"], coordinates=[400], relation="zero-out")
+    account = account_within(9.0, 0.9, mu=mu, allowed=1e-9, shares=["1"], coordinates=[400], neighbours="add-remove")
     with mp.workdps(60):
         level = mp.mpf(alpha) + mp.mpf(account.slack)
         quantile = mp.findroot(lambda x: mp.log(mp.ncdf(x) / level), stats.norm.ppf(float(level)))
         exact = mp.ncdf(account.mu + quantile) + mp.mpf(account.slack)
-    assert min(exact, 1) <= account.hit_rate(alpha) <= exact * (1 + mp.mpf(10) ** -9)
-    assert alpha < account.hit_rate(alpha) <= 1
+    assert min(exact, 1) <= account.attack_power(alpha) <= exact * (1 + mp.mpf(10) ** -9)
+    assert alpha < account.attack_power(alpha) <= 1
 
 
 def test_hit_rate_on_a_coarse_lattice_is_an_upper_bound():
     """The best test between two shifted discrete Gaussians, thresholds summed out exactly."""
     mu, bits = 1.0, 2
-    account = LatticeAccount(3.0, 0.5, "zero-out", mu, (mu,), bits, gaussian_slack(mu, bits=bits, coordinates=1), (1,))
+    account = LatticeAccount(
+        3.0, 0.5, "add-remove", mu, (mu,), bits, gaussian_slack(mu, bits=bits, coordinates=1), (1,)
+    )
     sigma, z = diagonal_sigma(mu, bits), np.arange(-60, 61)
     without, present = (np.exp(-((z - centre) ** 2) / (2 * sigma**2)) for centre in (0, 2**bits))
     without, present = without / without.sum(), present / present.sum()
     for threshold in range(-8, 20):
         alpha, power = without[z >= threshold].sum(), present[z >= threshold].sum()
-        assert power <= account.hit_rate(alpha)
-        assert account.hit_rate(alpha) - power < 0.03
+        assert power <= account.attack_power(alpha)
+        assert account.attack_power(alpha) - power < 0.03
     for alpha in (0.0, 1.0, -0.1):
-        with pytest.raises(ArgumentError, match="false_alarms must lie in"):
-            account.hit_rate(alpha)
+        with pytest.raises(ArgumentError, match="false_positive_rate must lie in"):
+            account.attack_power(alpha)
 
 
 @pytest.mark.parametrize("allowed", [1e-12, 1e-22, 1e-30])
 def test_the_slack_recorded_is_within_what_is_allowed(allowed):
-    account = account_within(1.0, 1e-9, mu=0.1, allowed=allowed, shares=["1"], coordinates=[400], relation="zero-out")
+    account = account_within(
+        1.0, 1e-9, mu=0.1, allowed=allowed, shares=["1"], coordinates=[400], neighbours="add-remove"
+    )
     assert slack_delta(1.0, account.slack) <= allowed
     assert slack_delta(1.0, account.slack) >= (1 + math.e) * account.slack
     assert account.bits == 40 or slack_delta(1.0, 4 * account.slack) > allowed  # refined no further than needed

@@ -81,13 +81,13 @@ def test_shares_are_one_a_column_and_a_refinement_halves_them():
         releases_of_counts([], 0, [])
 
 
-@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-def test_the_account_computes_its_claim_anew(relation):
-    account = counts_account(1.0, 1e-6, grids=[4001], keys=3, relation=relation)
-    assert account.holds(1.0, 1e-6, relation)
-    assert not account.holds(1.0, 0.9e-6, relation)
-    assert not account.holds(1.0, 1e-6, "zero-out" if relation == "replace-one" else "replace-one")
-    sides = 2 if relation == "replace-one" else 1
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_account_computes_its_claim_anew(neighbours):
+    account = counts_account(1.0, 1e-6, grids=[4001], keys=3, neighbours=neighbours)
+    assert account.holds(1.0, 1e-6, neighbours)
+    assert not account.holds(1.0, 0.9e-6, neighbours)
+    assert not account.holds(1.0, 1e-6, "add-remove" if neighbours == "replace-one" else "replace-one")
+    sides = 2 if neighbours == "replace-one" else 1
     sigma = 1 / account.lattice.noise_mu[1]
     away = (account.threshold_in_rows - 1) / sigma
     assert 3 * sides * special.ndtr(-away) == pytest.approx(account.threshold_delta, rel=1e-6)

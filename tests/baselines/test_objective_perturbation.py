@@ -44,9 +44,9 @@ def test_no_neighbour_exceeds_its_claim(epsilon, delta):
     )
     account = model.fit(X, [0, 1, 0, 1, 1, 0]).privacy_.account
     assert account.x_norm == 1.0
-    assert account.holds(epsilon, delta, "zero-out")
+    assert account.holds(epsilon, delta, "add-remove")
     for less in ({"noise": 0.999 * account.noise}, {"penalty": 0.999 * account.penalty}):
-        assert not dataclasses.replace(account, **less).holds(epsilon, delta, "zero-out")
+        assert not dataclasses.replace(account, **less).holds(epsilon, delta, "add-remove")
     largest = {1.0: 0.0, 0.25: 0.0}
     for rows in (np.zeros(0), np.array([0.3, -1.0, 1.0])):  # xy of every row
         for more in (1.0, -1.0):

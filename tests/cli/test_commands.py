@@ -258,10 +258,10 @@ def test_messages_of_the_library_are_shown_as_they_are(files):
     table, schema = str(files / "b.csv"), str(files / "schema.json")
     out = ("-o", str(files / "x.parquet"))
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
-    assert "rows than expected_rows=3." in run("release", table, *budget, "--expect-rows", "3", code=3)
+    assert "rows than expected_rows=3." in run("release", table, *budget, "--expected-rows", "3", code=3)
     assert "leave epsilon and delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
-    assert "for relation='zero-out', got 'replace-one': leave relation out" in run(
-        "release", table, "-s", schema, "--ledger", _ledger(files), "--relation", "replace-one", *out, code=2
+    assert "for neighbours='add-remove', got 'replace-one': leave relation out" in run(
+        "release", table, "-s", schema, "--ledger", _ledger(files), "--neighbours", "replace-one", *out, code=2
     )
     (files / "stray.csv").write_text('age,cost\n1,"2\n')
     said = run("check", str(files / "stray.csv"), "-s", schema, code=3)

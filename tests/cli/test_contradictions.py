@@ -29,10 +29,13 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("moments a.csv -s s.json --unit-sorted -o new.moments", "sorted_by_unit goes with a unit: name its column"),
-        (f"release a.csv -s s.json --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
-        (f"release a.moments --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
-        (f"release a.moments a.csv -s s.json --unit-sorted {RELEASE}", "sorted_by_unit goes with a unit and the table"),
+        ("moments a.csv -s s.json --sorted-by-unit -o new.moments", "sorted_by_unit goes with a unit: name its column"),
+        (f"release a.csv -s s.json --sorted-by-unit {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
+        (f"release a.moments --sorted-by-unit {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
+        (
+            f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
+            "sorted_by_unit goes with a unit and the table",
+        ),
         ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave keep_tails out, or pass a table"),
         (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave keep_tails out, or ask for more"),
         (f"release a.moments --passes 2 {RELEASE}", "serve one pass: set passes=1"),
@@ -62,10 +65,10 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
     [
         ("moments", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
         ("batches", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
-        ("moments", {"unit_sorted": True}, "sorted_by_unit goes with a unit"),
+        ("moments", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
         ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv says how files are read"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
-        ("table", {"unit_sorted": True}, "sorted_by_unit goes with a unit"),
+        ("table", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
         ("table", {"note": "first", "ledger": None, **BUDGET}, "note is kept in a ledger: name the ledger"),
         ("table", {"share": 0.5, "ledger": None, **BUDGET}, "share is a share of a ledger's budget"),
         ("table", {"force": True}, "force replaces a file, but none is written"),

@@ -81,7 +81,7 @@ def test_a_query_on_a_database(folder):
         "g",
         "x",
     ]
-    run("check", "h.duckdb", "--query", "FROM people", "-s", "s.json", "--expect-rows", 500)
+    run("check", "h.duckdb", "--query", "FROM people", "-s", "s.json", "--expected-rows", 500)
     run("moments", "h.duckdb", "--query", "FROM people", "-s", "s.json", "-o", "p.moments")
     assert (Moments.load("p.moments").gram() == gram(TABLE)).all()
     assert "say with --query" in run("release", "h.duckdb", *budget, code=2).stderr

@@ -36,11 +36,11 @@ def spent(path):
 def test_create_makes_what_python_makes(path, tmp_path):
     text = run("create", path, "--epsilon", 1, "--delta", "1e-6", "--releases", 4).stdout
     made = Ledger(path, epsilon=1.0, delta=1e-6, releases=4)  # the same arguments: it opens
-    assert f"{path}: (1, 1e-06) for all releases together, zero-out; Gaussian: mu 0.236" in text
+    assert f"{path}: (1, 1e-06) for all releases together, add-remove; Gaussian: mu 0.236" in text
     assert "4 releases planned" in text
     assert text.splitlines()[1] == f"left: {made.remaining()}"
     assert "4 more releases of the planned size" in text
-    options = ("-e", 1, "-d", "1e-6", "--mu", 0.05, "--failure-delta", "1e-9", "--relation", "zero-out")
+    options = ("-e", 1, "-d", "1e-6", "--mu", 0.05, "--delta-slack", "1e-9", "--neighbours", "add-remove")
     joint = json.loads(run("create", tmp_path / "k.ledger", *options, "--json").stdout)
     assert joint["reserved"]["mu"] == 0.05
     assert joint["head"] == Ledger.open(tmp_path / "k.ledger").head
@@ -66,7 +66,7 @@ def test_create_never_replaces_and_refuses_what_cannot_be(path, tmp_path):
 
 def test_show_says_what_is_left_and_how_many_more_fit(path, spent):
     lines = run("show", path).stdout.splitlines()
-    assert lines[0].startswith(f"{path}: (1, 1e-06) for all releases together, zero-out; Gaussian: mu 0.236")
+    assert lines[0].startswith(f"{path}: (1, 1e-06) for all releases together, add-remove; Gaussian: mu 0.236")
     assert lines[0].endswith("1e-09 of delta for slacks, 4 releases planned")
     assert "entry 1" in lines[1]
     assert "mu 0.118" in lines[1]
@@ -84,7 +84,7 @@ def test_show_says_what_is_left_and_how_many_more_fit(path, spent):
 def test_verify_computes_anew_and_knows_older_copies(path, spent):
     text = run("verify", path).stdout
     assert f"{path}: true." in text
-    assert "(1, 1e-06)-differentially private (zero-out)" in text
+    assert "(1, 1e-06)-differentially private (add-remove)" in text
     noted, copy = spent.head, path.read_bytes()
     spent.spend(mu=0.01)
     newer = spent.head

@@ -1,4 +1,4 @@
-"""``--unit``: what the commands say of a release that protects persons."""
+"""``--privacy-unit``: what the commands say of a release that protects persons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import gaussmix as gm
 from gaussmix.cli import main
 from gaussmix.data.contributions import Unit
 
-UNIT = ["--unit", "who", "--rows-per-unit", "12"]
+UNIT = ["--privacy-unit", "who", "--max-contributions", "12"]
 WORDS = "one person (all rows with the same who, together counted as at most 12)"
 
 
@@ -34,7 +34,7 @@ def run(folder, *words):
 
 def test_a_release_of_persons(folder):
     budget = ["-s", "@schema.json", "-e", "1", "-d", "1e-6"]
-    for name, extra in (("any", []), ("sorted", ["--unit-sorted"])):
+    for name, extra in (("any", []), ("sorted", ["--sorted-by-unit"])):
         assert WORDS in run(folder, "release", "@table.csv", *budget, *UNIT, *extra, "-o", f"@{name}.parquet")
         assert gm.load(folder / f"{name}.parquet").certificate.unit == Unit("who", 12)
     assert "one row" in run(folder, "release", "@table.csv", *budget, "-o", "@rows.parquet")
@@ -44,7 +44,10 @@ def test_a_check_finds_what_a_release_would_refuse(folder):
     question = ["check", "@table.csv", "-s", "@schema.json"]
     assert run(folder, *question, *UNIT) == run(folder, *question)
     for column in ("person", "a"):
-        words = [word.replace("@", f"{folder}/") for word in (*question, "--unit", column, "--rows-per-unit", "12")]
+        words = [
+            word.replace("@", f"{folder}/")
+            for word in (*question, "--privacy-unit", column, "--max-contributions", "12")
+        ]
         found = CliRunner().invoke(main, words)
         assert found.exit_code == (3 if column == "person" else 2)
         assert f"Error: Column {column!r} is " in found.output
@@ -52,7 +55,7 @@ def test_a_check_finds_what_a_release_would_refuse(folder):
 
 def test_moments_and_ledgers_of_persons(folder):
     run(folder, "moments", "@table.csv", "-s", "@schema.json", *UNIT, "-o", "@site.moments")
-    made = run(folder, "ledger", "create", "@persons.ledger", "-e", "1", "-d", "1e-6", "--unit", "who")
+    made = run(folder, "ledger", "create", "@persons.ledger", "-e", "1", "-d", "1e-6", "--privacy-unit", "who")
     assert "all rows with the same who" in made
     assert WORDS in run(folder, "release", "@site.moments", "--ledger", "@persons.ledger", "-o", "@joint.parquet")
 

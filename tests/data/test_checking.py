@@ -47,7 +47,7 @@ def test_shares_by_hand():
 
 def test_the_column_of_the_unit_is_read_as_a_release_reads_it():
     table = {"a": [0.5, 0.7], "who": ["p", "q"]}
-    whose = {"unit": "who", "rows_per_unit": 2}
+    whose = {"unit": "who", "max_contributions": 2}
     assert check_table(table, {"a": [0, 1]}, **whose) == check_table(table, {"a": [0, 1]})
     bad = [
         ({"a": [0.5, 0.7]}, "Column 'who' is not in"),
@@ -62,9 +62,9 @@ def test_the_column_of_the_unit_is_read_as_a_release_reads_it():
             with pytest.raises(gm.DataError, match=words):
                 call(data, {"a": [0, 1]}, **whose)
     for options, words in (
-        ({"unit": "who"}, "rows_per_unit must be declared"),
-        ({"rows_per_unit": 2}, "go with a unit"),
-        ({"unit": "a", "rows_per_unit": 2}, "'a' is the unit and cannot be released as well"),
+        ({"unit": "who"}, "max_contributions must be declared"),
+        ({"max_contributions": 2}, "go with a unit"),
+        ({"unit": "a", "max_contributions": 2}, "'a' is the unit and cannot be released as well"),
     ):
         with pytest.raises(gm.errors.ArgumentError, match=words):
             check_table(table, {"a": [0, 1]}, **options)
@@ -121,10 +121,10 @@ def test_expected_rows():
     with pytest.raises(ValueError, match="expected_rows must be an integer"):
         check_table(TABLE, SCHEMA, options=ReadOptions(expected_rows=0))
     with pytest.raises(ValueError, match="another number of rows"):
-        gm.release({"x": [1.0]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, expect_rows=2)
+        gm.release({"x": [1.0]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, expected_rows=2)
     sums = Moments.of({"x": [1.0]}, {"x": [0, 1]})
     with pytest.raises(ValueError, match="another number of rows"):
-        gm.release(sums, epsilon=1.0, delta=1e-6, expect_rows=2)
+        gm.release(sums, epsilon=1.0, delta=1e-6, expected_rows=2)
 
 
 def test_options_reach_the_file(tmp_path):
@@ -151,6 +151,6 @@ def test_command(tmp_path):
     content = json.loads(CliRunner().invoke(main, [*common, "--json"]).stdout)
     assert content["sensitive"] is True
     assert content["columns"]["age"]["clipped"] == 0.5
-    refused = CliRunner().invoke(main, [*common, "--expect-rows", "3"])
+    refused = CliRunner().invoke(main, [*common, "--expected-rows", "3"])
     assert refused.exit_code != 0
     assert "expected_rows=3" in refused.output

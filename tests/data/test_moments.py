@@ -59,9 +59,9 @@ def test_rows_are_counted_for_the_curator():
     assert sums.rows_between(1)
     assert not sums.rows_between(4)
     assert not sums.rows_between(1, 2)
-    sums.expect_rows(3)
+    sums.expected_rows(3)
     with pytest.raises(ValueError, match="another number of rows than expected_rows=4"):
-        sums.expect_rows(4)
+        sums.expected_rows(4)
 
 
 # -- files -------------------------------------------------------------------------------------------------------

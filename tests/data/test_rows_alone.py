@@ -348,11 +348,11 @@ def test_polars_columns(dtype, column):
     ],
 )
 def test_duckdb_columns(kind, values, column):
-    def relation(rows):
+    def neighbours(rows):
         lines = ", ".join(f"(({value})::{kind})" for value in rows)
         return duckdb.sql(f"select {column} from (values {lines}) t({column})")
 
-    check(relation, values, Schema.of({column: RULES[column]}))
+    check(neighbours, values, Schema.of({column: RULES[column]}))
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------

@@ -519,8 +519,10 @@ def test_types_are_never_guessed(tmp_path):
 def test_engines_that_fail_on_the_way():
     lazy = pl.LazyFrame({"a": ["1", SECRET]}).with_columns(pl.col("a").cast(pl.Float64))
     fails(ValueError, "the LazyFrame failed while it ran. Run it on its own", lazy)
-    relation = duckdb.sql(f"select case when i < 9000 then '1' else '{SECRET}' end::double as a from range(9999) t(i)")
-    fails(ValueError, "the DuckDBPyRelation failed while it ran", relation, batch_rows=100)
+    neighbours = duckdb.sql(
+        f"select case when i < 9000 then '1' else '{SECRET}' end::double as a from range(9999) t(i)"
+    )
+    fails(ValueError, "the DuckDBPyRelation failed while it ran", neighbours, batch_rows=100)
 
 
 def test_duckdb(tmp_path):
@@ -571,7 +573,7 @@ def test_views_become_text_that_can_be_filtered(kind):
     assert batch.filter(batch.column(0).is_valid()).num_rows == 2
 
 
-@pytest.mark.parametrize("wrap", [lambda relation: relation, nw.from_native])
+@pytest.mark.parametrize("wrap", [lambda neighbours: neighbours, nw.from_native])
 def test_duckdb_does_not_tell_names_apart_by_case(wrap):
     """It read the first of them, whichever was asked for."""
     for name in ("a", "A"):

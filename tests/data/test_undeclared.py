@@ -22,19 +22,19 @@ from gaussmix.data.counts import (
     count_columns,
     count_finely,
 )
-from gaussmix.data.schema import Schema, Undeclared, describe_columns
+from gaussmix.data.schema import PartialSchema, Schema, describe_columns
 from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentTypeError, DataTypeError, DeclarationError
 
 
 def test_a_template_and_short_words_mean_the_same(tmp_path):
     template = describe_columns(pa.schema({"age": pa.int64(), "sex": pa.string(), "smoker": pa.bool_()}))
-    found = Undeclared.of(template)
-    short = Undeclared.of({"age": "number", "sex": "category", "smoker": "boolean"})
+    found = PartialSchema.of(template)
+    short = PartialSchema.of({"age": "number", "sex": "category", "smoker": "boolean"})
     assert (found.names, found.text_types, found.order) == (short.names, short.text_types, short.order)
     file = tmp_path / "open.json"
     file.write_text(json.dumps(template), encoding="utf-8")
-    assert Undeclared.of(file).names == ["age", "sex"]
+    assert PartialSchema.of(file).names == ["age", "sex"]
     assert list(found.declared) == ["smoker"]
     schema = found.schema({"age": (0.0, 99.0)}, {"sex": ("f", "m")})
     assert list(schema.columns) == ["age", "sex", "smoker"]
@@ -42,7 +42,7 @@ def test_a_template_and_short_words_mean_the_same(tmp_path):
 
 
 def test_options_are_kept_and_one_bound_may_be_declared():
-    found = Undeclared.of(
+    found = PartialSchema.of(
         {
             "columns": {
                 "cost": {"lower": 0, "upper": None, "missing": "drop-row", "weight": 2},
@@ -75,12 +75,12 @@ def test_options_are_kept_and_one_bound_may_be_declared():
 )
 def test_what_cannot_be_is_said_before_a_row_is_read(declared, words):
     with pytest.raises((DeclarationError, ArgumentTypeError, ValueError), match=words):
-        Undeclared.of(declared)
+        PartialSchema.of(declared)
 
 
 def test_a_whole_schema_leaves_nothing_to_propose():
     with pytest.raises(DeclarationError, match="nothing to propose"):
-        Undeclared.of(Schema.of({"a": [0, 1]}))
+        PartialSchema.of(Schema.of({"a": [0, 1]}))
 
 
 def test_the_coarse_grid_covers_the_doubles_and_each_value_is_in_its_bin():
@@ -127,7 +127,7 @@ KINDS = {"x": "number", "job": "category", "code": "codes"}
 
 
 def counted(data):
-    return count_columns(TableReader(data), Undeclared.of(KINDS))
+    return count_columns(TableReader(data), PartialSchema.of(KINDS))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_csv_is_read_by_the_declared_kind(tmp_path):
     file.write_text("x,job,code\n1,007,7\n2.5,7,7\n", encoding="utf-8")
     found = counted(file)
     assert found.keys == {"job": Counter({"007": 1, "7": 1}), "code": Counter({7: 2})}
-    fine = count_finely(TableReader(file), Undeclared.of(KINDS), {"x": FineGrid(0.0, 1.0, 4)})
+    fine = count_finely(TableReader(file), PartialSchema.of(KINDS), {"x": FineGrid(0.0, 1.0, 4)})
     assert fine["x"].tolist() == [0, 1, 1, 0]
 
 
@@ -172,11 +172,11 @@ def test_a_type_that_rows_decided_is_refused():
     assert [entry["type"] for entry in template["columns"].values()] == ["numeric?", "boolean?"]
     for name in ("age", "smoker"):
         with pytest.raises(DeclarationError, match=f"Column '{name}': its type was guessed from rows"):
-            Undeclared.of({"columns": {name: template["columns"][name], "cost": "number"}})
+            PartialSchema.of({"columns": {name: template["columns"][name], "cost": "number"}})
     declared = template["columns"] | {"age": {"type": "numeric?", "lower": 0, "upper": 99}}
     assert Schema.of(declared).columns["age"].upper == 99  # whoever filled in bounds has seen the type
 
 
 @pytest.mark.parametrize("kind", ["codes", "category"])
 def test_no_level_is_taken_before_any_is_found(kind):
-    assert not any(name.startswith("w=") and name != "w=(other)" for name in Undeclared.of({"w": kind}).taken)
+    assert not any(name.startswith("w=") and name != "w=(other)" for name in PartialSchema.of({"w": kind}).taken)

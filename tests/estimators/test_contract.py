@@ -74,7 +74,7 @@ def test_certificate_says_what_was_asked_for_and_where_the_noise_came_from(model
     X, y, _ = linear_table(200)
     y = targets_for(model, y)
     seeded = clone(model).set_params(epsilon=0.7, delta=1e-5).fit(X, y).privacy_
-    assert (seeded.epsilon, seeded.delta, seeded.relation) == (0.7, 1e-5, "zero-out")
+    assert (seeded.epsilon, seeded.delta, seeded.neighbours) == (0.7, 1e-5, "add-remove")
     assert seeded.made_by == type(model).__name__
     assert seeded.generator == "seeded (not private)"
     assert not seeded.is_private

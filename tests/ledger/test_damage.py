@@ -23,7 +23,7 @@ def small_ledger(path: Path) -> Ledger:
     plan = ledger.lattice_account(shares=["0.3", "0.7"], coordinates=[400, 400])
     ledger.spend_account(plan, note="first", file=path.with_name("a.parquet"))
     ledger.spend(mu=0.01)
-    ledger.spend(mu=0.02, failure_delta=1e-12, note="third")
+    ledger.spend(mu=0.02, delta_slack=1e-12, note="third")
     return ledger
 
 
@@ -76,13 +76,13 @@ EDITS = {
     "budget": "UPDATE reservation SET epsilon = 2.0",
     "text": "UPDATE reservation SET mu = 'much'",
     "mu": "UPDATE reservation SET mu = mu * 1.01",
-    "failure": "UPDATE reservation SET failure_delta = failure_delta / 2",
+    "failure": "UPDATE reservation SET delta_slack = delta_slack / 2",
     "releases": "UPDATE reservation SET releases = 7",
     "releases as text": "UPDATE reservation SET releases = 'five'",
     "no releases": "UPDATE reservation SET releases = 0",
     "spent": "UPDATE entries SET mu = mu / 2 WHERE mu > 0",
     "column": "ALTER TABLE entries ADD COLUMN more TEXT",
-    "entry": "UPDATE entries SET failure_delta = 0.0 WHERE id = 1",
+    "entry": "UPDATE entries SET delta_slack = 0.0 WHERE id = 1",
     "file": "UPDATE entries SET file = 'elsewhere' WHERE id = 1",
     "note": "UPDATE entries SET note = 'another' WHERE id = 1",
     "first deleted": "DELETE FROM entries WHERE id = 1",
@@ -126,7 +126,7 @@ def test_an_account_that_is_not_private_is_refused_though_its_hashes_fit(tmp_pat
         {"mu": true.mu * (1 + 1e-6)},
         {"epsilon": 0.99},
         {"delta_reserved": true.delta_reserved * (1 - 1e-6)},
-        {"failure_delta": true.failure_delta * 1.001},
+        {"delta_slack": true.delta_slack * 1.001},
     ):
         path.unlink()
         ledger_store.create(path, replace(true, **change))
@@ -144,8 +144,8 @@ def test_the_head_shows_an_older_copy(tmp_path):
     ledger.spend(mu=0.001)
     assert ledger.head != head
     newer = ledger.head
-    assert ledger.has_had(head)
-    assert ledger.has_had(newer)
+    assert ledger.contains_digest(head)
+    assert ledger.contains_digest(newer)
     path.write_bytes(old)  # what remains: the file alone cannot know that it is old
     assert Ledger.open(path).head == head
-    assert not Ledger.open(path).has_had(newer)
+    assert not Ledger.open(path).contains_digest(newer)

@@ -30,20 +30,20 @@ def path(tmp_path):
 
 # ---------------------------------------------------------------------------------------------------------------
 # What is reserved
-@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5)])
-def test_mu_is_the_largest_that_meets_the_budget(path, epsilon, delta, relation):
-    reserved = Ledger(path, epsilon=epsilon, delta=delta, relation=relation).reservation
+def test_mu_is_the_largest_that_meets_the_budget(path, epsilon, delta, neighbours):
+    reserved = Ledger(path, epsilon=epsilon, delta=delta, neighbours=neighbours).reservation
     assert reserved.releases == 1
-    assert reserved.failure_delta == pytest.approx(delta / 1000, rel=1e-15)
-    spent = Fraction(gaussian_delta_up(epsilon, reserved.mu)) + Fraction(reserved.failure_delta)
+    assert reserved.delta_slack == pytest.approx(delta / 1000, rel=1e-15)
+    spent = Fraction(gaussian_delta_up(epsilon, reserved.mu)) + Fraction(reserved.delta_slack)
     assert spent <= Fraction(reserved.delta_reserved) <= Fraction(delta)
-    assert accounting.gaussian_delta(epsilon, mu=reserved.mu * (1 + 1e-9)) > delta - reserved.failure_delta
+    assert accounting.gaussian_delta(epsilon, mu=reserved.mu * (1 + 1e-9)) > delta - reserved.delta_slack
 
 
 def test_mu_and_failure_delta_may_be_chosen(path):
-    reserved = Ledger(path, **BUDGET, mu=0.1, failure_delta=1e-7, releases=3).reservation
-    assert (reserved.mu, reserved.failure_delta, reserved.releases) == (0.1, 1e-7, 3)
+    reserved = Ledger(path, **BUDGET, mu=0.1, delta_slack=1e-7, releases=3).reservation
+    assert (reserved.mu, reserved.delta_slack, reserved.releases) == (0.1, 1e-7, 3)
     assert reserved.delta_reserved < 1.1e-7  # less than the budget: what is left of it is lost
 
 
@@ -52,7 +52,7 @@ def test_mu_and_failure_delta_may_be_chosen(path):
     [
         ({"mu": 0.24}, BudgetUnmetError, r"mu=0\.24 is more than epsilon=1\.0 and delta=1e-06 .* at most 0\.2366"),
         ({"mu": 0.0}, ArgumentError, r"mu must be a finite number > 0, got 0\.0"),
-        ({"failure_delta": 1e-6}, ArgumentError, "failure_delta is a part of delta=1e-06 and must be less"),
+        ({"delta_slack": 1e-6}, ArgumentError, "delta_slack is a part of delta=1e-06 and must be less"),
         ({"releases": 0}, ArgumentError, "releases must be an integer ≥ 1, got 0"),
         ({"releases": True}, ArgumentTypeError, "releases must be an integer ≥ 1, got True"),
     ],
@@ -85,25 +85,25 @@ def test_another_machines_last_digits_of_mu_are_no_other_arguments(path, monkeyp
 
 # ---------------------------------------------------------------------------------------------------------------
 # What a release takes
-@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("releases", [1, 2, 3, 7, 10])
-def test_the_planned_number_of_releases_fits_and_no_more(path, releases, relation):
-    ledger = Ledger(path, **BUDGET, relation=relation, releases=releases)
+def test_the_planned_number_of_releases_fits_and_no_more(path, releases, neighbours):
+    ledger = Ledger(path, **BUDGET, neighbours=neighbours, releases=releases)
     for number in range(releases):
         room = ledger.remaining()
         assert room.releases_left == releases - number
         account = ledger.lattice_account(**RELEASE)
         assert ledger.remaining() == room  # spends nothing by itself
-        assert (account.epsilon, account.delta, account.relation) == (1.0, 1e-6, relation)
+        assert (account.epsilon, account.delta, account.neighbours) == (1.0, 1e-6, neighbours)
         assert account.mu**2 * releases == pytest.approx(ledger.reservation.mu**2, rel=1e-14)
-        assert account.holds(1.0, 1e-6, relation)
+        assert account.holds(1.0, 1e-6, neighbours)
         entry = ledger.spend_account(account, note=f"n{number}", file="x.parquet")
         assert (entry.mu, entry.note) == (account.mu, f"n{number}")
         assert entry.file.endswith("x.parquet")
         assert (
-            (1 + math.e) * account.slack <= entry.failure_delta <= part_of(ledger.reservation, Fraction(1, releases))[1]
+            (1 + math.e) * account.slack <= entry.delta_slack <= part_of(ledger.reservation, Fraction(1, releases))[1]
         )
-        assert entry.failure_delta == pytest.approx((1 + math.e) * account.slack, rel=1e-12)
+        assert entry.delta_slack == pytest.approx((1 + math.e) * account.slack, rel=1e-12)
     assert ledger.remaining().releases_left == 0
     with pytest.raises(BudgetExceededError, match=r"0 more releases of the planned size\. Nothing was recorded"):
         ledger.lattice_account(**RELEASE)
@@ -154,23 +154,23 @@ def test_shares_that_add_up_to_one_fit_and_the_budget_is_never_exceeded(shares, 
         entries.append(Entry(1, None, mu, failure, ""))
         room_left(reserved, entries)
     assert sum(Fraction(entry.mu) ** 2 for entry in entries) <= Fraction(reserved.mu) ** 2
-    assert sum(Fraction(entry.failure_delta) for entry in entries) <= Fraction(reserved.failure_delta)
+    assert sum(Fraction(entry.delta_slack) for entry in entries) <= Fraction(reserved.delta_slack)
 
 
-NOTHING = {"mu": None, "failure_delta": None, "relation": "zero-out"}
+NOTHING = {"mu": None, "delta_slack": None, "neighbours": "add-remove"}
 
 
 def test_the_lattice_is_refined_where_delta_0_is_small_and_the_release_refused_where_there_is_none(path, tmp_path):
-    scarce = Ledger(path, **BUDGET, failure_delta=1e-25)
+    scarce = Ledger(path, **BUDGET, delta_slack=1e-25)
     account = scarce.lattice_account(**RELEASE)
     assert account.bits > 40
-    assert scarce.spend_account(account).failure_delta <= 1e-25
-    without = Ledger(tmp_path / "without", **BUDGET, failure_delta=0.0)
+    assert scarce.spend_account(account).delta_slack <= 1e-25
+    without = Ledger(tmp_path / "without", **BUDGET, delta_slack=0.0)
     assert without.remaining().releases_left == 0
-    with pytest.raises(BudgetExceededError, match="needs failure_delta"):
+    with pytest.raises(BudgetExceededError, match="needs delta_slack"):
         without.lattice_account(**RELEASE)
     with pytest.raises(BudgetUnmetError, match="No discretisation meets"):
-        Ledger(tmp_path / "none", **BUDGET, failure_delta=1e-60).lattice_account(**RELEASE)
+        Ledger(tmp_path / "none", **BUDGET, delta_slack=1e-60).lattice_account(**RELEASE)
 
 
 def test_accounts_made_elsewhere_cost_what_they_are(path):
@@ -179,12 +179,12 @@ def test_accounts_made_elsewhere_cost_what_they_are(path):
     alone = lattice_account(0.5, 1e-7, **RELEASE)
     entry = ledger.spend_account(alone)
     assert entry.mu == alone.mu
-    assert entry.failure_delta == pytest.approx((1 + math.exp(3)) * alone.slack, rel=1e-12)
-    other = lattice_account(0.5, 1e-7, **RELEASE, relation="replace-one")
-    with pytest.raises(ArgumentError, match="ledger is for relation='zero-out', the account for 'replace-one'"):
+    assert entry.delta_slack == pytest.approx((1 + math.exp(3)) * alone.slack, rel=1e-12)
+    other = lattice_account(0.5, 1e-7, **RELEASE, neighbours="replace-one")
+    with pytest.raises(ArgumentError, match="ledger is for neighbours='add-remove', the account for 'replace-one'"):
         ledger.spend_account(other)
     slack = replace(alone, delta=2e-7, slack=1e-9)
-    with pytest.raises(BudgetExceededError, match=r"it asks for failure_delta=2.*e-08, 9.*e-10 is left"):
+    with pytest.raises(BudgetExceededError, match=r"it asks for delta_slack=2.*e-08, 9.*e-10 is left"):
         ledger.spend_account(slack)
     assert len(ledger.entries()) == 1
 

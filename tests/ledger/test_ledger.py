@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from gaussmix import BudgetExceededError, Ledger, LedgerError
 from gaussmix.errors import MissingFileError
-from gaussmix.ledger import Entry, Reservation
+from gaussmix.ledger import BudgetCap, Entry
 from gaussmix.ledger import store as ledger_store
 from gaussmix.ledger.composition import room_left
 from gaussmix.ledger.store import append, contents
@@ -39,44 +39,44 @@ def path(tmp_path):
 # ---------------------------------------------------------------------------------------------------------------
 # What fits
 def test_entries_record_what_was_asked(path):
-    ledger = Ledger(path, **BUDGET, mu=0.1, failure_delta=1e-6)
+    ledger = Ledger(path, **BUDGET, mu=0.1, delta_slack=1e-6)
     first = ledger.spend(mu=0.02, note="costs by région")
-    second = ledger.spend(mu=0.05, failure_delta=1e-7)
+    second = ledger.spend(mu=0.05, delta_slack=1e-7)
     assert ledger.entries() == [first, second] == Ledger.open(path).entries()
-    assert (first.id, first.mu, first.failure_delta, first.note) == (1, 0.02, 0.0, "costs by région")
-    assert (second.id, second.mu, second.failure_delta) == (2, 0.05, 1e-7)
+    assert (first.id, first.mu, first.delta_slack, first.note) == (1, 0.02, 0.0, "costs by région")
+    assert (second.id, second.mu, second.delta_slack) == (2, 0.05, 1e-7)
     assert first.time <= second.time
     with pytest.raises(AttributeError):
         first.mu = 0.0
     room = ledger.remaining()
     assert room.mu == pytest.approx(math.sqrt(0.1**2 - 0.02**2 - 0.05**2), rel=1e-15)
-    assert room.failure_delta == pytest.approx(9e-7, rel=1e-15)
+    assert room.delta_slack == pytest.approx(9e-7, rel=1e-15)
 
 
 def test_refusals_say_what_is_left_and_record_nothing(path):
-    ledger = Ledger(path, **BUDGET, mu=0.1, failure_delta=1e-6)
-    ledger.spend(failure_delta=5e-7)
-    left = r"Left in the ledger: mu ≤ 0\.1, failure_delta ≤ 5e-07: 0 more releases of the planned size\. Nothing was"
+    ledger = Ledger(path, **BUDGET, mu=0.1, delta_slack=1e-6)
+    ledger.spend(delta_slack=5e-7)
+    left = r"Left in the ledger: mu ≤ 0\.1, delta_slack ≤ 5e-07: 0 more releases of the planned size\. Nothing was"
     for words, request in {
         r"it asks for mu=0\.10000000000000002, 0\.1 is left": {"mu": math.nextafter(0.1, 1)},
-        "it asks for failure_delta=2e-06, 5e-07 is left": {"failure_delta": 2e-6},
-        r"it asks for mu=1\.0, 0\.1 is left; it asks for failure_delta=2e-06": {"mu": 1.0, "failure_delta": 2e-6},
+        "it asks for delta_slack=2e-06, 5e-07 is left": {"delta_slack": 2e-6},
+        r"it asks for mu=1\.0, 0\.1 is left; it asks for delta_slack=2e-06": {"mu": 1.0, "delta_slack": 2e-6},
     }.items():
         with pytest.raises(BudgetExceededError, match=f"The release does not fit: .*{words}.*{left}"):
             ledger.spend(**request)
     assert len(ledger.entries()) == 1
-    ledger.spend(mu=0.1, failure_delta=5e-7)  # all of it
+    ledger.spend(mu=0.1, delta_slack=5e-7)  # all of it
     assert ledger.remaining() == type(ledger.remaining())(0.0, 0.0, releases_left=0)
-    for request in ({"mu": 5e-324}, {"failure_delta": 5e-324}):
+    for request in ({"mu": 5e-324}, {"delta_slack": 5e-324}):
         with pytest.raises(BudgetExceededError):
             ledger.spend(**request)
 
 
-RESERVED = Reservation("", 1.0, 1e-5, 0.1, 1e-6, "zero-out", 1e-5)
+RESERVED = BudgetCap("", 1.0, 1e-5, 0.1, 1e-6, "add-remove", 1e-5)
 
 
-def gaussian(mu, failure_delta=0.0):
-    return Entry(1, None, mu, failure_delta, "")
+def gaussian(mu, delta_slack=0.0):
+    return Entry(1, None, mu, delta_slack, "")
 
 
 @pytest.mark.parametrize("parts", [2, 3, 7, 49, 1000])
@@ -105,10 +105,10 @@ def test_room_is_the_largest_that_fits(mus, failures):
     entries = []
     for mu, failure in itertools.zip_longest(mus, failures, fillvalue=0.0):
         room = room_left(RESERVED, entries)
-        entries.append(gaussian(min(mu, room.mu), min(failure, room.failure_delta)))
+        entries.append(gaussian(min(mu, room.mu), min(failure, room.delta_slack)))
     room = room_left(RESERVED, entries)
-    room_left(RESERVED, [*entries, gaussian(room.mu, room.failure_delta)])
-    for beyond in (gaussian(math.nextafter(room.mu, 1)), gaussian(0.0, math.nextafter(room.failure_delta, 1))):
+    room_left(RESERVED, [*entries, gaussian(room.mu, room.delta_slack)])
+    for beyond in (gaussian(math.nextafter(room.mu, 1)), gaussian(0.0, math.nextafter(room.delta_slack, 1))):
         with pytest.raises(ValueError):
             room_left(RESERVED, [*entries, beyond])
 
@@ -209,7 +209,8 @@ def test_reopening_goes_on_where_it_was(path):
         assert again.remaining() == ledger.remaining()
         assert again.path == path
     assert repr(ledger) == (
-        f"Ledger({str(path)!r}, epsilon=1.0, delta=1e-05, mu=0.1, failure_delta=1e-08, relation='zero-out', releases=1)"
+        f"Ledger({str(path)!r}, epsilon=1.0, delta=1e-05, mu=0.1, delta_slack=1e-08, "
+        "neighbours='add-remove', releases=1)"
     )
 
 
@@ -217,10 +218,10 @@ def test_reopening_goes_on_where_it_was(path):
     ("change", "words"),
     [
         ({"epsilon": 2.0}, r"epsilon is 1\.0, not 2\.0"),
-        ({"delta": 1e-6}, "delta is 1e-05, not 1e-06; failure_delta is 1e-08, not .*"),
+        ({"delta": 1e-6}, "delta is 1e-05, not 1e-06; delta_slack is 1e-08, not .*"),
         ({"mu": 0.05}, r"mu is 0\.1, not 0\.05"),
-        ({"failure_delta": 1e-9}, "failure_delta is 1e-08, not 1e-09"),
-        ({"relation": "replace-one"}, "relation is 'zero-out', not 'replace-one'"),
+        ({"delta_slack": 1e-9}, "delta_slack is 1e-08, not 1e-09"),
+        ({"neighbours": "replace-one"}, "neighbours is 'add-remove', not 'replace-one'"),
         ({"releases": 2}, "releases is 1, not 2"),
     ],
 )
@@ -375,11 +376,11 @@ def test_a_ledger_held_by_another_process_is_an_error_in_the_end(path, monkeypat
         ({"delta": 0.0}, ValueError, r"delta must lie in \(0, 1\), got 0\.0\."),
         ({"mu": -0.1}, ValueError, r"mu must be a finite number > 0, got -0\.1\."),
         ({"mu": math.nan}, ValueError, "mu must be a real number, got nan"),
-        ({"failure_delta": 1e-5}, ValueError, "failure_delta is a part of delta=1e-05 and must be less, got 1e-05"),
-        ({"failure_delta": -1.0}, ValueError, "failure_delta must be a finite number ≥ 0"),
+        ({"delta_slack": 1e-5}, ValueError, "delta_slack is a part of delta=1e-05 and must be less, got 1e-05"),
+        ({"delta_slack": -1.0}, ValueError, "delta_slack must be a finite number ≥ 0"),
         ({"releases": 0}, ValueError, "releases must be an integer ≥ 1, got 0"),
         ({"releases": 1.5}, TypeError, r"releases must be an integer ≥ 1, got 1\.5"),
-        ({"relation": "swap"}, ValueError, "relation must be one of 'zero-out', 'replace-one', got 'swap'"),
+        ({"neighbours": "swap"}, ValueError, "neighbours must be one of 'add-remove', 'replace-one', got 'swap'"),
         ({"mu": 1.0}, ValueError, r"mu=1\.0 is more than epsilon=1\.0 and delta=1e-05 .* at most 0\.26"),
     ],
 )
@@ -392,10 +393,10 @@ def test_bad_budget(path, change, error, words):
 @pytest.mark.parametrize(
     ("request_", "error", "words"),
     [
-        ({}, ValueError, "A release spends something: give mu or failure_delta"),
+        ({}, ValueError, "A release spends something: give mu or delta_slack"),
         ({"mu": -0.01}, ValueError, r"mu must be a finite number ≥ 0, got -0\.01"),
         ({"mu": math.inf}, ValueError, "mu must be a finite number ≥ 0, got inf"),
-        ({"failure_delta": math.nan}, ValueError, "failure_delta must be a real number, got nan"),
+        ({"delta_slack": math.nan}, ValueError, "delta_slack must be a real number, got nan"),
         ({"mu": 0.01, "note": 7}, TypeError, "note must be a string, got int"),
     ],
 )

@@ -57,11 +57,11 @@ def test_tails_are_kept_where_that_is_asked_for():
 def test_replace_one_costs_more_noise():
     table = patients(500)
     one, other = (
-        gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, relation=relation)
-        for relation in ("zero-out", "replace-one")
+        gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, neighbours=neighbours)
+        for neighbours in ("add-remove", "replace-one")
     )
     assert other.statistic.passes[0].mu < one.statistic.passes[0].mu
-    assert other.certificate.relation == "replace-one"
+    assert other.certificate.neighbours == "replace-one"
 
 
 def test_a_row_counted_twice_is_protected_half_as_well():
@@ -108,7 +108,7 @@ def test_a_ledger_decides_the_relation(tmp_path):
     table = patients(500)
     ledger = gm.Ledger(tmp_path / "patients.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="leave relation out"):
-        gm.release(table, schema=SCHEMA, ledger=ledger, relation="replace-one")
+        gm.release(table, schema=SCHEMA, ledger=ledger, neighbours="replace-one")
     first = gm.release(table, schema=SCHEMA, ledger=ledger)
     assert any("all of its releases together" in condition.text for condition in first.certificate.conditions)
     with pytest.raises(ValueError, match="does not fit"):

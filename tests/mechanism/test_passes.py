@@ -33,9 +33,9 @@ def with_row(rows, x, level, y):
     return {"x": np.append(rows["x"], x), "level": np.append(rows["level"], level), "y": np.append(rows["y"], y)}
 
 
-def account_of(passes=4, epsilon=1.0, relation="zero-out"):
+def account_of(passes=4, epsilon=1.0, neighbours="add-remove"):
     shares, coordinates = releases_of(schedule_of(passes), M)
-    return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, relation=relation)
+    return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
 
 def drawn(data, account, rng):
@@ -95,9 +95,9 @@ def test_a_later_pass_in_the_declared_metric_has_the_noise_that_its_rows_need(mo
         assert Fraction(999, 1000) <= used / Fraction(account.noise_mu[place]) ** 2 <= 1
 
 
-@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
-def test_one_row_for_another(monkeypatch, relation):
-    account, rows = account_of(4, relation=relation), table(300)
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_one_row_for_another(monkeypatch, neighbours):
+    account, rows = account_of(4, neighbours=neighbours), table(300)
     outcomes = []
     for extra in (ROWS["at a corner"], (-1.0, "b", -1.0)):
         with monkeypatch.context() as patch:
@@ -106,7 +106,7 @@ def test_one_row_for_another(monkeypatch, relation):
             outcomes.append(script)
     used = spent(outcomes[1].sums, outcomes[0].sums, outcomes[0].sigmas)
     assert used > 0
-    if relation == "replace-one":
+    if neighbours == "replace-one":
         assert used <= Fraction(account.mu) ** 2
 
 
@@ -211,7 +211,7 @@ def test_seeds_repeat_and_void():
     assert one.second_moment.tolist() != other.second_moment.tolist()
     secure = gm.release(data, schema=SCHEMA, epsilon=1, delta=1e-6)
     assert secure.certificate.is_private
-    assert secure.certificate.account.holds(1.0, 1e-6, "zero-out")
+    assert secure.certificate.account.holds(1.0, 1e-6, "add-remove")
 
 
 def test_a_table_that_can_be_read_once():

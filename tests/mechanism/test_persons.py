@@ -24,7 +24,7 @@ from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
 M, J = SCHEMA.n_columns, 4
-UNITS = [Unit("who", J, "shorten"), Unit("who", J, "keep")]
+UNITS = [Unit("who", J, "scale"), Unit("who", J, "sample")]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
@@ -43,9 +43,9 @@ def with_person(rows, added):
     return {name: np.concatenate([rows[name][:50], new[name], rows[name][50:]]) for name in rows}
 
 
-def account_of(passes, relation="zero-out", epsilon=1.0):
+def account_of(passes, neighbours="add-remove", epsilon=1.0):
     shares, coordinates = releases_of(schedule_of(passes), M, persons=True)
-    return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, relation=relation)
+    return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
 
 def drawn(data, unit, account, schema=SCHEMA, coins=None):
@@ -167,7 +167,7 @@ def test_the_first_pass_has_j_times_the_noise():
     """What a transcript says of its noise is what was drawn: within five standard errors, of which a tenth is more."""
     account, unit = account_of(1), UNITS[0]
     found = [
-        gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, unit="who", rows_per_unit=J, **BUDGET)
+        gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, unit="who", max_contributions=J, **BUDGET)
         for seed in range(200)
     ]
     gram = UnitRows(table(), SCHEMA, unit, key=bytes(32)).moments().gram()
@@ -186,13 +186,13 @@ def test_many_rows_of_few_persons_give_their_regression():
     n, persons = 60_000, 8_000
     x, noise = rng.uniform(-1, 1, n), rng.uniform(-0.3, 0.3, n)
     data = {"who": rng.integers(0, persons, n), "x": x, "y": 0.5 * x + noise}
-    for bound in ("shorten", "keep"):
+    for bound in ("scale", "sample"):
         private = gm.release(
             data,
             schema={"x": [-1, 1], "y": [-1, 1]},
             unit="who",
-            rows_per_unit=12,
-            bound_rows=bound,
+            max_contributions=12,
+            contribution_bounding=bound,
             random_state=1,
             **BUDGET,
         )
@@ -209,7 +209,13 @@ def test_samples_are_of_persons(monkeypatch):
     x = rng.uniform(-1, 1, n)
     data = {"who": np.arange(n) // 2, "x": x, "y": np.clip(0.5 * x + rng.normal(0, 0.1, n), -1, 1)}
     private = gm.release(
-        data, schema={"x": [-1, 1], "y": [-1, 1]}, epsilon=8.0, delta=1e-6, unit="who", rows_per_unit=2, random_state=0
+        data,
+        schema={"x": [-1, 1], "y": [-1, 1]},
+        epsilon=8.0,
+        delta=1e-6,
+        unit="who",
+        max_contributions=2,
+        random_state=0,
     )
     rates = [output.rate for output in private.statistic.passes]
     assert rates[0] == rates[-1] == 1.0
@@ -220,18 +226,18 @@ def test_samples_are_of_persons(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"unit": "who"}, "rows_per_unit must be declared"),
-        ({"rows_per_unit": 3}, "go with a unit"),
-        ({"bound_rows": "keep"}, "go with a unit"),
-        ({"unit_sorted": True}, "goes with a unit"),
-        ({"unit": "who", "rows_per_unit": 0}, "rows_per_unit must be"),
-        ({"unit": "who", "rows_per_unit": 5000}, "from 1 to 4,096"),
-        ({"unit": "who", "rows_per_unit": 3, "bound_rows": "drop"}, "bound_rows"),
-        ({"unit": "x", "rows_per_unit": 3}, "cannot be released as well"),
-        ({"schema": WEIGHTED, "unit": "w", "rows_per_unit": 3}, "nor weigh rows"),
-        ({"unit": "who", "rows_per_unit": 3, "epsilon": float("inf")}, "protects nobody"),
-        ({"unit": "who", "rows_per_unit": 4096, "epsilon": 0.01}, "fewer rows_per_unit"),
-        ({"unit": "whom", "rows_per_unit": 3}, "'whom' is not in"),
+        ({"unit": "who"}, "max_contributions must be declared"),
+        ({"max_contributions": 3}, "go with a unit"),
+        ({"contribution_bounding": "sample"}, "go with a unit"),
+        ({"sorted_by_unit": True}, "goes with a unit"),
+        ({"unit": "who", "max_contributions": 0}, "max_contributions must be"),
+        ({"unit": "who", "max_contributions": 5000}, "from 1 to 4,096"),
+        ({"unit": "who", "max_contributions": 3, "contribution_bounding": "drop"}, "contribution_bounding"),
+        ({"unit": "x", "max_contributions": 3}, "cannot be released as well"),
+        ({"schema": WEIGHTED, "unit": "w", "max_contributions": 3}, "nor weigh rows"),
+        ({"unit": "who", "max_contributions": 3, "epsilon": float("inf")}, "protects nobody"),
+        ({"unit": "who", "max_contributions": 4096, "epsilon": 0.01}, "fewer max_contributions"),
+        ({"unit": "whom", "max_contributions": 3}, "'whom' is not in"),
     ],
 )
 def test_what_is_refused(arguments, words):
@@ -253,13 +259,13 @@ def test_a_ledger_has_one_unit(tmp_path):
     with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
         gm.release(table(), schema=SCHEMA, ledger=persons)
     with pytest.raises(gm.ArgumentError, match=r"rows \(no unit\), the release for persons \(unit='who'\)"):
-        gm.release(table(), schema=SCHEMA, ledger=rows, unit="who", rows_per_unit=3)
+        gm.release(table(), schema=SCHEMA, ledger=rows, unit="who", max_contributions=3)
     with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
         persons.spend(mu=0.01)
     assert not persons.entries()
     assert not rows.entries()
     for j in (2, 5):  # how many rows count may differ: each release's μ is for a person
-        private = gm.release(table(), schema=SCHEMA, ledger=persons, unit="who", rows_per_unit=j)
+        private = gm.release(table(), schema=SCHEMA, ledger=persons, unit="who", max_contributions=j)
         assert private.certificate.unit == Unit("who", j)
         assert private.certificate.is_private
 
@@ -284,8 +290,10 @@ def test_steps_on_a_likelihood_are_for_rows():
 
 
 def test_the_certificate_says_whose_rows_are_protected(tmp_path):
-    for bound, words in (("keep", "at most 12 counted"), ("shorten", "together counted as at most 12")):
-        private = gm.release(table(), schema=SCHEMA, unit="who", rows_per_unit=12, bound_rows=bound, **BUDGET)
+    for bound, words in (("sample", "at most 12 counted"), ("scale", "together counted as at most 12")):
+        private = gm.release(
+            table(), schema=SCHEMA, unit="who", max_contributions=12, contribution_bounding=bound, **BUDGET
+        )
         private.save(tmp_path / f"{bound}.parquet")
         again = gm.load(tmp_path / f"{bound}.parquet")
         assert again.certificate == private.certificate
@@ -298,14 +306,14 @@ def test_the_certificate_says_whose_rows_are_protected(tmp_path):
 
 
 def test_populations_need_independent_rows():
-    private = gm.release(table(), schema=SCHEMA, unit="who", rows_per_unit=3, random_state=0, **BUDGET)
+    private = gm.release(table(), schema=SCHEMA, unit="who", max_contributions=3, random_state=0, **BUDGET)
     with pytest.raises(gm.ArgumentError, match="one person has several"):
         private.regress("y").summary(estimand="population", n_rows=400)
 
 
 def test_moments_of_persons(tmp_path):
     """Sites build them with their own keys; what is added has one unit."""
-    unit = {"unit": "who", "rows_per_unit": J}
+    unit = {"unit": "who", "max_contributions": J}
     one, two = (gm.Moments.of(table(seed=seed), SCHEMA, **unit) for seed in (0, 1))
     one.save(tmp_path / "one.moments")
     total = gm.Moments.load(tmp_path / "one.moments") + two
@@ -315,7 +323,7 @@ def test_moments_of_persons(tmp_path):
     with pytest.raises(gm.DataError, match="different units"):
         _ = one + gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.DeclarationError, match="another unit"):
-        gm.release(total, **BUDGET, unit="who", rows_per_unit=J + 1)
+        gm.release(total, **BUDGET, unit="who", max_contributions=J + 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -328,9 +336,11 @@ def test_small_integers_of_numpy_do_not_overflow(number):
     for sigma in (diagonal_sigma, off_diagonal_sigma):
         assert sigma(0.1, 20, rows=number) == sigma(0.1, 20, rows=int(number))
     table = {"who": np.arange(9), "a": np.linspace(0, 1, 9)}
-    private = gm.release(table, schema={"a": [0, 1]}, epsilon=1, delta=1e-6, unit="who", rows_per_unit=number, passes=1)
+    private = gm.release(
+        table, schema={"a": [0, 1]}, epsilon=1, delta=1e-6, unit="who", max_contributions=number, passes=1
+    )
     assert private.to_bytes()
-    assert Moments.of(table, {"a": [0, 1]}, unit="who", rows_per_unit=number).to_bytes()
+    assert Moments.of(table, {"a": [0, 1]}, unit="who", max_contributions=number).to_bytes()
 
 
 @pytest.mark.parametrize("kind", [baselines.AdaSSP, baselines.SheffetMixing, gm.LinearRegression])
@@ -338,7 +348,7 @@ def test_moments_of_persons_are_not_taken_for_rows(kind):
     """One row changes those of its person: with 100 rows e1 and one more e2 by 1.4, not 1."""
     model = kind(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1))
     table = {"X": np.full((9, 2), 0.1), "y": np.zeros(9), "who": np.arange(9)}
-    moments = Moments.of(table, model.schema(2), unit="who", rows_per_unit=3)
+    moments = Moments.of(table, model.schema(2), unit="who", max_contributions=3)
     with pytest.raises(ArgumentError, match="person"):
         model.fit_moments(moments)
 
@@ -346,6 +356,6 @@ def test_moments_of_persons_are_not_taken_for_rows(kind):
 def test_a_sorted_table_of_dropped_rows_is_a_release_of_nobody():
     table = {"who": np.arange(5), "a": np.full(5, np.nan), "b": np.ones(5)}
     schema = {"a": {"lower": 0, "upper": 1, "missing": "drop-row"}, "b": [0, 1]}
-    budget = {"epsilon": 1.0, "delta": 1e-6, "unit": "who", "rows_per_unit": 2, "random_state": 0}
-    sorted_, other = (gm.release(table, schema=schema, unit_sorted=way, **budget) for way in (True, False))
+    budget = {"epsilon": 1.0, "delta": 1e-6, "unit": "who", "max_contributions": 2, "random_state": 0}
+    sorted_, other = (gm.release(table, schema=schema, sorted_by_unit=way, **budget) for way in (True, False))
     np.testing.assert_array_equal(sorted_.second_moment, other.second_moment)

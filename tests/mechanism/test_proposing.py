@@ -111,9 +111,9 @@ def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
     (entry,) = ledger.entries()
     account = found.certificate.account
     assert entry.mu == account.mu
-    assert entry.failure_delta >= account.threshold_delta > 0
+    assert entry.delta_slack >= account.threshold_delta > 0
     assert ledger.remaining().releases_left == 2
-    assert ledger.more_like(1) == 2
+    assert ledger.remaining_releases(1) == 2
     assert (found.certificate.ledger, found.certificate.entry) == (ledger.fingerprint, 1)
     assert found.certificate.covers_ledger
     for _ in range(2):
@@ -150,10 +150,10 @@ def test_a_table_that_cannot_be_read_costs_nothing(tmp_path):
 def test_a_row_changes_no_other_rows_count():
     """Brute force: a row more changes one bin, and one key, of every column by one, and nothing else."""
     from gaussmix.data.counts import count_columns
-    from gaussmix.data.schema import Undeclared
+    from gaussmix.data.schema import PartialSchema
     from gaussmix.data.table import TableReader
 
-    data, columns = table(200), Undeclared.of(KINDS)
+    data, columns = table(200), PartialSchema.of(KINDS)
     whole = count_columns(TableReader(data), columns)
     for left_out in range(0, 200, 7):
         rest = pa.concat_tables([data.slice(0, left_out), data.slice(left_out + 1)])

@@ -133,7 +133,7 @@ def test_what_is_declared_to_work_row_by_row_is_not_examined(database):
     private = gm.release(query, row_by_row=True, **BUDGET)
     assert private.certificate.conditions == (ROW_BY_ROW,)
     assert "affects at most one row" in str(private.certificate)
-    persons = gm.release(query, row_by_row=True, unit="id", rows_per_unit=1, **BUDGET)
+    persons = gm.release(query, row_by_row=True, unit="id", max_contributions=1, **BUDGET)
     assert ROW_BY_ROW in persons.certificate.conditions
     with pytest.raises(ArgumentError, match="row_by_row is about queries"):
         gm.release({"x": np.zeros(9)}, row_by_row=True, **BUDGET)

@@ -170,8 +170,8 @@ def test_no_release_can_be_made_with_other_steps(private):
     for steps in ((), statistic.steps[:3]):
         with pytest.raises(gm.NotPrivateError, match="other passes"):
             gm.Release(replace(statistic, steps=steps), certificate)
-    account = replace(certificate.account, relation="replace-one", mu=certificate.account.mu * 1.5, epsilon=20.0)
-    other = replace(certificate, account=account, relation="replace-one", epsilon=20.0)
+    account = replace(certificate.account, neighbours="replace-one", mu=certificate.account.mu * 1.5, epsilon=20.0)
+    other = replace(certificate, account=account, neighbours="replace-one", epsilon=20.0)
     with pytest.raises(gm.NotPrivateError, match="other passes"):
         gm.Release(statistic, other)
 
@@ -195,8 +195,8 @@ def test_what_steps_are_refused_for(tmp_path):
     with pytest.raises(gm.ArgumentError, match="none"):
         prepare(SCHEMA, epsilon=1.0, delta=1e-6, likelihood=Likelihood("x", 4))
     with pytest.raises(gm.ArgumentError, match="may be opposite"):
-        prepare(SCHEMA, epsilon=1.0, delta=1e-6, relation="replace-one", likelihood=asked)
-    ledger = gm.Ledger(tmp_path / "other.ledger", epsilon=1.0, delta=1e-6, relation="replace-one")
+        prepare(SCHEMA, epsilon=1.0, delta=1e-6, neighbours="replace-one", likelihood=asked)
+    ledger = gm.Ledger(tmp_path / "other.ledger", epsilon=1.0, delta=1e-6, neighbours="replace-one")
     with pytest.raises(gm.ArgumentError, match="may be opposite"):
         prepare(SCHEMA, ledger=ledger, likelihood=asked)
     with pytest.raises(gm.ArgumentError, match="steps must be one of"):

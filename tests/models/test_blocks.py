@@ -89,7 +89,7 @@ CLAIMS = {
     "epsilon": lambda m: m["certificate"].update(epsilon=2.9),
     "epsilon, both": lambda m: claimed(m, epsilon=2.9),
     "delta, both": lambda m: claimed(m, delta=9e-7),
-    "relation, both": lambda m: claimed(m, relation="replace-one"),
+    "relation, both": lambda m: claimed(m, neighbours="replace-one"),
     "mu of the account": lambda m: account(m).update(mu=account(m)["mu"] * 0.9),
     "slack": lambda m: account(m).update(slack=account(m)["slack"] / 2),
     "a coarser lattice": lambda m: account(m).update(bits=account(m)["bits"] - 4),
@@ -172,7 +172,7 @@ def test_five_hundred_forged_metadata(path):
 
 def _change(stored, rng):
     parameters, output = account(stored), rng.choice(stored["passes"])
-    places = [(stored["certificate"], key) for key in ("epsilon", "delta", "relation", "conditions", "schema")]
+    places = [(stored["certificate"], key) for key in ("epsilon", "delta", "neighbours", "conditions", "schema")]
     places += [(parameters, key) for key in parameters] * 2 + [(output, key) for key in output]
     for name in ("noise_mu", "coordinates"):
         if isinstance(parameters[name], list) and parameters[name]:

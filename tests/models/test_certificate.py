@@ -11,7 +11,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix import accounting
-from gaussmix.accounting.accounts import Account, Unprotected
+from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.private_scale import private_scale_delta
 from gaussmix.baselines import AdaSSP, ObjectivePerturbation, SheffetMixing
 from gaussmix.releases.certificate import _MECHANISMS, Certificate
@@ -50,7 +50,7 @@ def test_every_certificate_is_computed_anew(name):
     assert certificate.is_private
     certificate.verify()
     replace(certificate, epsilon=certificate.epsilon)
-    for change in ({"epsilon": 0.02}, {"delta": 1e-300}, {"relation": "replace-one"}, {"account": Unprotected()}):
+    for change in ({"epsilon": 0.02}, {"delta": 1e-300}, {"neighbours": "replace-one"}, {"account": NonPrivate()}):
         with pytest.raises(gm.NotPrivateError, match="claims epsilon="):
             replace(certificate, **change)
     account = certificate.account
@@ -93,7 +93,7 @@ def test_round_trip_with_exactly_its_keys(name):
 def test_an_infinite_epsilon_is_void_whatever_the_account():
     certificate = gm.LinearRegression(**{**BUDGET, "epsilon": np.inf}, bounds_y=(-1, 1)).fit(X, y).privacy_
     assert not certificate.is_private
-    assert certificate.account == Unprotected()
+    assert certificate.account == NonPrivate()
     with pytest.raises(gm.NotPrivateError, match="no condition that says 'void'"):
         replace(certificate, conditions=())
 
@@ -118,7 +118,7 @@ def test_the_text_says_everything():
     for text in (
         "Gaussian mixing in the limit (LinearRegression): (1, 1e-06)",
         "finds at most 7.95 % of those present",
-        "zero-out",
+        "add-remove",
         "one row set to zero",
         "noise: OpenDP's exact sampler",
         "exact",

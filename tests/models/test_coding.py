@@ -21,30 +21,30 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def open_release(table):
+def nonprivate_release(table):
     return gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6)
 
 
-def test_merged_levels_are_those_of_a_table_that_has_them_merged(table, open_release):
+def test_merged_levels_are_those_of_a_table_that_has_them_merged(table, nonprivate_release):
     merged = table.assign(region=table["region"].replace({"south": "other", "west": "other"}))
     schema = {**SCHEMA, "region": {"levels": ["north", "other"]}}
     wanted = gm.release(merged, schema=schema, epsilon=math.inf, delta=1e-6).regress("cost").summary()
-    found = open_release.regress("cost").summary(merge={"region": {"other": ["south", "west"]}})
+    found = nonprivate_release.regress("cost").summary(merge={"region": {"other": ["south", "west"]}})
     assert list(found.params) == list(wanted.params)
     assert list(found.params.values()) == pytest.approx(list(wanted.params.values()), rel=1e-4)
     assert found.rsquared == pytest.approx(wanted.rsquared, rel=1e-6)
 
 
-def test_a_merged_level_can_be_the_first_one(open_release):
-    problem = open_release.regress("cost").problem(merge={"region": {"else": ["north", "west"]}})
+def test_a_merged_level_can_be_the_first_one(nonprivate_release):
+    problem = nonprivate_release.regress("cost").problem(merge={"region": {"else": ["north", "west"]}})
     assert [name for name in problem.names if name.startswith("region")] == ["region=south"]
     assert problem.references["region"] == "region=else"
     assert problem.counts["region=else"][0] + problem.counts["region=south"][0] == pytest.approx(3000, rel=1e-5)
 
 
-def test_levels_are_measured_from_the_reference(open_release):
-    first = open_release.regress("cost").summary().params
-    other = open_release.regress("cost").summary(reference={"region": "west", "sex": "m"}).params
+def test_levels_are_measured_from_the_reference(nonprivate_release):
+    first = nonprivate_release.regress("cost").summary().params
+    other = nonprivate_release.regress("cost").summary(reference={"region": "west", "sex": "m"}).params
     assert other["region=south"] == pytest.approx(first["region=south"] - first["region=west"], abs=1e-6)
     assert other["region=north"] == pytest.approx(-first["region=west"], abs=1e-6)
     assert other["sex=f"] == pytest.approx(-first["sex=m"], abs=1e-6)
@@ -78,9 +78,9 @@ def test_true_and_false_and_numbers_can_be_merged():
         ({"reference": {"age": "old"}}, "'age' has no levels"),
     ],
 )
-def test_bad_codings(open_release, options, words):
+def test_bad_codings(nonprivate_release, options, words):
     with pytest.raises(ValueError, match=words):
-        open_release.regress("cost").summary(**options)
+        nonprivate_release.regress("cost").summary(**options)
 
 
 def test_a_reference_needs_an_intercept(table):

@@ -24,7 +24,7 @@ LEAST = 0.4754  # ε that the noise of one of four releases gives alone
 
 def released(path, **options):
     ledger = gm.Ledger(path, epsilon=1.0, delta=1e-6, releases=4, **options)
-    unit = {"unit": "who", "rows_per_unit": 3} if "unit" in options else {}
+    unit = {"unit": "who", "max_contributions": 3} if "unit" in options else {}
     return gm.release(TABLE, schema=SCHEMA, ledger=ledger, **unit)
 
 
@@ -77,11 +77,11 @@ def test_a_smaller_budget_in_the_account_too_is_refused(private, proposed):
 
 def test_another_relation_is_refused(private):
     certificate, account = private.certificate, private.certificate.account
-    flipped = replace(account, relation="replace-one", mu=account.mu * 1.4143)
+    flipped = replace(account, neighbours="replace-one", mu=account.mu * 1.4143)
     with pytest.raises(gm.NotPrivateError, match="claims epsilon="):
-        replace(certificate, relation="replace-one")
+        replace(certificate, neighbours="replace-one")
     with pytest.raises(gm.NotPrivateError, match="another budget, relation or unit than its ledger"):
-        replace(certificate, relation="replace-one", account=flipped)
+        replace(certificate, neighbours="replace-one", account=flipped)
 
 
 def test_another_unit_is_refused(private, persons):
@@ -121,8 +121,8 @@ def test_a_ledger_shows_its_own_reservation(tmp_path):
         {"delta": 2e-6},
         {"mu": 0.3},
         {"mu": 0.1},
-        {"failure_delta": 0.0},
-        {"relation": "replace-one"},
+        {"delta_slack": 0.0},
+        {"neighbours": "replace-one"},
         {"releases": 1},
         {"unit": "who"},
         {"identity": "0" * 32},
@@ -140,13 +140,13 @@ def test_an_edited_reservation_is_refused(private, change):
     [
         ({"epsilon": LEAST}, "another budget, relation or unit than its ledger"),
         ({"delta": 2e-6}, "another budget, relation or unit than its ledger"),
-        ({"relation": "replace-one"}, "another budget, relation or unit than its ledger"),
+        ({"neighbours": "replace-one"}, "another budget, relation or unit than its ledger"),
         ({"unit": "who"}, "another budget, relation or unit than its ledger"),
         ({"mu": 0.3}, "reserves more than its budget"),
-        ({"failure_delta": 9e-7, "delta_reserved": 9.1e-7}, "reserves more than its budget"),
+        ({"delta_slack": 9e-7, "delta_reserved": 9.1e-7}, "reserves more than its budget"),
         ({"delta_reserved": 2e-6}, "reserves more than its budget"),
         ({"mu": 0.1}, "uses more than its ledger reserves: it asks for mu="),
-        ({"failure_delta": 1e-30}, "uses more than its ledger reserves: it asks for failure_delta="),
+        ({"delta_slack": 1e-30}, "uses more than its ledger reserves: it asks for delta_slack="),
     ],
 )
 def test_a_reservation_that_contradicts_the_release_is_refused_whatever_its_hash(private, change, words):
@@ -156,9 +156,9 @@ def test_a_reservation_that_contradicts_the_release_is_refused_whatever_its_hash
 
 def test_thresholds_are_part_of_what_a_release_takes(proposed):
     taken = proposed.account.threshold_delta
-    assert taken <= proposed.reservation.failure_delta
-    with pytest.raises(gm.NotPrivateError, match="uses more than its ledger reserves: it asks for failure_delta="):
-        of_another(proposed, failure_delta=taken * 0.999)
+    assert taken <= proposed.reservation.delta_slack
+    with pytest.raises(gm.NotPrivateError, match="uses more than its ledger reserves: it asks for delta_slack="):
+        of_another(proposed, delta_slack=taken * 0.999)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_release_without_a_ledger_cannot_claim_one(private):
         {"releases": 0},
         {"mu": math.nan},
         {"delta": 1.5},
-        {"relation": "add"},
+        {"neighbours": "add"},
     ],
 )
 def test_values_that_no_ledger_holds_are_refused(private, change):
@@ -226,8 +226,8 @@ def written(private, tmp_path, change):
         lambda c: c.update(epsilon=LEAST),
         lambda c: (c.update(epsilon=LEAST), c["account"].update(epsilon=LEAST)),
         lambda c: (c.update(epsilon=LEAST), c["account"].update(epsilon=LEAST), c["reservation"].update(epsilon=LEAST)),
-        lambda c: c.update(relation="replace-one"),
-        lambda c: (c.update(relation="replace-one"), c["account"].update(relation="replace-one", mu=0.2)),
+        lambda c: c.update(neighbours="replace-one"),
+        lambda c: (c.update(neighbours="replace-one"), c["account"].update(neighbours="replace-one", mu=0.2)),
         lambda c: c["reservation"].update(mu=0.1),
         lambda c: c["reservation"].update(releases=1),
         lambda c: c.update(reservation=None),

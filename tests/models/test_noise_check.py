@@ -106,9 +106,13 @@ def honest(seed):
     kind = seed % 6
     if kind == 1:
         data["who"] = rng.integers(0, n // 3 + 1, n)
-        options |= {"unit": "who", "rows_per_unit": 3, "bound_rows": "keep" if seed % 4 == 1 else "shorten"}
+        options |= {
+            "unit": "who",
+            "max_contributions": 3,
+            "contribution_bounding": "sample" if seed % 4 == 1 else "scale",
+        }
     if kind == 2:
-        options |= {"relation": "replace-one"}
+        options |= {"neighbours": "replace-one"}
     if kind == 3:
         data["w"], schema["w"] = rng.uniform(0, 1, n), [0, 1]
         options |= {"weight": "w"}
@@ -125,7 +129,7 @@ def test_honest_releases_are_far_from_being_refused():
     assert min(found) > 1e-5
 
 
-@pytest.mark.parametrize("options", [{}, {"unit": "who", "rows_per_unit": 2}])
+@pytest.mark.parametrize("options", [{}, {"unit": "who", "max_contributions": 2}])
 def test_passes_over_samples_are_not_refused(options):
     rng = np.random.default_rng(0)
     n = 450_000

@@ -32,7 +32,14 @@ def table(n=20_000):
 @pytest.fixture(scope="module")
 def persons():
     return gm.release(
-        table(), schema=SCHEMA, epsilon=20, delta=1e-6, unit="who", rows_per_unit=4, bound_rows="keep", random_state=0
+        table(),
+        schema=SCHEMA,
+        epsilon=20,
+        delta=1e-6,
+        unit="who",
+        max_contributions=4,
+        contribution_bounding="sample",
+        random_state=0,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.accounting.accounts import Unprotected
+from gaussmix.accounting.accounts import NonPrivate
 from gaussmix.report import page
 from gaussmix.report.verify import verify
 
@@ -91,7 +91,7 @@ def test_no_release_can_be_made_with_a_false_claim(private, open_table, change):
 
 
 def test_a_release_without_noise_is_certified_as_such_and_no_other_is(private, open_table):
-    assert open_table.certificate.account == Unprotected()
+    assert open_table.certificate.account == NonPrivate()
     assert open_table.statistic.exact
     assert not private.statistic.exact
     with pytest.raises(gm.NotPrivateError, match="a release without noise, and this one has some"):

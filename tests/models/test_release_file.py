@@ -85,7 +85,7 @@ def account(m):
 MALFORMED = {
     "epsilon is no number": lambda m: m["certificate"].update(epsilon=math.nan),
     "negative epsilon": lambda m: m["certificate"].update(epsilon=-5),
-    "unknown relation": lambda m: m["certificate"].update(relation="friends"),
+    "unknown relation": lambda m: m["certificate"].update(neighbours="friends"),
     "account": lambda m: m["certificate"].update(account=[]),
     "conditions": lambda m: m["certificate"].update(conditions="void: x"),
     "condition": lambda m: m["certificate"].update(conditions=[{"void": "no", "text": "x"}]),
@@ -141,8 +141,8 @@ CLAIMS = {
     "epsilon, both": lambda m: claimed(m, epsilon=2.9),
     "delta": lambda m: m["certificate"].update(delta=9e-7),
     "delta, both": lambda m: claimed(m, delta=9e-7),
-    "relation": lambda m: m["certificate"].update(relation="replace-one"),
-    "relation, both": lambda m: claimed(m, relation="replace-one"),
+    "neighbours": lambda m: m["certificate"].update(neighbours="replace-one"),
+    "relation, both": lambda m: claimed(m, neighbours="replace-one"),
     "mu of the account": lambda m: account(m).update(mu=account(m)["mu"] / 2),
     "mu, all": raised,
     "void taken out": lambda m: m["certificate"].update(conditions=[]),
@@ -216,7 +216,7 @@ def change_a_number(stored, rng):
     certificate = stored["certificate"]
     parameters = certificate["account"]
     places = [(stored["passes"][0], key) for key in ("mu", "rate")]
-    places += [(certificate, key) for key in ("epsilon", "delta", "relation", "conditions", "schema")]
+    places += [(certificate, key) for key in ("epsilon", "delta", "neighbours", "conditions", "schema")]
     places += [(parameters, key) for key in parameters]
     holder, key = rng.choice(places)
     old = holder.get(key)

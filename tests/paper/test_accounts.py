@@ -13,22 +13,17 @@ import naive_paper as naive
 import reference
 from gaussmix import ArgumentError, NotPrivateError, accounting, calibrate, paper
 from gaussmix.accounting.calibration import eigenvalue_error_bound
-from gaussmix.paper.certificate import NEIGHBOURS
+from gaussmix.accounting.parameters import NEIGHBOURS
 
 EMPTY = np.zeros((1, 3))
 MIXINGS = [(3.0, 2.0, 1), (7.3, 1.0, 250), (40.0, 4.0, 57)]  # σ, C, k
-
-
-def test_neighbours_have_the_names_of_the_field():
-    assert NEIGHBOURS == {"add-remove": "zero-out", "replace-one": "replace-one"}
-    assert set(NEIGHBOURS.values()) == set(accounting.RELATIONS)
 
 
 @pytest.mark.parametrize(("sigma", "C", "k"), MIXINGS)
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_gauss_mix_has_the_exact_curve_of_its_gamma(sigma, C, k, neighbours):
     sketch = paper.gauss_mix(EMPTY, k, sigma, row_norm=C, neighbours=neighbours, rng=0)
-    account = {"sketch_size": k, "gamma": (sigma / C) ** 2, "relation": NEIGHBOURS[neighbours]}
+    account = {"sketch_size": k, "gamma": (sigma / C) ** 2, "neighbours": neighbours}
     assert sketch.certificate.gamma == pytest.approx(account["gamma"], rel=1e-15)
     for epsilon in (-0.3, 0.0, 0.5, 2.0):
         found = sketch.delta(epsilon)
@@ -53,7 +48,6 @@ def test_replace_one_by_mpmath(sigma, C, k):
 def test_a_scale_bound_is_accounted_for_by_lemma_1(neighbours):
     """Leverage 1/γ: the bound holds for the table that is sketched, not for every neighbour of it."""
     C, sigma, k = 2.0, 3.0, 57
-    relation = NEIGHBOURS[neighbours]
 
     def sketch(bound: float, sigma: float = sigma) -> paper.Sketch:
         return paper.gauss_mix(
@@ -62,7 +56,7 @@ def test_a_scale_bound_is_accounted_for_by_lemma_1(neighbours):
 
     promised = sketch(100.0)
     assert promised.certificate.gamma == (9 + 100) / 4
-    account = {"sketch_size": k, "gamma": 109 / 4, "bound_holds_for": "larger", "relation": relation}
+    account = {"sketch_size": k, "gamma": 109 / 4, "bound_holds_for": "larger", "neighbours": neighbours}
     assert promised.delta(1.0) == pytest.approx(accounting.delta(1.0, **account), rel=1e-12)
     assert promised.epsilon(1e-6) == pytest.approx(accounting.epsilon(1e-6, **account), rel=1e-12)
     if neighbours == "add-remove":

@@ -28,11 +28,11 @@ def test_a_label_says_unit_budget_attack_and_conditions(private):
     lines = dict(label.lines)
     assert label.numbers == (("ε", "1"), ("δ", "3.3e-07"))
     assert lines["Privacy unit"] == "one row"
-    assert lines["Neighbours"] == "zero-out: one row set to zero, added or removed"
+    assert lines["Neighbours"] == "add-remove: one row set to zero, added or removed"
     assert lines["Covers"] == "this release"
     assert float(lines["μ (Gaussian DP)"]) == pytest.approx(private.certificate.account.mu, rel=0.01)
     assert float(lines["μ (Gaussian DP)"]) >= private.certificate.account.mu  # rounded up
-    share = math.ceil(1000 * private.certificate.account.hit_rate()) / 10
+    share = math.ceil(1000 * private.certificate.account.attack_power()) / 10
     assert lines["Attack power"] == f"at most {share:g} % at 5 % false positives"
     assert lines["Release"] == private.certificate.release[:16]
     assert label.conditions[0].startswith("No condition voids")
@@ -61,7 +61,7 @@ def test_a_void_label_has_no_numbers(which, request):
 
 def test_persons_with_a_hostile_name():
     rows = pd.DataFrame({"x": np.linspace(0, 1, 300), EVIL: np.arange(300) // 3})
-    release = gm.release(rows, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, unit=EVIL, rows_per_unit=3)
+    release = gm.release(rows, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, unit=EVIL, max_contributions=3)
     svg = as_svg(release)
     assert {element.tag for element in ET.fromstring(svg).iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "title", "desc", "rect", "text")

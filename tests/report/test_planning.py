@@ -54,7 +54,7 @@ def test_more_of_everything_helps():
         assert found.lost_r2 < lost.lost_r2
         assert found.interval < lost.interval  # not so the ratio: with less noise a table is clipped less
     assert expect(**{**base, "schema": numbers_only(24)})["usual"].lost_r2 > lost.lost_r2
-    assert expect(**base, relation="replace-one")["usual"].lost_r2 > lost.lost_r2
+    assert expect(**base, neighbours="replace-one")["usual"].lost_r2 > lost.lost_r2
 
 
 def test_kind_tables_do_not_lose_more_than_hard_ones():
@@ -183,7 +183,7 @@ def test_targets():
         ({"epsilon": math.inf}, "epsilon must be a finite number > 0"),
         ({"delta": 0.0}, "delta must lie in"),
         ({"passes": 9}, "passes must be one of 1, 2, 3, 4"),
-        ({"relation": "swap"}, "relation must be one of"),
+        ({"neighbours": "swap"}, "neighbours must be one of"),
         ({"target": "height"}, "is not in the schema. Its columns are age"),
         ({"target": "region"}, "target must be a numeric or Boolean column"),
         ({"schema": {"age": [0, 1]}}, "a response and at least one predictor"),

@@ -48,7 +48,7 @@ def test_a_record_has_what_a_machine_knows_and_says_what_it_does_not(private, tm
     assert deployment["dp_variant"]["variant_name"] == "Approximate DP"
     assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
     assert "all releases through one ledger" in deployment["privacy_loss"]["privacy_parameters_details"]
-    assert "zero-out" in deployment["privacy_loss"]["privacy_unit_details"]
+    assert "add-remove" in deployment["privacy_loss"]["privacy_unit_details"]
     assert deployment["deployment_model"]["model_name"] == "Central"
     assert "discrete Gaussian" in deployment["implementation"]["mechanisms"]
     assert "The running time of the computation" in deployment["implementation"]["mechanisms"]
@@ -200,7 +200,7 @@ def test_a_record_names_the_unit(private):
     rows = record_of(release)["deployment"]["privacy_loss"]
     assert (rows["privacy_unit"], rows["privacy_unit_details"][:28]) == ("Row-level", "The privacy unit is one row.")
     table = patients(500).assign(who=range(500))
-    persons = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, unit="who", rows_per_unit=2)
+    persons = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, unit="who", max_contributions=2)
     found = record_of(persons)["deployment"]["privacy_loss"]
     assert found["privacy_unit"] == "Person-level"
     assert "all rows with the same who" in found["privacy_unit_details"]

@@ -20,7 +20,7 @@ pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed
 
 def test_every_field_of_the_certificate_is_on_the_page(private, page):
     certificate, shown = private.certificate, words(page)
-    for text in ("one row", certificate.relation, "one row set to zero", "3.3e-07", "Gaussian mixing"):
+    for text in ("one row", certificate.neighbours, "one row set to zero", "3.3e-07", "Gaussian mixing"):
         assert text in shown
     for text in (certificate.made_by, certificate.account.analysis, certificate.generator, certificate.version):
         assert text in shown
@@ -139,5 +139,5 @@ def test_plain_words_at_any_epsilon(private, epsilon, words_of_it):
         certificate = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=epsilon, delta=1e-6).certificate
     assert words_of_it in statement.in_plain_words(certificate)[0]
     assert "Adding or removing one row changes" in statement.in_plain_words(certificate)[0]
-    other = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, relation="replace-one")
+    other = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, neighbours="replace-one")
     assert "Replacing one row changes" in statement.in_plain_words(other.certificate)[0]

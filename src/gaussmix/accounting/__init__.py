@@ -6,17 +6,17 @@
 
 from gaussmix.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from gaussmix.accounting.mixing import delta, epsilon, rdp, theorem1_epsilon
-from gaussmix.accounting.parameters import ANALYSES, BOUND_HOLDS_FOR, RELATIONS, Analysis, BoundHoldsFor, Relation
+from gaussmix.accounting.parameters import ANALYSES, BOUND_HOLDS_FOR, NEIGHBOURS, Analysis, BoundHoldsFor, Neighbours
 from gaussmix.accounting.pld import privacy_loss_distribution
 from gaussmix.accounting.private_scale import private_scale_delta
 
 __all__ = [
     "ANALYSES",
     "BOUND_HOLDS_FOR",
-    "RELATIONS",
+    "NEIGHBOURS",
     "Analysis",
     "BoundHoldsFor",
-    "Relation",
+    "Neighbours",
     "delta",
     "epsilon",
     "gaussian_delta",

@@ -4,7 +4,7 @@ An account holds public parameters of a mechanism and recomputes the guarantee t
 :class:`~gaussmix.accounting.discrete.LatticeAccount` is the account of a release, the Gaussian mechanism on Gram
 matrices; those of the published methods that serve as baselines are defined here.
 
->>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "zero-out")
+>>> AdaSSPAccount(noise=7.4, ridge=0.0, rho=0.05, analysis="exact").holds(1.0, 1e-6, "add-remove")
 True
 """
 
@@ -20,10 +20,10 @@ from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.accounting.mixing import delta as mixing_delta
 from gaussmix.accounting.numerics import root_up
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours
 from gaussmix.accounting.thresholds import CountsAccount
 
-__all__ = ["Account", "AdaSSPAccount", "ObjectivePerturbationAccount", "SheffetAccount", "Unprotected"]
+__all__ = ["Account", "AdaSSPAccount", "NonPrivate", "ObjectivePerturbationAccount", "SheffetAccount"]
 
 GRADIENT_NORM = 1e-8
 """Tolerance on the gradient norm in units of C_X. The proof of objective perturbation is for the exact minimum."""
@@ -32,12 +32,12 @@ _LAST_DIGITS = 1 + 1e-12  # tolerates rounding differences between processors; s
 
 
 @dataclass(frozen=True)
-class Unprotected:
+class NonPrivate:
     """Account of a release without noise: ε = ∞."""
 
     analysis: Literal["none"] = "none"
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether the claimed ε is infinite."""
         return math.isinf(epsilon)
 
@@ -61,11 +61,11 @@ class AdaSSPAccount:
     rho: float
     analysis: Literal["exact", "printed"]
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether the parameters give (ε, δ) under the relation."""
         s = check.positive(finite=True, noise=self.noise)
         mu = root_up(3 / Fraction(s) ** 2)
-        return relation == "zero-out" and gaussian_delta_up(epsilon, mu) <= delta
+        return neighbours == "add-remove" and gaussian_delta_up(epsilon, mu) <= delta
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class SheffetAccount:
     laplace_scale: float
     analysis: Literal["sheffet", "renyi"]
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether the parameters give (ε, δ) under the relation."""
         k, gamma = check.sketch_rows(sketch_size=self.sketch_size), check.real(gamma=self.gamma)
         return bool(
-            relation == "zero-out"
+            neighbours == "add-remove"
             and mixing_delta(epsilon / 2, sketch_size=k, gamma=gamma, bound_holds_for="larger") <= delta / 2
             and check.real(laplace_scale=self.laplace_scale) >= 4 / epsilon
             and check.real(margin=self.margin) >= self.laplace_scale * math.log(1 / delta) / _LAST_DIGITS
@@ -99,16 +99,16 @@ class ObjectivePerturbationAccount:
     gradient_norm: float
     analysis: Literal["Kifer, Smith and Thakurta 2012"] = "Kifer, Smith and Thakurta 2012"
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether the parameters give (ε, δ) under the relation."""
         x_norm = check.positive(finite=True, x_norm=self.x_norm)
         noise = x_norm * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
         return (
-            relation == "zero-out"
+            neighbours == "add-remove"
             and check.real(noise=self.noise) >= noise
             and check.real(penalty=self.penalty) >= x_norm**2 / (2 * epsilon)
             and 0 <= check.real(gradient_norm=self.gradient_norm) <= GRADIENT_NORM * x_norm * _LAST_DIGITS
         )
 
 
-Account = LatticeAccount | CountsAccount | Unprotected | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount
+Account = LatticeAccount | CountsAccount | NonPrivate | AdaSSPAccount | SheffetAccount | ObjectivePerturbationAccount

@@ -45,7 +45,7 @@ from gaussmix.accounting.mixing import delta as exact_delta
 from gaussmix.accounting.mixing import delta as exact_mixing_delta
 from gaussmix.accounting.mixing import theorem1_epsilon, theorem1_reach
 from gaussmix.accounting.numerics import least_safe_gamma, log_excess, smallest_safe, unmet_budget
-from gaussmix.accounting.parameters import GAMMA_MAX, RELATIONS, ROUNDING, BoundHoldsFor, Relation
+from gaussmix.accounting.parameters import GAMMA_MAX, NEIGHBOURS, ROUNDING, BoundHoldsFor, Neighbours
 from gaussmix.accounting.private_scale import private_scale_delta, private_scale_terms
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 
@@ -76,7 +76,7 @@ def holds(
     *,
     sketch_size: int,
     gamma: float,
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     mu: float = 0.0,
     eta: float | None = None,
     tau: float | None = None,
@@ -98,10 +98,10 @@ def holds(
     """
     allowed = delta * (1 + _SLACK)
     if eta is None or tau is None:
-        if delta < LEAST_COMPOSED_DELTA and (mu > 0 or relation != "zero-out"):
+        if delta < LEAST_COMPOSED_DELTA and (mu > 0 or neighbours != "add-remove"):
             return False
-        return mixing_delta(epsilon, sketch_size, gamma, relation, mu) <= allowed
-    if relation != "zero-out" or mu > 0 or gamma <= (5 / 2 if theorem1 else 1):
+        return mixing_delta(epsilon, sketch_size, gamma, neighbours, mu) <= allowed
+    if neighbours != "add-remove" or mu > 0 or gamma <= (5 / 2 if theorem1 else 1):
         return False
     if theorem1:
         return tau >= math.sqrt(2 * math.log(3 / delta)) * (1 - 1e-15) and (
@@ -113,9 +113,9 @@ def holds(
 
 
 @functools.lru_cache(maxsize=4096)
-def mixing_delta(epsilon: float, k: int, gamma: float, relation: Relation, mu: float = 0.0) -> float:
+def mixing_delta(epsilon: float, k: int, gamma: float, neighbours: Neighbours, mu: float = 0.0) -> float:
     """Return :func:`gaussmix.accounting.delta` at one point, cached."""
-    return float(exact_delta(epsilon, sketch_size=k, gamma=gamma, relation=relation, mu=mu))
+    return float(exact_delta(epsilon, sketch_size=k, gamma=gamma, neighbours=neighbours, mu=mu))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -154,7 +154,7 @@ class Calibration:
         Whether a private lower bound on the smallest eigenvalue reduces the noise.
     analysis : {"exact", "renyi", "paper"}
         Analysis used for the calibration.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         Neighbouring relation.
     eta, tau : float or None
         Noise scale and safety margin of the private λ_min/C²; None with ``scale="none"``.
@@ -172,7 +172,7 @@ class Calibration:
     gamma: float
     scale: ScaleBound
     analysis: CalibrationAnalysis
-    relation: Relation
+    neighbours: Neighbours
     eta: float | None
     tau: float | None
     eigenvalue_error: float
@@ -213,7 +213,7 @@ class Calibration:
             delta,
             sketch_size=self.sketch_size,
             gamma=self.gamma,
-            relation=self.relation,
+            neighbours=self.neighbours,
             eta=self.eta,
             tau=self.tau,
             eigenvalue_error=self.eigenvalue_error,
@@ -227,7 +227,7 @@ class Calibration:
         check.positive(finite=True, gamma=self.gamma)
         check.choice(("none", "private"), scale=self.scale)
         check.choice(("exact", "renyi", "paper"), analysis=self.analysis)
-        check.choice(RELATIONS, relation=self.relation)
+        check.choice(NEIGHBOURS, neighbours=self.neighbours)
         check.nonnegative(epsilon_spent=self.epsilon_spent)
         check.nonnegative(delta_spent=self.delta_spent)
         check.nonnegative(eigenvalue_error=self.eigenvalue_error)
@@ -283,7 +283,7 @@ def private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibra
         gamma=gamma,
         scale="private",
         analysis="exact",
-        relation="zero-out",
+        neighbours="add-remove",
         eta=eta,
         tau=tau,
         eigenvalue_error=error,
@@ -356,7 +356,7 @@ def _on_grid(i: int, j: int) -> tuple[float, float]:
 
 
 _LEAST_EPSILON = 1e-12  # ε = 0 would hold for large γ, but is not a valid budget
-_LEAST_DELTA = {"zero-out": 1e-300, "replace-one": LEAST_COMPOSED_DELTA}
+_LEAST_DELTA = {"add-remove": 1e-300, "replace-one": LEAST_COMPOSED_DELTA}
 
 
 def calibrate(
@@ -367,7 +367,7 @@ def calibrate(
     gamma: float | None = None,
     scale: ScaleBound = "none",
     analysis: CalibrationAnalysis = "exact",
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     eigenvalue_error: float = 0.0,
 ) -> Calibration:
     """Return the smallest noise that meets an (ε, δ) budget or, with ``gamma``, the cost of a given noise.
@@ -390,7 +390,7 @@ def calibrate(
         ``"exact"``: the exact curve, or the joint account of :mod:`gaussmix.accounting.private_scale`. ``"renyi"``:
         Lemma 1 and Proposition 1 of arXiv:2505.24603v2. ``"paper"``: Theorem 1 with η = γ/√k; requires
         ``scale="private"``.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         Replace-one requires ``scale="none"`` and ``analysis="exact"``.
     eigenvalue_error : float
         With ``scale="private"``: bound e on the numerical error of λ_min/C² (`eigenvalue_error_bound`). One row
@@ -414,31 +414,31 @@ def calibrate(
         check.choice(("none",), scale=scale)
         if analysis == "paper":
             raise ArgumentError("analysis must be 'exact' or 'renyi' with gamma, got 'paper'.")
-        return _cost(k, gamma, epsilon, delta, analysis, relation)
+        return _cost(k, gamma, epsilon, delta, analysis, neighbours)
     if epsilon is None or delta is None:
         raise ArgumentError("epsilon and delta are required, or gamma and one of them.")
     epsilon = check.positive(finite=True, epsilon=epsilon)
     delta = check.in_interval(0, 1, delta=delta)
     check.choice(("none", "private"), scale=scale)
     check.choice(("exact", "renyi", "paper"), analysis=analysis)
-    check.choice(RELATIONS, relation=relation)
+    check.choice(NEIGHBOURS, neighbours=neighbours)
     error = check.in_interval(0, np.finfo(float).max, closed=True, eigenvalue_error=eigenvalue_error)
-    if relation != "zero-out" and (scale, analysis) != ("none", "exact"):
+    if neighbours != "add-remove" and (scale, analysis) != ("none", "exact"):
         raise ArgumentError(
-            f"relation='replace-one' requires scale='none' and analysis='exact', got {scale!r} and {analysis!r}."
+            f"neighbours='replace-one' requires scale='none' and analysis='exact', got {scale!r} and {analysis!r}."
         )
-    if delta < LEAST_COMPOSED_DELTA and (scale, analysis, relation) not in (
-        ("none", "exact", "zero-out"),
-        ("none", "renyi", "zero-out"),
-        ("private", "paper", "zero-out"),
+    if delta < LEAST_COMPOSED_DELTA and (scale, analysis, neighbours) not in (
+        ("none", "exact", "add-remove"),
+        ("none", "renyi", "add-remove"),
+        ("private", "paper", "add-remove"),
     ):
         raise ArgumentError(
-            f"delta must be at least {LEAST_COMPOSED_DELTA:g} with scale='private' or relation='replace-one', got "
+            f"delta must be at least {LEAST_COMPOSED_DELTA:g} with scale='private' or neighbours='replace-one', got "
             f"{delta!r}. The numerical integrals of these accounts underflow below it."
         )
     methods: dict[tuple[str, str], Callable[[], Calibration]] = {
-        ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", relation),
-        ("none", "renyi"): lambda: _noise_alone(epsilon, delta, k, "renyi", relation),
+        ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", neighbours),
+        ("none", "renyi"): lambda: _noise_alone(epsilon, delta, k, "renyi", neighbours),
         ("private", "exact"): lambda: private_scale(epsilon, delta, k, error),
         ("private", "paper"): lambda: _theorem1_calibration(epsilon, delta, k, error),
     }
@@ -452,32 +452,34 @@ def calibrate(
 
 @functools.lru_cache(maxsize=1024)
 def _noise_alone(
-    epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], relation: Relation
+    epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], neighbours: Neighbours
 ) -> Calibration:
     def excess(gamma: float) -> float:
         if analysis == "renyi":  # check both ε(δ) and δ(ε), whose rounding differs
             over = float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
             spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, analysis="renyi")
             return over if over > 0 else max(over, log_excess(spent, delta))
-        return log_excess(mixing_delta(epsilon, k, gamma, relation), delta * (1 - MARGIN))
+        return log_excess(mixing_delta(epsilon, k, gamma, neighbours), delta * (1 - MARGIN))
 
     floor = 1e-6 if analysis == "exact" else 1 + 1e-9
     about = min(float(np.sqrt(2 * k * np.log(1 / delta))) / epsilon, GAMMA_MAX / 2)  # to leading order
     low = about / 8 if about / 8 > floor and excess(about / 8) > 0 else floor
 
     def reached(rows: int) -> float:
-        return float(accounting.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, relation=relation, analysis=analysis))
+        return float(
+            accounting.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, neighbours=neighbours, analysis=analysis)
+        )
 
     gamma = least_safe_gamma(excess, low, max(2.0, 1.5 * about), lambda: unmet_budget(epsilon, delta, k, reached))
-    spent = _delta_spent(epsilon, k, gamma, analysis, relation)
+    spent = _delta_spent(epsilon, k, gamma, analysis, neighbours)
     return _without_scale_bound(
         epsilon,
         delta,
         k,
         gamma,
         analysis,
-        relation,
-        _epsilon_spent(epsilon, delta, k, gamma, analysis, relation),
+        neighbours,
+        _epsilon_spent(epsilon, delta, k, gamma, analysis, neighbours),
         spent,
     )
 
@@ -488,7 +490,7 @@ def _without_scale_bound(
     k: int,
     gamma: float,
     analysis: Literal["exact", "renyi"],
-    relation: Relation,
+    neighbours: Neighbours,
     epsilon_spent: float,
     delta_spent: float,
 ) -> Calibration:
@@ -499,7 +501,7 @@ def _without_scale_bound(
         gamma=gamma,
         scale="none",
         analysis=analysis,
-        relation=relation,
+        neighbours=neighbours,
         eta=None,
         tau=None,
         eigenvalue_error=0.0,
@@ -515,50 +517,50 @@ def _cost(
     epsilon: float | None,
     delta: float | None,
     analysis: Literal["exact", "renyi"],
-    relation: Relation,
+    neighbours: Neighbours,
 ) -> Calibration:
     """Return the calibration of a given γ: ε at a given δ, or δ at a given ε."""
-    check.choice(RELATIONS, relation=relation)
+    check.choice(NEIGHBOURS, neighbours=neighbours)
     gamma = check.positive(finite=True, gamma=gamma)
     if (epsilon is None) == (delta is None):
         raise ArgumentError("With gamma, exactly one of epsilon and delta must be given; the other is computed.")
     if epsilon is None:
         delta = check.in_interval(0, 1, delta=delta)
-        found = accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis)
+        found = accounting.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis)
         epsilon = max(float(found), _LEAST_EPSILON)
     else:
         epsilon = check.positive(finite=True, epsilon=epsilon)
-        delta = max(_delta_spent(epsilon, k, gamma, analysis, relation), _LEAST_DELTA[relation])
+        delta = max(_delta_spent(epsilon, k, gamma, analysis, neighbours), _LEAST_DELTA[neighbours])
     if math.isinf(epsilon) or delta == 1:
         raise ArgumentError(
             f"gamma={gamma!r} with sketch_size={k} gives no guarantee: epsilon is infinite or delta is 1. "
             "Increase gamma."
         )
-    spent = min(_delta_spent(epsilon, k, gamma, analysis, relation), delta)
-    return _without_scale_bound(epsilon, delta, k, gamma, analysis, relation, epsilon, spent)
+    spent = min(_delta_spent(epsilon, k, gamma, analysis, neighbours), delta)
+    return _without_scale_bound(epsilon, delta, k, gamma, analysis, neighbours, epsilon, spent)
 
 
 def _delta_spent(
-    epsilon: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], relation: Relation
+    epsilon: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], neighbours: Neighbours
 ) -> float:
     if analysis == "exact":
-        return mixing_delta(epsilon, k, gamma, relation)
-    return float(accounting.delta(epsilon, sketch_size=k, gamma=gamma, relation=relation, analysis=analysis))
+        return mixing_delta(epsilon, k, gamma, neighbours)
+    return float(accounting.delta(epsilon, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis))
 
 
 def _epsilon_spent(
-    epsilon: float, delta: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], relation: Relation
+    epsilon: float, delta: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], neighbours: Neighbours
 ) -> float:
     """Return ε at the budget's δ, searching near ε since the calibration just meets the budget."""
     if analysis == "renyi":
         return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi"))
 
     def excess(at: float) -> float:
-        return log_excess(mixing_delta(at, k, gamma, relation), delta)
+        return log_excess(mixing_delta(at, k, gamma, neighbours), delta)
 
     near = epsilon * (1 - 1e-6)
     if excess(near) <= 0:  # γ is at its lower limit: the budget is not exhausted
-        return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, relation=relation))
+        return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours))
     return smallest_safe(excess, near, epsilon, limit=epsilon)
 
 
@@ -582,7 +584,7 @@ def _theorem1_calibration(epsilon: float, delta: float, k: int, error: float) ->
         gamma=gamma,
         scale="private",
         analysis="paper",
-        relation="zero-out",
+        neighbours="add-remove",
         eta=gamma / float(np.sqrt(k)) * (1 + 2 * error),
         tau=float(np.sqrt(2 * np.log(3 / delta))),
         eigenvalue_error=error,
@@ -599,14 +601,14 @@ def least_gamma(
     *,
     sketch_size: int,
     bound_holds_for: BoundHoldsFor = "both",
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     mu: float = 0.0,
 ) -> float:
     """Return the smallest γ whose exact δ, composed with Gaussian releases of ``mu``, is at most ``delta``."""
 
     def excess(gamma: float, mu: float = mu) -> float:
         spent = accounting.delta(
-            epsilon, sketch_size=sketch_size, gamma=gamma, bound_holds_for=bound_holds_for, relation=relation, mu=mu
+            epsilon, sketch_size=sketch_size, gamma=gamma, bound_holds_for=bound_holds_for, neighbours=neighbours, mu=mu
         )
         return log_excess(spent, delta)
 

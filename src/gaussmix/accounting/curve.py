@@ -15,13 +15,13 @@ from gaussmix.accounting.accounts import Account
 from gaussmix.accounting.calibration import Calibration
 from gaussmix.accounting.discrete import LatticeAccount, lattice_delta
 from gaussmix.accounting.gaussian import gaussian_epsilon
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours
 
 __all__ = ["DELTA_MAX", "DELTA_MIN", "PrivacyCurve", "curve_of", "lattice_curve", "privacy_curve"]
 
 DELTA_MIN, DELTA_MAX = 1e-12, 1e-1
 _STEPS = (1, 1.1, 1.25, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3.2, 3.6, 4, 4.5, 5, 5.6, 6.3, 7.1, 8, 9)  # about 10^(i/20)
-_KNOTS: dict[Relation, int] = {"zero-out": 201, "replace-one": 61}  # under 0.5 s, and about 2 s
+_KNOTS: dict[Neighbours, int] = {"add-remove": 201, "replace-one": 61}  # under 0.5 s, and about 2 s
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PrivacyCurve:
 
 
 def privacy_curve(
-    deltas: ArrayLike, *, epsilon: float, sketch_size: int, gamma: float, relation: Relation = "zero-out"
+    deltas: ArrayLike, *, epsilon: float, sketch_size: int, gamma: float, neighbours: Neighbours = "add-remove"
 ) -> PrivacyCurve:
     r"""Return ε at many δ, interpolated between exact points and never below the exact value.
 
@@ -65,11 +65,11 @@ def privacy_curve(
     [1.254, 1.0]
     """
     asked = check.numbers(deltas=deltas)
-    largest = mixing.epsilon(DELTA_MIN, sketch_size=sketch_size, gamma=gamma, relation=relation)
+    largest = mixing.epsilon(DELTA_MIN, sketch_size=sketch_size, gamma=gamma, neighbours=neighbours)
     if not math.isfinite(largest):
         return PrivacyCurve(asked, np.full(asked.shape, np.inf), 1.0)
-    knots = np.unique([*np.linspace(0.0, largest, _KNOTS[relation]), epsilon])
-    exact = np.asarray(mixing.delta(knots, sketch_size=sketch_size, gamma=gamma, relation=relation))
+    knots = np.unique([*np.linspace(0.0, largest, _KNOTS[neighbours]), epsilon])
+    exact = np.asarray(mixing.delta(knots, sketch_size=sketch_size, gamma=gamma, neighbours=neighbours))
     certified = float(exact[np.searchsorted(knots, epsilon)])
     return PrivacyCurve(asked, _chords(asked, exact, knots), certified)
 
@@ -82,7 +82,7 @@ def lattice_curve(deltas: ArrayLike, account: LatticeAccount) -> PrivacyCurve:
         return lattice_delta(epsilon, mu=account.mu, total_slack=account.slack)
 
     largest = gaussian_epsilon(DELTA_MIN / 2, mu=account.mu)
-    knots = np.unique([*np.linspace(0.0, min(largest, 700.0), _KNOTS["zero-out"]), account.epsilon])
+    knots = np.unique([*np.linspace(0.0, min(largest, 700.0), _KNOTS["add-remove"]), account.epsilon])
     exact = np.minimum.accumulate([delta(float(knot)) for knot in knots])  # δ(ε) also holds at every larger ε
     found = np.where(asked < exact[-1], np.inf, _chords(asked, exact, knots))
     return PrivacyCurve(asked, found, delta(account.epsilon))
@@ -118,5 +118,5 @@ def curve_of(account: Account) -> PrivacyCurve | None:
         epsilon=account.epsilon,
         sketch_size=account.sketch_size,
         gamma=account.gamma,
-        relation=account.relation,
+        neighbours=account.neighbours,
     )

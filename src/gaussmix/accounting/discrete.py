@@ -13,7 +13,7 @@ sensitivity of one, σ is 2^bits/μ: a finer lattice makes the slack, the total 
 >>> account = lattice_account(1.0, 1e-9, shares=("0.4", "0.6"), coordinates=(20**2, 20**2))
 >>> account.bits, account.slack < 1e-9 / 1000, round(account.mu, 9)
 (40, True, 0.181969295)
->>> account.holds(1.0, 1e-9, "zero-out"), round(account.hit_rate(0.05), 4)
+>>> account.holds(1.0, 1e-9, "add-remove"), round(account.attack_power(0.05), 4)
 (True, 0.0717)
 
 Scale of the discrete Gaussian noise for a part of μ, and its distance from rounded Gaussian noise.
@@ -39,7 +39,7 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.numerics import exp_up, root_down, root_up, round_up
-from gaussmix.accounting.parameters import RELATIONS, ROUNDING, Relation
+from gaussmix.accounting.parameters import NEIGHBOURS, ROUNDING, Neighbours
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError, NotPrivateError
 
 __all__ = [
@@ -223,7 +223,7 @@ class LatticeAccount:
     ----------
     epsilon, delta : float
         The budget. For a release through a ledger, the budget of all releases of the ledger together.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
     mu : float
         Gaussian-DP budget under the relation: δ_Gauss(ε; μ) + (1 + e^ε)·slack ≤ δ.
     noise_mu : tuple of float
@@ -239,7 +239,7 @@ class LatticeAccount:
 
     epsilon: float
     delta: float
-    relation: Relation
+    neighbours: Neighbours
     mu: float
     noise_mu: tuple[float, ...]
     bits: int
@@ -261,7 +261,7 @@ class LatticeAccount:
         """
         self._plain()
         squares = sum((Fraction(part) ** 2 for part in self.noise_mu), Fraction(0))
-        if (2 if self.relation == "replace-one" else 1) * squares > Fraction(self.mu) ** 2:
+        if (2 if self.neighbours == "replace-one" else 1) * squares > Fraction(self.mu) ** 2:
             raise NotPrivateError(f"The noise of the releases is too small for mu={self.mu!r}.")
         if _unfit(self.noise_mu, self.bits) or Fraction(self.slack) < _slacks(
             self.noise_mu, self.bits, self.coordinates
@@ -275,13 +275,13 @@ class LatticeAccount:
                 f"delta={self.delta!r}."
             )
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether a claim equals the budget of this account.
 
         A smaller ε is not accepted even if the noise supports it: with a ledger, (ε, δ) covers other releases too.
         """
         self.verify()
-        return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
+        return (epsilon, delta, neighbours) == (self.epsilon, self.delta, self.neighbours)
 
     def gives(self, epsilon: float, delta: float) -> bool:
         """Return whether δ(ε) ≤ δ for the releases of this account alone."""
@@ -299,7 +299,7 @@ class LatticeAccount:
         return {
             "epsilon": check.positive(finite=True, epsilon=self.epsilon),
             "delta": check.in_interval(0, 1, delta=self.delta),
-            "relation": check.choice(RELATIONS, relation=self.relation),
+            "neighbours": check.choice(NEIGHBOURS, neighbours=self.neighbours),
             "mu": check.positive(finite=True, mu=self.mu),
             "noise_mu": tuple(check.positive(finite=True, noise_mu=part) for part in parts),
             "bits": bits,
@@ -307,11 +307,11 @@ class LatticeAccount:
             "coordinates": tuple(check.positive_integer(coordinates=count) for count in counts),
         }
 
-    def hit_rate(self, false_alarms: float = 0.05) -> float:
+    def attack_power(self, false_positive_rate: float = 0.05) -> float:
         r"""Return an upper bound on the power of a membership-inference attack at a false-positive rate.
 
         An attack that knows all other rows and tests whether a row is in the table, with false-positive rate at most
-        α = ``false_alarms``, has a true-positive rate of at most
+        α = ``false_positive_rate``, has a true-positive rate of at most
 
         .. math:: \Phi\bigl(\mu + \Phi^{-1}(\alpha + \eta)\bigr) + \eta .
 
@@ -319,7 +319,7 @@ class LatticeAccount:
         each of the two output distributions is within η of one with rounded Gaussian noise. The bound is for the
         releases of this account alone.
         """
-        alpha = check.in_interval(0, 1, false_alarms=false_alarms) + self.slack
+        alpha = check.in_interval(0, 1, false_positive_rate=false_positive_rate) + self.slack
         if alpha >= 1:
             return 1.0
         power = float(special.ndtr(self.mu + special.ndtri(alpha)))
@@ -373,7 +373,7 @@ def lattice_account(
     *,
     shares: Sequence[Share],
     coordinates: Sequence[int],
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
 ) -> LatticeAccount:
     r"""Return the account of releases that meet a budget: μ, its parts, and the lattice.
 
@@ -386,7 +386,7 @@ def lattice_account(
         Share of μ² of each release.
     coordinates : sequence of int
         m² for a symmetric matrix of order m, J for J counts, or an upper bound.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         Under ``"replace-one"``, ‖rrᵀ - r′r′ᵀ‖ ≤ √2 and two bins change by one: √2 times the noise.
 
     Raises
@@ -398,7 +398,7 @@ def lattice_account(
     allowed = SLACK_SHARE * Fraction(delta)
     mu = gaussian_mu(epsilon, math.nextafter(float(Fraction(delta) - allowed), 0.0))
     return account_within(
-        epsilon, delta, mu=mu, allowed=allowed, shares=shares, coordinates=coordinates, relation=relation
+        epsilon, delta, mu=mu, allowed=allowed, shares=shares, coordinates=coordinates, neighbours=neighbours
     )
 
 
@@ -410,18 +410,18 @@ def account_within(
     allowed: Fraction | float,
     shares: Sequence[Share],
     coordinates: Sequence[int],
-    relation: Relation,
+    neighbours: Neighbours,
 ) -> LatticeAccount:
     """Return the account of releases with a given μ and a given part of δ for the slack, both within the budget.
 
     The lattice has 40 bits if (1 + e^ε)η is at most ``allowed`` and no σ reaches 2⁵⁷. It is refined if the slack is too
     large, and coarsened by two bits at a time, one bit of the rows, if σ is too large.
     """
-    check.choice(RELATIONS, relation=relation)
+    check.choice(NEIGHBOURS, neighbours=neighbours)
     if not shares or len(shares) != len(coordinates):
         raise ArgumentError("shares and coordinates must have one entry for each release.")
     counts = [check.positive_integer(coordinates=count) for count in coordinates]
-    parts = split_mu(root_down(Fraction(mu) ** 2 / 2) if relation == "replace-one" else mu, shares)
+    parts = split_mu(root_down(Fraction(mu) ** 2 / 2) if neighbours == "replace-one" else mu, shares)
 
     def unfit(bits: int) -> Literal["", "too coarse", "too fine"]:
         within = slack_delta(epsilon, round_up(_slacks(parts, bits, counts))) <= allowed
@@ -439,4 +439,4 @@ def account_within(
             "delta."
         )
     slack = round_up(_slacks(parts, bits, counts))
-    return LatticeAccount(epsilon, delta, relation, mu, parts, bits, slack, tuple(counts))
+    return LatticeAccount(epsilon, delta, neighbours, mu, parts, bits, slack, tuple(counts))

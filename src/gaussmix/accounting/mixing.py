@@ -20,7 +20,7 @@ The exact privacy curve of Gaussian mixing for both neighbouring relations. The 
 
 Published analyses of Gaussian mixing: Rényi DP, tCDP, Sheffet (2019) and Theorem 1, corrected where they fail.
 
-They are for zero-out neighbours at leverage 1/γ. Lemma numbers follow arXiv:2505.24603v2.
+They are for add-remove neighbours at leverage 1/γ. Lemma numbers follow arXiv:2505.24603v2.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from gaussmix.accounting.parameters import (
     ROUNDING,
     Analysis,
     BoundHoldsFor,
-    Relation,
+    Neighbours,
     check_model,
     gammas,
     shaped,
@@ -81,22 +81,22 @@ _ODDS_MAX = 1e12  # for a leverage this close to 1, δ is set to 1
 
 
 def exact_delta(
-    epsilon: Floats, k: Floats, gamma: Floats, bound_holds_for: BoundHoldsFor, relation: Relation, mu: float
+    epsilon: Floats, k: Floats, gamma: Floats, bound_holds_for: BoundHoldsFor, neighbours: Neighbours, mu: float
 ) -> Floats:
     """Return δ at every point, rounded up. The arguments must be checked and of the same shape."""
     finite = np.clip(epsilon, -EPSILON_MAX, EPSILON_MAX)
-    if relation == "zero-out" and mu == 0:
+    if neighbours == "add-remove" and mu == 0:
         values = _alone(finite, k, gamma, bound_holds_for)
     else:
         values = np.empty(epsilon.shape)
         for pair in set(zip(k.flat, gamma.flat, strict=True)):
             here = (k == pair[0]) & (gamma == pair[1])
-            values[here] = _composed(finite[here], *pair, bound_holds_for, relation, mu)
+            values[here] = _composed(finite[here], *pair, bound_holds_for, neighbours, mu)
     return np.where(np.isposinf(epsilon), 0.0, values)
 
 
 def _alone(epsilon: Floats, k: Floats, gamma: Floats, bound_holds_for: BoundHoldsFor) -> Floats:
-    """Return δ of one sketch for zero-out neighbours."""
+    """Return δ of one sketch for add-remove neighbours."""
     with np.errstate(divide="ignore"):
         odds = _odds(np.where(np.isinf(gamma), 1.0, gamma), bound_holds_for)
     computed = np.minimum(odds, _ODDS_MAX)
@@ -108,25 +108,25 @@ def _alone(epsilon: Floats, k: Floats, gamma: Floats, bound_holds_for: BoundHold
 
 
 def _composed(
-    epsilon: Floats, k: float, gamma: float, bound_holds_for: BoundHoldsFor, relation: Relation, mu: float
+    epsilon: Floats, k: float, gamma: float, bound_holds_for: BoundHoldsFor, neighbours: Neighbours, mu: float
 ) -> Floats:
     if np.isinf(gamma):
         return np.minimum(gaussian_hockey_stick(epsilon, mu) * (1 + ROUNDING), 1.0)
     curves = [
         hockey_stick_composed(epsilon, losses, mu=mu).upper
-        for losses in directions(k, gamma, bound_holds_for, relation)
+        for losses in directions(k, gamma, bound_holds_for, neighbours)
     ]
     return np.asarray(np.max(curves, axis=0))
 
 
-def directions(k: float, gamma: float, bound_holds_for: BoundHoldsFor, relation: Relation) -> list[Direction]:
+def directions(k: float, gamma: float, bound_holds_for: BoundHoldsFor, neighbours: Neighbours) -> list[Direction]:
     """Return the dominating pairs of the mechanism, one per direction, each as a tuple of losses that add up.
 
     Replacing a row is the composition of a removal and an addition (docs/privacy.md): the pencil of the two covariances
     has at most two eigenvalues other than 1. Without a scale bound the pair is symmetric.
     """
     own, other = _odds(gamma, bound_holds_for), 1 / gamma
-    if relation == "zero-out":
+    if neighbours == "add-remove":
         return [(ChiSquareLoss.removal(k, odds=own),), (ChiSquareLoss.addition(k, odds=own),)]
     pairs: list[Direction] = [(ChiSquareLoss.addition(k, odds=other), ChiSquareLoss.removal(k, odds=own))]
     if bound_holds_for == "larger":
@@ -143,13 +143,13 @@ def _odds(gamma: Gamma, bound_holds_for: BoundHoldsFor) -> Gamma:
 
 
 def exact_epsilon(
-    delta: float, k: float, gamma: float, bound_holds_for: BoundHoldsFor, relation: Relation, mu: float
+    delta: float, k: float, gamma: float, bound_holds_for: BoundHoldsFor, neighbours: Neighbours, mu: float
 ) -> float:
     """Return the smallest ε ≥ 0 at which the exact δ is at most ``delta``, rounded up."""
     sizes, gammas = np.asarray(float(k)), np.asarray(float(gamma))
 
     def excess(epsilon: float) -> float:
-        spent = exact_delta(np.asarray(float(epsilon)), sizes, gammas, bound_holds_for, relation, mu)
+        spent = exact_delta(np.asarray(float(epsilon)), sizes, gammas, bound_holds_for, neighbours, mu)
         return log_excess(float(spent), delta)
 
     return smallest_or_infinity(excess)
@@ -251,7 +251,7 @@ def sheffet_epsilon(delta: float, k: float, gamma: float) -> float:
     """Return ε by Theorem 2 of Sheffet (2019), as quoted in arXiv:2505.24603v2, but never below the exact value."""
     log_delta = np.log(4 / delta)
     formula = float(2 / gamma * (np.sqrt(2 * k * log_delta) + log_delta))
-    return max(formula, exact_epsilon(delta, k, gamma, "larger", "zero-out", 0.0))
+    return max(formula, exact_epsilon(delta, k, gamma, "larger", "add-remove", 0.0))
 
 
 def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float) -> float:
@@ -290,7 +290,7 @@ def delta(
     sketch_size: int,
     gamma: float,
     bound_holds_for: BoundHoldsFor = ...,
-    relation: Relation = ...,
+    neighbours: Neighbours = ...,
     mu: float = ...,
     analysis: Literal["exact", "renyi"] = ...,
 ) -> float: ...
@@ -303,7 +303,7 @@ def delta(
     sketch_size: ArrayLike,
     gamma: ArrayLike,
     bound_holds_for: BoundHoldsFor = ...,
-    relation: Relation = ...,
+    neighbours: Neighbours = ...,
     mu: float = ...,
     analysis: Literal["exact", "renyi"] = ...,
 ) -> float | Floats: ...
@@ -315,7 +315,7 @@ def delta(
     sketch_size: ArrayLike,
     gamma: ArrayLike,
     bound_holds_for: BoundHoldsFor = "both",
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     mu: float = 0.0,
     analysis: Literal["exact", "renyi"] = "exact",
 ) -> float | Floats:
@@ -341,10 +341,10 @@ def delta(
         k ≥ 1 and γ > 0 (γ > 1 with ``bound_holds_for="larger"``); γ = ∞ gives (1 - e^ε)₊.
     bound_holds_for : {"both", "larger"}
         The neighbour for which the scale bound holds; ``"both"`` if there is no scale bound.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         Neighbours differ by adding or removing a row, or by replacing one.
     mu : float
-        √(Σμ²) of Gaussian releases of the same rows, μ = sensitivity / noise under ``relation``.
+        √(Σμ²) of Gaussian releases of the same rows, μ = sensitivity / noise under ``neighbours``.
     analysis : {"exact", "renyi"}
         ``"renyi"``: Lemma 1 with Proposition 1 solved for δ, at leverage 1/γ for either bound.
 
@@ -358,11 +358,11 @@ def delta(
     --------
     >>> f"{delta(1.0, sketch_size=250, gamma=52.84):.3g}"
     '9.96e-07'
-    >>> f"{delta(1.0, sketch_size=250, gamma=52.84, relation='replace-one'):.3g}"
+    >>> f"{delta(1.0, sketch_size=250, gamma=52.84, neighbours='replace-one'):.3g}"
     '5.34e-05'
     """
     check.choice(("exact", "renyi"), analysis=analysis)
-    check_model(bound_holds_for, relation, mu, analysis)
+    check_model(bound_holds_for, neighbours, mu, analysis)
     eps, k, g = check.broadcastable(
         epsilon=check.numbers(epsilon=epsilon),
         sketch_size=sketch_sizes(sketch_size),
@@ -370,7 +370,7 @@ def delta(
     )
     if analysis == "renyi":
         return shaped([renyi_delta(*point) for point in zip(eps.flat, k.flat, g.flat, strict=True)], eps.shape)
-    return shaped(exact_delta(eps, k, g, bound_holds_for, relation, mu), eps.shape)
+    return shaped(exact_delta(eps, k, g, bound_holds_for, neighbours, mu), eps.shape)
 
 
 @overload
@@ -380,7 +380,7 @@ def epsilon(
     sketch_size: int,
     gamma: float,
     bound_holds_for: BoundHoldsFor = ...,
-    relation: Relation = ...,
+    neighbours: Neighbours = ...,
     mu: float = ...,
     analysis: Analysis = ...,
 ) -> float: ...
@@ -393,7 +393,7 @@ def epsilon(
     sketch_size: ArrayLike,
     gamma: ArrayLike,
     bound_holds_for: BoundHoldsFor = ...,
-    relation: Relation = ...,
+    neighbours: Neighbours = ...,
     mu: float = ...,
     analysis: Analysis = ...,
 ) -> float | Floats: ...
@@ -405,13 +405,13 @@ def epsilon(
     sketch_size: ArrayLike,
     gamma: ArrayLike,
     bound_holds_for: BoundHoldsFor = "both",
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     mu: float = 0.0,
     analysis: Analysis = "exact",
 ) -> float | Floats:
     r"""Return the smallest ε ≥ 0 for which the analysis proves (ε, δ)-differential privacy, rounded up.
 
-    ``"exact"`` inverts :func:`delta`. The published analyses are for zero-out neighbours at leverage 1/γ, so they hold
+    ``"exact"`` inverts :func:`delta`. The published analyses are for add-remove at leverage 1/γ, so they hold
     for either value of ``bound_holds_for``:
 
     - ``"renyi"``: Lemma 1 and Proposition 1 of arXiv:2505.24603v2 (γ > 1),
@@ -429,7 +429,7 @@ def epsilon(
     [0.515, 0.557, 0.772, 1.938]
     """
     check.choice(ANALYSES, analysis=analysis)
-    check_model(bound_holds_for, relation, mu, analysis)
+    check_model(bound_holds_for, neighbours, mu, analysis)
     deltas = check.numbers(delta=delta)
     if np.any((deltas < 0) | (deltas > 1)):
         raise ArgumentError("delta must lie in [0, 1].")
@@ -445,6 +445,6 @@ def epsilon(
             return 0.0
         if analysis != "exact":
             return published[analysis](target, k, gamma)
-        return exact_epsilon(target, k, gamma, bound_holds_for, relation, mu)
+        return exact_epsilon(target, k, gamma, bound_holds_for, neighbours, mu)
 
     return shaped([one(*point) for point in zip(deltas.flat, k.flat, g.flat, strict=True)], deltas.shape)

@@ -19,10 +19,10 @@ __all__ = [
     "LARGEST_DELTA",
     "LARGEST_EPSILON",
     "LEAST_DELTA",
-    "RELATIONS",
+    "NEIGHBOURS",
     "Analysis",
     "BoundHoldsFor",
-    "Relation",
+    "Neighbours",
     "frames_to_the_caller",
     "warn_if_weak",
     "weak_points",
@@ -30,11 +30,11 @@ __all__ = [
 
 
 BoundHoldsFor = Literal["both", "larger"]
-Relation = Literal["zero-out", "replace-one"]
+Neighbours = Literal["add-remove", "replace-one"]
 Analysis = Literal["exact", "renyi", "tcdp", "sheffet"]
 
 BOUND_HOLDS_FOR: tuple[BoundHoldsFor, ...] = ("both", "larger")
-RELATIONS: tuple[Relation, ...] = ("zero-out", "replace-one")
+NEIGHBOURS: tuple[Neighbours, ...] = ("add-remove", "replace-one")
 ANALYSES: tuple[Analysis, ...] = ("exact", "renyi", "tcdp", "sheffet")
 
 ROUNDING = 1e-10
@@ -47,14 +47,14 @@ GAMMA_MAX = 1e12
 """Upper end of searches for γ."""
 
 
-def check_model(bound_holds_for: BoundHoldsFor, relation: Relation, mu: float, analysis: str) -> None:
+def check_model(bound_holds_for: BoundHoldsFor, neighbours: Neighbours, mu: float, analysis: str) -> None:
     check.choice(BOUND_HOLDS_FOR, bound_holds_for=bound_holds_for)
-    check.choice(RELATIONS, relation=relation)
+    check.choice(NEIGHBOURS, neighbours=neighbours)
     if check.real(mu=mu) < 0 or np.isinf(mu):
         raise ArgumentError(f"mu must be a finite number ≥ 0, got {mu!r}.")
-    if analysis != "exact" and (relation != "zero-out" or mu != 0):
+    if analysis != "exact" and (neighbours != "add-remove" or mu != 0):
         raise ArgumentError(
-            f"analysis={analysis!r} requires relation='zero-out' and mu=0, got relation={relation!r} and mu={mu!r}. "
+            f"analysis={analysis!r} requires neighbours='add-remove' and mu=0, got {neighbours!r} and mu={mu!r}. "
             "Use analysis='exact'."
         )
 

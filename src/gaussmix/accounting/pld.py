@@ -12,7 +12,7 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix.accounting.divergence import ChiSquareLoss, gaussian_hockey_stick, hockey_stick
 from gaussmix.accounting.mixing import directions
-from gaussmix.accounting.parameters import ROUNDING, BoundHoldsFor, Relation, check_model, gammas
+from gaussmix.accounting.parameters import ROUNDING, BoundHoldsFor, Neighbours, check_model, gammas
 from gaussmix.errors import ArgumentError, MissingPackageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def privacy_loss_distribution(
     sketch_size: int,
     gamma: float,
     bound_holds_for: BoundHoldsFor = "both",
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     mu: float = 0.0,
     interval: float = 1e-4,
     tail: float = 1e-15,
@@ -57,7 +57,7 @@ def privacy_loss_distribution(
     k = check.sketch_rows(sketch_size=sketch_size)
     g = check.positive(finite=True, gamma=gamma)
     gammas(g, bound_holds_for, "exact")
-    check_model(bound_holds_for, relation, mu, "exact")
+    check_model(bound_holds_for, neighbours, mu, "exact")
     interval, tail = check.positive(finite=True, interval=interval), check.in_interval(0, 0.5, tail=tail)
 
     def pmf(curve: Callable[[Any], Any], low: float, high: float) -> Any:
@@ -72,7 +72,7 @@ def privacy_loss_distribution(
         return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()
 
     pmfs = []
-    for losses in directions(k, g, bound_holds_for, relation):
+    for losses in directions(k, g, bound_holds_for, neighbours):
         parts = [pmf(functools.partial(hockey_stick, loss=loss), *_loss_range(loss, tail)) for loss in losses]
         if mu > 0:
             reach = stats.norm.isf(tail) * mu

@@ -1,7 +1,7 @@
 r"""The account of noisy counts by column: bins of a public grid, and undeclared keys above a threshold.
 
 Every row has one bin, or one key, in every column. All bins of a *public* grid receive noise, including empty ones:
-this is a Gaussian release of sensitivity one per column. Undeclared keys receive noise only where they occur, so the
+this is a Gaussian release of sensitivity one per column. PartialSchema keys receive noise only where they occur, so the
 presence of a key could reveal its row. A key is therefore released only if its noisy count reaches a threshold T.
 
 **Cost of the threshold.** Let A and A′ be tables such that A′ has one additional row. Keys present in both tables, and
@@ -34,7 +34,8 @@ Poisson summation, √(2πσ²) Σ exp(-2π²σ²k²) ≥ √(2πσ²).
 distribution. For keys this is one per column, or two under replace-one, for any number of keys.
 
 >>> account = counts_account(1.0, 1e-6, grids=(4001, 4001), keys=2)
->>> round(account.threshold_in_rows, 1), account.holds(1.0, 1e-6, "zero-out"), account.holds(1.0, 0.99e-6, "zero-out")
+>>> budgets = (1.0, 1e-6), (1.0, 0.99e-6)
+>>> round(account.threshold_in_rows, 1), *(account.holds(*budget, "add-remove") for budget in budgets)
 (45.4, True, False)
 """
 
@@ -49,7 +50,7 @@ from typing import Literal
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount, Share, diagonal_sigma, lattice_account
 from gaussmix.accounting.numerics import normal_tail_up, round_down, round_up
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 
 __all__ = ["THRESHOLD_SHARE", "CountsAccount", "counts_account", "key_failure", "releases_of_counts", "with_threshold"]
@@ -137,10 +138,10 @@ class CountsAccount:
                 f"delta={self.delta!r}."
             )
 
-    def holds(self, epsilon: float, delta: float, relation: Relation) -> bool:
+    def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether a claim equals the budget of this account (as :meth:`LatticeAccount.holds`)."""
         self.verify()
-        return (epsilon, delta, relation) == (self.epsilon, self.delta, self.relation)
+        return (epsilon, delta, neighbours) == (self.epsilon, self.delta, self.neighbours)
 
     def _gives(self) -> bool:
         left = Fraction(self.delta) - Fraction(self.threshold_delta)
@@ -150,9 +151,9 @@ class CountsAccount:
         return _failures(self.lattice, self.keyed, self.threshold)
 
     @property
-    def relation(self) -> Relation:
+    def neighbours(self) -> Neighbours:
         """The neighbouring relation."""
-        return self.lattice.relation
+        return self.lattice.neighbours
 
     @property
     def mu(self) -> float:
@@ -172,7 +173,7 @@ class CountsAccount:
 
 def _failures(lattice: LatticeAccount, keyed: Sequence[int], threshold: int) -> Fraction:
     """Return Σp: one new key per column, or two under replace-one."""
-    sides = 2 if lattice.relation == "replace-one" else 1
+    sides = 2 if lattice.neighbours == "replace-one" else 1
     each = [
         key_failure(threshold, sigma=diagonal_sigma(lattice.noise_mu[i], lattice.bits), bits=lattice.bits)
         for i in keyed
@@ -218,7 +219,7 @@ def counts_account(
     grids: Sequence[int] = (),
     keys: int = 0,
     refined: Sequence[int] = (),
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
 ) -> CountsAccount:
     """Return the account whose noise and threshold meet a budget.
 
@@ -229,12 +230,12 @@ def counts_account(
         Number of bins of every grid, and of its refinement if there is one.
     keys : int
         Number of columns of keys.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
     """
     epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)
     shares, coordinates = releases_of_counts(grids, keys, refined)
     allowed = THRESHOLD_SHARE * Fraction(delta) if keys else Fraction(0)
     within = round_down(Fraction(delta) - allowed)
-    lattice = lattice_account(epsilon, within, shares=shares, coordinates=coordinates, relation=relation)
+    lattice = lattice_account(epsilon, within, shares=shares, coordinates=coordinates, neighbours=neighbours)
     keyed = tuple(range(len(grids), len(grids) + keys))
     return with_threshold(lattice, keyed, allowed=allowed, epsilon=epsilon, delta=delta)

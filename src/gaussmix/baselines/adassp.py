@@ -118,7 +118,7 @@ class PreparedAdaSSP:
                 self.rng,
                 made_by="AdaSSP",
                 budget=(self.epsilon, self.delta),
-                relation="zero-out",
+                neighbours="add-remove",
                 n_rows=self.n_rows,
             ),
         )

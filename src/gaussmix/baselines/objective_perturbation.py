@@ -103,7 +103,7 @@ class PreparedObjectivePerturbation:
             self.rng,
             made_by="ObjectivePerturbation",
             budget=(self.epsilon, self.delta),
-            relation="zero-out",
+            neighbours="add-remove",
             conditions=self.conditions,
         )
         return theta, certificate

@@ -16,7 +16,7 @@ from gaussmix._types import Floats, Rows
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, checked, without_values
-from gaussmix.mechanism.release import open_release
+from gaussmix.mechanism.release import nonprivate_release
 from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
 from gaussmix.releases.certificate import Certificate
@@ -32,7 +32,7 @@ class Unnoised:
 
     def draw(self, rows: RowSource) -> Release:
         """The Gram matrix itself."""
-        return open_release(rows.moments(), made_by=self.made_by)
+        return nonprivate_release(rows.moments(), made_by=self.made_by)
 
 
 def blocks_of(release: Release) -> tuple[Floats, Floats]:

@@ -119,7 +119,7 @@ class PreparedSheffet:
             self.rng,
             made_by="SheffetMixing",
             budget=(self.epsilon, self.delta),
-            relation="zero-out",
+            neighbours="add-remove",
             n_rows=self.n_rows,
         )
         C = self.schema.row_norm

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from gaussmix._files import refuse_suffix, reserve
 from gaussmix._text import json_text
-from gaussmix.accounting.parameters import RELATIONS, Relation
+from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.cli.exits import cell, echo, echo_json
 from gaussmix.cli.options import (
     CSV,
@@ -38,7 +38,7 @@ from gaussmix.cli.options import (
     refuse_lone_force,
 )
 from gaussmix.data.check import check_table
-from gaussmix.data.contributions import BoundRows, Unit
+from gaussmix.data.contributions import ContributionBounding, Unit
 from gaussmix.data.moments import Moments, check_name
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema, declared_schema, describe_columns
@@ -94,7 +94,7 @@ def print_left(ledger_file: Path | None, certificate: Certificate) -> None:
         echo(ADD_UP, err=True)
         return
     ledger = Ledger.open(ledger_file)
-    more = ledger.more_like(certificate.entry)
+    more = ledger.remaining_releases(certificate.entry)
     fit = "1 more like this one fits" if more == 1 else f"{more or 'no'} more like this one fit"
     echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)
 
@@ -145,30 +145,30 @@ def moments(
     schema_file: Path | None,
     as_json: bool,
     force: bool,
-    expect_rows: int | None,
+    expected_rows: int | None,
     query: str | None,
     kind: str | None,
     row_by_row: bool,
     out: Path,
-    unit: str | None,
-    rows_per_unit: int | None,
-    bound_rows: BoundRows | None,
-    unit_sorted: bool,
+    privacy_unit: str | None,
+    max_contributions: int | None,
+    contribution_bounding: ContributionBounding | None,
+    sorted_by_unit: bool,
     **csv: Any,
 ) -> None:
     """Sum up the rows of SOURCES into one file of moments, which is **as sensitive as the rows**.
 
-    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With --unit
-    no person may be in the files of two sites.
+    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With
+    --privacy-unit no unit may be in the files of two sites.
     """
     check_name(out)
     declared = declared_in(schema_file)
     options = ReadOptions(
         csv=csv_options(sources, **csv),
-        expected_rows=expect_rows,
+        expected_rows=expected_rows,
         progress=True,
         row_by_row=row_by_row,
-        sorted_by_unit=unit_sorted,
+        sorted_by_unit=sorted_by_unit,
     )
     size = len(Moments.empty(declared).to_bytes()) + _SPARE_BYTES
     with (
@@ -179,9 +179,9 @@ def moments(
             data,
             declared,
             options=options,
-            unit=unit,
-            rows_per_unit=rows_per_unit,
-            bound_rows=bound_rows,
+            unit=privacy_unit,
+            max_contributions=max_contributions,
+            contribution_bounding=contribution_bounding,
         )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
@@ -199,7 +199,7 @@ def moments(
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
 @click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at 2 to 3 times the noise.")
-@click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
+@click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
 @SHARE
 @NOTE
@@ -220,21 +220,21 @@ def release(
     delta: float | None,
     passes: int | None,
     keep_tails: bool,
-    relation: Relation | None,
+    neighbours: Neighbours | None,
     ledger_file: Path | None,
     share: str | None,
     note: str,
     as_json: bool,
     force: bool,
-    expect_rows: int | None,
+    expected_rows: int | None,
     query: str | None,
     kind: str | None,
     row_by_row: bool,
     out: Path,
-    unit: str | None,
-    rows_per_unit: int | None,
-    bound_rows: BoundRows | None,
-    unit_sorted: bool,
+    privacy_unit: str | None,
+    max_contributions: int | None,
+    contribution_bounding: ContributionBounding | None,
+    sorted_by_unit: bool,
     **csv: Any,
 ) -> None:
     """Release private second moments of SOURCES: tables, files of moments, or - for standard input.
@@ -245,7 +245,7 @@ def release(
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
     gaussmix release cps.csv -s cps.json --formula "log(wage) ~ poly(age, 2)" -e 1 -d 1e-6 -o cps.release.parquet
-    gaussmix release visits.csv -s visits.json -e 1 -d 1e-6 --unit patient_id --rows-per-unit 12 -o visits.parquet
+    gaussmix release visits.csv -s visits.json -e 1 -d 1e-6 --privacy-unit patient_id --max-contributions 9 -o v.parquet
     gaussmix release site-a.moments site-b.moments -e 1 -d 1e-6 -o joint.release.parquet
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
@@ -254,10 +254,10 @@ def release(
     refuse_lone_note(note, ledger_file)
     options = ReadOptions(
         csv=csv_options(sources, **csv),
-        expected_rows=expect_rows,
+        expected_rows=expected_rows,
         progress=True,
         row_by_row=row_by_row,
-        sorted_by_unit=unit_sorted,
+        sorted_by_unit=sorted_by_unit,
     )
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
@@ -265,7 +265,7 @@ def release(
         raise click.UsageError("--formula and --weight need the columns that they are made of: give --schema.")
     read = inputs(tables, query=query, kind=kind, outputs=[out], others=[*map(Path, sums), schema_file, ledger_file])
     declared = declared_schema(_declared(schema_file, sums if not tables else []), formula=formula, weight=weight)
-    whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    whose = Unit.declared(privacy_unit, max_contributions, contribution_bounding, declared)
     if whose is None and sums and not tables:
         whose = Moments.load(sums[0]).unit
     with (
@@ -276,7 +276,7 @@ def release(
             delta=delta,
             passes="auto" if passes is None else passes,
             keep_tails=keep_tails,
-            relation=relation,
+            neighbours=neighbours,
             ledger=ledger_file,
             share=share,
             note=note,
@@ -320,12 +320,12 @@ def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:
 def check(
     sources: tuple[str, ...],
     schema_file: Path | None,
-    expect_rows: int | None,
+    expected_rows: int | None,
     as_json: bool,
     query: str | None,
     kind: str | None,
-    unit: str | None,
-    rows_per_unit: int | None,
+    privacy_unit: str | None,
+    max_contributions: int | None,
     **csv: Any,
 ) -> None:
     """Show what a schema does to SOURCES, **for the curator's eyes only**: what is printed is not private.
@@ -333,17 +333,17 @@ def check(
     Shares of rows that are clipped, unknown, missing or dropped, and what looks like a mistake. Spends nothing.
 
     \b
-    gaussmix check patients.csv --schema patients.json --expect-rows 120000
-    gaussmix check visits.csv --schema visits.json --unit patient_id --rows-per-unit 12
+    gaussmix check patients.csv --schema patients.json --expected-rows 120000
+    gaussmix check visits.csv --schema visits.json --privacy-unit patient_id --max-contributions 12
     """  # noqa: D301 - click wants the character
     declared, options = declared_in(schema_file), csv_options(sources, **csv)
     with inputs(sources, query=query, kind=kind) as data:
         found = check_table(
             data,
             declared,
-            options=ReadOptions(csv=options, expected_rows=expect_rows, progress=True),
-            unit=unit,
-            rows_per_unit=rows_per_unit,
+            options=ReadOptions(csv=options, expected_rows=expected_rows, progress=True),
+            unit=privacy_unit,
+            max_contributions=max_contributions,
         )
     if as_json:
         content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
@@ -374,7 +374,7 @@ def check(
 )
 @click.option("--epsilon", "-e", type=float, help="ε of the proposal.")
 @click.option("--delta", "-d", type=float, help="δ of the proposal.")
-@click.option("--relation", type=click.Choice(RELATIONS), help="Default: zero-out, or the ledger's.")
+@click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
 @SHARE
 @NOTE
@@ -392,13 +392,13 @@ def propose(
     schema_file: Path,
     epsilon: float | None,
     delta: float | None,
-    relation: Relation | None,
+    neighbours: Neighbours | None,
     ledger_file: Path | None,
     share: str | None,
     note: str,
     tail: float,
     most_levels: int,
-    expect_rows: int | None,
+    expected_rows: int | None,
     as_json: bool,
     force: bool,
     query: str | None,
@@ -423,14 +423,14 @@ def propose(
             schema_file,
             epsilon=epsilon,
             delta=delta,
-            relation=relation,
+            neighbours=neighbours,
             ledger=ledger_file,
             share=share,
             note=note,
             tail=tail,
             most_levels=most_levels,
             csv=options,
-            expect_rows=expect_rows,
+            expected_rows=expected_rows,
             out=out,
             force=force,
             progress=True,

@@ -11,11 +11,11 @@ import click
 
 from gaussmix._files import reserve
 from gaussmix._text import json_text
-from gaussmix.accounting.parameters import RELATIONS, Relation
+from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.cli.exits import echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
-from gaussmix.ledger import Entry, Ledger, Reservation
+from gaussmix.ledger import BudgetCap, Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.report.verify import Outcome, outcomes
 
@@ -36,20 +36,24 @@ def ledger() -> None:
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of all releases together.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
 @click.option("--releases", type=int, default=1, show_default=True, help="How many releases of one size are planned.")
-@click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True, help="Neighbours.")
-@click.option("--unit", help="Column that names a person: the budget is for all rows of one. Default: for one row.")
+@click.option(
+    "--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True, help="Neighbours."
+)
+@click.option(
+    "--privacy-unit", help="Column that names a person: the budget is for all rows of one. Default: for one row."
+)
 @click.option("--mu", type=float, help="Gaussian budget. Default: all that ε and δ allow.")
-@click.option("--failure-delta", type=float, help="Part of δ for slacks. Default: δ/1000.")
+@click.option("--delta-slack", type=float, help="Part of δ for slacks. Default: δ/1000.")
 @JSON
 def create(
     file: Path,
     epsilon: float,
     delta: float,
     releases: int,
-    relation: Relation,
-    unit: str | None,
+    neighbours: Neighbours,
+    privacy_unit: str | None,
     mu: float | None,
-    failure_delta: float | None,
+    delta_slack: float | None,
     as_json: bool,
 ) -> None:
     """Make a ledger. What it reserves never changes: a release that does not fit is refused.
@@ -64,10 +68,10 @@ def create(
         epsilon=epsilon,
         delta=delta,
         mu=mu,
-        failure_delta=failure_delta,
-        relation=relation,
+        delta_slack=delta_slack,
+        neighbours=neighbours,
         releases=releases,
-        unit=unit,
+        unit=privacy_unit,
     )
     if as_json:
         echo_json({"reserved": asdict(made.reservation), "head": made.head})
@@ -105,7 +109,7 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
     Exit code 5: it is damaged or edited, reserves more than its budget, or has never had the head that was noted.
     """
     opened = Ledger.open(file)
-    if head is not None and not opened.has_had(head.strip().lower()):
+    if head is not None and not opened.contains_digest(head.strip().lower()):
         raise LedgerDamagedError(
             f"{file} has never had this head: it is an older copy, or another ledger. Restore the one that has every "
             "release; if there is none, take its budget as spent."
@@ -117,7 +121,7 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
         return
     echo(
         f"{file}: true. Computed anew, everything reserved is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
-        f"differentially private ({reserved.relation}), within delta = {reserved.delta:g}; "
+        f"differentially private ({reserved.neighbours}), within delta = {reserved.delta:g}; "
         f"the {len(entries)} recorded are within what is reserved, and their hashes fit."
     )
 
@@ -129,7 +133,7 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
 )
 @FORCE
 def export(file: Path, out: Path | None, force: bool) -> None:
-    """Reservation and entries as JSON, for records elsewhere. Only a ledger itself can be spent from."""
+    """Budget and entries as JSON, for records elsewhere. Only a ledger itself can be spent from."""
     opened = Ledger.open(file)
     content = {
         "reservation": asdict(opened.reservation),
@@ -151,12 +155,12 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return {**asdict(entry), "time": entry.time.isoformat()}
 
 
-def _print_reserved(file: Path, reserved: Reservation) -> None:
-    budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.relation}"
+def _print_reserved(file: Path, reserved: BudgetCap) -> None:
+    budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.neighbours}"
     if reserved.unit:
         budget += f", of one person (all rows with the same {reserved.unit})"
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
-    gaussian = f"mu {reserved.mu:.6g} and {reserved.failure_delta:g} of delta for slacks"
+    gaussian = f"mu {reserved.mu:.6g} and {reserved.delta_slack:g} of delta for slacks"
     echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
 
 

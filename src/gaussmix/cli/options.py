@@ -71,7 +71,7 @@ ESTIMAND = click.option(
     show_default=True,
     help="Which coefficients the intervals are for.",
 )
-EXPECT_ROWS = click.option("--expect-rows", type=int, help="Refuse a table with another number of rows.")
+EXPECT_ROWS = click.option("--expected-rows", type=int, help="Refuse a table with another number of rows.")
 ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --estimand population.")
 MERGE = click.option(
     "--merge",
@@ -139,8 +139,12 @@ def refuse_lone_force(force: bool, output: Path | None) -> None:
 def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
     """Whose rows are protected together, for every command that sums them up."""
     for option in (
-        click.option("--unit-sorted", is_flag=True, help="Rows of a person stand together in SOURCES; it is checked."),
-        click.option("--bound-rows", type=click.Choice(BOUNDS), help="Of who has more rows: shorten all (default)."),
+        click.option(
+            "--sorted-by-unit", is_flag=True, help="Rows of a person stand together in SOURCES; it is checked."
+        ),
+        click.option(
+            "--contribution-bounding", type=click.Choice(BOUNDS), help="Of who has more rows: shorten all (default)."
+        ),
         UNIT_NAMED,
     ):
         command = option(command)
@@ -150,8 +154,8 @@ def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
 def UNIT_NAMED(command: F) -> F:  # noqa: N802 - used as the options above are
     """The two of them that a command needs to read the unit."""
     for option in (
-        click.option("--rows-per-unit", type=int, help="As how many rows a person counts at most."),
-        click.option("--unit", help="Column that names a person: all rows of one are protected together."),
+        click.option("--max-contributions", type=int, help="As how many rows a person counts at most."),
+        click.option("--privacy-unit", help="Column that names a person: all rows of one are protected together."),
     ):
         command = option(command)
     return command

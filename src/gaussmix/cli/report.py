@@ -20,7 +20,7 @@ from gaussmix import accounting
 from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix._text import json_text, plain
 from gaussmix.accounting.calibration import calibrate
-from gaussmix.accounting.parameters import RELATIONS, BoundHoldsFor, Relation
+from gaussmix.accounting.parameters import NEIGHBOURS, BoundHoldsFor, Neighbours
 from gaussmix.cli.exits import NOT_PRIVATE, echo, echo_json
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
 from gaussmix.data.contributions import ONE_ROW, Unit
@@ -193,9 +193,9 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @click.option("--target", help="The number or Boolean that is explained; default: the last number.")
 @click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4.")
-@click.option("--relation", type=click.Choice(RELATIONS), default="zero-out", show_default=True)
-@click.option("--unit", help="Column that names a person: all rows of one are protected together.")
-@click.option("--rows-per-unit", type=int, help="As how many rows a person counts at most; all are imagined to.")
+@click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
+@click.option("--privacy-unit", help="Column that names a person: all rows of one are protected together.")
+@click.option("--max-contributions", type=int, help="As how many rows a person counts at most; all are imagined to.")
 @JSON
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw R² lost against ε to a file.")
 @FORCE
@@ -208,9 +208,9 @@ def plan(
     target: str | None,
     r2: float,
     passes: int | None,
-    relation: Relation,
-    unit: str | None,
-    rows_per_unit: int | None,
+    neighbours: Neighbours,
+    privacy_unit: str | None,
+    max_contributions: int | None,
     as_json: bool,
     plot: Path | None,
     force: bool,
@@ -229,12 +229,12 @@ def plan(
     if plot is not None and rows is None:
         raise click.UsageError("--plot needs --rows: how many rows the table has.")
     schema = numbers_only(features) if schema_file is None and features is not None else Schema.of(schema_file or "")
-    whose = Unit.declared(unit, rows_per_unit, None, schema)
+    whose = Unit.declared(privacy_unit, max_contributions, None, schema)
     if whose is not None and plot is not None:
-        raise click.UsageError("--plot is for rows: leave it out, or --unit.")
-    question: Any = {"delta": delta, "target": target, "r2": r2, "passes": passes or "auto", "relation": relation}
+        raise click.UsageError("--plot is for rows: leave it out, or --privacy-unit.")
+    question: Any = {"delta": delta, "target": target, "r2": r2, "passes": passes or "auto", "neighbours": neighbours}
     if whose is not None:
-        question["rows_per_unit"] = whose.rows
+        question["max_contributions"] = whose.rows
     found, least = None, None
     with Console(stderr=True).status("imagining tables") as status:
         if rows is not None:
@@ -328,7 +328,7 @@ _ANALYSIS_NAMES = {
 _WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "exact": ("noise alone, exact", {}),
     "renyi": ("noise alone, Rényi", {"analysis": "renyi"}),
-    "replace_one": ("noise alone, exact, replace-one", {"relation": "replace-one"}),
+    "replace_one": ("noise alone, exact, replace-one", {"neighbours": "replace-one"}),
     "private": ("private eigenvalue, joint account", {"scale": "private"}),
     "paper": ("private eigenvalue, Theorem 1", {"scale": "private", "analysis": "paper"}),
 }

@@ -115,21 +115,21 @@ def check_table(
     *,
     options: ReadOptions | None = None,
     unit: str | None = None,
-    rows_per_unit: int | None = None,
+    max_contributions: int | None = None,
 ) -> TableCheck:
     """Read a table as a release would, and count what the schema does to it. Costs no privacy and keeps nothing.
 
     Missing values and unknown levels are counted even where the schema makes them an error. A column of the unit that
     does not say whose every row is, is an error here too: there is no rule for it. How many rows a person has is not
-    looked at, for ``rows_per_unit`` must not be chosen by it.
+    looked at, for ``max_contributions`` must not be chosen by it.
 
     Parameters
     ----------
-    data, schema, options, unit, rows_per_unit
+    data, schema, options, unit, max_contributions
         As for :meth:`gaussmix.data.moments.Moments.of`.
     """
     declared = Schema.of(schema)
-    whose = Unit.declared(unit, rows_per_unit, None, declared)
+    whose = Unit.declared(unit, max_contributions, None, declared)
     columns, types = list(declared.columns), declared.text_types
     if whose is not None:
         columns, types = [*columns, whose.column], {**types, whose.column: pa.string()}

@@ -5,7 +5,7 @@ column and the number of rows that count are ever shown, never a value.
 
 >>> print(Unit("patient_id", rows=12))
 one person (all rows with the same patient_id, together counted as at most 12)
->>> print(Unit("patient_id", rows=12, bound="keep"))
+>>> print(Unit("patient_id", rows=12, bound="sample"))
 one person (all rows with the same patient_id, at most 12 counted)
 
 **Reading by unit** is sensitive. The column of the unit is read as text, hashed with a secret key, and forgotten:
@@ -66,7 +66,7 @@ __all__ = [
     "MOST_ROWS",
     "ONE_ROW",
     "REAPPEARS",
-    "BoundRows",
+    "ContributionBounding",
     "GroupedUnits",
     "Partitions",
     "Unit",
@@ -79,8 +79,8 @@ __all__ = [
     "unit_texts",
 ]
 
-BoundRows = Literal["keep", "shorten"]
-BOUNDS: tuple[BoundRows, ...] = ("shorten", "keep")
+ContributionBounding = Literal["sample", "scale"]
+BOUNDS: tuple[ContributionBounding, ...] = ("scale", "sample")
 
 ONE_ROW = "one row"
 """The unit where none is declared."""
@@ -99,40 +99,46 @@ class Unit:
         Name of the column. It is read, and never released.
     rows : int
         The contribution bound j, from 1 to 4,096: a unit changes the Gram matrix by at most jC².
-    bound : {"shorten", "keep"}
-        How contributions are bounded. ``"shorten"``: all rows of a unit are multiplied by one factor, so that their
-        squared norms add up to at most jC². ``"keep"``: at most j rows of a unit are read, chosen by a keyed hash.
+    bound : {"scale", "sample"}
+        How contributions are bounded. ``"scale"``: all rows of a unit are multiplied by one factor, so that their
+        squared norms add up to at most jC². ``"sample"``: at most j rows of a unit are read, chosen by a keyed hash.
     """
 
     column: str
     rows: int
-    bound: BoundRows = "shorten"
+    bound: ContributionBounding = "scale"
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise ArgumentTypeError(f"unit must be the name of a column, got {type(self.column).__name__}.")
         check_text("unit", self.column)
-        rows = check.positive_integer(rows_per_unit=self.rows)
+        rows = check.positive_integer(max_contributions=self.rows)
         object.__setattr__(self, "rows", rows)  # a small integer of NumPy's would overflow where it is squared
         if rows > MOST_ROWS:
-            raise ArgumentError(f"rows_per_unit must be from 1 to {MOST_ROWS:,}, got {self.rows!r}.")
-        check.choice(BOUNDS, bound_rows=self.bound)
+            raise ArgumentError(f"max_contributions must be from 1 to {MOST_ROWS:,}, got {self.rows!r}.")
+        check.choice(BOUNDS, contribution_bounding=self.bound)
 
     @classmethod
     def declared(
-        cls, column: str | None, rows_per_unit: int | None, bound_rows: BoundRows | None, schema: Schema
+        cls,
+        column: str | None,
+        max_contributions: int | None,
+        contribution_bounding: ContributionBounding | None,
+        schema: Schema,
     ) -> Unit | None:
         """From the arguments of a release; None if no unit is declared."""
         if column is None:
-            if rows_per_unit is not None or bound_rows is not None:
-                raise ArgumentError("rows_per_unit and bound_rows go with a unit: name its column, or leave them out.")
+            if max_contributions is not None or contribution_bounding is not None:
+                raise ArgumentError(
+                    "max_contributions and contribution_bounding go with a unit: name its column, or leave them out."
+                )
             return None
-        if rows_per_unit is None:
+        if max_contributions is None:
             raise DeclarationError(
-                "rows_per_unit must be declared with a unit: how many rows of one person count. It must be fixed "
+                "max_contributions must be declared with a unit: how many rows of one person count. It must be fixed "
                 "before the data are seen."
             )
-        unit = cls(column, rows_per_unit, "shorten" if bound_rows is None else bound_rows)
+        unit = cls(column, max_contributions, "scale" if contribution_bounding is None else contribution_bounding)
         if column in schema.columns or column == INTERCEPT:
             raise DeclarationError(
                 f"Column {column!r} is the unit and cannot be released as well, nor weigh rows: take it out of the "
@@ -153,7 +159,7 @@ class Unit:
 
     def __str__(self) -> str:
         counted = f"at most {self.rows} counted"
-        if self.bound == "shorten":
+        if self.bound == "scale":
             counted = f"together counted as at most {self.rows}"
         return f"one person (all rows with the same {self.column}, {counted})"
 
@@ -352,7 +358,7 @@ def truncated(block: UnitBlock, unit: Unit, key: bytes) -> UnitBlock:
     by content alone, which would choose the same kind of row of every unit.
     """
     sizes = block.sizes
-    if unit.bound != "keep" or not len(sizes) or sizes.max() <= unit.rows:
+    if unit.bound != "sample" or not len(sizes) or sizes.max() <= unit.rows:
         return block
     owner = np.repeat(np.arange(len(sizes)), sizes)
     content = siphash(np.column_stack([block.ids[owner], _packed(block.rows)]), derive_key(key, b"row"))

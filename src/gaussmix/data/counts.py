@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.encode import codes_of, numbers_of, one_column
-from gaussmix.data.schema import Undeclared
+from gaussmix.data.schema import PartialSchema
 from gaussmix.data.table import TableReader
 
 __all__ = [
@@ -111,7 +111,7 @@ class ColumnCounts:
     keys: dict[str, Counter[Any]]
 
 
-def count_columns(reader: TableReader, columns: Undeclared) -> ColumnCounts:
+def count_columns(reader: TableReader, columns: PartialSchema) -> ColumnCounts:
     """Read the table once."""
     bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
     keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
@@ -124,7 +124,7 @@ def count_columns(reader: TableReader, columns: Undeclared) -> ColumnCounts:
     return ColumnCounts(bins, keys)
 
 
-def count_finely(reader: TableReader, columns: Undeclared, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
+def count_finely(reader: TableReader, columns: PartialSchema, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
     """Read some of the numbers once more: rows by bin of grids that were chosen from released counts."""
     found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}

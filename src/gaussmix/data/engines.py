@@ -101,10 +101,10 @@ class QueryTable(Table):
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of the result."""
         with _connect(self._query) as connection:
-            relation = connection.sql(self._query.sql)
-            if relation is None:
+            neighbours = connection.sql(self._query.sql)
+            if neighbours is None:
                 raise DataError(f"The query on {self.label} returns no table. It must be a SELECT.")
-            yield from _relation_batches(relation, request, self.label)
+            yield from _relation_batches(neighbours, request, self.label)
 
     def arrow_schema(self) -> pa.Schema:
         """Return the columns of the result."""
@@ -175,28 +175,28 @@ def _connect(query: DuckDBQuery) -> Iterator[Any]:
         connection.close()
 
 
-def _relation_batches(relation: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
+def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
     """Yield batches of a relation. The engine is told which columns are needed."""
-    if request.examine_plan and (found := mixing_operator(relation)) is not None:
+    if request.examine_plan and (found := mixing_operator(neighbours)) is not None:
         raise ArgumentError(
             f"The plan of {where} contains {found}, by which one stored row may change several rows of the result. "
             "Use only scans, filters, projections and UNION ALL of different tables; or store the result as a table "
             "or a file, if its rows are the privacy unit; or declare with row_by_row=True that each stored row affects "
             "at most one row of the result."
         )
-    check_columns(relation.columns, request.columns, where)
+    check_columns(neighbours.columns, request.columns, where)
     for name in request.columns:
-        if sum(other.lower() == name.lower() for other in relation.columns) > 1:
+        if sum(other.lower() == name.lower() for other in neighbours.columns) > 1:
             raise DataError(
                 f"Column {name!r} of {where} differs from another one by case alone, and DuckDB would read either. "
                 "Rename one of them."
             )
-    wanted = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
+    wanted = neighbours.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
     for batch in running(deferred(lambda: wanted.to_arrow_reader(request.rows)), where):
         yield from sliced(valid(batch.rename_columns(request.columns), where), request.rows)
 
 
-def mixing_operator(relation: Any) -> str | None:
+def mixing_operator(neighbours: Any) -> str | None:
     """Return the first operator of a relation by which one stored row may change several rows of the result.
 
     The plan before optimisation is examined, because the optimiser replaces aggregates by stored statistics and window
@@ -206,15 +206,15 @@ def mixing_operator(relation: Any) -> str | None:
     """
     view = "gaussmix_rows"
     try:
-        ((before,),) = relation.query(view, "SELECT current_setting('explain_output')").fetchall()
-        relation.query(view, "SET SESSION explain_output = 'all'")
+        ((before,),) = neighbours.query(view, "SELECT current_setting('explain_output')").fetchall()
+        neighbours.query(view, "SET SESSION explain_output = 'all'")
         try:
-            plans = dict(relation.query(view, f"EXPLAIN (FORMAT JSON) FROM {view}").fetchall())
+            plans = dict(neighbours.query(view, f"EXPLAIN (FORMAT JSON) FROM {view}").fetchall())
         finally:
-            relation.query(view, f"SET SESSION explain_output = '{before}'")
+            neighbours.query(view, f"SET SESSION explain_output = '{before}'")
         volatile = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
-        functions = [re.escape(name) for (name,) in relation.query(view, volatile).fetchall()]
-        text, waiting = relation.sql_query(), json.loads(plans["logical_plan"])
+        functions = [re.escape(name) for (name,) in neighbours.query(view, volatile).fetchall()]
+        text, waiting = neighbours.sql_query(), json.loads(plans["logical_plan"])
     except Exception:  # of DuckDB's, whose messages may quote values; or no plan, in versions before 2.0
         return "operators that DuckDB does not show"
     named = re.search(rf"\b({'|'.join(_POSITIONS)})\b|\b({'|'.join(functions)})\"?\s*\(", text, re.IGNORECASE)

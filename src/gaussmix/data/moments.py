@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import BoundRows, Unit, UnitReader
+from gaussmix.data.contributions import ContributionBounding, Unit, UnitReader
 from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.data.source import ReadOptions, unexpected_rows
@@ -96,7 +96,7 @@ class Moments:
         """Whether so many rows were read. **Sensitive**: for the curator's checks of what was declared."""
         return least <= self._n and (most is None or self._n <= most)
 
-    def expect_rows(self, expected: int) -> None:
+    def expected_rows(self, expected: int) -> None:
         """Refuse another number of rows. For the curator: whoever sees whether it was refused learns about rows."""
         if not self.rows_between(check.positive_integer(expected_rows=expected), expected):
             raise unexpected_rows(expected)
@@ -119,8 +119,8 @@ class Moments:
             )
         if self.unit != other.unit:
             raise DataError(
-                "Moments of different units cannot be merged. Build every part with the same unit, rows_per_unit and "
-                "bound_rows; no person may be in two parts."
+                "Moments of different units cannot be merged. Build every part with the same unit, bound and "
+                "contribution_bounding; no person may be in two parts."
             )
         if self.parts & other.parts:
             raise DataError(
@@ -140,8 +140,8 @@ class Moments:
         *,
         options: ReadOptions | None = None,
         unit: str | None = None,
-        rows_per_unit: int | None = None,
-        bound_rows: BoundRows | None = None,
+        max_contributions: int | None = None,
+        contribution_bounding: ContributionBounding | None = None,
     ) -> Moments:
         """Moments of a table: anything that :func:`gaussmix.data.table.open_table` opens, in one pass.
 
@@ -151,12 +151,12 @@ class Moments:
         schema : Schema, dict or path of a TOML or JSON file
         options : ReadOptions, optional
             How the table is read.
-        unit, rows_per_unit, bound_rows
+        unit, max_contributions, contribution_bounding
             As in :func:`gaussmix.release`: the rows of a person are bounded together. No person may be in two parts
             that are merged.
         """
         declared = Schema.of(schema)
-        whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+        whose = Unit.declared(unit, max_contributions, contribution_bounding, declared)
         if whose is not None:
             with closing(UnitReader(data, declared, whose, options, key=os.urandom(32))) as units:
                 return cls.built(units.aggregate(Gram(whose.rows)), declared, whose, is_computed=units.is_computed)

@@ -355,5 +355,5 @@ def _summed(moments: Moments, options: ReadOptions) -> SummedRows:
     if options.row_by_row:
         raise ArgumentError("row_by_row is about queries: moments were summed up before, leave it out.")
     if options.expected_rows is not None:
-        moments.expect_rows(options.expected_rows)
+        moments.expected_rows(options.expected_rows)
     return SummedRows(moments)

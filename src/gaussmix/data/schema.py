@@ -25,7 +25,7 @@ A template of a schema, from names and types of columns alone.
 Columns whose kind is declared and whose bounds or levels are not: what a proposal starts from.
 
 >>> cost = {"lower": 0, "upper": None}
->>> found = Undeclared.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
+>>> found = PartialSchema.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
 >>> list(found.numbers), list(found.keys), list(found.declared)
 (['age', 'cost'], ['sex'], ['smoker'])
 
@@ -100,8 +100,8 @@ __all__ = [
     "Date",
     "EncodedColumn",
     "Formula",
+    "PartialSchema",
     "Schema",
-    "Undeclared",
     "declared_schema",
     "declared_values",
     "describe_columns",
@@ -581,7 +581,7 @@ _KEY_TYPES = {_CATEGORY[0]: pa.string(), _CODES[0]: pa.int64()}
 
 
 @dataclass(frozen=True)
-class Undeclared:
+class PartialSchema:
     """Columns by what is to be found for them.
 
     Attributes
@@ -608,9 +608,9 @@ class Undeclared:
     rest: Mapping[str, Any]
 
     @classmethod
-    def of(cls, source: Undeclared | Mapping[str, Any] | str | os.PathLike[str]) -> Undeclared:
+    def of(cls, source: PartialSchema | Mapping[str, Any] | str | os.PathLike[str]) -> PartialSchema:
         """From a dictionary, or from a TOML or JSON file: as for `Schema.of`, with bounds and levels left open."""
-        if isinstance(source, Undeclared):
+        if isinstance(source, PartialSchema):
             return source
         if isinstance(source, Schema):
             raise DeclarationError("All columns of this schema are declared: there is nothing to propose.")
@@ -624,7 +624,7 @@ class Undeclared:
         return cls._sorted(declared, rest)
 
     @classmethod
-    def _sorted(cls, columns: Mapping[str, Any], rest: dict[str, Any]) -> Undeclared:
+    def _sorted(cls, columns: Mapping[str, Any], rest: dict[str, Any]) -> PartialSchema:
         numbers: dict[str, dict[str, Any]] = {}
         keys: dict[str, dict[str, Any]] = {}
         types: dict[str, pa.DataType] = {}

@@ -25,7 +25,6 @@ from gaussmix.releases.preconditioning import Likelihood
 
 __all__ = [
     "GROUPS",
-    "NOT_A_UNIT",
     "check_groups",
     "group_unit",
     "grouped_rows",
@@ -38,22 +37,19 @@ __all__ = [
 GROUPS = "groups"
 """What certificates and ledgers name the unit of an estimator."""
 
-NOT_A_UNIT = "it is for releases of tables with a unit. An estimator takes rows_per_group, and fit is told groups."
-"""What is said of ``rows_per_unit``."""
 
-
-def group_unit(rows_per_group: int | None) -> Unit | None:
+def group_unit(max_contributions: int | None) -> Unit | None:
     """The unit that is declared, before a row is read; None is one row."""
-    return None if rows_per_group is None else Unit(GROUPS, rows_per_group)
+    return None if max_contributions is None else Unit(GROUPS, max_contributions)
 
 
-def check_groups(groups: ArrayLike | None, rows_per_group: int | None) -> None:
+def check_groups(groups: ArrayLike | None, max_contributions: int | None) -> None:
     """Refuse one without the other: nobody is protected as a row who was declared to be a person."""
-    if groups is None and rows_per_group is not None:
-        raise ArgumentError("rows_per_group is declared: pass groups to fit, which say whose each row is.")
-    if groups is not None and rows_per_group is None:
+    if groups is None and max_contributions is not None:
+        raise ArgumentError("max_contributions is declared: pass groups to fit, which say whose each row is.")
+    if groups is not None and max_contributions is None:
         raise DeclarationError(
-            "rows_per_group must be declared with groups: as how many rows one person counts. It must be fixed before "
+            "max_contributions must be declared with groups: the largest number of rows of a unit. Fix it before "
             "the data are seen."
         )
 
@@ -109,7 +105,7 @@ class _Parameters(Protocol):
     delta: float
     passes: Passes
     n_rows: int | None
-    rows_per_group: int | None
+    max_contributions: int | None
     ledger: Ledger | None
     random_state: int | np.random.Generator | None
 
@@ -135,7 +131,7 @@ def prepare_estimator(
         made_by=name,
         conditions=conditions,
         likelihood=likelihood,
-        unit=group_unit(estimator.rows_per_group),
+        unit=group_unit(estimator.max_contributions),
     )
     warn_if_hopeless(schema, prepared.account, estimator.n_rows)
     return prepared

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, Weighting, named, target_names
-from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
+from gaussmix.estimators.fitting import check_groups, grouped_rows, prepare_estimator, table_of
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.release import Passes, Prepared
 from gaussmix.models.linear import feature_indices
@@ -57,7 +56,7 @@ class LinearRegression(Named, LinearRegressor[Release]):
         How often the table is read (:func:`gaussmix.release`).
     n_rows : int, optional
         The number of rows, if it is public. It allows a warning, before anything is spent, if the budget is hopeless.
-    rows_per_group : int, optional
+    max_contributions : int, optional
         Protect persons: :meth:`fit` is told whose each row is, and nobody counts for more than so many rows. It must
         be fixed before the data are seen. None, the default: each row is somebody else's (docs/persons.md).
     ledger : Ledger, optional
@@ -79,7 +78,6 @@ class LinearRegression(Named, LinearRegressor[Release]):
         What was spent, and what the guarantee rests on.
     """
 
-    @check.misplaced(rows_per_unit=NOT_A_UNIT)
     def __init__(
         self,
         *,
@@ -91,7 +89,7 @@ class LinearRegression(Named, LinearRegressor[Release]):
         fit_intercept: bool = True,
         passes: Passes = "auto",
         n_rows: int | None = None,
-        rows_per_group: int | None = None,
+        max_contributions: int | None = None,
         ledger: Ledger | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -103,7 +101,7 @@ class LinearRegression(Named, LinearRegressor[Release]):
         self.fit_intercept = fit_intercept
         self.passes = passes
         self.n_rows = n_rows
-        self.rows_per_group = rows_per_group
+        self.max_contributions = max_contributions
         self.ledger = ledger
         self.random_state = random_state
 
@@ -114,9 +112,9 @@ class LinearRegression(Named, LinearRegressor[Release]):
         ----------
         X, y : array
         groups : array (rows,), optional
-            Whose each row is, text or whole numbers: with ``rows_per_group`` the unit of privacy is a person.
+            Whose each row is, text or whole numbers: with ``max_contributions`` the unit of privacy is a person.
         """
-        check_groups(groups, self.rows_per_group)
+        check_groups(groups, self.max_contributions)
         schema, single = self._schema_of(X, y)
         prepared = self._prepare(schema)
         rows, targets = self._arrays(X, y)

@@ -32,7 +32,7 @@ from gaussmix.estimators.base import (
     read_classes,
     target_names,
 )
-from gaussmix.estimators.fitting import NOT_A_UNIT, check_groups, grouped_rows, prepare_estimator, table_of
+from gaussmix.estimators.fitting import check_groups, grouped_rows, prepare_estimator, table_of
 from gaussmix.ledger import Ledger
 from gaussmix.mechanism.release import Passes, Prepared
 from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
@@ -76,7 +76,7 @@ class LogisticRegression(Named, LinearClassifier):
 
     Parameters
     ----------
-    epsilon, delta, data_norm, bounds_X, fit_intercept, passes, n_rows, rows_per_group, ledger, random_state
+    epsilon, delta, data_norm, bounds_X, fit_intercept, passes, n_rows, max_contributions, ledger, random_state
         As in :class:`LinearRegression`.
     classes : (first, second), optional
         The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
@@ -97,7 +97,6 @@ class LogisticRegression(Named, LinearClassifier):
         As in :class:`LinearRegression`; the label is the boolean column ``y``, true for the second class.
     """
 
-    @check.misplaced(rows_per_unit=NOT_A_UNIT)
     def __init__(
         self,
         *,
@@ -110,7 +109,7 @@ class LogisticRegression(Named, LinearClassifier):
         passes: Passes = "auto",
         steps: Steps = 0,
         n_rows: int | None = None,
-        rows_per_group: int | None = None,
+        max_contributions: int | None = None,
         ledger: Ledger | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -123,7 +122,7 @@ class LogisticRegression(Named, LinearClassifier):
         self.passes = passes
         self.steps = steps
         self.n_rows = n_rows
-        self.rows_per_group = rows_per_group
+        self.max_contributions = max_contributions
         self.ledger = ledger
         self.random_state = random_state
 
@@ -138,7 +137,7 @@ class LogisticRegression(Named, LinearClassifier):
         groups : array (rows,), optional
             As in :meth:`LinearRegression.fit`; not with ``steps``.
         """
-        check_groups(groups, self.rows_per_group)
+        check_groups(groups, self.max_contributions)
         prepared = self._prepare(self._schema_of(X, y))
         rows, second, classes = read_classes(self, X, y, self.classes)
         with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:

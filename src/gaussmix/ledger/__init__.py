@@ -1,6 +1,6 @@
 """One budget for all releases of one set of rows: values, exact arithmetic, a file. Nothing in this room sees data."""
 
-from gaussmix.ledger.composition import Entry, Reservation, Room
+from gaussmix.ledger.composition import BudgetCap, Entry, RemainingBudget
 from gaussmix.ledger.ledger import Ledger
 
-__all__ = ["Entry", "Ledger", "Reservation", "Room"]
+__all__ = ["BudgetCap", "Entry", "Ledger", "RemainingBudget"]

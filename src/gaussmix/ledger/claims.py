@@ -13,10 +13,10 @@ from typing import Any
 
 from gaussmix.accounting.accounts import Account
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.errors import ArgumentError, NotPrivateError
-from gaussmix.ledger.composition import Reservation, account_holds, check_reservation, refusal, room_left
+from gaussmix.ledger.composition import BudgetCap, account_holds, check_reservation, refusal, room_left
 from gaussmix.ledger.ledger import lattice_cost
 from gaussmix.ledger.store import fingerprint
 
@@ -24,13 +24,13 @@ __all__ = ["verify_claim"]
 
 
 def verify_claim(
-    reserved: Reservation, account: Account, *, ledger: str, claim: tuple[float, float, Relation, str]
+    reserved: BudgetCap, account: Account, *, ledger: str, claim: tuple[float, float, Neighbours, str]
 ) -> None:
     """Check a claim against the ledger that a release was recorded in.
 
     Parameters
     ----------
-    reserved : Reservation
+    reserved : BudgetCap
         What the ledger set aside, as the certificate states it.
     account : Account
         The noise of this release.
@@ -48,7 +48,7 @@ def verify_claim(
     check_reservation(reserved)
     if fingerprint(reserved) != ledger:
         raise NotPrivateError("The certificate does not have the reservation that the ledger's fingerprint names.")
-    if claim != (reserved.epsilon, reserved.delta, reserved.relation, reserved.unit):
+    if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.unit):
         raise NotPrivateError("The certificate claims another budget, relation or unit than its ledger has.")
     if not account_holds(reserved):
         raise NotPrivateError("The ledger reserves more than its budget allows.")
@@ -57,7 +57,7 @@ def verify_claim(
         raise NotPrivateError(f"The release uses more than its ledger reserves: {reasons}.")
 
 
-def _cost(reserved: Reservation, account: Account) -> dict[str, Any]:
+def _cost(reserved: BudgetCap, account: Account) -> dict[str, Any]:
     try:
         if isinstance(account, LatticeAccount):
             return lattice_cost(reserved, account)

@@ -3,7 +3,7 @@ r"""What a ledger can reserve, why it covers whatever is chosen within it, and w
 Public parameters of releases; nothing in this module sees data. Floats are rational numbers, added up as such.
 
 What is reserved. A ledger fixes at its creation a Gaussian budget μ, the largest with δ_Gauss(ε; μ) ≤ δ - δ₀, and δ₀,
-``failure_delta``, for what does not behave like a Gaussian release. It allows every release with
+``delta_slack``, for what does not behave like a Gaussian release. It allows every release with
 
 .. math:: \sum_i \mu_i^2 \le \mu^2, \qquad (1 + e^\varepsilon) \sum_i \eta_i \le \delta_0 ,
 
@@ -53,26 +53,26 @@ from typing import Any
 from gaussmix import _validation as check
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.numerics import root_down, round_down, round_up
-from gaussmix.accounting.parameters import RELATIONS, Relation
+from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
 
 __all__ = [
+    "BudgetCap",
     "Entry",
-    "Reservation",
-    "Room",
+    "RemainingBudget",
     "account_holds",
     "check_reservation",
     "checked_budget",
-    "more_like",
     "part_of",
     "refusal",
+    "remaining_releases",
     "reserve",
     "room_left",
 ]
 
 
 @dataclass(frozen=True)
-class Reservation:
+class BudgetCap:
     """What a ledger sets aside when it is created; it never changes.
 
     Attributes
@@ -83,12 +83,12 @@ class Reservation:
         The budget of all releases together.
     mu : float
         Gaussian budget: Σμ² of all releases is at most its square.
-    failure_delta : float
+    delta_slack : float
         δ₀, part of δ for slacks of lattices and thresholds that fail.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         The neighbouring relation.
     delta_reserved : float
-        δ at ε of everything reserved, ``failure_delta`` included, rounded up: at most ``delta``.
+        δ at ε of everything reserved, ``delta_slack`` included, rounded up: at most ``delta``.
     releases : int
         Into how many equal parts, of μ² and of δ₀, its owner plans to divide it.
     unit : str
@@ -99,35 +99,35 @@ class Reservation:
     epsilon: float
     delta: float
     mu: float
-    failure_delta: float
-    relation: Relation
+    delta_slack: float
+    neighbours: Neighbours
     delta_reserved: float
     releases: int = 1
     unit: str = ""
 
 
 @dataclass(frozen=True)
-class Room:
+class RemainingBudget:
     """What is left: any release within it fits. Numbers are rounded so that spending all of one is allowed.
 
     Attributes
     ----------
     mu : float
         The largest μ of one more release.
-    failure_delta : float
+    delta_slack : float
         The most that one more release may take of δ₀.
     releases_left : int
         How many more lattice releases fit if each takes one of the planned equal parts.
     """
 
     mu: float
-    failure_delta: float
+    delta_slack: float
     releases_left: int = 0
 
     def __str__(self) -> str:
         more = "release" if self.releases_left == 1 else "releases"
         left = f"{self.releases_left} more {more} of the planned size"
-        return f"mu ≤ {self.mu!r}, failure_delta ≤ {self.failure_delta!r}: {left}"
+        return f"mu ≤ {self.mu!r}, delta_slack ≤ {self.delta_slack!r}: {left}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Entry:
         When it was recorded, UTC.
     mu : float
         √Σμ² of the release's parts.
-    failure_delta : float
+    delta_slack : float
         What it takes of δ₀: (1 + e^ε)·slack of its lattices, and the probability that a threshold fails.
     note : str
         The caller's words.
@@ -155,7 +155,7 @@ class Entry:
     id: int
     time: datetime
     mu: float
-    failure_delta: float
+    delta_slack: float
     note: str
     release: str = ""
     file: str = ""
@@ -164,15 +164,15 @@ class Entry:
 FAILURE_SHARE = Fraction(1, 1000)
 """δ₀/δ of a ledger: it costs 0.005 % of μ, and is a thousand times what usual lattices need."""
 
-_ASKED = ("epsilon", "delta", "mu", "failure_delta", "relation", "releases", "unit")
+_ASKED = ("epsilon", "delta", "mu", "delta_slack", "neighbours", "releases", "unit")
 
 _TYPES: dict[str, type] = {
     "identity": str,
     "epsilon": float,
     "delta": float,
     "mu": float,
-    "failure_delta": float,
-    "relation": str,
+    "delta_slack": float,
+    "neighbours": str,
     "delta_reserved": float,
     "releases": int,
     "unit": str,
@@ -186,8 +186,8 @@ def checked_budget(
     epsilon: float,
     delta: float,
     mu: float | None,
-    failure_delta: float | None,
-    relation: Relation,
+    delta_slack: float | None,
+    neighbours: Neighbours,
     releases: int,
     unit: str,
 ) -> dict[str, Any]:
@@ -195,46 +195,46 @@ def checked_budget(
 
     By default δ₀ is δ/1000 and μ the largest with δ_Gauss(ε; μ) ≤ δ - δ₀.
     """
-    check.choice(RELATIONS, relation=relation)
+    check.choice(NEIGHBOURS, neighbours=neighbours)
     epsilon, delta = check.positive(finite=True, epsilon=epsilon), check.in_interval(0, 1, delta=delta)
-    if failure_delta is None:
-        failure_delta = round_down(FAILURE_SHARE * Fraction(delta))
-    failure = check.nonnegative(failure_delta=failure_delta)
+    if delta_slack is None:
+        delta_slack = round_down(FAILURE_SHARE * Fraction(delta))
+    failure = check.nonnegative(delta_slack=delta_slack)
     if failure >= delta:
-        raise ArgumentError(f"failure_delta is a part of delta={delta!r} and must be less, got {failure!r}.")
+        raise ArgumentError(f"delta_slack is a part of delta={delta!r} and must be less, got {failure!r}.")
     if mu is None:
         mu = gaussian_mu(epsilon, _within(delta, failure))
     return {
         "epsilon": epsilon,
         "delta": delta,
         "mu": check.positive(finite=True, mu=mu),
-        "failure_delta": failure,
-        "relation": relation,
+        "delta_slack": failure,
+        "neighbours": neighbours,
         "releases": check.positive_integer(releases=releases),
         "unit": check.text(unit=unit),
     }
 
 
-def reserve(budget: dict[str, Any]) -> Reservation:
+def reserve(budget: dict[str, Any]) -> BudgetCap:
     """The account of a new ledger."""
-    epsilon, mu, failure = budget["epsilon"], budget["mu"], budget["failure_delta"]
+    epsilon, mu, failure = budget["epsilon"], budget["mu"], budget["delta_slack"]
     within = _within(budget["delta"], failure)
     spent = gaussian_delta_up(epsilon, mu)
     if spent > within:
         raise BudgetUnmetError(
-            f"mu={mu!r} is more than epsilon={epsilon!r} and delta={budget['delta']!r} (what failure_delta leaves of "
+            f"mu={mu!r} is more than epsilon={epsilon!r} and delta={budget['delta']!r} (what delta_slack leaves of "
             f"it) allow: at most {gaussian_mu(epsilon, within)!r}. Leave mu out for that."
         )
     total = round_up(Fraction(spent) + Fraction(failure))
-    return Reservation(identity=uuid.uuid4().hex, **budget, delta_reserved=total)
+    return BudgetCap(identity=uuid.uuid4().hex, **budget, delta_reserved=total)
 
 
-def _within(delta: float, failure_delta: float) -> float:
+def _within(delta: float, delta_slack: float) -> float:
     """What δ₀ leaves of δ, rounded down."""
-    return round_down(Fraction(delta) - Fraction(failure_delta))
+    return round_down(Fraction(delta) - Fraction(delta_slack))
 
 
-def check_reservation(reserved: Reservation) -> None:
+def check_reservation(reserved: BudgetCap) -> None:
     """Refuse values that no ledger holds: of another type, or that make no sense together.
 
     Types are exact, since the hash of a reservation covers how its values are written.
@@ -247,9 +247,9 @@ def check_reservation(reserved: Reservation) -> None:
     check.nonnegative(delta_reserved=reserved.delta_reserved)
 
 
-def account_holds(reserved: Reservation) -> bool:
+def account_holds(reserved: BudgetCap) -> bool:
     """Whether δ_Gauss(ε; μ) + δ₀, computed anew, is within what the ledger says it takes of δ."""
-    within = Fraction(reserved.delta_reserved) - Fraction(reserved.failure_delta)
+    within = Fraction(reserved.delta_reserved) - Fraction(reserved.delta_slack)
     if within <= 0 or not reserved.delta_reserved <= reserved.delta < 1:
         return False
     return Fraction(gaussian_delta_up(reserved.epsilon, reserved.mu)) <= within
@@ -257,12 +257,12 @@ def account_holds(reserved: Reservation) -> bool:
 
 # ---------------------------------------------------------------------------------------------------------------
 # What is left
-def part_of(reserved: Reservation, share: Fraction) -> tuple[float, float]:
+def part_of(reserved: BudgetCap, share: Fraction) -> tuple[float, float]:
     """μ and δ₀ of a release that takes a share of μ² and of δ₀, rounded down: n parts of 1/n always fit."""
-    return root_down(share * Fraction(reserved.mu) ** 2), round_down(share * Fraction(reserved.failure_delta))
+    return root_down(share * Fraction(reserved.mu) ** 2), round_down(share * Fraction(reserved.delta_slack))
 
 
-def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
+def room_left(reserved: BudgetCap, entries: Iterable[Entry]) -> RemainingBudget:
     """What a reservation has left after some entries, rounded down.
 
     Raises
@@ -275,28 +275,28 @@ def room_left(reserved: Reservation, entries: Iterable[Entry]) -> Room:
         raise ValueError("more is recorded than was reserved")
     mu_part, failure_part = part_of(reserved, Fraction(1, reserved.releases))
     more = min(mu2 // Fraction(mu_part) ** 2, failure // Fraction(failure_part)) if mu_part and failure_part else 0
-    return Room(root_down(mu2), round_down(failure), releases_left=int(more))
+    return RemainingBudget(root_down(mu2), round_down(failure), releases_left=int(more))
 
 
-def _left(reserved: Reservation, entries: Sequence[Entry]) -> tuple[Fraction, Fraction]:
+def _left(reserved: BudgetCap, entries: Sequence[Entry]) -> tuple[Fraction, Fraction]:
     """μ² and δ₀ that are left, exactly."""
     mu2 = Fraction(reserved.mu) ** 2 - sum((Fraction(entry.mu) ** 2 for entry in entries), Fraction())
-    failure = Fraction(reserved.failure_delta) - sum((Fraction(entry.failure_delta) for entry in entries), Fraction())
+    failure = Fraction(reserved.delta_slack) - sum((Fraction(entry.delta_slack) for entry in entries), Fraction())
     return mu2, failure
 
 
-def more_like(reserved: Reservation, entries: Iterable[Entry], entry: Entry) -> int:
+def remaining_releases(reserved: BudgetCap, entries: Iterable[Entry], entry: Entry) -> int:
     """How many more releases of the cost of an entry fit after all of the entries, exactly."""
     mu2, failure = _left(reserved, list(entries))
-    costs = [(mu2, Fraction(entry.mu) ** 2), (failure, Fraction(entry.failure_delta))]
+    costs = [(mu2, Fraction(entry.mu) ** 2), (failure, Fraction(entry.delta_slack))]
     return int(min(left // cost for left, cost in costs if cost))
 
 
-def refusal(room: Room, *, mu: float, failure_delta: float = 0.0) -> str:
+def refusal(room: RemainingBudget, *, mu: float, delta_slack: float = 0.0) -> str:
     """Why a release does not fit into a room, or an empty string if it does."""
     reasons = []
     if mu > room.mu:
         reasons.append(f"it asks for mu={mu!r}, {room.mu!r} is left")
-    if failure_delta > room.failure_delta:
-        reasons.append(f"it asks for failure_delta={failure_delta!r}, {room.failure_delta!r} is left")
+    if delta_slack > room.delta_slack:
+        reasons.append(f"it asks for delta_slack={delta_slack!r}, {room.delta_slack!r} is left")
     return "; ".join(reasons)

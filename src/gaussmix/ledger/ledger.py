@@ -40,16 +40,16 @@ from typing import Any
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount, Share, account_within, exact_share, slack_delta
 from gaussmix.accounting.numerics import round_up
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetExceededError, LedgerError
 from gaussmix.ledger.composition import (
+    BudgetCap,
     Entry,
-    Reservation,
-    Room,
+    RemainingBudget,
     checked_budget,
-    more_like,
     part_of,
     refusal,
+    remaining_releases,
     reserve,
     room_left,
 )
@@ -59,13 +59,18 @@ __all__ = ["Ledger", "exceeded", "failures_plan", "lattice_cost", "lattice_plan"
 
 
 def lattice_plan(
-    reserved: Reservation, room: Room, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None
+    reserved: BudgetCap,
+    room: RemainingBudget,
+    *,
+    shares: Sequence[Share],
+    coordinates: Sequence[int],
+    share: Share | None,
 ) -> LatticeAccount:
     """The account of a release that takes a share of the ledger's μ² and δ₀; by default one of the planned releases."""
     part = _part(reserved, share)
-    if not reserved.failure_delta:
+    if not reserved.delta_slack:
         raise BudgetExceededError(
-            "A release needs failure_delta, and the ledger was created without it. Nothing was recorded."
+            "A release needs delta_slack, and the ledger was created without it. Nothing was recorded."
         )
     mu, allowed = part_of(reserved, part)
     reasons = refusal(room, mu=mu)
@@ -76,20 +81,20 @@ def lattice_plan(
         reserved.epsilon,
         reserved.delta,
         mu=mu,
-        allowed=min(allowed, room.failure_delta),
+        allowed=min(allowed, room.delta_slack),
         shares=shares,
         coordinates=coordinates,
-        relation=reserved.relation,
+        neighbours=reserved.neighbours,
     )
 
 
-def failures_plan(reserved: Reservation, room: Room, account: LatticeAccount, share: Share | None) -> Fraction:
+def failures_plan(reserved: BudgetCap, room: RemainingBudget, account: LatticeAccount, share: Share | None) -> Fraction:
     """What the slack of such a release leaves of its share of δ₀: for thresholds."""
     _, allowed = part_of(reserved, _part(reserved, share))
-    return Fraction(min(allowed, room.failure_delta)) - Fraction(slack_delta(reserved.epsilon, account.slack))
+    return Fraction(min(allowed, room.delta_slack)) - Fraction(slack_delta(reserved.epsilon, account.slack))
 
 
-def _part(reserved: Reservation, share: Share | None) -> Fraction:
+def _part(reserved: BudgetCap, share: Share | None) -> Fraction:
     """The share of a release, by default that of one of the planned ones."""
     part = Fraction(1, reserved.releases) if share is None else exact_share(share)
     if not 0 < part <= 1:
@@ -97,26 +102,28 @@ def _part(reserved: Reservation, share: Share | None) -> Fraction:
     return part
 
 
-def lattice_cost(reserved: Reservation, account: LatticeAccount, *, failures: float = 0.0) -> dict[str, Any]:
+def lattice_cost(reserved: BudgetCap, account: LatticeAccount, *, failures: float = 0.0) -> dict[str, Any]:
     """Return what releases with an account's noise spend: its μ, and (1 + e^ε)·slack of δ₀.
 
     ε is the ledger's. ``failures``, the probability that a threshold fails, comes from δ₀ too.
     """
     account.verify()
-    if account.relation != reserved.relation:
-        raise ArgumentError(f"This ledger is for relation={reserved.relation!r}, the account for {account.relation!r}.")
+    if account.neighbours != reserved.neighbours:
+        raise ArgumentError(
+            f"This ledger is for neighbours={reserved.neighbours!r}, the account for {account.neighbours!r}."
+        )
     slack = Fraction(slack_delta(reserved.epsilon, account.slack))
-    return {"mu": account.mu, "failure_delta": round_up(slack + Fraction(check.nonnegative(failures=failures)))}
+    return {"mu": account.mu, "delta_slack": round_up(slack + Fraction(check.nonnegative(failures=failures)))}
 
 
-def exceeded(reasons: str, room: Room, advice: str = "") -> BudgetExceededError:
+def exceeded(reasons: str, room: RemainingBudget, advice: str = "") -> BudgetExceededError:
     """The error of a release that does not fit."""
     return BudgetExceededError(
         f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded.{advice}"
     )
 
 
-def same_unit(reserved: Reservation, unit: str | None) -> None:
+def same_unit(reserved: BudgetCap, unit: str | None) -> None:
     """Refuse another unit of privacy than the ledger's."""
     if reserved.unit != (unit or ""):
         raise ArgumentError(
@@ -143,11 +150,11 @@ class Ledger:
     epsilon, delta : float
         Budget of all releases of these rows together, through this ledger.
     mu : float, optional
-        Room for releases: √Σμ², μ = sensitivity / noise under ``relation``. Default: the largest that the budget
+        Budget of the releases: √Σμ², μ = sensitivity / noise under ``neighbours``. Default: the largest that the budget
         allows.
-    failure_delta : float, optional
+    delta_slack : float, optional
         Part δ₀ of ``delta``, for slacks of lattices and thresholds that fail. Default: a thousandth of it.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         The neighbouring relation.
     releases : int
         How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
@@ -169,8 +176,8 @@ class Ledger:
         epsilon: float,
         delta: float,
         mu: float | None = None,
-        failure_delta: float | None = None,
-        relation: Relation = "zero-out",
+        delta_slack: float | None = None,
+        neighbours: Neighbours = "add-remove",
         releases: int = 1,
         unit: str | None = None,
     ) -> None:
@@ -178,8 +185,8 @@ class Ledger:
             epsilon=epsilon,
             delta=delta,
             mu=mu,
-            failure_delta=failure_delta,
-            relation=relation,
+            delta_slack=delta_slack,
+            neighbours=neighbours,
             releases=releases,
             unit="" if unit is None else unit,
         )
@@ -213,7 +220,7 @@ class Ledger:
         return self._path
 
     @property
-    def reservation(self) -> Reservation:
+    def reservation(self) -> BudgetCap:
         """What was set aside at creation."""
         return self._reserved
 
@@ -221,7 +228,7 @@ class Ledger:
         self,
         *,
         mu: float = 0.0,
-        failure_delta: float = 0.0,
+        delta_slack: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
         unit: str | None = None,
@@ -232,7 +239,7 @@ class Ledger:
         ----------
         mu : float
             √Σμ² of the release's parts.
-        failure_delta : float
+        delta_slack : float
             What the release takes of δ₀: the slack of its lattices, and the probability that a threshold fails.
         note : str
             Words to recognise the release by. Nothing about the rows belongs here.
@@ -248,22 +255,22 @@ class Ledger:
             If it does not fit; the message has the room that is left.
         """
         self.check_unit(unit)
-        mu, failure_delta = check.nonnegative(mu=mu), check.nonnegative(failure_delta=failure_delta)
+        mu, delta_slack = check.nonnegative(mu=mu), check.nonnegative(delta_slack=delta_slack)
         if not isinstance(note, str):
             raise ArgumentTypeError(f"note must be a string, got {type(note).__name__}.")
         if note != _storable(note):
             raise ArgumentError("note must be text that can be written as UTF-8: take out what is not.")
         named = "" if file is None else _storable(str(Path(file).absolute()))
-        if not (mu or failure_delta):
-            raise ArgumentError("A release spends something: give mu or failure_delta.")
+        if not (mu or delta_slack):
+            raise ArgumentError("A release spends something: give mu or delta_slack.")
 
         def record(connection: sqlite3.Connection) -> Entry:
             room, count, last = self._room(connection)
-            reasons = refusal(room, mu=mu, failure_delta=failure_delta)
+            reasons = refusal(room, mu=mu, delta_slack=delta_slack)
             if reasons:
                 raise exceeded(reasons, room)
             now, release = datetime.now(UTC), uuid.uuid4().hex
-            entry = Entry(count + 1, now, mu, failure_delta, note, release, named)
+            entry = Entry(count + 1, now, mu, delta_slack, note, release, named)
             append(connection, last, [entry])
             return entry
 
@@ -319,7 +326,7 @@ class Ledger:
         """What such a release's slack leaves of its share of δ₀, for thresholds. Spends nothing."""
         return failures_plan(self._reserved, self.remaining(), account, share)
 
-    def remaining(self) -> Room:
+    def remaining(self) -> RemainingBudget:
         """What is left now. Another process may take it before you do: only :meth:`spend` decides."""
         return transaction(self._path, self._room)[0]
 
@@ -327,12 +334,12 @@ class Ledger:
         """Everything recorded, oldest first."""
         return transaction(self._path, contents)[1]
 
-    def more_like(self, entry: int) -> int:
+    def remaining_releases(self, entry: int) -> int:
         """How many more releases of the cost of an entry, by its number, fit into what is left now."""
         reserved, entries, _ = transaction(self._path, contents)
         if not 1 <= entry <= len(entries):
             raise ArgumentError(f"The ledger has no entry {entry!r}.")
-        return more_like(reserved, entries, entries[entry - 1])
+        return remaining_releases(reserved, entries, entries[entry - 1])
 
     @property
     def fingerprint(self) -> str:
@@ -347,12 +354,12 @@ class Ledger:
         """
         return transaction(self._path, contents)[2]
 
-    def has_had(self, head: str) -> bool:
+    def contains_digest(self, head: str) -> bool:
         """Whether the ledger has, or had before its last entries, a head that was noted. An older copy has not."""
         reserved, entries, _ = transaction(self._path, contents)
         return head in hashes(reserved, entries)
 
-    def _room(self, connection: sqlite3.Connection) -> tuple[Room, int, str]:
+    def _room(self, connection: sqlite3.Connection) -> tuple[RemainingBudget, int, str]:
         """What is left, the number of entries and the hash of the last."""
         reserved, entries, last = contents(connection)
         if reserved != self._reserved:
@@ -364,7 +371,7 @@ class Ledger:
         unit = f", unit={r.unit!r}" if r.unit else ""
         return (
             f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, mu={r.mu!r}, "
-            f"failure_delta={r.failure_delta!r}, relation={r.relation!r}, releases={r.releases}{unit})"
+            f"delta_slack={r.delta_slack!r}, neighbours={r.neighbours!r}, releases={r.releases}{unit})"
         )
 
 

@@ -28,9 +28,9 @@ from typing import Any, TypeVar
 
 from gaussmix import _validation as check
 from gaussmix._files import other_format
-from gaussmix.accounting.parameters import RELATIONS
+from gaussmix.accounting.parameters import NEIGHBOURS
 from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError, OutputError
-from gaussmix.ledger.composition import Entry, Reservation, account_holds, check_reservation, room_left
+from gaussmix.ledger.composition import BudgetCap, Entry, account_holds, check_reservation, room_left
 
 __all__ = [
     "APPLICATION_ID",
@@ -61,9 +61,9 @@ STATEMENTS = (
     epsilon REAL NOT NULL CHECK (epsilon > 0),
     delta REAL NOT NULL CHECK (delta > 0 AND delta < 1),
     mu REAL NOT NULL CHECK (typeof(mu) = 'real' AND mu > 0),
-    failure_delta REAL NOT NULL CHECK (typeof(failure_delta) = 'real' AND failure_delta >= 0),
-    relation TEXT NOT NULL CHECK (relation IN {RELATIONS!r}),
-    delta_reserved REAL NOT NULL CHECK (failure_delta <= delta_reserved AND delta_reserved <= delta),
+    delta_slack REAL NOT NULL CHECK (typeof(delta_slack) = 'real' AND delta_slack >= 0),
+    neighbours TEXT NOT NULL CHECK (neighbours IN {NEIGHBOURS!r}),
+    delta_reserved REAL NOT NULL CHECK (delta_slack <= delta_reserved AND delta_reserved <= delta),
     releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases > 0),
     unit TEXT NOT NULL
 )""",
@@ -71,7 +71,7 @@ STATEMENTS = (
     id INTEGER PRIMARY KEY,
     time TEXT NOT NULL,
     mu REAL NOT NULL CHECK (typeof(mu) = 'real' AND mu >= 0),
-    failure_delta REAL NOT NULL CHECK (typeof(failure_delta) = 'real' AND failure_delta >= 0),
+    delta_slack REAL NOT NULL CHECK (typeof(delta_slack) = 'real' AND delta_slack >= 0),
     note TEXT NOT NULL,
     release TEXT NOT NULL,
     file TEXT NOT NULL,
@@ -87,13 +87,13 @@ STATEMENTS = (
 )
 
 _ENTRY_TYPES = (int, str, float, float, str, str, str)
-_RESERVATION_COLUMNS = [field.name for field in fields(Reservation)]
+_RESERVATION_COLUMNS = [field.name for field in fields(BudgetCap)]
 _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Reading
-def contents(connection: sqlite3.Connection) -> tuple[Reservation, list[Entry], str]:
+def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], str]:
     """What is reserved, every entry, and the hash of the last; ValueError if they are not what was written."""
     _check_columns(connection)
     reserved = _reservation(connection)
@@ -120,9 +120,9 @@ def _check_columns(connection: sqlite3.Connection) -> None:
         raise ValueError("the tables are those of another format")
 
 
-def _reservation(connection: sqlite3.Connection) -> Reservation:
+def _reservation(connection: sqlite3.Connection) -> BudgetCap:
     ((*values,),) = connection.execute(f"SELECT {', '.join(_RESERVATION_COLUMNS)} FROM reservation")
-    reserved = Reservation(*values)
+    reserved = BudgetCap(*values)
     check_reservation(reserved)
     return reserved
 
@@ -135,13 +135,13 @@ def _entry(values: list[Any]) -> Entry:
     if entry.time.isoformat() != when:
         raise ValueError("an entry does not make sense")
     check.nonnegative(mu=mu)
-    check.nonnegative(failure_delta=failure)
+    check.nonnegative(delta_slack=failure)
     return entry
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Hashes
-def hashes(reserved: Reservation, entries: list[Entry]) -> list[str]:
+def hashes(reserved: BudgetCap, entries: list[Entry]) -> list[str]:
     """That of the reservation, and every head that the ledger has had since."""
     chain = [fingerprint(reserved)]
     for entry in entries:
@@ -149,7 +149,7 @@ def hashes(reserved: Reservation, entries: list[Entry]) -> list[str]:
     return chain
 
 
-def fingerprint(reserved: Reservation) -> str:
+def fingerprint(reserved: BudgetCap) -> str:
     """Return the hash of a reservation, which names its ledger."""
     return _hash("gaussmix ledger", *asdict(reserved).values())
 
@@ -167,7 +167,7 @@ def _hash(*values: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Writing
-def write(connection: sqlite3.Connection, reserved: Reservation) -> None:
+def write(connection: sqlite3.Connection, reserved: BudgetCap) -> None:
     """Write a new ledger into empty tables."""
     values = asdict(reserved)
     connection.execute(
@@ -211,7 +211,7 @@ def refuse_as_output(out: str | os.PathLike[str], ledger: Path) -> None:
         raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
 
 
-def create(path: Path, reserved: Reservation) -> None:
+def create(path: Path, reserved: BudgetCap) -> None:
     """Write a ledger whole or not at all: made under another name, then linked. If someone was first, theirs stays."""
     for suffix in ("-wal", "-journal"):  # SQLite would play the latter back into a new file of this name
         if path.with_name(path.name + suffix).exists() and not path.exists():
@@ -247,12 +247,12 @@ def _sync_directory(folder: Path) -> None:
             os.close(handle)
 
 
-def load(path: Path) -> Reservation:
+def load(path: Path) -> BudgetCap:
     """Check the whole file and read what it reserves."""
     if not path.exists():
         raise MissingFileError(f"There is no ledger {path}; create it with Ledger(path, epsilon=..., delta=..., ...).")
 
-    def check_all(connection: sqlite3.Connection) -> Reservation:
+    def check_all(connection: sqlite3.Connection) -> BudgetCap:
         _check_format(connection, path)
         findings = [finding for (finding,) in connection.execute("PRAGMA integrity_check")]
         if findings != ["ok"]:

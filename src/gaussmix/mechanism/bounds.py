@@ -21,10 +21,10 @@ from gaussmix._files import Output, refuse_inputs, refuse_suffix, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import diagonal_sigma
-from gaussmix.accounting.parameters import Relation, warn_if_weak
+from gaussmix.accounting.parameters import Neighbours, warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, count_columns, count_finely
-from gaussmix.data.schema import Undeclared
+from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import CsvOptions, ReadOptions
 from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
@@ -45,18 +45,18 @@ _SCHEMA_BYTES = 2**20
 
 def propose(
     data: Any,
-    schema: Undeclared | Mapping[str, Any] | str | os.PathLike[str],
+    schema: PartialSchema | Mapping[str, Any] | str | os.PathLike[str],
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    relation: Relation | None = None,
+    neighbours: Neighbours | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
     note: str = "",
     tail: float = TAIL,
     most_levels: int = MOST_LEVELS,
     csv: CsvOptions | None = None,
-    expect_rows: int | None = None,
+    expected_rows: int | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
@@ -75,7 +75,7 @@ def propose(
         template with bounds and levels left open. Columns that are declared whole are taken over and not read.
     epsilon, delta : float
         The privacy budget of the proposal; left out with a ledger.
-    relation, ledger, share, note, csv, expect_rows, out, force, random_state, progress, row_by_row
+    relation, ledger, share, note, csv, expected_rows, out, force, random_state, progress, row_by_row
         As for :func:`gaussmix.release`; ``out`` is a JSON file for the schema.
     tail : float
         Share of the rows that may lie beyond either bound of a number.
@@ -99,14 +99,14 @@ def propose(
     >>> 16 <= age.lower <= 20, 90 <= age.upper <= 128, sex.levels
     (True, True, ('f', 'm'))
     """
-    columns = Undeclared.of(schema)
+    columns = PartialSchema.of(schema)
     tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
     rng = generator(random_state)
-    options = ReadOptions(csv=csv, expected_rows=expect_rows, progress=progress, row_by_row=row_by_row)
+    options = ReadOptions(csv=csv, expected_rows=expected_rows, progress=progress, row_by_row=row_by_row)
     reader = TableReader(data, options)
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
-    account = _account(columns, _twice(reader), epsilon, delta, relation, ledger, share)
+    account = _account(columns, _twice(reader), epsilon, delta, neighbours, ledger, share)
     warn_if_weak(account.epsilon, account.delta)
     protects = describe(rng) == SECURE
     if protects and ledger is None:
@@ -135,11 +135,11 @@ def _twice(reader: TableReader) -> bool:
 
 
 def _account(
-    columns: Undeclared,
+    columns: PartialSchema,
     twice: bool,
     epsilon: float | None,
     delta: float | None,
-    relation: Relation | None,
+    neighbours: Neighbours | None,
     ledger: Ledger | None,
     share: float | str | None,
 ) -> CountsAccount:
@@ -149,13 +149,17 @@ def _account(
     if ledger is None:
         if epsilon is None or delta is None:
             raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
-        return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, relation=relation or "zero-out")
+        return counts_account(
+            epsilon, delta, grids=grids, keys=keys, refined=refined, neighbours=neighbours or "add-remove"
+        )
     if not (epsilon is None and delta is None):
         raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
     ledger.check_unit(None)  # a row is in one bin of each column; a person with many rows is not
     reserved = ledger.reservation
-    if relation not in (None, reserved.relation):
-        raise ArgumentError(f"The ledger is for relation={reserved.relation!r}, got {relation!r}: leave relation out.")
+    if neighbours not in (None, reserved.neighbours):
+        raise ArgumentError(
+            f"The ledger is for neighbours={reserved.neighbours!r}, got {neighbours!r}: leave relation out."
+        )
     shares, coordinates = releases_of_counts(grids, keys, refined)
     lattice = ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
     keyed = tuple(range(len(grids), len(grids) + keys))
@@ -171,7 +175,7 @@ class _Draw:
     """Noise for counts; what its methods return is private."""
 
     def __init__(
-        self, account: CountsAccount, columns: Undeclared, rng: np.random.Generator, tail: float, most: int
+        self, account: CountsAccount, columns: PartialSchema, rng: np.random.Generator, tail: float, most: int
     ) -> None:
         self.account, self.columns, self.rng, self.tail, self.most = account, columns, rng, tail, most
         self.bits, mu = account.lattice.bits, account.lattice.noise_mu
@@ -222,7 +226,7 @@ class _Draw:
 
 
 def _proposal(
-    columns: Undeclared,
+    columns: PartialSchema,
     bounds: dict[str, tuple[float, float]],
     levels: dict[str, tuple[Any, ...]],
     account: CountsAccount,
@@ -247,7 +251,7 @@ def _proposal(
         rng,
         made_by="propose",
         budget=(account.epsilon, account.delta),
-        relation=account.relation,
+        neighbours=account.neighbours,
         conditions=conditions,
     )
     if ledger is not None and entry is not None:
@@ -263,7 +267,7 @@ def _reserved(
     *,
     force: bool,
 ) -> Any:
-    """Room for the schema's file, before anything is spent."""
+    """Preallocate the schema's file before anything is spent."""
     if out is None:
         return nullcontext()
     if ledger is not None:

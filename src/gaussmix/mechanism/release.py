@@ -60,10 +60,10 @@ from gaussmix import _validation as check
 from gaussmix._files import Output, refuse_inputs, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix._version import __version__
-from gaussmix.accounting.accounts import Account, Unprotected
+from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
-from gaussmix.accounting.parameters import Relation, frames_to_the_caller, warn_if_weak
-from gaussmix.data.contributions import BoundRows, Unit
+from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
+from gaussmix.data.contributions import ContributionBounding, Unit
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.sampling import Sample
@@ -99,7 +99,7 @@ __all__ = [
     "from_budget",
     "from_ledger",
     "named_in",
-    "open_release",
+    "nonprivate_release",
     "prepare",
     "refuse_alone",
     "release",
@@ -135,7 +135,7 @@ def from_budget(
     epsilon: float | None,
     delta: float | None,
     passes: Passes,
-    relation: Relation,
+    neighbours: Neighbours,
     schema: Schema,
     steps: int = 0,
     unit: Unit | None = None,
@@ -148,7 +148,7 @@ def from_budget(
 
     def account(number: int) -> LatticeAccount:
         shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
-        return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
+        return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
     return _in_passes(passes, account, unit)
 
@@ -178,7 +178,7 @@ def _fine_enough(account: LatticeAccount, unit: Unit | None) -> LatticeAccount:
     if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.rows) >= LARGEST_SIGMA:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small for persons who count as {unit.rows} rows: the noise would "
-            "leave the lattice. Ask for fewer rows_per_unit, for a larger budget or for fewer passes."
+            "leave the lattice. Ask for fewer max_contributions, for a larger budget or for fewer passes."
         )
     return account
 
@@ -189,7 +189,7 @@ def from_ledger(
     schema: Schema,
     epsilon: float | None,
     delta: float | None,
-    relation: Relation | None,
+    neighbours: Neighbours | None,
     share: float | str | None,
     steps: int = 0,
     unit: Unit | None = None,
@@ -197,9 +197,9 @@ def from_ledger(
     """The ledger's noise, where there is room left; only its being charged decides."""
     if not (epsilon is None and delta is None):
         raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
-    if relation not in (None, ledger.reservation.relation):
+    if neighbours not in (None, ledger.reservation.neighbours):
         raise ArgumentError(
-            f"The ledger is for relation={ledger.reservation.relation!r}, got {relation!r}: leave relation out."
+            f"The ledger is for neighbours={ledger.reservation.neighbours!r}, got {neighbours!r}: leave relation out."
         )
     ledger.check_unit(None if unit is None else unit.column)
 
@@ -260,7 +260,7 @@ def draw(
         rng,
         made_by=made_by,
         budget=(account.epsilon, account.delta),
-        relation=account.relation,
+        neighbours=account.neighbours,
         n_rows=n_rows,
         conditions=conditions,
         unit=rows.unit,
@@ -268,10 +268,15 @@ def draw(
     return Release(transcript, certificate)
 
 
-def open_release(moments: Moments, *, made_by: str = "release") -> Release:
+def nonprivate_release(moments: Moments, *, made_by: str = "release") -> Release:
     """The Gram matrix itself, for ``epsilon=inf``. **Not private**, and certified as such."""
     certificate = certify(
-        moments.schema, Unprotected(), secure_generator(), made_by=made_by, budget=(math.inf, 1.0), relation="zero-out"
+        moments.schema,
+        NonPrivate(),
+        secure_generator(),
+        made_by=made_by,
+        budget=(math.inf, 1.0),
+        neighbours="add-remove",
     )
     return Release(Transcript((PassOutput(moments.gram(), math.inf),), moments.schema), certificate)
 
@@ -283,7 +288,7 @@ def certify(
     *,
     made_by: str,
     budget: tuple[float, float],
-    relation: Relation,
+    neighbours: Neighbours,
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
     unit: Unit | None = None,
@@ -300,7 +305,7 @@ def certify(
         made_by=made_by,
         epsilon=epsilon,
         delta=delta,
-        relation=relation,
+        neighbours=neighbours,
         account=account,
         schema=schema,
         generator=generator,
@@ -452,7 +457,7 @@ class Prepared:
         if protects:
             remember(data)
         if account is None:
-            return self._written(open_release(moments, made_by=self.made_by))
+            return self._written(nonprivate_release(moments, made_by=self.made_by))
         if several:
             # Takes its time: whoever interrupts it loses what is spent.
             private = self._drawn(rows, moments, account, progress, coins)
@@ -532,7 +537,7 @@ def prepare(
     delta: float | None = None,
     passes: Passes = "auto",
     keep_tails: bool = False,
-    relation: Relation | None = None,
+    neighbours: Neighbours | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
     note: str = "",
@@ -571,18 +576,18 @@ def prepare(
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
-        if "replace-one" in (relation, None if ledger is None else ledger.reservation.relation):
+        if "replace-one" in (neighbours, None if ledger is None else ledger.reservation.neighbours):
             raise ArgumentError(
-                'Steps on a likelihood are for relation="zero-out": of two rows, one in place of the other, gradients '
+                'Steps on a likelihood need neighbours="add-remove": of two rows, one in place of the other, gradients '
                 "may be opposite, and the account has no room for that."
             )
     if unit is not None:
         _refuse_for_persons(epsilon, likelihood)
     rng = generator(random_state)
     if ledger is not None:
-        accounts = from_ledger(ledger, passes, schema, epsilon, delta, relation, share, steps, unit)
+        accounts = from_ledger(ledger, passes, schema, epsilon, delta, neighbours, share, steps, unit)
     else:
-        accounts = from_budget(epsilon, delta, passes, relation or "zero-out", schema, steps, unit)
+        accounts = from_budget(epsilon, delta, passes, neighbours or "add-remove", schema, steps, unit)
     account, single = accounts
     if keep_tails and account is not None and len(account.noise_mu) == 1:
         raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
@@ -645,9 +650,6 @@ def _most_bytes(schema: Schema, account: LatticeAccount | None, likelihood: Like
     return _BYTES_PER_NUMBER * blocks * m * m + _BYTES_PER_COLUMN * m * (passes + steps) + 4 * names + _SPARE_BYTES
 
 
-@check.misplaced(
-    rows_per_group="it is for fit(groups=) of estimators. A release takes unit, a name of a column, and rows_per_unit."
-)
 def release(
     data: Any,
     *,
@@ -658,20 +660,20 @@ def release(
     delta: float | None = None,
     passes: Passes = "auto",
     keep_tails: bool = False,
-    relation: Relation | None = None,
+    neighbours: Neighbours | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
     note: str = "",
     csv: CsvOptions | None = None,
-    expect_rows: int | None = None,
+    expected_rows: int | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
     progress: bool = False,
     unit: str | None = None,
-    rows_per_unit: int | None = None,
-    bound_rows: BoundRows | None = None,
-    unit_sorted: bool = False,
+    max_contributions: int | None = None,
+    contribution_bounding: ContributionBounding | None = None,
+    sorted_by_unit: bool = False,
     row_by_row: bool = False,
 ) -> Release:
     """Release private second moments of a table, which serve any number of models.
@@ -700,8 +702,8 @@ def release(
         Rows far out are shortened in later passes, and results are those of the shortened rows. True shortens hardly
         any in the last pass: for skewed columns whose own means, standard deviations and coefficients are wanted, at
         two to three times the noise (docs/inference.md).
-    relation : {"zero-out", "replace-one"}, optional
-        Neighbouring relation; default: zero-out, or the ledger's.
+    neighbours : {"add-remove", "replace-one"}, optional
+        Neighbouring relation; default: add-remove, or the ledger's.
     ledger : Ledger or path, optional
         Where the release is recorded before its noise is drawn. Without one, a second release of the same files or
         objects in a process gives a warning: budgets of several releases of the same rows add up.
@@ -712,7 +714,7 @@ def release(
         Kept in the ledger.
     csv : CsvOptions, optional
         How CSV files are written.
-    expect_rows : int, optional
+    expected_rows : int, optional
         Another number of rows is an error, before anything is spent.
     out : path, optional
         File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
@@ -727,12 +729,12 @@ def release(
     unit : str, optional
         Name of the column that says whose a row is: the guarantee is then for **all rows of one person**. The column is
         read as text or whole numbers, and never released. Default: the guarantee is for one row.
-    rows_per_unit : int, optional
+    max_contributions : int, optional
         j, needed with a unit: as how many rows a person counts at most, fixed before the data are seen.
-    bound_rows : {"shorten", "keep"}, optional
+    contribution_bounding : {"scale", "sample"}, optional
         Of who has more than j rows, all are multiplied by one factor, so that their squared norms add up to at most jC²
         (the default), or j are kept, by a keyed hash (docs/persons.md).
-    unit_sorted : bool
+    sorted_by_unit : bool
         Declares that rows of a person stand together in the table, which is checked: nothing is kept between passes.
         Otherwise encoded rows are brought together in memory or, where they are many, in a temporary file.
     row_by_row : bool
@@ -751,9 +753,9 @@ def release(
             "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "
             "`gaussmix schema FILE` writes a template."
         )
-    whose = Unit.declared(unit, rows_per_unit, bound_rows, declared)
+    whose = Unit.declared(unit, max_contributions, contribution_bounding, declared)
     options = ReadOptions(
-        csv=csv, expected_rows=expect_rows, progress=progress, row_by_row=row_by_row, sorted_by_unit=unit_sorted
+        csv=csv, expected_rows=expected_rows, progress=progress, row_by_row=row_by_row, sorted_by_unit=sorted_by_unit
     )
     inputs = [schema] if isinstance(schema, str | os.PathLike) else []
     if isinstance(data, Moments):
@@ -770,7 +772,7 @@ def release(
             delta=delta,
             passes=passes,
             keep_tails=keep_tails,
-            relation=relation,
+            neighbours=neighbours,
             ledger=ledger,
             share=share,
             note=note,

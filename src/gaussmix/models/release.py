@@ -19,7 +19,7 @@ import numpy as np
 from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats
-from gaussmix.accounting.accounts import Unprotected
+from gaussmix.accounting.accounts import NonPrivate
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.columns import Categorical
 from gaussmix.data.schema import Schema, response_and_predictors
@@ -319,7 +319,7 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     transcript.check()
     if transcript.unit != certificate.unit:
         raise NotPrivateError("The numbers and the certificate are about different units of privacy")
-    if isinstance(account, Unprotected):
+    if isinstance(account, NonPrivate):
         if not transcript.exact or steps:
             raise NotPrivateError("The certificate is about a release without noise, and this one has some")
         return

@@ -20,13 +20,12 @@ from gaussmix import accounting
 from gaussmix._version import __version__
 from gaussmix.accounting.calibration import LEAST_COMPOSED_DELTA, scale_delta
 from gaussmix.accounting.numerics import log_excess, smallest_or_infinity, smallest_safe
-from gaussmix.accounting.parameters import GAMMA_MAX, ROUNDING, BoundHoldsFor, Relation
+from gaussmix.accounting.parameters import GAMMA_MAX, NEIGHBOURS, ROUNDING, BoundHoldsFor, Neighbours
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 from gaussmix.mechanism.noise import SEEDED
 from gaussmix.releases.certificate import SECURE
 
 __all__ = [
-    "NEIGHBOURS",
     "NORMS",
     "N_MAX",
     "SECURE",
@@ -37,11 +36,9 @@ __all__ = [
     "noise_scale",
 ]
 
-Neighbours = Literal["add-remove", "replace-one"]
 Analysis = Literal["exact", "paper"]
 Algorithm = Literal["GaussMix", "ModifiedGaussMix"]
 
-NEIGHBOURS: dict[str, Relation] = {"add-remove": "zero-out", "replace-one": "replace-one"}
 """Names of the neighbouring relations in :mod:`gaussmix.accounting`, whose proofs replace a removed row by zeros."""
 
 N_MAX = 2**40
@@ -191,7 +188,7 @@ class Certificate:
             return self._theorem1_delta(epsilon)
         if self.v is not None:
             return scale_delta(epsilon, self.k, self.gamma, self._eta, self._tau, 1 + 2 * self.eigenvalue_error)
-        return accounting.delta(epsilon, sketch_size=self.k, relation=NEIGHBOURS[self.neighbours], **self._leverage)
+        return accounting.delta(epsilon, sketch_size=self.k, neighbours=self.neighbours, **self._leverage)
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest ε at which the release is (ε, δ)-differentially private, rounded up; ∞ if there is none.
@@ -207,7 +204,7 @@ class Certificate:
             return math.inf
         if self.v is not None:
             return smallest_or_infinity(lambda epsilon: log_excess(self.delta(epsilon), delta))
-        return accounting.epsilon(delta, sketch_size=self.k, relation=NEIGHBOURS[self.neighbours], **self._leverage)
+        return accounting.epsilon(delta, sketch_size=self.k, neighbours=self.neighbours, **self._leverage)
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Certificate:
@@ -300,7 +297,7 @@ class Certificate:
     def _check_fields(self) -> None:
         """Refuse values of wrong types and ranges, wherever they come from."""
         check.choice(_ALGORITHMS, algorithm=self.algorithm)
-        check.choice(tuple(NEIGHBOURS), neighbours=self.neighbours)
+        check.choice(NEIGHBOURS, neighbours=self.neighbours)
         check.choice(("exact", "paper"), analysis=self.analysis)
         check.choice((SECURE, SEEDED), generator=self.generator)
         check.sketch_rows(k=self.k)

@@ -20,18 +20,18 @@ from gaussmix._text import plain
 from gaussmix.accounting.accounts import (
     Account,
     AdaSSPAccount,
+    NonPrivate,
     ObjectivePerturbationAccount,
     SheffetAccount,
-    Unprotected,
 )
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.accounting.parameters import RELATIONS, Relation
+from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.data.contributions import ONE_ROW, Unit
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.claims import verify_claim
-from gaussmix.ledger.composition import Reservation
+from gaussmix.ledger.composition import BudgetCap
 
 __all__ = [
     "LEDGER_BUDGET",
@@ -50,8 +50,8 @@ SECURE = "chacha20-os"
 For releases it stands for OpenDP's sampler too, which draws their noise; ChaCha20 chooses samples of rows.
 """
 
-_RELATION_WORDS: dict[Relation, str] = {
-    "zero-out": "set to zero, added or removed",
+_RELATION_WORDS: dict[Neighbours, str] = {
+    "add-remove": "set to zero, added or removed",
     "replace-one": "replaced by another",
 }
 _MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files, and in words
@@ -59,7 +59,7 @@ _MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files
         "Gaussian mixing in the limit",
         "Gaussian mixing in the limit: the Gram matrix plus symmetric Gaussian noise, on integers",
     ),
-    Unprotected: ("none", "None: the second moment itself"),
+    NonPrivate: ("none", "None: the second moment itself"),
     AdaSSPAccount: ("AdaSSP", "Noisy sufficient statistics (AdaSSP)"),
     SheffetAccount: ("Sheffet's tested sketch", "Sheffet's tested Gaussian sketch"),
     ObjectivePerturbationAccount: ("objective perturbation", "Objective perturbation"),
@@ -112,7 +112,7 @@ class Certificate:
         The function or estimator that made the release.
     epsilon, delta : float
         The guarantee.
-    relation : {"zero-out", "replace-one"}
+    neighbours : {"add-remove", "replace-one"}
         Neighbouring relation: what is added, removed or replaced is one row, or one person where a unit is declared.
     account : Account
         Parameters of the mechanism, from which (ε, δ) is computed anew.
@@ -132,7 +132,7 @@ class Certificate:
         Fingerprint of the ledger that was charged; empty without one.
     entry : int
         Number of the entry in it, from 1; 0 without one.
-    reservation : Reservation or None
+    reservation : BudgetCap or None
         What that ledger reserved for all of its releases: (ε, δ) are computed from it. None without a ledger.
     unit : Unit or None
         The unit of privacy: all rows of one person; None for one row.
@@ -141,7 +141,7 @@ class Certificate:
     made_by: str
     epsilon: float
     delta: float
-    relation: Relation
+    neighbours: Neighbours
     account: Account
     schema: Schema
     generator: str
@@ -151,7 +151,7 @@ class Certificate:
     conditions: tuple[Condition, ...] = ()
     ledger: str = ""
     entry: int = 0
-    reservation: Reservation | None = None
+    reservation: BudgetCap | None = None
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
@@ -170,8 +170,8 @@ class Certificate:
             raise NotPrivateError(
                 "The certificate has a seeded generator or an infinite epsilon, and no condition that says 'void'."
             )
-        claims = math.isfinite(self.epsilon) or not isinstance(self.account, Unprotected | ObjectivePerturbationAccount)
-        if claims and not self.account.holds(self.epsilon, self.delta, self.relation):
+        claims = math.isfinite(self.epsilon) or not isinstance(self.account, NonPrivate | ObjectivePerturbationAccount)
+        if claims and not self.account.holds(self.epsilon, self.delta, self.neighbours):
             raise NotPrivateError(
                 f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
                 "parameters the guarantee is weaker. Do not publish it."
@@ -203,12 +203,12 @@ class Certificate:
     @property
     def relation_words(self) -> str:
         """In what neighbouring tables differ."""
-        return f"{ONE_ROW if self.unit is None else 'one person'} {_RELATION_WORDS[self.relation]}"
+        return f"{ONE_ROW if self.unit is None else 'one person'} {_RELATION_WORDS[self.neighbours]}"
 
     @property
     def generator_words(self) -> str:
         """What drew the noise."""
-        if isinstance(self.account, Unprotected):
+        if isinstance(self.account, NonPrivate):
             return "none"
         if self.generator != SECURE:
             return f"{self.generator}, not the secure generator"
@@ -251,8 +251,8 @@ class Certificate:
         plain["account"] = _account(plain["account"])
         plain["unit"] = None if plain["unit"] is None else Unit.of(plain["unit"])
         if plain["reservation"] is not None:
-            _check_keys(Reservation, plain["reservation"])
-            plain["reservation"] = Reservation(**plain["reservation"])
+            _check_keys(BudgetCap, plain["reservation"])
+            plain["reservation"] = BudgetCap(**plain["reservation"])
         plain["conditions"] = tuple(Condition(**condition) for condition in plain["conditions"])
         return cls(**plain)
 
@@ -265,7 +265,7 @@ class Certificate:
             *[self.void_words] * (not self.is_private),
             f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
             f"  unit of privacy: {self.unit_words}",
-            f"  neighbours: {self.relation} ({self.relation_words})",
+            f"  neighbours: {self.neighbours} ({self.relation_words})",
             *self._gaussian(),
             f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}",
             f"  noise: {self.generator_words}",
@@ -281,7 +281,7 @@ class Certificate:
         alone = "this release alone: " if self.covers_ledger else ""
         return [
             f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); whoever accuses 5 % of the absent falsely "
-            f"finds at most {100 * self.account.hit_rate():.3g} % of those present"
+            f"finds at most {100 * self.account.attack_power():.3g} % of those present"
         ]
 
 
@@ -305,12 +305,12 @@ def _check_against_ledger(certificate: Certificate) -> None:
     if len({certificate.covers_ledger, bool(certificate.ledger), reserved is not None}) > 1:
         raise NotPrivateError("The certificate leaves out a part of its ledger: condition, fingerprint or reservation.")
     if reserved is not None:
-        claim = (certificate.epsilon, certificate.delta, certificate.relation, unit)
+        claim = (certificate.epsilon, certificate.delta, certificate.neighbours, unit)
         verify_claim(reserved, certificate.account, ledger=certificate.ledger, claim=claim)
 
 
 def _check_types(certificate: Certificate) -> None:
-    for name in ("made_by", "relation", "generator", "version", "time", "release", "ledger"):
+    for name in ("made_by", "neighbours", "generator", "version", "time", "release", "ledger"):
         if not isinstance(getattr(certificate, name), str):
             raise ArgumentTypeError(f"{name} must be a string.")
     if not all(isinstance(condition, Condition) for condition in certificate.conditions):
@@ -320,9 +320,9 @@ def _check_types(certificate: Certificate) -> None:
     check.positive(epsilon=certificate.epsilon)
     if not 0 < check.real(delta=certificate.delta) <= 1:
         raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")
-    check.choice(RELATIONS, relation=certificate.relation)
-    if not isinstance(certificate.reservation, Reservation | None):
-        raise ArgumentTypeError("reservation must be a Reservation, or None without a ledger.")
+    check.choice(NEIGHBOURS, neighbours=certificate.neighbours)
+    if not isinstance(certificate.reservation, BudgetCap | None):
+        raise ArgumentTypeError("reservation must be a BudgetCap, or None without a ledger.")
     if not isinstance(certificate.unit, Unit | None):
         raise ArgumentTypeError("unit must be a Unit, or None for one row.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
@@ -333,7 +333,7 @@ def _check_types(certificate: Certificate) -> None:
         raise ArgumentError("entry must be an integer ≥ 1 with a ledger, and 0 without one.")
 
 
-def _check_keys(kind: type[Account] | type[Certificate] | type[Reservation], stored: Mapping[str, Any]) -> None:
+def _check_keys(kind: type[Account] | type[Certificate] | type[BudgetCap], stored: Mapping[str, Any]) -> None:
     """Refuse stored values with a key too few or too many: a default would stand for what the file does not say."""
     if set(stored) != {field.name for field in fields(kind)}:
         raise ArgumentError(f"its keys are not those of a {kind.__name__}")

@@ -807,7 +807,7 @@ def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0
     # or a histogram: an account in which their parts are next to 0 has squares that add up to its own, smaller μ², and
     # all published passes are as it says. Only the shares that releases were drawn with can refuse it. A change
     # of the shares is a change of the file format (docs/formats.md).
-    if steps and (persons or account.relation != "zero-out"):
+    if steps and (persons or account.neighbours != "add-remove"):
         return False
     shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]

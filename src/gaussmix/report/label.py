@@ -55,7 +55,7 @@ def label_of(release: Release) -> PrivacyLabel:
     certificate, invalid = release.certificate, banner(release)
     what = [
         ("Privacy unit", certificate.unit_words),
-        ("Neighbours", f"{certificate.relation}: {certificate.relation_words}"),
+        ("Neighbours", f"{certificate.neighbours}: {certificate.relation_words}"),
     ]
     made = [("Mechanism", certificate.mechanism), ("Created", certificate.time[:10] or "date not recorded")]
     made.append(("Release", certificate.release[:16]))

@@ -55,7 +55,7 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.discrete import LatticeAccount, lattice_account
-from gaussmix.accounting.parameters import LARGEST_EPSILON, Relation, warn_if_weak
+from gaussmix.accounting.parameters import LARGEST_EPSILON, Neighbours, warn_if_weak
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.encode import BlockEncoder
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
@@ -453,11 +453,11 @@ class Plan:
     target: str
     epsilon: float
     delta: float
-    relation: Relation
+    neighbours: Neighbours
     passes: int
     r2: float
     tables: tuple[Expectation, ...]
-    rows_per_unit: int = 1
+    max_contributions: int = 1
 
     @property
     def useful(self) -> bool:
@@ -487,8 +487,8 @@ def expect(
     target: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
-    relation: Relation = "zero-out",
-    rows_per_unit: int = 1,
+    neighbours: Neighbours = "add-remove",
+    max_contributions: int = 1,
 ) -> Plan:
     """Return the expected loss of R², standard errors and intervals of a release.
 
@@ -505,12 +505,12 @@ def expect(
         last Boolean.
     r2 : float
         Assumed R² of the regression without privacy.
-    rows_per_unit : int
+    max_contributions : int
         Contribution bound j. Every privacy unit is assumed to have j identical rows, the worst case: n rows are then
         worth n/j.
     """
-    task = _Task.of(schema, target, r2, rows_per_unit)
-    n, account = check.positive_integer(n_rows=n_rows), task.account(epsilon, delta, passes, relation)
+    task = _Task.of(schema, target, r2, max_contributions)
+    n, account = check.positive_integer(n_rows=n_rows), task.account(epsilon, delta, passes, neighbours)
     warn_if_weak(account.epsilon, account.delta)
     tables = tuple(task.expectation(kind, n, account) for kind in range(len(KINDS)))
     return Plan(
@@ -519,11 +519,11 @@ def expect(
         target=task.target,
         epsilon=account.epsilon,
         delta=account.delta,
-        relation=relation,
+        neighbours=neighbours,
         passes=_number_of_passes(passes),
         r2=task.r2,
         tables=tables,
-        rows_per_unit=task.rows_per_unit,
+        max_contributions=task.max_contributions,
     )
 
 
@@ -535,17 +535,17 @@ def rows_needed(
     target: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
-    relation: Relation = "zero-out",
-    rows_per_unit: int = 1,
+    neighbours: Neighbours = "add-remove",
+    max_contributions: int = 1,
 ) -> int | None:
     """Return the number of rows, to 10 %, from which a release is useful in the usual scenario; None above 10¹².
 
     Parameters are as in :func:`expect`.
     """
-    task = _Task.of(schema, target, r2, rows_per_unit)
-    account = task.account(epsilon, delta, passes, relation)
+    task = _Task.of(schema, target, r2, max_contributions)
+    account = task.account(epsilon, delta, passes, neighbours)
     warn_if_weak(account.epsilon, account.delta)
-    guess = rows_per_unit * _SIGNAL * task.schema.n_columns**1.5 / account.mu
+    guess = max_contributions * _SIGNAL * task.schema.n_columns**1.5 / account.mu
     found = _least(lambda n: task.is_useful(math.ceil(n), account), guess, low=2.0, high=MOST_ROWS)
     return None if found is None else math.ceil(found)
 
@@ -558,20 +558,20 @@ def least_useful_epsilon(
     target: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
-    relation: Relation = "zero-out",
-    rows_per_unit: int = 1,
+    neighbours: Neighbours = "add-remove",
+    max_contributions: int = 1,
 ) -> float | None:
     """Return the smallest ε, to 10 %, at which a release is useful in the usual scenario; None above 20.
 
     Parameters are as in :func:`expect`.
     """
-    task, n = _Task.of(schema, target, r2, rows_per_unit), check.positive_integer(n_rows=n_rows)
-    task.account(1.0, delta, passes, relation)  # reject invalid arguments before the search
+    task, n = _Task.of(schema, target, r2, max_contributions), check.positive_integer(n_rows=n_rows)
+    task.account(1.0, delta, passes, neighbours)  # reject invalid arguments before the search
 
     def useful(epsilon: float) -> bool:
-        return task.is_useful(n, task.account(epsilon, delta, passes, relation))
+        return task.is_useful(n, task.account(epsilon, delta, passes, neighbours))
 
-    guess = rows_per_unit * _SIGNAL * task.schema.n_columns**1.5 / n * math.sqrt(2 * math.log(1 / delta))
+    guess = max_contributions * _SIGNAL * task.schema.n_columns**1.5 / n * math.sqrt(2 * math.log(1 / delta))
     return _least(useful, guess, low=LEAST_EPSILON, high=MOST_EPSILON)
 
 
@@ -628,19 +628,19 @@ class _Task:
     schema: Schema
     target: str
     r2: float
-    rows_per_unit: int = 1
+    max_contributions: int = 1
 
     @classmethod
-    def of(cls, schema: SchemaLike, target: str | None, r2: float, rows_per_unit: int = 1) -> _Task:
+    def of(cls, schema: SchemaLike, target: str | None, r2: float, max_contributions: int = 1) -> _Task:
         found = Schema.of(schema)
         _check_columns(found.n_columns)
-        most = check.positive_integer(rows_per_unit=rows_per_unit)
+        most = check.positive_integer(max_contributions=max_contributions)
         return cls(found, target_of(found, target), check.in_interval(0, 1, r2=r2), most)
 
-    def account(self, epsilon: float, delta: float, passes: Passes, relation: Relation) -> LatticeAccount:
+    def account(self, epsilon: float, delta: float, passes: Passes, neighbours: Neighbours) -> LatticeAccount:
         """Return the account of a release."""
         shares, coordinates = releases_of(schedule_of(_number_of_passes(passes)), self.schema.n_columns)
-        account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, relation=relation)
+        account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=neighbours)
         if account.row_bits < FRACTION_BITS:
             raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release. Increase epsilon or delta.")
         return account
@@ -658,7 +658,7 @@ class _Task:
 
     def expectation(self, kind: int, n: int, account: LatticeAccount) -> Expectation:
         """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
-        n = max(n // self.rows_per_unit, 1)
+        n = max(n // self.max_contributions, 1)
         trial = Trial.of(self.schema, self.table(kind), n)
         found, mu = [], _budgets(account, self.schema.n_columns, n)
         for draw in range(DRAWS):

@@ -15,7 +15,7 @@ from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix._files import reserve
 from gaussmix.accounting import Analysis
-from gaussmix.accounting.parameters import Relation
+from gaussmix.accounting.parameters import Neighbours
 from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
 from gaussmix.report.plan import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
 
@@ -75,7 +75,7 @@ def lost_r2(
     target: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
-    relation: Relation = "zero-out",
+    neighbours: Neighbours = "add-remove",
     force: bool = False,
 ) -> None:
     """Draw the expected loss of R² against ε from 0.1 to 10 times ``chosen``, which is marked, for each scenario.
@@ -89,7 +89,14 @@ def lost_r2(
         warnings.simplefilter("ignore", BudgetWarning)  # of budgets that the user did not request
         plans = [
             expect(
-                schema, n_rows=n_rows, epsilon=e, delta=delta, target=target, r2=r2, passes=passes, relation=relation
+                schema,
+                n_rows=n_rows,
+                epsilon=e,
+                delta=delta,
+                target=target,
+                r2=r2,
+                passes=passes,
+                neighbours=neighbours,
             )
             for e in epsilons
         ]

@@ -131,7 +131,7 @@ def _privacy_loss(certificate: Certificate) -> dict[str, Any]:
         gaussian = f"{alone} {account.mu:.6g}-Gaussian-DP up to a slack of {account.slack:.3g} in total variation. "
     return {
         "privacy_unit": "Row-level" if certificate.unit is None else "Person-level",
-        "privacy_unit_details": f"The privacy unit is {certificate.unit_words}. Neighbours ({certificate.relation}): "
+        "privacy_unit_details": f"The privacy unit is {certificate.unit_words}. Neighbours ({certificate.neighbours}): "
         f"{certificate.relation_words}.",
         "privacy_parameters": {"epsilon": float(certificate.epsilon), "delta": float(certificate.delta)},
         "privacy_parameters_details": f"{whole}{gaussian}Analysis: {account.analysis}.",

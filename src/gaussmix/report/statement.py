@@ -126,7 +126,7 @@ def in_plain_words(certificate: Certificate) -> list[str]:
     epsilon, delta = certificate.epsilon, certificate.delta
     factor = up(math.exp(epsilon)) if epsilon < 700 else "more than 10³⁰⁰"
     unit = "row" if certificate.unit is None else "privacy unit"
-    change = "Replacing" if certificate.relation == "replace-one" else "Adding or removing"
+    change = "Replacing" if certificate.neighbours == "replace-one" else "Adding or removing"
     return [
         f"{change} one {unit} changes the probability of any result derived from the release by at most a factor of "
         f"{factor}, except for an additional probability of {one_in(delta)}.",
@@ -141,7 +141,7 @@ def found_at_most(certificate: Certificate) -> str:
     epsilon, delta = certificate.epsilon, certificate.delta
     caught = min(math.exp(min(epsilon, 700)) * 0.05 + delta, 1 - math.exp(-epsilon) * (0.95 - delta), 1.0)
     if isinstance(certificate.account, LatticeAccount) and not certificate.covers_ledger:
-        caught = min(caught, certificate.account.hit_rate(0.05))
+        caught = min(caught, certificate.account.attack_power(0.05))
     return f"{math.ceil(1000 * caught) / 10:g} %"
 
 
@@ -182,7 +182,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
     return [
         *([] if valid else [Field("ε and δ (epsilon, delta)", "no guarantee", certificate.void_words)]),
         Field("Privacy unit", certificate.unit_words),
-        Field("Neighbouring relation", certificate.relation, certificate.relation_words),
+        Field("Neighbouring relation", certificate.neighbours, certificate.relation_words),
         *(_budget(certificate, whole, "" if together else anew) if valid else []),
         Field("Row norm bound", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", certificate.mechanism_words, f"created by {certificate.made_by}"),
@@ -218,7 +218,7 @@ def _size(release: Release) -> list[Field]:
         Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
         Field(
             "Attack power",
-            f"{math.ceil(1000 * account.hit_rate()) / 10:g} %",
+            f"{math.ceil(1000 * account.attack_power()) / 10:g} %",
             f"{alone}maximum true-positive rate of membership inference at a 5 % false-positive rate",
         ),
         Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
