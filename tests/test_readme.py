@@ -21,9 +21,12 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()
     pq.write_table(make_patients(), tmp_path / "demo" / "patients.parquet")
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(block, "README.md", "exec"), {})
-    assert "smoker" in capsys.readouterr().out
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        exec(compile(block, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "smoker" in printed
+    assert "ModifiedGaussMix: (1, 1e-06)-differentially private" in printed
     assert gaussmix.load("patients.release.parquet").certificate.epsilon == 1.0
 
 
