@@ -76,7 +76,7 @@ def test_the_assumption_of_a_population_can_be_that_of_the_table(table, monkeypa
     summary = study.RegressionModel.summary
 
     def noted(self, **options):
-        asked.append((options.get("estimand"), options.get("largest")))
+        asked.append((options.get("estimand"), options.get("max_effect")))
         return summary(self, **options)
 
     monkeypatch.setattr(study.RegressionModel, "summary", noted)

@@ -145,7 +145,7 @@ def test_table_to_release_to_models(files):
     assert "population" in run("regress", out, "cost", "--estimand", "population", "--rows", "2000")
     assert "as the release shows them" in run("regress", out, "cost", "--estimand", "population")
     assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
-    assert "discriminant coefficients" in run("classify", out, "smoker", "--on", "cost", "--largest", "2")
+    assert "discriminant coefficients" in run("classify", out, "smoker", "--on", "cost", "--max-effect", "2")
     odds = json.loads(run("classify", out, "smoker", "--on", "cost", "--odds", "--json"))["odds_ratios"]
     assert odds == load(out).classify("smoker", on=["cost"]).odds_ratios().as_plain()
     assert "odds ratio" in run("classify", out, "smoker", "--on", "cost", "--odds")
@@ -184,9 +184,9 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     table = patients(2000)
     out = tmp_path / "r.parquet"
     release(table, schema=SCHEMA, epsilon=20.0, delta=1e-5, random_state=0).save(out)
-    text = run("regress", str(out), "cost", "--on", "region", "--merge", "region:rest=south,west")
+    text = run("regress", str(out), "cost", "--on", "region", "--collapse", "region:rest=south,west")
     assert "region=rest" in text
-    text = run("rates", str(out), "cost", "--merge", "region:rest=south,west", "--reference", "region=rest")
+    text = run("rates", str(out), "cost", "--collapse", "region:rest=south,west", "--reference", "region=rest")
     assert "region=north" in text
     text = run("classify", str(out), "smoker", "--on", "region", "--odds", "--reference", "region=west")
     assert "region=north" in text
@@ -203,9 +203,9 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     plain = json.loads(run("classify", str(out), "region", "--on", "cost", "--odds", "--json"))["classes"]["west"]
     assert plain["odds_ratios"] == model.odds_ratios()["west"].as_plain()
     for words, arguments in {
-        "--merge is written": ("--merge", "region=south"),
+        "--collapse is written": ("--collapse", "region=south"),
         "--reference is written": ("--reference", "region"),
-        "makes one level twice": ("--merge", "region:a=south", "--merge", "region:a=west"),
+        "makes one level twice": ("--collapse", "region:a=south", "--collapse", "region:a=west"),
         "names a column twice": ("--reference", "region=west", "--reference", "region=south"),
     }.items():
         assert words in run("regress", str(out), "cost", *arguments, code=2)

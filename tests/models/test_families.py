@@ -16,7 +16,7 @@ from gaussmix.models.families import LINEAR, Family, Scale, registration
 from gaussmix.models.results import Fitted, glance_table, ratio_table, summarise, tidy_table
 
 
-def halves(problem, b, score, largest):
+def halves(problem, b, score, max_effect):
     """β = b/2, without errors."""
     return Scale.known(2.0, np.zeros(len(b)), np.zeros(len(b), dtype=bool))
 
@@ -56,7 +56,7 @@ def test_words_and_tables_follow_the_family(problem):
     for text in (str(toy), toy.as_html(), str(tidy_table(toy))):
         assert "Intervals are for half of the least-squares coefficients." in text
         assert "Halves are for tests." in text
-        assert ("Clipping halves them again." in text) == (toy.shortened is not None)
+        assert ("Clipping halves them again." in text) == (toy.clipping_loss is not None)
         assert "R² =" not in text
     assert "R² =" in str(own)
     (row,) = glance_table(toy, None).rows()
@@ -94,7 +94,7 @@ def test_all_models_share_one_summary():
         release.regress("cost", ["age", "smoker"], instruments=["age", "smoker"]),
     ]
     assert all(type(model).summary is Fitted.summary for model in models)
-    with pytest.raises(ArgumentError, match="no largest=, merge= or reference="):
+    with pytest.raises(ArgumentError, match="no max_effect=, collapse= or reference="):
         models[-1].summary(reference={"sex": "m"})
 
 

@@ -113,8 +113,8 @@ def test_p_values_agree_with_intervals(release):
 
 def test_odds_ratios_are_exponentials_with_their_names(release):
     model = release.classify("smoker", on=ON)
-    merge, reference = {"region": {"rest": ["south", "west"]}}, {"region": "north"}
-    for options in ({}, {"merge": merge, "reference": reference}, {"estimand": "population"}):
+    collapse, reference = {"region": {"rest": ["south", "west"]}}, {"region": "north"}
+    for options in ({}, {"collapse": collapse, "reference": reference}, {"estimand": "population"}):
         summary, ratios = model.summary(**options), model.odds_ratios(0.1, **options)
         assert list(ratios.estimates) == [name for name in summary.params if name != "(intercept)"]
         for name, (low, high) in ratios.intervals.items():

@@ -114,7 +114,7 @@ def test_what_was_shortened_is_told_by_the_histogram_where_no_entry_counts_rows(
         random_state=0,
     )
     for release in (persons, weighted):
-        shortened = release.statistic.shortened
+        shortened = release.statistic.clipping_loss
         assert np.isnan(shortened.weight)
-        assert np.isnan(shortened.deviation)
+        assert np.isnan(shortened.std_error)
         assert shortened.expected == 1 - release.statistic.passes[-1].request.kept_weight

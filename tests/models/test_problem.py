@@ -38,12 +38,12 @@ def test_number_of_rows_is_the_noisy_one_of_the_intercept(table, private):
     problem = private.regress("cost").problem()
     noise = private.statistic.column_noise[-1] * math.sqrt(2) * schema.encoded[-1].scale ** 2
     assert problem.nobs == pytest.approx(len(table), abs=6 * noise)
-    assert problem.nobs_deviation == pytest.approx(noise)
+    assert problem.nobs_se == pytest.approx(noise)
     assert problem.nobs != len(table)
     open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress("cost").problem()
     assert open_table.nobs == pytest.approx(len(table), rel=1e-6)
-    assert (open_table.noisy.has_noise, open_table.nobs_deviation) == (False, 0.0)
-    assert open_table.strength == math.inf
+    assert (open_table.noisy.has_noise, open_table.nobs_se) == (False, 0.0)
+    assert open_table.signal_to_noise == math.inf
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6, random_state=0)
     assert math.isnan(bare.regress("cost").problem().nobs)
     assert math.isnan(bare.regress("cost").nobs)

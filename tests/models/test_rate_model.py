@@ -41,8 +41,8 @@ def model(private) -> RateModel:
 
 
 def test_ratios_are_exponentials_of_the_summary(model):
-    merge, reference = {"plan": {"other": ["gold", "rare"]}}, {"plan": "plus"}
-    for options in ({}, {"merge": merge, "reference": reference}):
+    collapse, reference = {"plan": {"other": ["gold", "rare"]}}, {"plan": "plus"}
+    for options in ({}, {"collapse": collapse, "reference": reference}):
         own, table = model.summary(**options), model.rate_ratios(0.1, **options)
         rows = {row["term"]: row for row in table.rows()}
         assert list(rows) == [name for name in own.params if name != "(intercept)"]
@@ -60,7 +60,7 @@ def test_ratios_are_exponentials_of_the_summary(model):
 
 
 def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
-    own = model.summary(merge={"plan": {"gold": ["gold", "rare"]}})
+    own = model.summary(collapse={"plan": {"gold": ["gold", "rare"]}})
     for level in (0.3, 0.05, 1e-3):
         for name, (low, high) in own.conf_int(level).items():
             assert (own.pvalues[name] < level) == (not low <= 0 <= high)

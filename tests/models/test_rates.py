@@ -180,7 +180,7 @@ def test_intervals_end_where_the_quadratic_says():
         for side, beta in enumerate(ends):
             H, u = abs(own[j, side] - b[j]), np.array([-beta, 1.0])
             variance, with_b = u @ scale.noise[pair] @ u, scale.with_b[j, [0, 1 + j]] @ u
-            right = H**2 + z**2 * variance + 2 * H * z * with_b / tests.deviation[j]
+            right = H**2 + z**2 * variance + 2 * H * z * with_b / tests.std_error[j]
             assert (b[j] + scale.added[j] - beta * scale.v) ** 2 == pytest.approx(right, rel=1e-6)
 
 

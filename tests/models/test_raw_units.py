@@ -93,7 +93,7 @@ def test_coefficients_in_raw_units_are_those_of_least_squares(exact, table):
 def test_levels_of_products_are_merged_and_left_out_as_those_of_columns(exact, table):
     model = exact.regress(FORMULA)
     for levels, name in ((["m", "x"], "rest"), (["f", "x"], "m")):  # with the first level, and without
-        merged = model.summary(merge={"sex": {"rest": levels}}).params
+        merged = model.summary(collapse={"sex": {"rest": levels}}).params
         two = smf.ols(
             RAW.replace("sex", "g"),
             data=table.assign(g=table.sex.isin(["m", *levels] if name == "rest" else ["m"]).astype(int)),

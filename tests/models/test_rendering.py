@@ -79,19 +79,19 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
 def test_what_relies_on_the_assumption_is_marked():
     G = gram([60.0, 0.5], np.array([0.5, 0.3]))
     weak = draw_in_metric(G, np.eye(3), np.random.default_rng(0), reach=np.ones(2), counts={"x1": (-3.0, 1.4)})
-    summary = summarise(weak, largest=1.5)
-    assert summary.relies["x0"]
+    summary = summarise(weak, max_effect=1.5)
+    assert summary.bound_dependent["x0"]
     row = next(line for line in str(summary).splitlines() if line.startswith("x0"))
     assert row.endswith("100 % *")
     assert r"100 \% *" in summary.as_latex()
-    assert "more than 1.5 times the target's declared range across its own (largest=1.5)" in str(summary)
+    assert "more than 1.5 times the target's declared range across its own (max_effect=1.5)" in str(summary)
     assert "Weakest direction: x1, about 0 ± 1 rows; " in str(summary)
     plain = as_plain(summary)
-    assert plain["coefficients"]["x0"]["relies_on_largest"]
-    assert (plain["largest"], plain["weakest"]) == (1.5, "x1, about 0 ± 1 rows")
+    assert plain["coefficients"]["x0"]["bound_dependent"]
+    assert (plain["max_effect"], plain["least_identified"]) == (1.5, "x1, about 0 ± 1 rows")
     strong = summarise(draw_in_metric(gram([900.0, 600.0], np.array([0.5, 0.3])), np.eye(3), np.random.default_rng(0)))
     assert "*" not in str(strong)
-    assert "largest" not in str(strong)
+    assert "max_effect" not in str(strong)
 
 
 def test_rows_of_a_population_are_named(release):

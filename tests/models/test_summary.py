@@ -112,7 +112,7 @@ def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
         summary = weak.regress(target, on=["bmi"]).summary()
         assert 0 <= summary.rsquared <= 1
         problem_ = summary._problem
-        theta = problem_.bounds(summary.largest) * summary._score.pilot.theta
+        theta = problem_.bounds(summary.max_effect) * summary._score.pilot.theta
         plain = 1 - problem_.residual(theta) / problem_.total
         outside = not (problem_.total > 0 and 0 <= plain <= 1)
         assert summary.noise_dominates == outside
@@ -157,10 +157,10 @@ def test_a_response_without_variance_has_no_rsquared():
         (lambda s, p: summarise(p, estimand="truth"), "estimand must be one of"),
         (lambda s, p: summarise(p, estimand="population"), "needs n_rows=.*no intercept column"),
         (
-            lambda s, p: summarise(replace(p, nobs=50.0, nobs_deviation=30.0), estimand="population"),
+            lambda s, p: summarise(replace(p, nobs=50.0, nobs_se=30.0), estimand="population"),
             "needs n_rows=.*less than two standard deviations",
         ),
-        (lambda s, p: summarise(p, largest=0.0), "largest must be"),
+        (lambda s, p: summarise(p, max_effect=0.0), "max_effect must be"),
         (lambda s, p: summarise(p, estimand="population", n_rows=0), "n_rows must be an integer ≥ 1"),
         (lambda s, p: s.conf_int(1.5), "alpha must lie in"),
         (lambda s, p: s.f_test("weight"), "is no coefficient of this model"),

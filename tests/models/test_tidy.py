@@ -106,15 +106,15 @@ def test_intervals_of_predicted_means_cover():
 def test_predictions_with_merged_levels_and_another_reference(release):
     """The mean at a row is the coefficients times its features, a merged level's among them."""
     rows = patients(40, seed=3)
-    model, merge = release.regress("cost", ["age", "region", "smoker"]), {"region": {"elsewhere": ["south", "west"]}}
+    model, collapse = release.regress("cost", ["age", "region", "smoker"]), {"region": {"elsewhere": ["south", "west"]}}
     for options in (
-        {"merge": merge},
+        {"collapse": collapse},
         {"reference": {"region": "west"}},
-        {"merge": merge, "reference": {"region": "elsewhere"}},
+        {"collapse": collapse, "reference": {"region": "elsewhere"}},
     ):
         params = model.summary(**options).params
         levels = np.array(rows["region"])
-        if "merge" in options:
+        if "collapse" in options:
             levels = np.where(np.isin(levels, ["south", "west"]), "elsewhere", levels)
         expected = params["(intercept)"] + params["age"] * rows["age"] + params["smoker"] * rows["smoker"]
         expected = expected + [params.get(f"region={level}", 0.0) for level in levels]

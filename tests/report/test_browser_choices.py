@@ -81,8 +81,8 @@ def test_levels_are_merged_and_measured_from_another(tab, private):
     assert "region=elsewhere" in names(tab)
     block.get_by_label("Reference level").select_option("elsewhere")
     assert "region=north" in names(tab)
-    merge, reference = {"region": {"elsewhere": ["south", "west"]}}, {"region": "elsewhere"}
-    expected = private.regress("cost").summary(merge=merge, reference=reference)
+    collapse, reference = {"region": {"elsewhere": ["south", "west"]}}, {"region": "elsewhere"}
+    expected = private.regress("cost").summary(collapse=collapse, reference=reference)
     assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
     said = tab.locator("#python").text_content()
     assert str(eval(said, {"release": private})) == str(expected)  # the same in Python

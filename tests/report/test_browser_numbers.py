@@ -41,10 +41,10 @@ def same_p(found, expected):
     assert np.all(np.abs(found - expected) <= allowed + 1e-300), (found, expected)
 
 
-def named(release, merge):
+def named(release, collapse):
     """What levels are called after merging, by category, as the page takes them."""
     found = {}
-    for name, groups in merge.items():
+    for name, groups in collapse.items():
         new = {label: group for group, members in groups.items() for label in members}
         found[name] = [new.get(label, label) for label in release.schema.columns[name].labels]
     return found
@@ -52,10 +52,10 @@ def named(release, merge):
 
 def asked_of(release, asked):
     """A question in the words of the page."""
-    merge, population = asked.get("merge", {}), asked.get("estimand") == "population"
+    collapse, population = asked.get("collapse", {}), asked.get("estimand") == "population"
     rows = asked.get("rows", embedded_release(release)["sample_rows"]) if population else None
     same = {key: asked[key] for key in ("response", "predictors", "reference", "scale", "alpha") if key in asked}
-    return {**same, "levels": named(release, merge), "rows": rows}
+    return {**same, "levels": named(release, collapse), "rows": rows}
 
 
 def regress(tab, release, asked):
@@ -73,7 +73,7 @@ def compare(tab, release, asked):
     found = regress(tab, release, asked)
     fit = release.classify if asked.get("scale") == "odds" else release.regress
     model = fit(asked["response"], asked["predictors"])
-    options = {key: asked[key] for key in ("merge", "reference", "estimand") if key in asked}
+    options = {key: asked[key] for key in ("collapse", "reference", "estimand") if key in asked}
     options |= {"n_rows": asked["rows"]} if "rows" in asked else {}
     summary, alpha = model.summary(**options), asked.get("alpha", 0.05)
     ends = list(summary.conf_int(alpha).values())
@@ -88,7 +88,7 @@ def compare(tab, release, asked):
     same(column("low"), [low for low, _ in ends], errors)
     same(column("high"), [high for _, high in ends], errors)
     same([found["rsquared"]], [summary.rsquared], 1.0)
-    assert column("relies") == list(summary.relies.values())
+    assert column("boundDependent") == list(summary.bound_dependent.values())
     same_p(column("p"), list(summary.pvalues.values()))
     same(column("share"), list(summary.noise_share.values()), 1.0)
     if asked.get("scale") == "odds":
@@ -106,7 +106,7 @@ ASKED = {
     "merged": {
         "response": "cost",
         "predictors": OTHERS,
-        "merge": MERGED,
+        "collapse": MERGED,
         "reference": {"region": "elsewhere", "sex": "m"},
     },
     "population": {"response": "age", "predictors": ["cost", "region"], "estimand": "population", "alpha": 0.01},
@@ -117,7 +117,7 @@ ASKED = {
         "response": "sex",
         "predictors": ["age", "cost", "region"],
         "scale": "odds",
-        "merge": MERGED,
+        "collapse": MERGED,
         "estimand": "population",
     },
 }
@@ -139,7 +139,7 @@ def test_terms_weights_and_holes(tabs):
     compare(
         tab,
         release,
-        {"response": "log(wage)", "predictors": on, "merge": {"job": {"z": ["c", "d"]}}, "reference": {"job": "b"}},
+        {"response": "log(wage)", "predictors": on, "collapse": {"job": {"z": ["c", "d"]}}, "reference": {"job": "b"}},
     )
     compare(tab, release, {"response": "born", "predictors": ["log(wage)", "job"]})
     found = regress(tab, release, {"response": "log(wage)", "predictors": ["experience:sex"]})  # brings what it needs
@@ -161,7 +161,7 @@ def test_predictions_are_those_of_the_library(tabs, which):
     expected = release.regress("cost").get_prediction(pd.DataFrame([row]))
     same([found["mean"], found["error"]], [expected.predicted_mean[0], expected.se_mean[0]])
     same(found["interval"], expected.conf_int()[0])
-    merged = release.regress("cost").summary(merge=MERGED)
+    merged = release.regress("cost").summary(collapse=MERGED)
     levels = named(release, MERGED)
     found = tab.evaluate(said, [{"response": "cost", "predictors": OTHERS, "levels": levels}, row])
     values = {"(intercept)": 1, "age": 30, "bmi": 50, "region=elsewhere": 1, "smoker": 1}

@@ -52,7 +52,7 @@ def test_no_level_is_merged_in_the_first_model(visit, table):
     tab = visit(release, page=report.render(release, response="cost"))
     names = tab.locator("#coefficients tbody th").all_inner_texts()
     assert [name.removesuffix(" *") for name in names] == list(release.regress("cost").summary().params)
-    tab.locator("#merge-rare").click()
+    tab.locator("#collapse-rare").click()
     names = [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
     assert "sex=other" in names
     assert "sex=m" in names

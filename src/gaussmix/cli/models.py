@@ -14,13 +14,25 @@ import pyarrow.parquet as pq
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import csv_cell, json_text
 from gaussmix.cli.exits import echo, echo_json
-from gaussmix.cli.options import ESTIMAND, FORCE, JSON, LARGEST, MERGE, ON, REFERENCE, RELEASE, ROWS, merges, references
+from gaussmix.cli.options import (
+    COLLAPSE,
+    ESTIMAND,
+    FORCE,
+    JSON,
+    MAX_EFFECT,
+    ON,
+    REFERENCE,
+    RELEASE,
+    ROWS,
+    collapses,
+    references,
+)
 from gaussmix.data.readers import PARQUET
 from gaussmix.models.classification import MulticlassModel, OddsRatios
 from gaussmix.models.families import registration
 from gaussmix.models.release import as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
-from gaussmix.models.results import LARGEST as DEFAULT
+from gaussmix.models.results import MAX_EFFECT as DEFAULT
 from gaussmix.models.results import Estimand, FittedModel, ResultTable, ratio_table
 
 __all__ = ["classify", "corr", "crosstab", "describe", "export", "family_command", "regress", "synthetic"]
@@ -32,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _model_options(command: F) -> F:
     """A release, a target, and how the summary is made."""
     target = click.argument("target")
-    for option in reversed((RELEASE, target, ON, JSON, ESTIMAND, ROWS, MERGE, REFERENCE, LARGEST)):
+    for option in reversed((RELEASE, target, ON, JSON, ESTIMAND, ROWS, COLLAPSE, REFERENCE, MAX_EFFECT)):
         command = option(command)
     return command
 
@@ -90,9 +102,9 @@ def family_command(name: str) -> click.Command:
             ratios = ratio_table(model.summary(**options))
             echo(json_text(ratios.as_plain()) if as_json else str(ratios))
 
-    options = [RELEASE, click.argument("target"), ON, JSON, *([ESTIMAND, ROWS] * has_population), MERGE, REFERENCE]
+    options = [RELEASE, click.argument("target"), ON, JSON, *([ESTIMAND, ROWS] * has_population), COLLAPSE, REFERENCE]
     logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients in place of their exponentials.")
-    for option in reversed([*options, LARGEST, *([logs] * bool(ratio))]):
+    for option in reversed([*options, MAX_EFFECT, *([logs] * bool(ratio))]):
         command = option(command)
     return click.command(name, help=own.help)(command)
 
@@ -123,19 +135,23 @@ def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
 
 
 def _summary_options(
-    estimand: Estimand, rows: int | None, merge: tuple[str, ...], reference: tuple[str, ...], largest: float | None
+    estimand: Estimand,
+    rows: int | None,
+    collapse: tuple[str, ...],
+    reference: tuple[str, ...],
+    max_effect: float | None,
 ) -> dict[str, Any]:
     """What was asked of the summary, as the library has it."""
     if rows is not None and estimand != "population":
         raise click.UsageError("--rows goes with --estimand population: other intervals do not depend on it.")
-    return {"estimand": estimand, "n_rows": rows, **_coding_options(merge, reference, largest)}
+    return {"estimand": estimand, "n_rows": rows, **_coding_options(collapse, reference, max_effect)}
 
 
-def _coding_options(merge: tuple[str, ...], reference: tuple[str, ...], largest: float | None) -> dict[str, Any]:
+def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...], max_effect: float | None) -> dict[str, Any]:
     """What was asked of features and of their coefficients, as the library has it."""
     return {
-        "largest": DEFAULT if largest is None else largest,
-        "merge": merges(merge),
+        "max_effect": DEFAULT if max_effect is None else max_effect,
+        "collapse": collapses(collapse),
         "reference": references(reference),
     }
 

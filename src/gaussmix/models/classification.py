@@ -82,7 +82,7 @@ from gaussmix.data.terms import Block
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
-from gaussmix.models.design import Label, Merge, Problem, Reference, Response, column_of, part_name
+from gaussmix.models.design import Collapse, Label, Problem, Reference, Response, column_of, part_name
 from gaussmix.models.families import Family, Scale
 from gaussmix.models.inference import Score
 from gaussmix.models.linear import feature_indices, linear_values
@@ -198,37 +198,37 @@ def estimate_discriminant(
     to_share = np.zeros(len(values))
     if intercept is not None:
         to_share = np.array([-values[1], values[0], 0.0]) / n**2
-        share = _within_unit(float(values[1]) / n, _deviation(covariance, to_share), least=0.5 / n)
+        share = _within_unit(float(values[1]) / n, _std_error(covariance, to_share), least=0.5 / n)
     whole = share * (1 - share)
     left = residual / (4 * n * whole)
     to_left = np.append(np.full(len(values) - 1, -left / n), 1 / (4 * n * whole))
     to_left -= left * (1 - 2 * share) / whole * to_share  # d log(π₀π₁) = (1 - 2π₁) dπ₁/(π₀π₁)
-    return Discriminant(share, _explained(1 - left, _deviation(covariance, to_left)), intercept is not None)
+    return Discriminant(share, _explained(1 - left, _std_error(covariance, to_left)), intercept is not None)
 
 
-def _explained(plain: float, deviation: float) -> float:
+def _explained(plain: float, std_error: float) -> float:
     """R² within [0, 1), shrunk towards 0 by its noise."""
-    within = 1 - _within_unit(1 - plain, deviation, least=_LEAST_LEFT, most=1.0)
-    return within**3 / (within**2 + deviation**2) if within else 0.0
+    within = 1 - _within_unit(1 - plain, std_error, least=_LEAST_LEFT, most=1.0)
+    return within**3 / (within**2 + std_error**2) if within else 0.0
 
 
-def _within_unit(value: float, deviation: float, *, least: float, most: float | None = None) -> float:
-    """Mean of N(value, deviation²) cut to (0, 1); the value itself without noise, between ``least`` and 1 less it."""
+def _within_unit(value: float, std_error: float, *, least: float, most: float | None = None) -> float:
+    """Mean of N(value, std_error²) cut to (0, 1); the value itself without noise, between ``least`` and 1 less it."""
     most = 1 - least if most is None else most
-    if deviation <= 1e-12:
+    if std_error <= 1e-12:
         return min(max(value, least), most)
-    low, high = -value / deviation, (1 - value) / deviation
+    low, high = -value / std_error, (1 - value) / std_error
     # The ratio of a difference of densities to one of tails: logarithms, for values far outside.
     if low > 0:
         mass = special.log_ndtr(-low) + np.log1p(-np.exp(special.log_ndtr(-high) - special.log_ndtr(-low)))
     else:
         mass = special.log_ndtr(high) + np.log1p(-np.exp(special.log_ndtr(low) - special.log_ndtr(high)))
     densities = np.exp(-(low**2) / 2 - mass) - np.exp(-(high**2) / 2 - mass)
-    mean = value + deviation * float(densities) / math.sqrt(2 * math.pi)
+    mean = value + std_error * float(densities) / math.sqrt(2 * math.pi)
     return min(max(mean, least), most)
 
 
-def _deviation(covariance: Floats, gradient: Floats) -> float:
+def _std_error(covariance: Floats, gradient: Floats) -> float:
     return math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
 
 
@@ -303,7 +303,7 @@ class OddsRatios:
 
 
 def discriminant_scale(
-    problem: Problem, b: Floats, score: Score | None, largest: float, *, contrast: Contrast | None = None
+    problem: Problem, b: Floats, score: Score | None, max_effect: float, *, contrast: Contrast | None = None
 ) -> Scale:
     """V and e of the regression of a response that is ±1 in encoded units and 0/1 in the user's.
 
@@ -313,7 +313,7 @@ def discriminant_scale(
     intercept = problem.one if INTERCEPT in problem.names else None
     if score is None:  # no noise
         return scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
-    intercept = None if intercept is None else intercept / np.array([*problem.bounds(largest), 1.0])
+    intercept = None if intercept is None else intercept / np.array([*problem.bounds(max_effect), 1.0])
     return scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
 
 
@@ -604,10 +604,10 @@ class MulticlassModel(FittedClasses):
             response = Response(words, 2 * v * indicators @ c, 0.5, 0.5, family)
             names = next(iter(self.coef.values()))
             problem = Problem.of(
-                self.statistic.noisy, schema, response, names, merge=options["merge"], reference=others or None
+                self.statistic.noisy, schema, response, names, collapse=options["collapse"], reference=others or None
             )
             found[name] = summarise(
-                problem, estimand=options["estimand"], n_rows=options["n_rows"], largest=options["largest"]
+                problem, estimand=options["estimand"], n_rows=options["n_rows"], max_effect=options["max_effect"]
             )
         return found
 
@@ -751,11 +751,11 @@ class ClassificationModel(FittedModel):
         """
         return OddsRatios.of(self.summary(**options), alpha)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""
         schema = self.statistic.schema
         response, _ = two_classes(schema, self.target, self.level)
-        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, collapse=collapse, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""

@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = [
-    "AS_SHORTENED",
+    "AS_CLIPPED",
     "NOISY",
     "Anova",
     "ChiSquare",
@@ -171,7 +171,7 @@ class Fitted:
         return Fitted(np.asarray(A @ self.values), np.asarray(A @ self.covariance @ A.T))
 
     @property
-    def deviations(self) -> Floats:
+    def std_errors(self) -> Floats:
         """Standard deviations."""
         return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
 
@@ -234,13 +234,13 @@ class RowCount:
 
     Attributes
     ----------
-    rows, deviation : float
+    rows, std_error : float
     apart : bool
         Whether its noise is independent of that of the moments that intervals come from.
     """
 
     rows: float
-    deviation: float
+    std_error: float
     apart: bool
 
 
@@ -324,7 +324,7 @@ def _lengths(request: PassRequest, levels: Floats) -> Floats:
 
 Row = tuple[str, str, float, float, float, float]
 NOTE = "Of the table as it was read, values clipped to their declared bounds; intervals know the privacy noise."
-AS_SHORTENED = (
+AS_CLIPPED = (
     "Means, deviations and correlations are of the rows as shortened: those of skewed columns can be further from the "
     "table's than their intervals say."
 )
@@ -338,9 +338,9 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
     rows: list[Row] = []
     if release.certificate.unit is None:
         counted = row_count(release)
-        half = z * counted.deviation
+        half = z * counted.std_error
         rows.append(
-            ("(rows)", "count", counted.rows, counted.deviation, max(counted.rows - half, 0.0), counted.rows + half)
+            ("(rows)", "count", counted.rows, counted.std_error, max(counted.rows - half, 0.0), counted.rows + half)
         )
     chosen = chosen_columns(schema, on)
     for name in chosen:
@@ -358,8 +358,8 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
 def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[str, ...]:
     """What a table is about, and which of the columns that were counted together come from an earlier pass."""
     notes = [NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"]
-    shortened = release.statistic.noisy.shortened
-    notes += [f"Rows far out are shortened, by {shortened}. {AS_SHORTENED}"] * (shortened is not None)
+    clipping_loss = release.statistic.noisy.clipping_loss
+    notes += [f"Rows far out are shortened, by {clipping_loss}. {AS_CLIPPED}"] * (clipping_loss is not None)
     early = [name for names in counted for name in names if counted_early(release.statistic, names)]
     notes += [counted_early_words(early)] * bool(early)
     void = release.certificate.void_words
@@ -461,7 +461,7 @@ class Correlations:
     ----------
     names : tuple of str
         Of the encoded columns: levels are 0/1 columns of their own.
-    values, deviations : arrays (p, p)
+    values, std_errors : arrays (p, p)
         Correlations, and standard deviations of their noise; NaN where a column's variance drowns in it.
     given : tuple of str
         Columns that are held fixed.
@@ -469,13 +469,13 @@ class Correlations:
 
     names: tuple[str, ...]
     values: Floats
-    deviations: Floats
+    std_errors: Floats
     given: tuple[str, ...] = ()
     _about: tuple[str, ...] = field(default=(), repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.inference`)."""
-        half = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2)) * self.deviations
+        half = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2)) * self.std_errors
         return np.clip(np.stack([self.values - half, self.values + half], axis=-1), -1.0, 1.0)
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -487,7 +487,7 @@ class Correlations:
         """One row a pair, with its interval."""
         ends = self.conf_int(alpha)
         rows = [
-            (one, two, float(self.values[i, j]), float(self.deviations[i, j]), *ends[i, j].tolist())
+            (one, two, float(self.values[i, j]), float(self.std_errors[i, j]), *ends[i, j].tolist())
             for i, one in enumerate(self.names)
             for j, two in enumerate(self.names)
             if i < j
@@ -573,7 +573,7 @@ class Crosstab:
         The two columns: rows, then columns.
     rows, columns : tuple of str
         Their levels.
-    estimates, deviations : arrays (A, B)
+    estimates, std_errors : arrays (A, B)
         Noisy counts and the standard deviations of their noise. Counts of few rows can be negative.
     independence : ChiSquare
     """
@@ -582,7 +582,7 @@ class Crosstab:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     estimates: Floats
-    deviations: Floats
+    std_errors: Floats
     independence: ChiSquare
     _fitted: Fitted = field(repr=False)
     _about: tuple[str, ...] = field(repr=False)
@@ -590,7 +590,7 @@ class Crosstab:
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals of the counts, shape (A, B, 2), not below 0."""
         z = _quantile(alpha)
-        ends = np.stack([self.estimates - z * self.deviations, self.estimates + z * self.deviations], axis=-1)
+        ends = np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
         return np.asarray(np.maximum(ends, 0.0))
 
     def shares(self, within: str = "all", alpha: float = 0.05) -> tuple[Floats, Floats]:
@@ -622,7 +622,7 @@ class Crosstab:
             (
                 row,
                 column,
-                *(float(values[i, j]) for values in (self.estimates, self.deviations)),
+                *(float(values[i, j]) for values in (self.estimates, self.std_errors)),
                 *ends[i, j].tolist(),
                 float(by_row[i, j]),
                 float(by_column[i, j]),
@@ -641,8 +641,8 @@ class Crosstab:
         """Counts as text, ± half their intervals, and margins, rounded to integers; the first row is the head."""
         z = _quantile(alpha)
         cells = [
-            [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, deviations, strict=True)] + [f"{counts.sum():z,.0f}"]
-            for counts, deviations in zip(self.estimates, self.deviations, strict=True)
+            [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, std_errors, strict=True)] + [f"{counts.sum():z,.0f}"]
+            for counts, std_errors in zip(self.estimates, self.std_errors, strict=True)
         ]
         margins = [f"{total:z,.0f}" for total in (*self.estimates.sum(axis=0), self.estimates.sum())]
         rows = [[name, *row] for name, row in zip((*self.rows, "all"), [*cells, margins], strict=True)]
@@ -679,7 +679,7 @@ def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
         (rows, columns),
         *labels,
         estimates=fitted.values.reshape(shape),
-        deviations=fitted.deviations.reshape(shape),
+        std_errors=fitted.std_errors.reshape(shape),
         independence=independence(raw, shape),
         _fitted=fitted,
         _about=notes_of(release, [names]),
@@ -705,7 +705,7 @@ def scaled_to(counts: Fitted, rows: RowCount) -> Fitted:
         return counts
     shares = shares_of(counts)
     s = shares.values
-    return Fitted(rows.rows * s, rows.rows**2 * shares.covariance + rows.deviation**2 * np.outer(s, s))
+    return Fitted(rows.rows * s, rows.rows**2 * shares.covariance + rows.std_error**2 * np.outer(s, s))
 
 
 def independence(counts: Fitted, shape: tuple[int, int]) -> ChiSquare:

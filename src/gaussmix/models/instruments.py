@@ -34,11 +34,11 @@ from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.descriptive import row_count
-from gaussmix.models.design import Coding, Merge, Problem, Reference, Response, column_of
+from gaussmix.models.design import Coding, Collapse, Problem, Reference, Response, column_of
 from gaussmix.models.families import Family
 from gaussmix.models.inference import Residuals, residuals
 from gaussmix.models.linear import clipped, linear_values
-from gaussmix.models.results import LARGEST, Asked, FittedModel, Summary, labelled, share_explained
+from gaussmix.models.results import MAX_EFFECT, Asked, FittedModel, Summary, labelled, share_explained
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -98,7 +98,7 @@ class AndersonRubin:
         """Excluded instruments."""
         return len(self.left.moment) - 2
 
-    def interval(self, middle: float, deviation: float, alpha: float) -> tuple[float, float]:
+    def interval(self, middle: float, std_error: float, alpha: float) -> tuple[float, float]:
         """Ends of the accepted values about the estimate; infinite where they do not end, NaN where there are none."""
         most = float(stats.chi2.isf(alpha, self.instruments))
         if self._square(np.array([1.0, 0.0])) <= most:
@@ -107,8 +107,8 @@ class AndersonRubin:
             return math.nan, math.nan
         ends = []
         for side in (-1.0, 1.0):
-            step = max(deviation, 1e-12 * max(abs(middle), 1e-300))
-            while self.statistic(middle + side * step) <= most and step < 1e12 * max(deviation, 1e-300):
+            step = max(std_error, 1e-12 * max(abs(middle), 1e-300))
+            while self.statistic(middle + side * step) <= most and step < 1e12 * max(std_error, 1e-300):
                 step *= 2
             ends.append(optimize.brentq(self._beyond, 0.0, step, args=(middle, side, most), xtol=1e-9 * step))
         return middle - ends[0], middle + ends[1]
@@ -124,24 +124,24 @@ class StageTests:
     special: AndersonRubin | None
 
     @property
-    def deviations(self) -> Floats:
+    def std_errors(self) -> Floats:
         """Wald's standard errors."""
         return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
 
     def intervals(self, level: float | Floats) -> Floats:
         """Ends of the accepted values at 1 - level, or a level each, shape (d, 2)."""
         levels = np.broadcast_to(np.asarray(level, float), self.estimate.shape)
-        half = stats.norm.isf(levels / 2) * self.deviations
+        half = stats.norm.isf(levels / 2) * self.std_errors
         found = np.column_stack([self.estimate - half, self.estimate + half])
         if self.special is not None:
-            middle, deviation = float(self.estimate[self.place]), float(self.deviations[self.place])
-            found[self.place] = self.special.interval(middle, deviation, float(levels[self.place]))
+            middle, std_error = float(self.estimate[self.place]), float(self.std_errors[self.place])
+            found[self.place] = self.special.interval(middle, std_error, float(levels[self.place]))
         return found
 
     def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
         """p-values of values of some coefficients."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = (self.estimate[index] - values) / self.deviations[index]
+            t = (self.estimate[index] - values) / self.std_errors[index]
         found = np.asarray(2 * stats.norm.sf(np.abs(t)))
         if self.special is not None:
             for at, place in enumerate(np.arange(len(self.estimate))[index]):
@@ -198,18 +198,18 @@ class InstrumentalModel(FittedModel):
         """Of the one endogenous feature in the table, where there is one and the test is right."""
         return self._test(None)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
-        """Least squares of the same features as an inference problem: its strength, R² and number of rows."""
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
+        """Return least squares of the same features as an inference problem."""
         encoded = [column.name for column in self.explained.columns]
         schema, noisy = self.release.schema, self.release.statistic.noisy
-        return Problem.of(noisy, schema, self._response, encoded, merge=merge, reference=reference)
+        return Problem.of(noisy, schema, self._response, encoded, collapse=collapse, reference=reference)
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
         """One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others Wald's."""
         estimand, n_rows = options["estimand"], options["n_rows"]
         check.choice(tuple(TWO_STAGE.intervals_are_for), estimand=estimand)
-        if options["merge"] or options["reference"] or options["largest"] != LARGEST:
-            raise ArgumentError("Two-stage least squares has no largest=, merge= or reference=: leave them out.")
+        if options["collapse"] or options["reference"] or options["max_effect"] != MAX_EFFECT:
+            raise ArgumentError("Two-stage least squares has no max_effect=, collapse= or reference=: leave them out.")
         noisy, rows = self.release.statistic.noisy, None
         if estimand == "population":
             noisy.check_independent('estimand="population"', instead='estimand="table"')
@@ -227,18 +227,18 @@ class InstrumentalModel(FittedModel):
             estimand=estimand,
             response_name=self.target,
             params=labelled(names, params),
-            bse=labelled(names, tests.deviations),
+            bse=labelled(names, tests.std_errors),
             pvalues=labelled(names, tests.p_of_hull(np.zeros(len(names)))),
             noise_share=labelled(names, share),
-            relies=dict.fromkeys(names, False),
-            largest=math.inf,
+            bound_dependent=dict.fromkeys(names, False),
+            max_effect=math.inf,
             n_rows=rows,
-            strength=problem.strength,
+            signal_to_noise=problem.signal_to_noise,
             rsquared=rsquared,
             noise_dominates=dominates,
             nobs=problem.nobs,
-            nobs_deviation=problem.nobs_deviation,
-            weakest=None,
+            nobs_se=problem.nobs_se,
+            least_identified=None,
             family=replace(TWO_STAGE, notes=self._words(special)),
             _problem=problem,
             _score=tests,

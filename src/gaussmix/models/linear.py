@@ -32,7 +32,7 @@ from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.design import (
     Coding,
-    Merge,
+    Collapse,
     Problem,
     Reference,
     Response,
@@ -163,11 +163,11 @@ class RegressionModel(FittedModel):
     statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
         schema = self.statistic.schema
         response = number_response(schema, self.target)
-        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, collapse=collapse, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
@@ -186,9 +186,9 @@ class RegressionModel(FittedModel):
         fitted = schema.units.combination(self.coef, self.intercept, about=response.centre)
         residual, _ = noisy.quadratic(response.vector - fitted / response.scale)
         rows, _ = noisy.quadratic(schema.units.one)
-        deviation = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
+        residual_sd = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
         middle = self.predict(data)
-        half = float(stats.norm.isf(alpha / 2)) * deviation
+        half = float(stats.norm.isf(alpha / 2)) * residual_sd
         return np.column_stack([middle - half, middle + half])
 
     def get_prediction(self, data: Any, **summary: Unpack[Asked]) -> Prediction:
@@ -198,8 +198,8 @@ class RegressionModel(FittedModel):
         rows scatter about these means: :meth:`prediction_interval`.
         """
         schema, own = self.statistic.schema, self.summary(**summary)
-        merge, reference = summary.get("merge"), summary.get("reference")
-        coding = Coding.of(schema, sources_of(schema, self.coef), merge=merge, reference=reference)
+        collapse, reference = summary.get("collapse"), summary.get("reference")
+        coding = Coding.of(schema, sources_of(schema, self.coef), collapse=collapse, reference=reference)
         return predicted(own, features_of(schema, coding, data))
 
     def predict(self, data: Any) -> Floats:

@@ -39,7 +39,17 @@ from gaussmix.data.columns import Numeric
 from gaussmix.data.schema import Schema
 from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError
-from gaussmix.models.design import ENOUGH, Coding, Merge, Problem, Reference, Response, is_marked, part_name, sources_of
+from gaussmix.models.design import (
+    ENOUGH,
+    Coding,
+    Collapse,
+    Problem,
+    Reference,
+    Response,
+    is_marked,
+    part_name,
+    sources_of,
+)
 from gaussmix.models.families import Family, Flags, Registration, Scale
 from gaussmix.models.inference import Score, residuals
 from gaussmix.models.linear import feature_indices, linear_values
@@ -116,9 +126,9 @@ class Errors:
     covariance: Floats
 
     @classmethod
-    def of(cls, problem: Problem, score: Score, largest: float) -> Errors:
+    def of(cls, problem: Problem, score: Score, max_effect: float) -> Errors:
         """From the tests of b, which are in units of bounds."""
-        bounds = problem.bounds(largest)
+        bounds = problem.bounds(max_effect)
         with np.errstate(divide="ignore", invalid="ignore"):
             w = bounds[:, np.newaxis] * score.weights.columns / score.slope
         return cls(
@@ -187,8 +197,8 @@ def _means(noisy: NoisyMoment, groups: Floats, one: Floats, y: Floats) -> tuple[
     told = np.ones(len(groups), dtype=bool)
     for values, t in ((rows, one), (totals, y)):
         pairs = (groups, np.tile(t, (len(groups), 1)))
-        deviation = np.sqrt(np.diagonal(form_covariance(noisy, pairs, pairs)))
-        told &= (values > 0) & (values >= ENOUGH * deviation)
+        std_error = np.sqrt(np.diagonal(form_covariance(noisy, pairs, pairs)))
+        told &= (values > 0) & (values >= ENOUGH * std_error)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(told, totals / rows, totals[0] / rows[0])
     return np.where(told, rows, 1.0), means, told
@@ -214,12 +224,12 @@ def _explained(
     return found, (vectors, vectors), np.array([1.0, -1.0, -found]) / n
 
 
-def _scale(problem: Problem, b: Floats, score: Score | None, largest: float) -> Scale:
+def _scale(problem: Problem, b: Floats, score: Score | None, max_effect: float) -> Scale:
     """V and e of a problem that was made from a schema."""
     if problem.coding is None:
         raise ArgumentError("rates need the coding of their features.")
     design = Design.of(problem.coding, float(problem.offset[0]), problem.scale)
-    errors = None if score is None else Errors.of(problem, score, largest)
+    errors = None if score is None else Errors.of(problem, score, max_effect)
     return rate_scale(problem.noisy, design, b, errors, target=problem.response_name)
 
 
@@ -276,11 +286,11 @@ class RateModel(FittedModel):
         """
         return ratio_table(self.summary(**options), alpha)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """Least squares of the target as an inference problem."""
         statistic, response = self.statistic, _count(self.statistic.schema, self.target)
         return Problem.of(
-            statistic.noisy, statistic.schema, response, list(self.coef), merge=merge, reference=reference
+            statistic.noisy, statistic.schema, response, list(self.coef), collapse=collapse, reference=reference
         )
 
     def predict(self, data: Any) -> Floats:

@@ -35,7 +35,7 @@ from gaussmix.models.descriptive import (
     describe,
     group_means,
 )
-from gaussmix.models.design import ENOUGH, part_name, propose_merges
+from gaussmix.models.design import ENOUGH, part_name, suggest_collapses
 from gaussmix.models.families import registration
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.linear import RegressionModel, fit_regressions
@@ -263,14 +263,14 @@ class Release:
             found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
         return found
 
-    def propose_merges(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
-        """Propose to merge rare levels of categories, as ``summary(merge=)`` takes it: from noisy counts, and free.
+    def suggest_collapses(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
+        """Propose to merge rare levels of categories, as ``summary(collapse=)`` takes it: from noisy counts, and free.
 
         Where two or more levels of a category have noisy counts below ``at_least`` standard deviations of the noise,
         they become ``"other"``. Intervals do not account for a model that was chosen in this way
-        (:func:`gaussmix.models.design.propose_merges`).
+        (:func:`gaussmix.models.design.suggest_collapses`).
         """
-        return propose_merges(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
+        return suggest_collapses(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:

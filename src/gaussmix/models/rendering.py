@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gaussmix.models.results import Summary
 
 __all__ = [
+    "BOUND_DEPENDENT",
     "NOT_IDENTIFIED",
-    "RELIES",
     "as_html",
     "as_latex",
     "as_plain",
@@ -38,7 +38,7 @@ __all__ = [
 
 NOT_IDENTIFIED = "not identified at this budget"
 
-RELIES = "*"
+BOUND_DEPENDENT = "*"
 """Marks intervals that rely on the assumed bound of other coefficients."""
 
 
@@ -60,7 +60,7 @@ def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
         else:
             numbers = ["", "", p, NOT_IDENTIFIED, ""]
         words = f"{100 * share:.0f} %" if math.isfinite(share) else ""
-        found.append([name, *numbers, f"{words} {RELIES}" if summary.relies[name] else words])
+        found.append([name, *numbers, f"{words} {BOUND_DEPENDENT}" if summary.bound_dependent[name] else words])
     return found
 
 
@@ -76,30 +76,30 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
     if family.prints_rsquared:
         doubt = " Noise dominates it: it says nothing." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
-    if summary.shortened is not None:
-        found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
+    if summary.clipping_loss is not None:
+        found.append(f"In that table rows far out in the learned metric are shortened, by {summary.clipping_loss}.")
         found += [family.clipping_note] if family.clipping_note else []
     if summary.weighted:
-        found.append(
-            f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f}."
-        )
+        found.append(f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_se:,.0f}.")
     if summary.n_rows is not None:
         found.append(f"Sampling error is that of {_rows(summary)}.")
-    if summary.weakest is not None:
-        side = "above" if summary.strength >= 0 else "below"
+    if summary.least_identified is not None:
+        side = "above" if summary.signal_to_noise >= 0 else "below"
         found.append(
-            f"Weakest direction: {summary.weakest}; {abs(summary.strength):.1f} standard deviations {side} noise."
+            f"Weakest direction: {summary.least_identified}; {abs(summary.signal_to_noise):.1f} standard deviations "
+            f"{side} noise."
         )
-    if any(summary.relies.values()):
+    if any(summary.bound_dependent.values()):
         found.append(
-            f"{RELIES} relies on an assumption about the other columns: none moves the target by more than "
-            f"{summary.largest:g} times the target's declared range across its own (largest={summary.largest:g})."
+            f"{BOUND_DEPENDENT} relies on an assumption about the other columns: none moves the target by more than "
+            f"{summary.max_effect:g} times the target's declared range across its own "
+            f"(max_effect={summary.max_effect:g})."
         )
-    if summary.proposed:
-        clipped = "" if summary.shortened is None else ", after norm clipping,"
+    if summary.suggested_collapses:
+        clipped = "" if summary.clipping_loss is None else ", after norm clipping,"
         found.append(
             f"Levels whose noisy counts{clipped} are below {ENOUGH:g} standard deviations of the noise can be merged: "
-            f"merge={summary.proposed}."
+            f"collapse={summary.suggested_collapses}."
         )
     if unidentified:
         found.append(f"Not identified: {family.remedy}")
@@ -107,8 +107,8 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
 
 
 def _rows(summary: Summary) -> str:
-    if summary.n_rows == summary.nobs and summary.nobs_deviation > 0:
-        return f"about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f} rows, as the release shows them"
+    if summary.n_rows == summary.nobs and summary.nobs_se > 0:
+        return f"about {summary.nobs:,.0f} ± {summary.nobs_se:,.0f} rows, as the release shows them"
     return f"{summary.n_rows:,.0f} rows"
 
 
@@ -198,17 +198,17 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
         "estimand": summary.estimand,
         **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
-        "largest": summary.largest,
-        "weakest": None if summary.weakest is None else str(summary.weakest),
-        "proposed_merge": summary.proposed,
-        "shortened": _shortened(summary),
-        "strength": summary.strength if math.isfinite(summary.strength) else None,
+        "max_effect": summary.max_effect,
+        "least_identified": None if summary.least_identified is None else str(summary.least_identified),
+        "suggested_collapses": summary.suggested_collapses,
+        "clipping_loss": _clipping_loss(summary),
+        "signal_to_noise": summary.signal_to_noise if math.isfinite(summary.signal_to_noise) else None,
         "coefficients": {
             name: {
                 "coef": value,
                 "std_err": summary.bse[name],
                 "p": None if math.isnan(summary.pvalues[name]) else summary.pvalues[name],
-                "relies_on_largest": summary.relies[name],
+                "bound_dependent": summary.bound_dependent[name],
                 "interval": list(intervals[name]) if all(map(math.isfinite, intervals[name])) else None,
             }
             for name, value in summary.params.items()
@@ -216,10 +216,10 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
     }
 
 
-def _shortened(summary: Summary) -> dict[str, float | None] | None:
-    if summary.shortened is None:
+def _clipping_loss(summary: Summary) -> dict[str, float | None] | None:
+    if summary.clipping_loss is None:
         return None
-    return {name: None if math.isnan(value) else value for name, value in asdict(summary.shortened).items()}
+    return {name: None if math.isnan(value) else value for name, value in asdict(summary.clipping_loss).items()}
 
 
 def _unidentified(rows: list[list[str]]) -> bool:

@@ -213,7 +213,7 @@ def render(
         no_models=no_models,
         tables=tables,
         no_tables=no_tables,
-        shortened=release.statistic.noisy.shortened is not None,
+        clipped=release.statistic.noisy.clipping_loss is not None,
         signals=signals,
         signal_words=SIGNAL_WORDS if not release.statistic.exact else "No noise was added to this release.",
         data=_embedded(data),

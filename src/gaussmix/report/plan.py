@@ -64,13 +64,13 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
     NoisyGram,
-    absorb,
     goe,
     plan_histogram,
     plan_pass,
     rates_of,
     releases_of,
     schedule_of,
+    update_state,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -338,7 +338,7 @@ class Trial:
             z /= np.sqrt(np.maximum(squares, request.clip))[:, np.newaxis]  # z̄ in units of the clip's root
             matrix = self.weight * (z.T @ z) + goe(m, rng) / (math.sqrt(2) * request.mu)
             outputs.append(PassOutput(matrix, request.mu, request))
-            state = absorb(state, request, matrix)
+            state = update_state(state, request, matrix)
         return Transcript(tuple(outputs), self.schema)
 
     def _mapped(self, transform: Floats) -> tuple[Floats, Floats]:
