@@ -14,7 +14,7 @@ Protocol, written before the run:
 - **Releases.** ``gaussmix.release`` as it is, ε = 1, δ = 10⁻⁹; release number s of a table has the seed s. Intervals
   come from the last pass, whose law given the passes before it is known exactly: with ``--redraws`` its noise is drawn
   again, as floats, so many times less one for each release.
-- **Intervals.** 95 %, of ``regress(target).summary()`` with its defaults, all columns at once.
+- **Intervals.** 95 %, of ``ols(target).summary()`` with its defaults, all columns at once.
 - **Counted.** All coefficients but the intercept, of columns and levels with at least 200 rows (of true and false, the
   rarer one). An interval that does not end holds everything.
 - **table.** (i) least squares on the rows as the last pass has them, far ones shortened; (ii) least squares on the

@@ -27,7 +27,7 @@ def test_the_assumption_of_a_linear_summary_can_be_said(weak):
     narrow, wide = model.summary(max_effect=0.2), model.summary(max_effect=200.0)
     assert (narrow.max_effect, wide.max_effect, model.summary().max_effect) == (0.2, 200.0, 5.0)
     assert length(narrow, "x0") < length(wide, "x0")
-    own = model.release_.regress("y", on=["X"]).summary(max_effect=0.2)
+    own = model.release_.ols("y", predictors=["X"]).summary(max_effect=0.2)
     assert list(narrow.conf_int().values()) == list(own.conf_int().values())
 
 

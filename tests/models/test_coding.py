@@ -28,23 +28,23 @@ def nonprivate_release(table):
 def test_merged_levels_are_those_of_a_table_that_has_them_merged(table, nonprivate_release):
     merged = table.assign(region=table["region"].replace({"south": "other", "west": "other"}))
     schema = {**SCHEMA, "region": {"levels": ["north", "other"]}}
-    wanted = gm.release(merged, schema=schema, epsilon=math.inf, delta=1e-6).regress("cost").summary()
-    found = nonprivate_release.regress("cost").summary(collapse={"region": {"other": ["south", "west"]}})
+    wanted = gm.release(merged, schema=schema, epsilon=math.inf, delta=1e-6).ols("cost").summary()
+    found = nonprivate_release.ols("cost").summary(collapse={"region": {"other": ["south", "west"]}})
     assert list(found.params) == list(wanted.params)
     assert list(found.params.values()) == pytest.approx(list(wanted.params.values()), rel=1e-4)
     assert found.rsquared == pytest.approx(wanted.rsquared, rel=1e-6)
 
 
 def test_a_merged_level_can_be_the_first_one(nonprivate_release):
-    problem = nonprivate_release.regress("cost").problem(collapse={"region": {"else": ["north", "west"]}})
+    problem = nonprivate_release.ols("cost").problem(collapse={"region": {"else": ["north", "west"]}})
     assert [name for name in problem.names if name.startswith("region")] == ["region=south"]
     assert problem.references["region"] == "region=else"
     assert problem.counts["region=else"][0] + problem.counts["region=south"][0] == pytest.approx(3000, rel=1e-5)
 
 
 def test_levels_are_measured_from_the_reference(nonprivate_release):
-    first = nonprivate_release.regress("cost").summary().params
-    other = nonprivate_release.regress("cost").summary(reference={"region": "west", "sex": "m"}).params
+    first = nonprivate_release.ols("cost").summary().params
+    other = nonprivate_release.ols("cost").summary(reference={"region": "west", "sex": "m"}).params
     assert other["region=south"] == pytest.approx(first["region=south"] - first["region=west"], abs=1e-6)
     assert other["region=north"] == pytest.approx(-first["region=west"], abs=1e-6)
     assert other["sex=f"] == pytest.approx(-first["sex=m"], abs=1e-6)
@@ -80,14 +80,14 @@ def test_true_and_false_and_numbers_can_be_merged():
 )
 def test_bad_codings(nonprivate_release, options, words):
     with pytest.raises(ValueError, match=words):
-        nonprivate_release.regress("cost").summary(**options)
+        nonprivate_release.ols("cost").summary(**options)
 
 
 def test_a_reference_needs_an_intercept(table):
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=math.inf, delta=1e-6)
     with pytest.raises(ValueError, match="reference needs a release with an intercept"):
-        bare.regress("cost").summary(reference={"region": "west"})
-    assert "region=north" in bare.regress("cost").summary().params
+        bare.ols("cost").summary(reference={"region": "west"})
+    assert "region=north" in bare.ols("cost").summary().params
 
 
 def rare(counts, scale):
@@ -135,18 +135,18 @@ def test_summaries_print_a_merge_that_can_be_given_back(table):
     proposed = release.suggest_collapses()
     assert proposed == {"region": {"other": ["island", "islet"]}}
     assert release.suggest_collapses(at_least=1e-9) == {}
-    summary = release.regress("cost").summary()
+    summary = release.ols("cost").summary()
     assert summary.suggested_collapses == proposed
     text = str(summary)
     assert "noisy counts, after norm clipping, are below 5 standard deviations of the noise" in text
     given = ast.literal_eval(text[text.index("collapse=") + len("collapse=") : text.index("}}") + 2])
-    merged = release.regress("cost").summary(collapse=given)
+    merged = release.ols("cost").summary(collapse=given)
     assert "region=other" in merged.params
     assert not {"region=island", "region=islet"} & set(merged.params)
     assert merged.suggested_collapses == {}
     assert "can be merged" not in str(merged)
     # Levels of a column that is no predictor are not collapsed.
-    assert release.regress("cost", on=["age"]).summary().suggested_collapses == {}
+    assert release.ols("cost", predictors=["age"]).summary().suggested_collapses == {}
     with pytest.raises(gm.ArgumentError, match="at_least must be"):
         release.suggest_collapses(at_least=0)
 
@@ -156,7 +156,7 @@ def test_a_single_rare_level_is_not_merged_with_a_frequent_one(table):
     schema = {**SCHEMA, "sex": {"levels": ["f", "m", "x"]}}
     release = gm.release(table.assign(sex=sex), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
     assert release.suggest_collapses() == {}
-    assert "can be merged" not in str(release.regress("cost").summary())
+    assert "can be merged" not in str(release.ols("cost").summary())
 
 
 def test_counts_are_the_releases_own(table):

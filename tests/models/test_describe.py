@@ -266,7 +266,7 @@ def test_what_cannot_be_asked(noisy):
         (lambda: noisy.crosstab("sex", "age"), "no levels to count"),
         (lambda: noisy.means("sex", by="region"), "has no mean"),
         (lambda: noisy.means("cost", by="cost"), "by itself"),
-        (lambda: noisy.describe("age"), r"write on=\['age'\]"),
+        (lambda: noisy.describe("age"), r"write columns=\['age'\]"),
         (lambda: noisy.describe(["age", "age"]), "twice"),
         (lambda: noisy.describe(["nobody"]), "not in the release"),
         (lambda: noisy.corr(["age"], given=["age"]), "held fixed"),

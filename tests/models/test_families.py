@@ -37,7 +37,7 @@ TOY = Family(
 @pytest.fixture(scope="module", params=[math.inf, 3.0], ids=["no noise", "noise"])
 def problem(request):
     release = gm.release(patients(3000), schema=SCHEMA, epsilon=request.param, delta=1e-6, random_state=0)
-    return release.regress("cost", ["age", "smoker", "sex"]).problem()
+    return release.ols("cost", ["age", "smoker", "sex"]).problem()
 
 
 def test_coefficients_and_intervals_are_on_the_scale_of_the_family(problem):
@@ -87,11 +87,11 @@ def test_estimands_that_a_family_does_not_have_are_refused(problem):
 def test_all_models_share_one_summary():
     release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
     models = [
-        release.regress("cost"),
-        release.classify("smoker"),
-        release.classify("region"),
-        release.rates("cost", ["age"]),
-        release.regress("cost", ["age", "smoker"], instruments=["age", "smoker"]),
+        release.ols("cost"),
+        release.logit("smoker"),
+        release.mnlogit("region"),
+        release.poisson("cost", ["age"]),
+        release.iv("cost", ["age", "smoker"], instruments=["age", "smoker"]),
     ]
     assert all(type(model).summary is Fitted.summary for model in models)
     with pytest.raises(ArgumentError, match="no max_effect=, collapse= or reference="):
@@ -100,9 +100,9 @@ def test_all_models_share_one_summary():
 
 def test_registered_families_are_fitted_by_name():
     release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
-    assert release.fit("rates", "cost", ["age"]) == release.rates("cost", ["age"])
-    assert release.fit("rates", "cost ~ age").certificate is release.certificate
-    with pytest.raises(ArgumentError, match="family must be one of 'rates'"):
+    assert release.fit("poisson", "cost", ["age"]) == release.poisson("cost", ["age"])
+    assert release.fit("poisson", "cost ~ age").certificate is release.certificate
+    with pytest.raises(ArgumentError, match="family must be one of 'poisson'"):
         release.fit("cubist", "cost")
 
 

@@ -78,7 +78,7 @@ def test_no_release_of_persons_has_steps(persons):
 def test_what_takes_rows_to_be_independent_is_refused(persons):
     with pytest.raises(gm.ArgumentError, match="An analysis of variance takes rows to be drawn independently"):
         persons.anova("y", "level")
-    model = persons.regress("y", ["x"], instruments=["z"])
+    model = persons.iv("y", ["x"], instruments=["z"])
     assert model.params["x"] == pytest.approx(0.5, abs=0.05)
     with pytest.raises(gm.ArgumentError, match="one person has several"):
         model.summary(estimand="population")

@@ -22,7 +22,7 @@ def release():
 
 @pytest.fixture(scope="module")
 def summary(release):
-    return release.regress("cost", on=["age", "region"]).summary()
+    return release.ols("cost", predictors=["age", "region"]).summary()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_what_relies_on_the_assumption_is_marked():
     row = next(line for line in str(summary).splitlines() if line.startswith("x0"))
     assert row.endswith("100 % *")
     assert r"100 \% *" in summary.as_latex()
-    assert "more than 1.5 times the target's declared range across its own (max_effect=1.5)" in str(summary)
+    assert "more than 1.5 times the response's declared range across its own (max_effect=1.5)" in str(summary)
     assert "Weakest direction: x1, about 0 ± 1 rows; " in str(summary)
     plain = as_plain(summary)
     assert plain["coefficients"]["x0"]["bound_dependent"]
@@ -95,7 +95,7 @@ def test_what_relies_on_the_assumption_is_marked():
 
 
 def test_rows_of_a_population_are_named(release):
-    model = release.regress("cost", on=["age"])
+    model = release.ols("cost", predictors=["age"])
     assert "as the release shows them" in str(model.summary(estimand="population"))
     assert "Sampling error is that of 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
     assert "Sampling error" not in str(model.summary())
@@ -104,14 +104,14 @@ def test_rows_of_a_population_are_named(release):
 def test_names_are_escaped():
     rows = {"<b>&_": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)[::-1]}
     release = gm.release(rows, schema={"<b>&_": [0, 1], "y": [0, 1]}, epsilon=5.0, delta=1e-6, random_state=0)
-    summary = release.regress("y").summary()
+    summary = release.ols("y").summary()
     assert "&lt;b&gt;&amp;_" in summary.as_html()
     assert "<b>" not in summary.as_html()
     assert r"<b>\&\_" in summary.as_latex()
 
 
 def test_classification_says_what_its_intervals_are_for(release):
-    summary = release.classify("smoker", on=["cost", "age"]).summary()
+    summary = release.logit("smoker", predictors=["cost", "age"]).summary()
     low, high = summary.conf_int()["cost"]
     assert 0 < low < high
     assert "smoker = True" in str(summary)

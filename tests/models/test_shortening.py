@@ -58,13 +58,13 @@ def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
 
 
 def test_summaries_say_it_in_every_form(private):
-    summary, words = private.regress("y").summary(), str(private.statistic.clipping_loss)
+    summary, words = private.ols("y").summary(), str(private.statistic.clipping_loss)
     assert summary.clipping_loss == private.statistic.clipping_loss
     assert f"In that table rows far out in the learned metric are shortened, by {words}." in str(summary)
     assert words in summary.as_html()
     plain = json.loads(json.dumps(as_plain(summary)))["clipping_loss"]
     assert plain == asdict(summary.clipping_loss)
-    assert words in str(private.regress("y").summary(estimand="population"))
+    assert words in str(private.ols("y").summary(estimand="population"))
 
 
 def test_without_an_intercept_it_is_what_the_histogram_expects():
@@ -87,7 +87,7 @@ def test_weights_of_rows_are_not_taken_for_rows():
 
 def test_where_no_row_is_shortened_nothing_is_said():
     single = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
-    summary = single.regress("y").summary()
+    summary = single.ols("y").summary()
     assert summary.clipping_loss is None
     assert "shortened" not in str(summary)
     assert as_plain(summary)["clipping_loss"] is None

@@ -61,7 +61,7 @@ def asked_of(release, asked):
 def regress(tab, release, asked):
     return tab.evaluate(
         """(asked) => {
-            const { coefficients, summary } = gaussmix.regress(asked);
+            const { coefficients, summary } = gaussmix.ols(asked);
             return { rows: coefficients, rsquared: summary.rsquared };
         }""",
         asked_of(release, asked),
@@ -71,7 +71,7 @@ def regress(tab, release, asked):
 def compare(tab, release, asked):
     """One model in both, all numbers of its summary."""
     found = regress(tab, release, asked)
-    fit = release.classify if asked.get("scale") == "odds" else release.regress
+    fit = release.logit if asked.get("scale") == "odds" else release.ols
     model = fit(asked["response"], asked["predictors"])
     options = {key: asked[key] for key in ("collapse", "reference", "estimand") if key in asked}
     options |= {"n_rows": asked["rows"]} if "rows" in asked else {}
@@ -146,7 +146,7 @@ def test_terms_weights_and_holes(tabs):
     needed = {"experience", "sex=m", "experience:sex=m", "experience=(missing)", "(intercept)"}
     assert {row["name"] for row in found["rows"]} == needed
     refused = tab.evaluate(
-        "(asked) => { try { gaussmix.regress(asked); } catch (error) { return error.message; } }",
+        "(asked) => { try { gaussmix.ols(asked); } catch (error) { return error.message; } }",
         {"response": "born", "predictors": ["experience:sex"], "reference": {"sex": "m"}},
     )
     assert "require its first level" in refused
@@ -156,18 +156,18 @@ def test_terms_weights_and_holes(tabs):
 def test_predictions_are_those_of_the_library(tabs, which):
     tab, release = tabs(which)
     row = {"age": 30, "bmi": 99, "sex": "f", "region": "south", "smoker": True}  # bmi beyond its bounds
-    said = "([asked, row]) => gaussmix.predict(gaussmix.regress(asked), row)"
+    said = "([asked, row]) => gaussmix.predict(gaussmix.ols(asked), row)"
     found = tab.evaluate(said, [{"response": "cost", "predictors": OTHERS}, row])
-    expected = release.regress("cost").get_prediction(pd.DataFrame([row]))
+    expected = release.ols("cost").get_prediction(pd.DataFrame([row]))
     same([found["mean"], found["error"]], [expected.predicted_mean[0], expected.se_mean[0]])
     same(found["interval"], expected.conf_int()[0])
-    merged = release.regress("cost").summary(collapse=MERGED)
+    merged = release.ols("cost").summary(collapse=MERGED)
     levels = named(release, MERGED)
     found = tab.evaluate(said, [{"response": "cost", "predictors": OTHERS, "levels": levels}, row])
     values = {"(intercept)": 1, "age": 30, "bmi": 50, "region=elsewhere": 1, "smoker": 1}
     expected = predicted(merged, np.array([[values.get(name, 0.0) for name in merged.params]]))
     same([found["mean"], *found["interval"]], [expected.predicted_mean[0], *expected.conf_int()[0]])
-    odds = release.classify("smoker", ["age", "cost"]).summary().params
+    odds = release.logit("smoker", ["age", "cost"]).summary().params
     found = tab.evaluate(
         said, [{"response": "smoker", "predictors": ["age", "cost"], "scale": "odds"}, {"age": 40, "cost": 9}]
     )
@@ -185,7 +185,7 @@ def test_thirty_columns_are_small_and_quick(visit, wide):
     times = tab.evaluate(
         """(asked) => Array.from({ length: 7 }, () => {
             const start = performance.now();
-            gaussmix.regress(asked);
+            gaussmix.ols(asked);
             return performance.now() - start;
         })""",
         asked,

@@ -36,7 +36,7 @@ __all__ = [
     "INPUT",
     "JSON",
     "MAX_EFFECT",
-    "ON",
+    "PREDICTORS",
     "REFERENCE",
     "RELEASE",
     "ROWS",
@@ -88,11 +88,11 @@ REFERENCE = click.option(
 MAX_EFFECT = click.option(
     "--max-effect",
     type=float,
-    help="Assumed: no column moves TARGET by more than so many times its range. Default: 5.",
+    help="Assumed: no predictor changes RESPONSE by more than this many times its range. Default: 5.",
 )
 FORCE = click.option("--force", is_flag=True, help="Replace the output if it is there already.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-ON = click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
+PREDICTORS = click.option("--predictors", multiple=True, help="A predictor; repeat. Default: all other columns.")
 RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 

@@ -156,7 +156,7 @@ class LinearRegression(Named, LinearRegressor[Release]):
         """
         check_is_fitted(self)
         n_targets = len(self.release_.schema.columns) - 1
-        model = self.release_.regress(target_names(n_targets)[output], on=[FEATURES])
+        model = self.release_.ols(target_names(n_targets)[output], [FEATURES])
         rows = self.n_rows if estimand == "population" else None
         return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, max_effect=max_effect)
 

@@ -411,14 +411,14 @@ def labels_of(column: Categorical) -> tuple[Label, ...]:
     return column.levels if len(column.labels) == len(column.levels) else column.labels
 
 
-def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Label, ...]]:
+def place_of(column: Column | Block, level: object, response: str) -> tuple[int, tuple[Label, ...]]:
     """Which level of a category, or of false and true, is meant, by its value or its words; and all levels."""
     if not isinstance(column, Categorical | Boolean):
-        raise ArgumentError(f"Column {target!r} is no category, so that it has no level to choose: leave it out.")
+        raise ArgumentError(f"Column {response!r} is no category, so that it has no level to choose: leave it out.")
     labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
     found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
     if not found:
-        raise ArgumentError(f"{level!r} is no class of {target!r}; it has {', '.join(map(str, labels))}.")
+        raise ArgumentError(f"{level!r} is no class of {response!r}; it has {', '.join(map(str, labels))}.")
     return found[0], labels
 
 
@@ -434,15 +434,15 @@ def _vector(schema: Schema, entries: dict[int, float]) -> Floats:
     return vector
 
 
-def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
+def two_classes(schema: Schema, response: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
     """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
-    column, indices = column_of(schema, target), schema.groups[target]
+    column, indices = column_of(schema, response), schema.groups[response]
     if isinstance(column, Boolean):
-        second = level is None or place_of(column, level, target)[0] == 1
+        second = level is None or place_of(column, level, response)[0] == 1
         classes: tuple[Label, Label] = (not second, second)
         vector = _vector(schema, {indices[0]: (1 if second else -1) / column.weight})
     elif level is not None:
-        chosen, labels = place_of(column, level, target)
+        chosen, labels = place_of(column, level, response)
         classes = (OTHERS, labels[chosen])
         signs = np.where(np.arange(len(indices)) == chosen, 1.0, -1.0)
         vector = _vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
@@ -451,12 +451,12 @@ def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Resp
         classes = (labels[0], labels[1])
         vector = _vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
     elif isinstance(column, Categorical):
-        raise ArgumentError(f"Column {target!r} has more than two levels: choose one of them as the level.")
+        raise ArgumentError(f"Column {response!r} has more than two levels: choose one as level=, or use mnlogit.")
     else:
         raise ArgumentError(
-            f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
+            f"Column {response!r} must be a boolean or a category to be classified; numbers are explained by ols."
         )
-    return Response(f"{target} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes
+    return Response(f"{response} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes
 
 
 _MOST_EXPLAINED = 1 - 1e-9
@@ -554,7 +554,7 @@ class MulticlassModel(FittedClasses):
 
     Attributes
     ----------
-    target : str
+    response : str
         The column that is explained.
     classes : tuple
         Its levels.
@@ -567,7 +567,7 @@ class MulticlassModel(FittedClasses):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     classes: tuple[Label, ...]
     coef: dict[Label, dict[str, float]]
     intercept: dict[Label, float]
@@ -591,14 +591,14 @@ class MulticlassModel(FittedClasses):
 
     def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
         schema, others = self.statistic.schema, dict(options["reference"] or {})
-        r, _ = place_of(schema.columns[self.target], others.pop(self.target, self.classes[0]), self.target)
-        indicators, found = indicators_of(schema, self.target), {}
+        r, _ = place_of(schema.columns[self.response], others.pop(self.response, self.classes[0]), self.response)
+        indicators, found = indicators_of(schema, self.response), {}
         for k, name in enumerate(self.classes):
             if k == r:
                 continue
             c = self.softmax.contrast(k, r)
             v = 1 / float(c[k] - c[r])
-            words = f"{self.target} = {name} against {self.classes[r]}"
+            words = f"{self.response} = {name} against {self.classes[r]}"
             moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
             family = contrast_family(Contrast(moved, float(np.ptp(v * c))))
             response = Response(words, 2 * v * indicators @ c, 0.5, 0.5, family)
@@ -616,28 +616,32 @@ class MulticlassModel(FittedClasses):
         return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
 
 
-def indicators_of(schema: Schema, target: str) -> Floats:
+def indicators_of(schema: Schema, response: str) -> Floats:
     """Which combination of encoded columns is 1 in rows of each class and 0 in others, shape (m, K)."""
-    return np.eye(schema.n_columns)[:, list(schema.groups[target])] / schema.columns[target].weight
+    return np.eye(schema.n_columns)[:, list(schema.groups[response])] / schema.columns[response].weight
 
 
-def fit_classes(statistic: Transcript, target: str, on: Sequence[str] | None) -> MulticlassModel:
+def fit_classes(statistic: Transcript, response: str, predictors: Sequence[str] | None) -> MulticlassModel:
     """Scores of the levels of a category on other columns, from least squares on their indicators."""
     schema = statistic.schema
-    column = schema.columns[target]
-    if not isinstance(column, Categorical) or not schema.intercept:
+    response = part_name(schema, response)
+    column = column_of(schema, response)
+    if not isinstance(column, Categorical) or len(column.labels) < 3:
         raise ArgumentError(
-            f"Several classes need a category and a release with an intercept: {target!r} has not both."
+            f"mnlogit needs a category with more than two levels: {response!r} is not declared as one. Use logit for "
+            "two classes, ols for numbers."
         )
-    classes, indicators = labels_of(column), indicators_of(schema, target)
-    features = feature_indices(schema, [target], on)
+    if not schema.intercept:
+        raise ArgumentError("mnlogit needs a release with an intercept column.")
+    classes, indicators = labels_of(column), indicators_of(schema, response)
+    features = feature_indices(schema, [response], predictors)
     coefficients = statistic.solve(features, indicators)
     softmax = estimate_softmax(statistic, schema.units.one, indicators, features, coefficients)
     coef, intercept = {}, {}
     for k, name in enumerate(classes[1:], 1):
         coef[name], shifted = schema.units.coefficients(features, coefficients @ softmax.contrast(k, 0))
         intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
-    return MulticlassModel(target, classes, coef, intercept, softmax, statistic)
+    return MulticlassModel(response, classes, coef, intercept, softmax, statistic)
 
 
 WORTH_STEPS = 20.0
@@ -650,20 +654,20 @@ _RANGE = 1e-13
 _LEAST_MARGIN = 2.0**-60  # stands for coefficients that are all zero
 
 
-def plan_step(transcript: Transcript, target: str, mu: float) -> StepRequest:
+def plan_step(transcript: Transcript, response: str, mu: float) -> StepRequest:
     """The next step of a release; ``mu`` is the budget of its gradient."""
     if transcript.steps:
         last = transcript.steps[-1]
         metric, theta, weight = last.request.metric, _advanced(transcript, last), _weight(transcript, last)
     else:
-        metric = _metric(transcript, label_of(transcript.schema, target))
-        theta, weight = _start(transcript, target)
+        metric = _metric(transcript, label_of(transcript.schema, response))
+        theta, weight = _start(transcript, response)
     d = len(metric)
     x = transcript.rows * mu / d
     kappa = max(1.2, min(0.03 * x, 3.0), 0.1 * math.sqrt(x))
     if not theta.any():
         theta[np.flatnonzero(metric.any(axis=0))[0]] = _LEAST_MARGIN
-    return StepRequest(target, Transform.nearest(np.vstack([metric, theta])), kappa**2 * weight * d)
+    return StepRequest(response, Transform.nearest(np.vstack([metric, theta])), kappa**2 * weight * d)
 
 
 def likelihood_coefficients(transcript: Transcript) -> Floats:
@@ -685,17 +689,17 @@ def _weight(transcript: Transcript, step: StepOutput) -> float:
     return min(max(step.weight / (4 * transcript.rows), LEAST_WEIGHT), 0.25)
 
 
-def _start(transcript: Transcript, target: str) -> tuple[Floats, float]:
+def _start(transcript: Transcript, response: str) -> tuple[Floats, float]:
     """The discriminant's θ, of rows divided by C, and its residual variance, which is about the mean of p(1 - p)."""
     schema = transcript.schema
-    response, _ = two_classes(schema, target)
-    features = feature_indices(schema, [target], None)
-    b = transcript.solve(features, response.vector[:, np.newaxis])[:, 0]
-    own = discriminant_of(transcript, response, features, b)
+    coded, _ = two_classes(schema, response)
+    features = feature_indices(schema, [response], None)
+    b = transcript.solve(features, coded.vector[:, np.newaxis])[:, 0]
+    own = discriminant_of(transcript, coded, features, b)
     theta = np.zeros(schema.n_columns)
-    theta[features] = own.factor * response.scale * b
+    theta[features] = own.factor * coded.scale * b
     if schema.intercept:
-        theta += own.intercept(response.centre) * schema.units.one
+        theta += own.intercept(coded.centre) * schema.units.one
     return theta * schema.row_norm, min(max(1 / own.factor, LEAST_WEIGHT), 0.25)
 
 
@@ -720,7 +724,7 @@ class ClassificationModel(FittedModel):
 
     Attributes
     ----------
-    target : str
+    response : str
         The column that is explained.
     classes : tuple
         Its two values, or ``"all others"`` and one level; coefficients are for the second.
@@ -735,7 +739,7 @@ class ClassificationModel(FittedModel):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     classes: tuple[Label, Label]
     coef: dict[str, float]
     intercept: float
@@ -754,7 +758,7 @@ class ClassificationModel(FittedModel):
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""
         schema = self.statistic.schema
-        response, _ = two_classes(schema, self.target, self.level)
+        response, _ = two_classes(schema, self.response, self.level)
         return Problem.of(self.statistic.noisy, schema, response, self.coef, collapse=collapse, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
@@ -772,20 +776,20 @@ class ClassificationModel(FittedModel):
 
 
 def fit_classification(
-    statistic: Transcript, target: str, on: Sequence[str] | None, level: object = None
+    statistic: Transcript, response: str, predictors: Sequence[str] | None, level: object = None
 ) -> ClassificationModel:
     """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
     schema = statistic.schema
-    target = part_name(schema, target)
-    response, classes = two_classes(schema, target, level)
-    features = feature_indices(schema, [target], on)
-    if statistic.steps_serve(target, features):
+    response = part_name(schema, response)
+    coded, classes = two_classes(schema, response, level)
+    features = feature_indices(schema, [response], predictors)
+    if statistic.steps_serve(response, features):
         sign = 1 if classes[1] else -1  # steps are on the log odds of true
         coef, intercept = schema.units.coefficients(features, sign * likelihood_coefficients(statistic)[features])
-        return ClassificationModel(target, classes, coef, intercept, statistic, likelihood=True, level=level)
-    theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
-    coef, intercept = schema.units.coefficients(features, theta, scale=response.scale)
-    own = discriminant_of(statistic, response, features, theta)
+        return ClassificationModel(response, classes, coef, intercept, statistic, likelihood=True, level=level)
+    theta = statistic.solve(features, coded.vector[:, np.newaxis])[:, 0]
+    coef, intercept = schema.units.coefficients(features, theta, scale=coded.scale)
+    own = discriminant_of(statistic, coded, features, theta)
     coef = {name: own.factor * value for name, value in coef.items()}
-    intercept = own.factor * intercept + own.intercept(response.centre)
-    return ClassificationModel(target, classes, coef, intercept, statistic, level=level)
+    intercept = own.factor * intercept + own.intercept(coded.centre)
+    return ClassificationModel(response, classes, coef, intercept, statistic, level=level)

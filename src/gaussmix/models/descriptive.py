@@ -331,7 +331,7 @@ AS_CLIPPED = (
 PERSONS = "Rows of one person are bounded together, and weigh less where they are many."
 
 
-def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.describe`."""
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
     schema, noisy = release.schema, release.statistic.noisy
@@ -342,7 +342,7 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
         rows.append(
             ("(rows)", "count", counted.rows, counted.std_error, max(counted.rows - half, 0.0), counted.rows + half)
         )
-    chosen = chosen_columns(schema, on)
+    chosen = chosen_columns(schema, columns)
     for name in chosen:
         column = schema.columns[name]
         if isinstance(column, Categorical | Boolean):
@@ -374,12 +374,12 @@ def counted_early_words(names: Sequence[str]) -> str:
     )
 
 
-def chosen_columns(schema: Schema, on: Sequence[str] | None) -> list[str]:
+def chosen_columns(schema: Schema, columns: Sequence[str] | None) -> list[str]:
     """Columns of the release by name; all of them unless said."""
-    if isinstance(on, str):
-        raise ArgumentError(f"on must be a list of columns, got {on!r}: write on=[{on!r}].")
+    if isinstance(columns, str):
+        raise ArgumentError(f"columns must be a list of columns, got {columns!r}: write columns=[{columns!r}].")
     plain = [name for name in schema.columns if name in schema.groups and not is_marked(schema, name)]
-    chosen = plain if on is None else list(on)
+    chosen = plain if columns is None else list(columns)
     for name in chosen:
         column_of(schema, name)
         if name not in plain:
@@ -516,11 +516,11 @@ class Correlations:
         return plain(f"Correlations({void_mark(*self._about)}{len(self.names)} columns{given})")
 
 
-def correlations(release: Release, on: Sequence[str] | None, given: Sequence[str]) -> Correlations:
+def correlations(release: Release, columns: Sequence[str] | None, given: Sequence[str]) -> Correlations:
     """The matrix of :meth:`gaussmix.Release.corr`."""
     schema = release.schema
     fixed = chosen_columns(schema, given)
-    chosen = [name for name in chosen_columns(schema, on) if on is not None or name not in fixed]
+    chosen = [name for name in chosen_columns(schema, columns) if columns is not None or name not in fixed]
     if both := [name for name in chosen if name in fixed]:
         raise ArgumentError(f"Column {both[0]!r} cannot be held fixed and be correlated with others.")
     if not chosen:
@@ -735,26 +735,26 @@ def _quantile(alpha: float) -> float:
     return float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
 
 
-def group_sums(noisy: NoisyMoment, schema: Schema, target: str, by: str) -> tuple[tuple[str, ...], Fitted]:
+def group_sums(noisy: NoisyMoment, schema: Schema, response: str, by: str) -> tuple[tuple[str, ...], Fitted]:
     """Levels, and (n_a, S_a, Σ x²) in the units of the matrix; x is measured from its declared centre."""
-    column = column_of(schema, target)
+    column = column_of(schema, response)
     if not isinstance(column, Numeric | Boolean):
-        raise ArgumentError(f"Column {target!r} has no mean: name a numeric or a boolean column.")
-    if target == by:
-        raise ArgumentError(f"Column {target!r} cannot be grouped by itself.")
+        raise ArgumentError(f"Column {response!r} has no mean: name a numeric or a boolean column.")
+    if response == by:
+        raise ArgumentError(f"Column {response!r} cannot be grouped by itself.")
     labels, kinds = kinds_of(schema, by)
-    (index,) = schema.groups[target]
+    (index,) = schema.groups[response]
     units = unweighted_units(schema)
     own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[by]), units.deviations([index])]))
     return labels, fit_structure(own, group_designs(np.column_stack([np.ones(len(kinds)), kinds])))
 
 
-def group_means(release: Release, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.means`."""
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
     schema = release.schema
-    labels, sums = group_sums(release.statistic.noisy, schema, target, by)
-    (index,) = schema.groups[target]
+    labels, sums = group_sums(release.statistic.noisy, schema, response, by)
+    (index,) = schema.groups[response]
     centre, k, V = float(schema.units.centres[index]), len(labels), sums.covariance
     n, S = sums.values[:k], sums.values[k : 2 * k]
     var_n, var_s, both = (np.diagonal(block) for block in (V[:k, :k], V[k : 2 * k, k : 2 * k], V[:k, k : 2 * k]))
@@ -768,7 +768,7 @@ def group_means(release: Release, target: str, by: str, *, alpha: float = 0.05) 
     ]
     names = (by, "mean", "std.error", "conf.low", "conf.high")
     words = () if np.isfinite(low).all() else ("A mean without ends is of a level that is not told from 0 rows.",)
-    return ResultTable(f"mean of {target} by {by}", columns_of(names, found), (*notes_of(release), *words))
+    return ResultTable(f"mean of {response} by {by}", columns_of(names, found), (*notes_of(release), *words))
 
 
 @dataclass(frozen=True)
@@ -777,7 +777,7 @@ class Anova:
 
     Attributes
     ----------
-    target, by : str
+    response, by : str
     between, within : float
         Sums of squares, noise taken out of neither.
     degrees : tuple of float
@@ -792,7 +792,7 @@ class Anova:
         Why the release guarantees nothing; empty if it does.
     """
 
-    target: str
+    response: str
     by: str
     between: float
     within: float
@@ -816,7 +816,7 @@ class Anova:
             f"{100 * self.privacy_share:.0f} % of that variance is privacy noise."
         )
         return ResultTable(
-            f"{self.target} by {self.by}", columns_of(names, rows), tuple(filter(None, (self.void, note)))
+            f"{self.response} by {self.by}", columns_of(names, rows), tuple(filter(None, (self.void, note)))
         )
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -830,31 +830,31 @@ class Anova:
         return str(self.table())
 
     def __repr__(self) -> str:
-        what = f"{void_mark(self.void)}{self.target!r} by {self.by!r}"
+        what = f"{void_mark(self.void)}{self.response!r} by {self.by!r}"
         return f"Anova({what}, F = {self.statistic:.4g}, p = {self.p_value:.4g})"
 
 
-def anova(release: Release, target: str, by: str) -> Anova:
+def anova(release: Release, response: str, by: str) -> Anova:
     """The analysis of :meth:`gaussmix.Release.anova`."""
     noisy = release.statistic.noisy
     noisy.check_independent("An analysis of variance", instead="means(), whose intervals are of the table")
-    labels, sums = group_sums(noisy, release.schema, target, by)
-    return replace(analysis(sums, len(labels), target, by), void=release.certificate.void_words)
+    labels, sums = group_sums(noisy, release.schema, response, by)
+    return replace(analysis(sums, len(labels), response, by), void=release.certificate.void_words)
 
 
-def analysis(sums: Fitted, k: int, target: str, by: str) -> Anova:
+def analysis(sums: Fitted, k: int, response: str, by: str) -> Anova:
     """From the sums of k groups."""
     n, S, square = sums.values[:k], sums.values[k : 2 * k], float(sums.values[-1])
     rows = float(n.sum())
     freedom = (k - 1, rows - k)
     if k < 2 or n.min() <= 0 or rows <= k:
-        return Anova(target, by, *(math.nan,) * 2, freedom, *(math.nan,) * 4)
+        return Anova(response, by, *(math.nan,) * 2, freedom, *(math.nan,) * 4)
     m = float(S.sum()) / rows
     h = S - m * n
     between = float(np.sum(h**2 / n))
     within = square - float(S.sum()) ** 2 / rows - between
     if within <= 0:
-        return Anova(target, by, between, within, freedom, *(math.nan,) * 4)
+        return Anova(response, by, between, within, freedom, *(math.nan,) * 4)
     mean_move = np.concatenate([np.full(k, -m), np.ones(k)]) / rows
     J = np.hstack([-m * np.eye(k), np.eye(k)]) - np.outer(n, mean_move)
     kept = slice(0, k - 1)
@@ -863,7 +863,7 @@ def analysis(sums: Fitted, k: int, target: str, by: str) -> Anova:
     found: Floats = scipy.linalg.solve(noise + sampling, np.column_stack([h[kept], noise]), assume_a="pos")
     statistic = float(h[kept] @ found[:, 0]) / freedom[0]
     return Anova(
-        target,
+        response,
         by,
         between,
         within,

@@ -315,9 +315,9 @@ def needed_parts(schema: Schema, chosen: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*chosen, *(mark for mark in marks if mark in schema.parts)]))
 
 
-def parts_without(schema: Schema, targets: Collection[str]) -> list[str]:
-    """All parts that share no column of the table with the targets."""
-    taken = {name for target in targets for name in columns_behind(schema, target)}
+def parts_without(schema: Schema, responses: Collection[str]) -> list[str]:
+    """All parts that share no column of the table with the responses."""
+    taken = {name for response in responses for name in columns_behind(schema, response)}
     return [part for part in schema.parts if not taken & set(columns_behind(schema, part))]
 
 
@@ -529,12 +529,12 @@ class Response:
     family: Family = LINEAR
 
     @classmethod
-    def of(cls, schema: Schema, target: str, family: Family = LINEAR) -> Response:
+    def of(cls, schema: Schema, response: str, family: Family = LINEAR) -> Response:
         """Return a part of the release that is one number, or true and false, as a response."""
-        (index,) = schema.groups[target]
+        (index,) = schema.groups[response]
         vector = np.zeros(schema.n_columns)
         vector[index] = 1.0
-        return cls(target, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
+        return cls(response, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:

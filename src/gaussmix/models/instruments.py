@@ -167,7 +167,7 @@ class InstrumentalModel(FittedModel):
 
     Attributes
     ----------
-    target : str
+    response : str
     endogenous : tuple of str
         Features that are no instruments.
     excluded : tuple of str
@@ -179,7 +179,7 @@ class InstrumentalModel(FittedModel):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     endogenous: tuple[str, ...]
     excluded: tuple[str, ...]
     coef: dict[str, float]
@@ -191,7 +191,7 @@ class InstrumentalModel(FittedModel):
 
     @property
     def _response(self) -> Response:
-        return Response.of(self.release.schema, self.target)
+        return Response.of(self.release.schema, self.response)
 
     @property
     def test(self) -> AndersonRubin | None:
@@ -214,7 +214,7 @@ class InstrumentalModel(FittedModel):
         if estimand == "population":
             noisy.check_independent('estimand="population"', instead='estimand="table"')
             rows = row_count(self.release).rows if n_rows is None else float(check.positive_integer(n_rows=n_rows))
-        params, noise, sampling = _solved(self.release, self.target, self.explained, self.given, rows)
+        params, noise, sampling = _solved(self.release, self.response, self.explained, self.given, rows)
         names, special = self.explained.names, self._test(rows)
         place = names.index(self.endogenous[0]) if special is not None else -1
         tests = StageTests(params, noise + sampling, place, special)
@@ -225,7 +225,7 @@ class InstrumentalModel(FittedModel):
         rsquared, dominates = share_explained(problem, theta)
         return Summary(
             estimand=estimand,
-            response_name=self.target,
+            response_name=self.response,
             params=labelled(names, params),
             bse=labelled(names, tests.std_errors),
             pvalues=labelled(names, tests.p_of_hull(np.zeros(len(names)))),
@@ -246,9 +246,9 @@ class InstrumentalModel(FittedModel):
         )
 
     def predict(self, data: Any) -> Floats:
-        """The structural equation's values for a table with the features, clipped to the target's declared bounds."""
+        """The structural equation's values for a table with the features, clipped to the response's declared bounds."""
         schema = self.release.schema
-        return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
+        return clipped(schema, self.response, linear_values(schema, self.coef, self.intercept, data))
 
     def _test(self, rows: float | None) -> AndersonRubin | None:
         """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise.
@@ -262,7 +262,7 @@ class InstrumentalModel(FittedModel):
         if unit is None:
             return None
         held = [name for name in self.given.names if name not in self.excluded]
-        x, y, z = (_centred(schema, names) for names in (self.endogenous, [self.target], self.excluded))
+        x, y, z = (_centred(schema, names) for names in (self.endogenous, [self.response], self.excluded))
         combinations = np.vstack([unit * x, y, z])  # x in original units, but for lower terms, which are held
         return AndersonRubin(residuals(noisy, combinations, _centred(schema, held)), rows)
 
@@ -294,42 +294,47 @@ def two_stage(noisy: NoisyMoment, X: Floats, Z: Floats, y: Floats, rows: float |
 
 
 def fit_instruments(
-    release: Release, target: str | list[str], on: Sequence[str] | None, instruments: Sequence[str]
+    release: Release, response: str | list[str], predictors: Sequence[str] | None, instruments: Sequence[str]
 ) -> InstrumentalModel:
-    """The model of :meth:`gaussmix.Release.regress` with ``instruments``."""
+    """The model of :meth:`gaussmix.Release.ols` with ``instruments``."""
     schema = release.schema
-    if not isinstance(target, str) or on is None or isinstance(on, str) or isinstance(instruments, str):
-        raise ArgumentError("With instruments= name one target, the columns that explain it in on=, and lists of both.")
-    if not isinstance(column_of(schema, target), Numeric | Boolean):
-        raise ArgumentError(f"Column {target!r} is no number: name a numeric or a boolean column.")
-    for name in (*on, *instruments):
+    if not isinstance(response, str):
+        raise ArgumentError(f"iv needs one response, got {response!r}.")
+    if predictors is None or isinstance(predictors, str) or isinstance(instruments, str):
+        raise ArgumentError("iv needs a list of predictors and a list of instruments.")
+    if not isinstance(column_of(schema, response), Numeric | Boolean):
+        raise ArgumentError(f"Column {response!r} must be numeric or boolean to be a response.")
+    for name in (*predictors, *instruments):
         column_of(schema, name)
-        if name == target:
-            raise ArgumentError(f"Column {target!r} can neither explain itself nor be its own instrument.")
-    outside, inside = [name for name in instruments if name not in on], [name for name in on if name not in instruments]
-    explained, given = Coding.of(schema, on), Coding.of(schema, instruments)
+        if name == response:
+            raise ArgumentError(f"Column {response!r} is the response and cannot also be a predictor or an instrument.")
+    outside = [name for name in instruments if name not in predictors]
+    inside = [name for name in predictors if name not in instruments]
+    explained, given = Coding.of(schema, predictors), Coding.of(schema, instruments)
     if len(given.names) < len(explained.names):
-        raise ArgumentError("There are fewer instruments than features: name the exogenous columns of on= there too.")
+        raise ArgumentError(
+            "There are fewer instruments than predictors. Exogenous predictors must be among the instruments."
+        )
     endogenous = [name for name, source in zip(explained.names, explained.sources, strict=True) if source in inside]
     excluded = [name for name, source in zip(given.names, given.sources, strict=True) if source in outside]
-    params, _, _ = _solved(release, target, explained, given, None)
+    params, _, _ = _solved(release, response, explained, given, None)
     intercept, *slopes = params.tolist()
     coef = dict(zip(explained.names[1:], slopes, strict=True))
     return InstrumentalModel(
-        target, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
+        response, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
     )
 
 
 def _solved(
-    release: Release, target: str, explained: Coding, given: Coding, rows: float | None
+    release: Release, response: str, explained: Coding, given: Coding, rows: float | None
 ) -> tuple[Floats, Floats, Floats]:
     """Coefficients in the user's units, with their covariances from noise and from sampling."""
-    schema, y = release.schema, _centred(release.schema, [target])[0]
+    schema, y = release.schema, _centred(release.schema, [response])[0]
     X, Z = _centred(schema, explained.names), _centred(schema, given.names)
     theta, noise, sampling = two_stage(release.statistic.noisy, X, Z, y, rows)
     back = explained.units.centred_matrix()
     params = back @ theta
-    params[0] += Response.of(schema, target).centre
+    params[0] += Response.of(schema, response).centre
     return params, back @ noise @ back.T, back @ sampling @ back.T
 
 

@@ -91,8 +91,8 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
         )
     if any(summary.bound_dependent.values()):
         found.append(
-            f"{BOUND_DEPENDENT} relies on an assumption about the other columns: none moves the target by more than "
-            f"{summary.max_effect:g} times the target's declared range across its own "
+            f"{BOUND_DEPENDENT} relies on an assumption about the other columns: none moves the response by more than "
+            f"{summary.max_effect:g} times the response's declared range across its own "
             f"(max_effect={summary.max_effect:g})."
         )
     if summary.suggested_collapses:

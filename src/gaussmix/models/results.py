@@ -235,7 +235,7 @@ Estimand = Literal["table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
 MAX_EFFECT = 5.0
-"""No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
+"""No column is assumed to move the response by more than so many times its declared range (docs/inference.md)."""
 
 _BOUND_DEPENDENT = 0.05  # share of an interval that the assumption may make up before the interval is marked
 
@@ -280,7 +280,8 @@ class Summary:
     bound_dependent : dict of str to bool
         Whether more than 5 % of a 95 % interval is there because other coefficients are bounded by assumption only.
     max_effect : float
-        That assumption: across its declared range no column moves the target by more than so many times the target's.
+        Assumed bound: across its declared range no predictor changes the response by more than this many times the
+        declared range of the response.
     n_rows : float or None
         Rows that a population was sampled by; None for the other estimands.
     noise_share : dict of str to float
@@ -419,7 +420,7 @@ def summarise(
         Rows of the table, declared public, for ``"population"``; what the release shows of them, unless given.
     max_effect : float
         The assumption that keeps one weak direction from hiding all coefficients: across its declared range no column
-        moves the target by more than so many times the target's declared range.
+        moves the response by more than so many times the response's declared range.
     """
     check.choice(ESTIMANDS, estimand=estimand)
     max_effect, family = check.positive(finite=True, max_effect=max_effect), problem.family
@@ -559,7 +560,7 @@ class Named(ABC):
 class Fitted(ABC, Generic[S]):
     """A model that was fitted from a release; it does not change, so that its summary is computed once."""
 
-    target: str
+    response: str
     certificate: Certificate | None
 
     def summary(
@@ -583,7 +584,7 @@ class Fitted(ABC, Generic[S]):
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``; default: what the release shows of it.
         max_effect : float
-            Assumed: across its declared range no column moves the target by more than so many times the target's.
+            Assumed: across its declared range no column moves the response by more than so many times the response's.
         collapse, reference : mapping, optional
             Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
             are measured from, ``{"race": "White"}``, instead of its first one. Of a model of several classes
@@ -659,7 +660,7 @@ class FittedModel(Fitted[Summary], Named):
         return self._table.as_html()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_void(self.certificate)}{self.target!r} on {len(self.coef)} encoded columns)"
+        return f"{type(self).__name__}({_void(self.certificate)}{self.response!r} on {len(self.coef)} encoded columns)"
 
 
 class FittedClasses(Fitted[dict[Label, Summary]]):
@@ -698,18 +699,18 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
 
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
         """One row a class and coefficient: y.level, then the columns of ``tidy`` of other models."""
-        return tidy_by_class(self.target, self.summary(**summary), alpha).to_frame(frame)
+        return tidy_by_class(self.response, self.summary(**summary), alpha).to_frame(frame)
 
     def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
         """One row, as of other models; df counts the coefficients of all classes but intercepts."""
         own = list(self.summary(**summary).values())
         found = glance_table(own[0], self.certificate)
         columns = {**found.columns, "df": (len(own) * found.columns["df"][0],)}
-        return ResultTable(self.target, columns).to_frame(frame)
+        return ResultTable(self.response, columns).to_frame(frame)
 
     def as_csv(self, alpha: float = 0.05) -> str:
         """:meth:`tidy` as CSV, in all digits."""
-        return tidy_by_class(self.target, self._fitted, alpha).as_csv()
+        return tidy_by_class(self.response, self._fitted, alpha).as_csv()
 
     def as_latex(self, alpha: float = 0.05) -> str:
         """The summaries as LaTeX tabulars, one below the other."""
@@ -721,7 +722,7 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
     def __repr__(self) -> str:
         features, void = len(next(iter(self.coef.values()))), _void(self.certificate)
         classes = f"{len(self.coef) + 1} classes"
-        return f"{type(self).__name__}({void}{self.target!r} on {features} encoded columns, {classes})"
+        return f"{type(self).__name__}({void}{self.response!r} on {features} encoded columns, {classes})"
 
 
 def _void(certificate: Certificate | None) -> str:
@@ -752,14 +753,14 @@ def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(words))
 
 
-def tidy_by_class(target: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
+def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
     """Coefficients of all classes, one class below the other."""
     tables = {name: tidy_table(own, alpha) for name, own in summaries.items()}
     levels = tuple(name for name, own in tables.items() for _ in range(len(own)))
     names = next(iter(tables.values())).columns
     columns = {key: tuple(value for own in tables.values() for value in own.columns[key]) for key in names}
     words = dict.fromkeys(note for own in tables.values() for note in own.notes)
-    return ResultTable(target, {"y.level": levels, **columns}, tuple(words))
+    return ResultTable(response, {"y.level": levels, **columns}, tuple(words))
 
 
 def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:

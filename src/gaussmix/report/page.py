@@ -138,10 +138,10 @@ MOST_COLUMNS = 400
 
 TOO_WIDE = (
     f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page. "
-    "Use gaussmix regress, describe, corr and crosstab."
+    "Use gaussmix ols, describe, corr and crosstab."
 )
 
-NO_NOISE = "This release has no noise, so it is not embedded in the page. Use gaussmix regress to fit models."
+NO_NOISE = "This release has no noise, so it is not embedded in the page. Use gaussmix ols to fit models."
 
 _SCRIPTS = ("algebra", "normal", "design", "score", "models", "elements", "choices", "results", "page")
 """Parts of the script of the page, in order of dependence."""

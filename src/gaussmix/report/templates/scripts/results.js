@@ -113,7 +113,7 @@ function inPython(release, { response, predictors, levels, reference, scale, row
   if (collapse.size) options.push(`collapse=${text(Object.fromEntries(collapse))}`);
   if (references.length) options.push(`reference=${text(Object.fromEntries(references))}`);
   if (rows !== null) options.push('estimand="population"', ...(declared === null ? [] : [`n_rows=${declared}`]));
-  const method = scale === "odds" ? "classify" : "regress";
+  const method = scale === "odds" ? "logit" : "ols";
   return `release.${method}(${text(response)}, ${text(predictors)}).summary(${options.join(", ")})`;
 }
 
