@@ -143,7 +143,7 @@ def test_table_to_release_to_models(files):
     assert low < model["coefficients"]["smoker"]["coef"] < high
     assert "privacy noise" in run("ols", out, "cost")
     assert "population" in run("ols", out, "cost", "--estimand", "population", "--rows", "2000")
-    assert "as the release shows them" in run("ols", out, "cost", "--estimand", "population")
+    assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
     assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
     assert "discriminant coefficients" in run("logit", out, "smoker", "--predictors", "cost", "--max-effect", "2")
     odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))["odds_ratios"]

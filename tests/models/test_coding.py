@@ -66,15 +66,18 @@ def test_true_and_false_and_numbers_can_be_merged():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"collapse": {"weight": {"x": ["a"]}}}, "'weight' does not explain this model"),
-        ({"collapse": {"cost": {"x": ["a"]}}}, "'cost' does not explain this model"),
+        ({"collapse": {"weight": {"x": ["a"]}}}, "'weight' is not a predictor of this model"),
+        ({"collapse": {"cost": {"x": ["a"]}}}, "'cost' is not a predictor of this model"),
         ({"collapse": {"age": {"x": ["a"]}}}, "'age' has no levels to collapse"),
-        ({"collapse": {"region": {"x": ["east"]}}}, "'east' is no level of 'region'; it has north, south, west"),
+        (
+            {"collapse": {"region": {"x": ["east"]}}},
+            "'east' is not a level of 'region'; the levels are north, south, west",
+        ),
         ({"collapse": {"region": {"x": "south"}}}, "in a list"),
         ({"collapse": {"region": {"x": []}}}, "in a list"),
-        ({"collapse": {"region": {"x": ["south"], "y": ["south"]}}}, "merged twice"),
-        ({"collapse": {"region": {"north": ["south", "west"]}}}, "take another name"),
-        ({"reference": {"region": "east"}}, "'east' is no level of 'region'"),
+        ({"collapse": {"region": {"x": ["south"], "y": ["south"]}}}, "collapsed twice"),
+        ({"collapse": {"region": {"north": ["south", "west"]}}}, "choose another name"),
+        ({"reference": {"region": "east"}}, "'east' is not a level of 'region'"),
         ({"reference": {"age": "old"}}, "'age' has no levels"),
     ],
 )
@@ -126,7 +129,7 @@ def test_merged_levels_are_not_called_like_a_frequent_level():
     assert suggest_collapses(noisy, schema) == {"job": {"other levels": ["a", "b"]}}
 
 
-def test_summaries_print_a_merge_that_can_be_given_back(table):
+def test_summaries_print_a_collapse_that_can_be_given_back(table):
     """Two levels with three rows each: proposed by release and summary, taken by it, and then no longer there."""
     place = np.arange(len(table))
     islands = np.where(place < 3, "island", np.where(place < 6, "islet", table["region"]))
@@ -138,13 +141,13 @@ def test_summaries_print_a_merge_that_can_be_given_back(table):
     summary = release.ols("cost").summary()
     assert summary.suggested_collapses == proposed
     text = str(summary)
-    assert "noisy counts, after norm clipping, are below 5 standard deviations of the noise" in text
+    assert "noisy counts after norm clipping below 5 standard errors" in text
     given = ast.literal_eval(text[text.index("collapse=") + len("collapse=") : text.index("}}") + 2])
     merged = release.ols("cost").summary(collapse=given)
     assert "region=other" in merged.params
     assert not {"region=island", "region=islet"} & set(merged.params)
     assert merged.suggested_collapses == {}
-    assert "can be merged" not in str(merged)
+    assert "consider collapsing" not in str(merged)
     # Levels of a column that is no predictor are not collapsed.
     assert release.ols("cost", predictors=["age"]).summary().suggested_collapses == {}
     with pytest.raises(gm.ArgumentError, match="at_least must be"):
@@ -156,7 +159,7 @@ def test_a_single_rare_level_is_not_merged_with_a_frequent_one(table):
     schema = {**SCHEMA, "sex": {"levels": ["f", "m", "x"]}}
     release = gm.release(table.assign(sex=sex), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
     assert release.suggest_collapses() == {}
-    assert "can be merged" not in str(release.ols("cost").summary())
+    assert "consider collapsing" not in str(release.ols("cost").summary())
 
 
 def test_counts_are_the_releases_own(table):

@@ -39,7 +39,7 @@ def test_a_rare_level_is_named_with_its_rows(place, reference):
     assert found.names == (f"job={level}",)
     assert found.rows == pytest.approx(20, abs=8)
     assert found.std_error == pytest.approx(20 * np.sqrt(2))
-    assert str(found) == f"job={level}, about {found.rows:.0f} ± 28 rows"
+    assert str(found) == f"job={level}, about {found.rows:.0f} rows, SE 28"
     assert found.signal_to_noise == p.signal_to_noise < 1
 
 
@@ -62,8 +62,8 @@ def test_strength_is_the_least_over_directions():
 
 
 def test_negative_counts_are_shown_as_none():
-    assert str(LeastIdentified(("a=b",), -1.0, -16.0, 30.0)) == "a=b, about 0 ± 30 rows"
-    assert str(LeastIdentified(("a=b",), 0.2, 0.014, 0.046)) == "a=b, about 0.01 ± 0.05 rows, as shortened"
+    assert str(LeastIdentified(("a=b",), -1.0, -16.0, 30.0)) == "a=b, about 0 rows, SE 30"
+    assert str(LeastIdentified(("a=b",), 0.2, 0.014, 0.046)) == "a=b, about 0.01 rows after clipping, SE 0.05"
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_negative_counts_are_shown_as_none():
     ],
 )
 def test_shortened_rows_are_told_without_powers_of_ten(rows, words):
-    assert str(LeastIdentified(("a=b",), 2.0, rows, 0.23)) == f"a=b, about {words} ± 0.2 rows, as shortened"
+    assert str(LeastIdentified(("a=b",), 2.0, rows, 0.23)) == f"a=b, about {words} rows after clipping, SE 0.2"

@@ -209,7 +209,7 @@ def test_a_vector_is_no_target():
     release = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
     with pytest.raises(gm.ArgumentError, match="'X' is a vector: a response must be one number"):
         release.ols("X")
-    with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or a category"):
+    with pytest.raises(gm.ArgumentError, match="'X' must be boolean or a category"):
         release.logit("X")
 
 

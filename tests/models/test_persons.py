@@ -86,7 +86,7 @@ def test_what_takes_rows_to_be_independent_is_refused(persons):
 
 def test_the_number_of_rows_is_not_shown(persons):
     for ask in (lambda: row_count(persons), lambda: persons.crosstab("level", "sick")):
-        with pytest.raises(gm.ArgumentError, match="bounded by person"):
+        with pytest.raises(gm.ArgumentError, match="bounds contributions per privacy unit"):
             ask()
 
 

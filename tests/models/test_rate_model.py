@@ -55,8 +55,8 @@ def test_ratios_are_exponentials_of_the_summary(model):
     assert "plan=other" in rows
     text = str(model.rate_ratios())
     assert "calls: rate ratios, 95 % intervals" in text
-    assert "Poisson regression where numbers are normal within levels" in text
-    assert "a release in one pass shortens nothing" in text
+    assert "Poisson regression if numeric predictors are normal within levels" in text
+    assert "passes=1 avoids clipping" in text
 
 
 def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
@@ -143,10 +143,10 @@ def test_targets_that_have_no_rate_are_refused(private, target, on, words):
 
 
 def test_other_refusals_say_what_to_do(model):
-    with pytest.raises(ValueError, match=r'for the table alone.*use estimand="table"'):
+    with pytest.raises(ValueError, match=r'for the table only.*use estimand="table"'):
         model.summary(estimand="population")
     few = gm.release(calls(50), schema=SCHEMA, epsilon=0.1, delta=1e-6, random_state=0)
-    with pytest.raises(ValueError, match="mean of 'calls', which this release shows less than 5 standard deviations"):
+    with pytest.raises(ValueError, match="mean of 'calls', whose estimate is less than 5 standard errors"):
         few.poisson("calls", predictors=["age"])
     terms = gm.release(calls(500), schema=SCHEMA, formula="calls ~ poly(age, 2) + urban", epsilon=5.0, delta=1e-6)
     with pytest.raises(ValueError, match=r"no powers, products or splines.*leave 'age\^2' out"):

@@ -167,7 +167,7 @@ def test_a_weighted_release_is_about_the_weighted_table(table):
     same(model.params, smf.wls("y ~ age + experience + sex", data=table, weights=table.w).fit().params, 1e-4)
     assert model.nobs == pytest.approx(table.w.sum(), rel=1e-5)
     assert model.problem().counts["sex=m"][0] == pytest.approx(table.w[table.sex == "m"].sum(), rel=1e-5)
-    assert "the weights add up to about" in str(model.summary())
+    assert "the weights sum to about" in str(model.summary())
     with pytest.raises(ValueError, match="sum of squared weights"):
         model.summary(estimand="population")
     width = np.ptp(model.prediction_interval(table.head(1)), axis=1)

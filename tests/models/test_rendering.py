@@ -73,7 +73,7 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
     assert NOT_IDENTIFIED in unidentified.as_latex()
     (row, _) = coefficient_rows(unidentified, 0.05)
     assert row[1:3] == ["", ""]
-    assert "Not identified: explain with fewer columns" in str(unidentified)
+    assert "Not identified: use fewer predictors" in str(unidentified)
 
 
 def test_what_relies_on_the_assumption_is_marked():
@@ -84,11 +84,13 @@ def test_what_relies_on_the_assumption_is_marked():
     row = next(line for line in str(summary).splitlines() if line.startswith("x0"))
     assert row.endswith("100 % *")
     assert r"100 \% *" in summary.as_latex()
-    assert "more than 1.5 times the response's declared range across its own (max_effect=1.5)" in str(summary)
-    assert "Weakest direction: x1, about 0 ± 1 rows; " in str(summary)
+    assert "more than 1.5 times the response's declared range across its own declared range (max_effect=1.5)" in str(
+        summary
+    )
+    assert "Least-identified contrast: x1, about 0 rows, SE 1 (signal-to-noise " in str(summary)
     plain = as_plain(summary)
     assert plain["coefficients"]["x0"]["bound_dependent"]
-    assert (plain["max_effect"], plain["least_identified"]) == (1.5, "x1, about 0 ± 1 rows")
+    assert (plain["max_effect"], plain["least_identified"]) == (1.5, "x1, about 0 rows, SE 1")
     strong = summarise(draw_in_metric(gram([900.0, 600.0], np.array([0.5, 0.3])), np.eye(3), np.random.default_rng(0)))
     assert "*" not in str(strong)
     assert "max_effect" not in str(strong)
@@ -96,8 +98,8 @@ def test_what_relies_on_the_assumption_is_marked():
 
 def test_rows_of_a_population_are_named(release):
     model = release.ols("cost", predictors=["age"])
-    assert "as the release shows them" in str(model.summary(estimand="population"))
-    assert "Sampling error is that of 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
+    assert "estimated from the release" in str(model.summary(estimand="population"))
+    assert "Sampling error is computed for 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
     assert "Sampling error" not in str(model.summary())
 
 
@@ -116,7 +118,7 @@ def test_classification_says_what_its_intervals_are_for(release):
     assert 0 < low < high
     assert "smoker = True" in str(summary)
     assert "discriminant coefficients of this table, on the scale of log odds" in str(summary)
-    assert "differ from maximum likelihood by more than these intervals say" in str(summary)
+    assert "differ from maximum likelihood by more than these intervals show" in str(summary)
     assert "R²" not in str(summary)
 
 

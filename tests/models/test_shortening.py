@@ -60,7 +60,7 @@ def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
 def test_summaries_say_it_in_every_form(private):
     summary, words = private.ols("y").summary(), str(private.statistic.clipping_loss)
     assert summary.clipping_loss == private.statistic.clipping_loss
-    assert f"In that table rows far out in the learned metric are shortened, by {words}." in str(summary)
+    assert f"Norm clipping in the final pass removed {words}." in str(summary)
     assert words in summary.as_html()
     plain = json.loads(json.dumps(as_plain(summary)))["clipping_loss"]
     assert plain == asdict(summary.clipping_loss)
@@ -71,7 +71,7 @@ def test_without_an_intercept_it_is_what_the_histogram_expects():
     bare = release(0, Schema(SCHEMA.columns, intercept=0.0)).statistic
     assert bare.clipping_loss.expected == 1 - bare.passes[-1].request.kept_weight
     assert np.isnan([bare.clipping_loss.weight, bare.clipping_loss.std_error]).all()
-    assert "±" not in str(bare.clipping_loss)
+    assert "SE" not in str(bare.clipping_loss)
     plain = as_plain(bare_summary := RegressionModel("y", {"x": 0.0, "u": 0.0}, 0.0, bare).summary())
     assert plain["clipping_loss"] == {"weight": None, "std_error": None, "expected": bare.clipping_loss.expected}
     assert str(bare.clipping_loss) in str(bare_summary)
@@ -89,5 +89,5 @@ def test_where_no_row_is_shortened_nothing_is_said():
     single = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
     summary = single.ols("y").summary()
     assert summary.clipping_loss is None
-    assert "shortened" not in str(summary)
+    assert "Norm clipping" not in str(summary)
     assert as_plain(summary)["clipping_loss"] is None

@@ -117,7 +117,7 @@ def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
         outside = not (problem_.total > 0 and 0 <= plain <= 1)
         assert summary.noise_dominates == outside
         if outside:
-            assert "Noise dominates it" in str(summary)
+            assert "privacy noise dominates" in str(summary)
 
 
 def test_noise_does_take_rsquared_out_of_its_range(table):
@@ -158,7 +158,7 @@ def test_a_response_without_variance_has_no_rsquared():
         (lambda s, p: summarise(p, estimand="population"), "needs n_rows=.*no intercept column"),
         (
             lambda s, p: summarise(replace(p, nobs=50.0, nobs_se=30.0), estimand="population"),
-            "needs n_rows=.*less than two standard deviations",
+            "needs n_rows=.*less than two standard errors",
         ),
         (lambda s, p: summarise(p, max_effect=0.0), "max_effect must be"),
         (lambda s, p: summarise(p, estimand="population", n_rows=0), "n_rows must be an integer ≥ 1"),

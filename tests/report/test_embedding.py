@@ -99,7 +99,7 @@ def test_rows_of_a_sample_are_those_of_a_summary(private):
     assert embedded_release(private)["sample_rows"] == pytest.approx(summary.n_rows, rel=1e-12)
     assert embedded_release(private, 20_000)["sample_rows"] == 20_000
     weak = gm.release(patients(20), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=0)
-    with pytest.raises(gm.ArgumentError, match="less than two standard deviations"):
+    with pytest.raises(gm.ArgumentError, match="less than two standard errors"):
         weak.ols("cost").summary(estimand="population")
     assert embedded_release(weak)["sample_rows"] is None
     table = pd.DataFrame({"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500), "w": 1.0, "id": np.arange(500)})

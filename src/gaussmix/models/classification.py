@@ -327,8 +327,8 @@ DISCRIMINANT = Family(
         }
     ),
     notes=(
-        "They are the logistic ones where features are normal within classes; strong columns that are true or "
-        "false, or levels, differ from maximum likelihood by more than these intervals say.",
+        "They equal logistic coefficients if predictors are normal within classes; strong effects of boolean "
+        "columns or levels differ from maximum likelihood by more than these intervals show.",
     ),
     ratio="odds ratio",
     scale=discriminant_scale,
@@ -414,11 +414,11 @@ def labels_of(column: Categorical) -> tuple[Label, ...]:
 def place_of(column: Column | Block, level: object, response: str) -> tuple[int, tuple[Label, ...]]:
     """Which level of a category, or of false and true, is meant, by its value or its words; and all levels."""
     if not isinstance(column, Categorical | Boolean):
-        raise ArgumentError(f"Column {response!r} is no category, so that it has no level to choose: leave it out.")
+        raise ArgumentError(f"Column {response!r} is not a category: leave level= out.")
     labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
     found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
     if not found:
-        raise ArgumentError(f"{level!r} is no class of {response!r}; it has {', '.join(map(str, labels))}.")
+        raise ArgumentError(f"{level!r} is not a level of {response!r}; it has {', '.join(map(str, labels))}.")
     return found[0], labels
 
 
@@ -453,9 +453,7 @@ def two_classes(schema: Schema, response: str, level: object = None) -> tuple[Re
     elif isinstance(column, Categorical):
         raise ArgumentError(f"Column {response!r} has more than two levels: choose one as level=, or use mnlogit.")
     else:
-        raise ArgumentError(
-            f"Column {response!r} must be a boolean or a category to be classified; numbers are explained by ols."
-        )
+        raise ArgumentError(f"Column {response!r} must be boolean or a category for logit; use ols for numbers.")
     return Response(f"{response} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes
 
 
@@ -555,7 +553,7 @@ class MulticlassModel(FittedClasses):
     Attributes
     ----------
     response : str
-        The column that is explained.
+        The response column.
     classes : tuple
         Its levels.
     coef : dict of class to dict of str to float
@@ -725,7 +723,7 @@ class ClassificationModel(FittedModel):
     Attributes
     ----------
     response : str
-        The column that is explained.
+        The response column.
     classes : tuple
         Its two values, or ``"all others"`` and one level; coefficients are for the second.
     coef, intercept

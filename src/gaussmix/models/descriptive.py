@@ -245,12 +245,12 @@ class RowCount:
 
 
 def row_count(release: Release) -> RowCount:
-    """The number of rows with the standard deviation of its noise."""
+    """Return the noisy number of rows with its standard error."""
     schema, statistic = release.schema, release.statistic
     if release.certificate.unit is not None:
         raise ArgumentError(
-            "In this release rows are bounded by person: it does not show how many there are. Shares, means and "
-            "correlations do not need it."
+            "This release bounds contributions per privacy unit and does not show the number of rows. Shares, means "
+            "and correlations do not need it."
         )
     if not schema.intercept:
         raise ArgumentError("This release has no intercept column: it does not show how many rows there are.")
@@ -323,12 +323,12 @@ def _lengths(request: PassRequest, levels: Floats) -> Floats:
 
 
 Row = tuple[str, str, float, float, float, float]
-NOTE = "Of the table as it was read, values clipped to their declared bounds; intervals know the privacy noise."
+NOTE = "Statistics are for the data with values clamped to their bounds; intervals account for privacy noise."
 AS_CLIPPED = (
-    "Means, deviations and correlations are of the rows as shortened: those of skewed columns can be further from the "
-    "table's than their intervals say."
+    "Means, standard deviations and correlations are for the clipped rows: for skewed columns they can differ from "
+    "those of the unclipped table by more than their intervals show."
 )
-PERSONS = "Rows of one person are bounded together, and weigh less where they are many."
+PERSONS = "Contributions per privacy unit are bounded: rows of a unit with many rows have less weight."
 
 
 def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
@@ -359,7 +359,7 @@ def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[s
     """What a table is about, and which of the columns that were counted together come from an earlier pass."""
     notes = [NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"]
     clipping_loss = release.statistic.noisy.clipping_loss
-    notes += [f"Rows far out are shortened, by {clipping_loss}. {AS_CLIPPED}"] * (clipping_loss is not None)
+    notes += [f"Norm clipping in the final pass removed {clipping_loss}. {AS_CLIPPED}"] * (clipping_loss is not None)
     early = [name for names in counted for name in names if counted_early(release.statistic, names)]
     notes += [counted_early_words(early)] * bool(early)
     void = release.certificate.void_words
@@ -369,8 +369,8 @@ def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[s
 def counted_early_words(names: Sequence[str]) -> str:
     """That levels of some columns are counted in an earlier pass."""
     return (
-        f"Levels of {', '.join(dict.fromkeys(names))} are counted in an earlier pass, with more noise: in the last one "
-        "rows of the rarest are shortened."
+        f"Levels of {', '.join(dict.fromkeys(names))} are counted in an earlier pass, with more noise: the final "
+        "pass clips rows of the rarest levels."
     )
 
 
@@ -385,7 +385,7 @@ def chosen_columns(schema: Schema, columns: Sequence[str] | None) -> list[str]:
         if name not in plain:
             raise ArgumentError(f"Column {name!r} is in terms only, or is 0 where it is missing.")
     if len(set(chosen)) < len(chosen):
-        raise ArgumentError("on names a column twice.")
+        raise ArgumentError("columns names a column twice.")
     return chosen
 
 
@@ -767,7 +767,11 @@ def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05
         for label, *numbers in zip(labels, means + centre, errors, low + centre, high + centre, strict=True)
     ]
     names = (by, "mean", "std.error", "conf.low", "conf.high")
-    words = () if np.isfinite(low).all() else ("A mean without ends is of a level that is not told from 0 rows.",)
+    words = (
+        ()
+        if np.isfinite(low).all()
+        else ("Unbounded interval: the level's count is not significantly different from zero.",)
+    )
     return ResultTable(f"mean of {response} by {by}", columns_of(names, found), (*notes_of(release), *words))
 
 

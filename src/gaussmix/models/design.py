@@ -108,7 +108,7 @@ class Coding:
         ----------
         schema : Schema
         sources : collection of str
-            Columns of the table that explain.
+            Columns of the table that are predictors.
         collapse : mapping, optional
             Per category, new levels with the levels that they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
         reference : mapping, optional
@@ -128,7 +128,9 @@ class Coding:
             levels = _collapsed(source, column, dict(collapse.get(source, {})))
             left_out = _label(reference[source]) if source in reference else next(iter(levels))
             if left_out not in levels:
-                raise ArgumentError(f"reference: {left_out!r} is no level of {source!r}; it has {', '.join(levels)}.")
+                raise ArgumentError(
+                    f"reference: {left_out!r} is not a level of {source!r}; the levels are {', '.join(levels)}."
+                )
             if not schema.intercept and source in reference:
                 raise ArgumentError("reference needs a release with an intercept column, which measures the level.")
             for label, members in levels.items():
@@ -200,7 +202,7 @@ def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[st
 def suggest_collapses(
     noisy: NoisyMoment, schema: Schema, sources: Collection[str] | None = None, *, at_least: float = ENOUGH
 ) -> dict[str, dict[str, list[str]]]:
-    """Propose to merge the levels whose own noisy counts are below ``at_least`` standard deviations, for ``collapse=``.
+    """Suggest levels to collapse: those with noisy counts below ``at_least`` standard errors.
 
     Of all categories, or of those in ``sources``. The rare levels of a category become one, called ``"other"``. Nothing
     is proposed for a category with one rare level, which would have to be merged with a frequent one, or with rare
@@ -249,7 +251,9 @@ def _label(level: object) -> str:
 
 def _check_category(schema: Schema, sources: Collection[str], name: str) -> None:
     if name not in schema.parts or name not in sources:
-        raise ArgumentError(f"{name!r} does not explain this model; {', '.join(sorted(sources)) or 'nothing'} does.")
+        raise ArgumentError(
+            f"{name!r} is not a predictor of this model; the predictors are {', '.join(sorted(sources)) or 'none'}."
+        )
     if not isinstance(schema.parts[name], Categorical):
         raise ArgumentError(f"Column {name!r} has no levels to collapse or to measure from: it is not categorical.")
 
@@ -263,14 +267,16 @@ def _collapsed(source: str, column: Categorical, collapses: dict[str, Sequence[o
         for level in map(_label, members):
             if level not in column.labels:
                 raise ArgumentError(
-                    f"collapse: {level!r} is no level of {source!r}; it has {', '.join(column.labels)}."
+                    f"collapse: {level!r} is not a level of {source!r}; the levels are {', '.join(column.labels)}."
                 )
             if level in new_name:
-                raise ArgumentError(f"collapse: level {level!r} of {source!r} is merged twice.")
+                raise ArgumentError(f"collapse: level {level!r} of {source!r} is collapsed twice.")
             new_name[level] = name
     for name in collapses:
         if name in column.labels and name not in new_name:
-            raise ArgumentError(f"collapse: {source!r} has a level {name!r} that is not merged: take another name.")
+            raise ArgumentError(
+                f"collapse: {source!r} has a level {name!r} that is not collapsed: choose another name."
+            )
     found: dict[str, list[int]] = {}
     for place, label in enumerate(column.labels):
         found.setdefault(new_name.get(label, label), []).append(place)
@@ -370,7 +376,7 @@ class Problem:
     total : float
         Sum of squares of the response about its mean (about 0 without an intercept), in encoded units, noise removed.
     nobs, nobs_se : float
-        Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
+        Noisy number of rows in the table, and its standard error. NaN without an
         intercept column. Where rows have weights, the sum of these.
     response_name : str
         For the heading.
@@ -387,7 +393,7 @@ class Problem:
     references : dict of str to str
         The level that every category is measured from, by its name.
     suggested_collapses : dict
-        Merges of rare levels that the noisy counts propose, as ``collapse=`` takes them.
+        Sparse levels to collapse, suggested from noisy counts, as ``collapse=`` takes them.
     """
 
     noisy: NoisyMoment
@@ -502,13 +508,13 @@ class Problem:
 
     @property
     def signal_to_noise(self) -> float:
-        """Standard deviations by which the weakest direction stands above the noise: min uᵀMu / (√2·uᵀNu)."""
+        """Signal-to-noise ratio of the least-identified contrast: min uᵀMu / (√2·uᵀNu)."""
         return float(self.directions[0][0]) / math.sqrt(2) if self.noisy.has_noise else math.inf
 
 
 @dataclass(frozen=True)
 class Response:
-    """What is explained: a combination of encoded columns, and its units.
+    """The response: a combination of encoded columns, and its units.
 
     Attributes
     ----------

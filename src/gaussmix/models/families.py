@@ -120,7 +120,7 @@ class Family:
     refusal: str = ""
     notes: tuple[str, ...] = ()
     clipping_note: str = ""
-    remedy: str = "explain with fewer columns, merge rare levels (collapse=), or spend a larger ε."
+    remedy: str = "use fewer predictors, collapse sparse levels (collapse=), or spend a larger ε."
     ratio: str = ""
     prints_rsquared: bool = False
     has_rsquared: bool = False

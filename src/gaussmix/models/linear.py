@@ -147,7 +147,7 @@ class RegressionModel(FittedModel):
     Attributes
     ----------
     response : str
-        The column that is explained.
+        The response column.
     coef : dict of str to float
         Per encoded column, in the user's units, as it predicts best: per unit of a number, for true against false, for
         a level. For estimates with intervals see ``params``.

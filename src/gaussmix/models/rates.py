@@ -166,8 +166,8 @@ def poisson_scale(
     rows, means, told = _means(noisy, np.vstack([one, groups]), one, y)
     if not told[0]:
         raise ArgumentError(
-            f"rates divide by the mean of {response!r}, which this release shows less than {ENOUGH:g} standard "
-            "deviations from 0: spend a larger ε, or declare a smaller upper bound for it."
+            f"poisson divides by the mean of {response!r}, whose estimate is less than {ENOUGH:g} standard errors "
+            "above 0: spend a larger ε, or declare a smaller upper bound for it."
         )
     n, mean = rows[0], means[0]
     forms = [np.vstack([one, groups]), (y - np.outer(means, one)) / rows[:, np.newaxis]]
@@ -247,16 +247,14 @@ def _scale(problem: Problem, b: Floats, score: Score | None, max_effect: float) 
 POISSON = Family(
     name="poisson",
     link="log",
-    intervals_are_for=MappingProxyType(
-        {"table": "what moments of this table give for the slopes of the logarithm of the mean"}
-    ),
-    refusal="Intervals of rates are for the table alone: the sampling error of counts, whose variance moves with "
-    'their mean, is no second moment. Leave n_rows out and use estimand="table".',
+    intervals_are_for=MappingProxyType({"table": "the method-of-moments log-linear coefficients of this table"}),
+    refusal="poisson has intervals for the table only: the sampling error of counts is not a function of second "
+    'moments. Leave n_rows out and use estimand="table".',
     notes=(
-        "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
-        "numbers differ from maximum likelihood by more than these intervals say.",
+        "They equal the coefficients of Poisson regression if numeric predictors are normal within levels; strong "
+        "effects of skewed predictors differ from maximum likelihood by more than these intervals show.",
     ),
-    clipping_note="Where counts are skewed that moves rates: a release in one pass shortens nothing.",
+    clipping_note="For skewed counts clipping biases rate ratios; passes=1 avoids clipping.",
     ratio="rate ratio",
     scale=_scale,
 )
@@ -273,7 +271,7 @@ class PoissonModel(FittedModel):
     Attributes
     ----------
     response : str
-        The column that is explained: a count, or another number from 0 up.
+        A count, or another number from 0 up.
     coef : dict of str to float
         As in :class:`gaussmix.models.linear.RegressionModel`, for the logarithm of the mean; levels of a category are
         measured from its first.

@@ -77,7 +77,7 @@ class Release:
             object.__setattr__(self, "statistic", replace(self.statistic, void=self.certificate.void_words))
 
     def verify(self) -> None:
-        """Compute anew what the certificate claims, from the noise of the numbers.
+        """Recompute the privacy that the certificate claims, from the noise of the numbers.
 
         Raises
         ------
@@ -277,9 +277,9 @@ class Release:
         return found
 
     def suggest_collapses(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
-        """Propose to merge rare levels of categories, as ``summary(collapse=)`` takes it: from noisy counts, and free.
+        """Suggest sparse levels to collapse, from noisy counts, in the form that ``summary(collapse=)`` takes.
 
-        Where two or more levels of a category have noisy counts below ``at_least`` standard deviations of the noise,
+        Where two or more levels of a category have noisy counts below ``at_least`` standard errors,
         they become ``"other"``. Intervals do not account for a model that was chosen in this way
         (:func:`gaussmix.models.design.suggest_collapses`).
         """

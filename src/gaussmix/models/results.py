@@ -171,16 +171,15 @@ _MOST = 3  # columns that are named
 
 @dataclass(frozen=True)
 class LeastIdentified:
-    """The combination of features that stands least above the noise.
+    """The contrast of features with the lowest signal-to-noise ratio.
 
     Attributes
     ----------
     names : tuple of str
-        Columns or levels that make it up, the largest part first.
+        Columns or levels that make it up, the largest first.
     signal_to_noise : float
-        Standard deviations by which it stands above the noise.
     rows, std_error : float or None
-        Rows of the level, as the release shows them, and the standard deviation of their noise, where it is one level.
+        Noisy count of the level and its standard error, where the contrast is one level.
     """
 
     names: tuple[str, ...]
@@ -192,9 +191,9 @@ class LeastIdentified:
         words = " with ".join(self.names)
         if self.rows is not None and self.std_error is not None:
             rows = max(self.rows, 0.0)
-            if self.std_error < 1:  # a metric in which such rows are far out, and were shortened, tells parts of a row
-                return f"{words}, about {_to_a_digit(rows)} ± {_to_a_digit(self.std_error)} rows, as shortened"
-            return f"{words}, about {rows:.0f} ± {self.std_error:.0f} rows"
+            if self.std_error < 1:  # clipped rows count as parts of a row
+                return f"{words}, about {_to_a_digit(rows)} rows after clipping, SE {_to_a_digit(self.std_error)}"
+            return f"{words}, about {rows:.0f} rows, SE {self.std_error:.0f}"
         return words
 
 
@@ -206,7 +205,7 @@ def _to_a_digit(rows: float) -> str:
 
 
 def least_identified_contrast(problem: Problem) -> LeastIdentified:
-    """The direction of least uᵀMu/uᵀQu, by its parts across declared ranges.
+    """Return the direction of least uᵀMu/uᵀQu, described by its parts across declared ranges.
 
     A category is measured from one level and the intercept. The same function of a row is written with all of its
     levels, their middle value moved to the intercept: a rare level is then one large part, whether or not it is the one
@@ -235,7 +234,7 @@ Estimand = Literal["table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
 MAX_EFFECT = 5.0
-"""No column is assumed to move the response by more than so many times its declared range (docs/inference.md)."""
+"""Assumed bound of effects across declared ranges, in declared ranges of the response (docs/inference.md)."""
 
 _BOUND_DEPENDENT = 0.05  # share of an interval that the assumption may make up before the interval is marked
 
@@ -272,13 +271,13 @@ class Summary:
     estimand : {"table", "population"}
         Which coefficients the intervals are for.
     response_name : str
-        What is explained.
+        The response.
     params, bse, pvalues : dict of str to float
         In the user's units. ``bse`` is a Wald standard error; for ``"table"`` and ``"population"`` p-values and
         intervals come from the score test and need not agree with it where directions are weak. A p-value is below α
         exactly where the interval of level 1 - α leaves 0 out.
     bound_dependent : dict of str to bool
-        Whether more than 5 % of a 95 % interval is there because other coefficients are bounded by assumption only.
+        Whether more than 5 % of a 95 % interval is due to the assumed bound of other coefficients.
     max_effect : float
         Assumed bound: across its declared range no predictor changes the response by more than this many times the
         declared range of the response.
@@ -287,16 +286,16 @@ class Summary:
     noise_share : dict of str to float
         Share of each squared standard error that is privacy noise; the rest is sampling.
     signal_to_noise : float
-        Standard deviations by which the weakest direction stands above the noise; Wald is fair above 12.
+        Signal-to-noise ratio of the least-identified contrast; Wald standard errors are reliable above 12.
     rsquared : float
         Within [0, 1]: noise can take the plain value out of it.
     noise_dominates : bool
-        Whether it did, or the response's variance drowned in noise: then ``rsquared`` says nothing.
+        Whether it did, or noise dominates the response's variance: then ``rsquared`` is not informative.
     nobs, nobs_se : float
-        Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
+        Noisy number of rows in the table, and its standard error. NaN without an
         intercept column. With ``weighted``, the sum of the rows' weights.
     least_identified : LeastIdentified or None
-        The combination of features that stands least above the noise; None without noise.
+        The least-identified contrast; None without noise.
     family : Family
         What the coefficients are, and how they come from least squares.
     """
@@ -323,7 +322,7 @@ class Summary:
 
     @property
     def clipping_loss(self) -> ClippingLoss | None:
-        """What rows far out in the release's metric lost: the table is the one with these rows shortened."""
+        """Row weight removed by norm clipping; results are for the table with clipped rows."""
         return self._problem.noisy.clipping_loss
 
     @property
@@ -333,7 +332,7 @@ class Summary:
 
     @property
     def suggested_collapses(self) -> dict[str, dict[str, list[str]]]:
-        """Merges of rare levels that the noisy counts propose: what ``collapse=`` takes."""
+        """Sparse levels to collapse, suggested from noisy counts, in the form that ``collapse=`` takes."""
         return self._problem.suggested_collapses
 
     @property
@@ -419,8 +418,8 @@ def summarise(
     n_rows : int, optional
         Rows of the table, declared public, for ``"population"``; what the release shows of them, unless given.
     max_effect : float
-        The assumption that keeps one weak direction from hiding all coefficients: across its declared range no column
-        moves the response by more than so many times the response's declared range.
+        Assumed: across its declared range no predictor changes the response by more than this many times the declared
+        range of the response. It keeps one weak direction from hiding all coefficients.
     """
     check.choice(ESTIMANDS, estimand=estimand)
     max_effect, family = check.positive(finite=True, max_effect=max_effect), problem.family
@@ -495,13 +494,13 @@ def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
     if problem.nobs < 2 * problem.nobs_se:
         raise ArgumentError(
             'estimand="population" needs n_rows=, the number of rows, which must be public: '
-            "this release shows it less than two standard deviations from 0."
+            "the noisy count of this release is less than two standard errors above 0."
         )
     return problem.nobs
 
 
 def share_explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
-    """R² within [0, 1], and whether noise took it out of there: then it says nothing."""
+    """Return R² within [0, 1], and whether noise had moved it outside: then it is not informative."""
     if not problem.total > 0:
         return 0.0, True
     plain = 1 - problem.residual(theta) / problem.total
@@ -584,7 +583,8 @@ class Fitted(ABC, Generic[S]):
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``; default: what the release shows of it.
         max_effect : float
-            Assumed: across its declared range no column moves the response by more than so many times the response's.
+            Assumed: across its declared range no predictor changes the response by more than this many times the
+            declared range of the response.
         collapse, reference : mapping, optional
             Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
             are measured from, ``{"race": "White"}``, instead of its first one. Of a model of several classes
