@@ -47,10 +47,10 @@ def tasks(private: gm.Release) -> dict[str, Callable[[], object]]:
         return gm.Release(private.statistic, private.certificate)
 
     return {
-        "regress": lambda: loaded().regress("y"),
-        "summary": lambda: loaded().regress("y").summary().conf_int(),
-        "population": lambda: loaded().regress("y").summary(estimand="population").conf_int(),
-        "odds ratios": lambda: loaded().classify("yes", on=some).odds_ratios(),
+        "ols": lambda: loaded().ols("y"),
+        "summary": lambda: loaded().ols("y").summary().conf_int(),
+        "population": lambda: loaded().ols("y").summary(estimand="population").conf_int(),
+        "odds ratios": lambda: loaded().logit("yes", predictors=some).odds_ratios(),
         "describe": lambda: loaded().describe(),
         "page": lambda: render(loaded(), response="y"),
         "file": lambda: loaded().to_bytes(),

@@ -72,7 +72,7 @@ def by_releases(table: Table, rows: RowSource, epsilon: float, number: int) -> I
     """Intervals of releases in passes, tails kept, and one pass."""
     for method, how in RELEASED.items():
         with prepare(table.schema, epsilon=epsilon, delta=DELTA, random_state=number, **how) as prepared:
-            model = prepared.draw(rows).regress(table.target)
+            model = prepared.draw(rows).ols(table.target)
         yield method, model.summary(estimand="table").conf_int()
         if method == "passes":
             yield "passes, population", model.summary(estimand="population").conf_int()

@@ -14,7 +14,7 @@ Protocol, written before the run:
 - **Releases.** ``gaussmix.release`` as it is, ε = 1, δ = 10⁻⁹; release number s of a table has the seed s. Intervals
   come from the last pass, whose law given the passes before it is known exactly: with ``--redraws`` its noise is drawn
   again, as floats, so many times less one for each release.
-- **Intervals.** 95 %, of ``regress(target).summary()`` with its defaults, all columns at once.
+- **Intervals.** 95 %, of ``ols(target).summary()`` with its defaults, all columns at once.
 - **Counted.** All coefficients but the intercept, of columns and levels with at least 200 rows (of true and false, the
   rarer one). An interval that does not end holds everything.
 - **table.** (i) least squares on the rows as the last pass has them, far ones shortened; (ii) least squares on the
@@ -24,7 +24,7 @@ Protocol, written before the run:
   turned by a coin. The response's declared bounds are so wide that none is clipped. **population-own.** The same, and
   the assumption about weak columns, which is in units of the response's declared range, is that of the table: five
   times the range of the table's own target (added after the others, for diamonds, whose range was eight times wider).
-- **Seen before.** The first ten releases of ``diamonds`` and ``rare`` had a part in the choice of ``largest``, 5 in
+- **Seen before.** The first ten releases of ``diamonds`` and ``rare`` had a part in the choice of ``max_effect``, 5 in
   place of 1: they are among those reported.
 
 Each release is appended to the file of draws as it is made: a run that was stopped goes on where it was.
@@ -55,7 +55,7 @@ from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.release import prepare
 from gaussmix.models.linear import RegressionModel
-from gaussmix.models.results import LARGEST, Estimand
+from gaussmix.models.results import MAX_EFFECT, Estimand
 from gaussmix.releases import preconditioning
 from gaussmix.releases.preconditioning import PassRequest, goe
 from gaussmix.releases.transcript import PassOutput, Transcript
@@ -220,11 +220,11 @@ def one_release(
     truth, errors = table.fitted
     counted, error = table.counted, dict(zip(truth.index, errors.tolist(), strict=True))
     estimand: Estimand = "table" if design == "table" else "population"
-    largest, own = LARGEST, table.target_range
+    max_effect, own = MAX_EFFECT, table.target_range
     if estimand == "population":
         table = table.drawn(np.random.default_rng([number, 7]))
     if design == "population-own":
-        largest *= own / table.target_range
+        max_effect *= own / table.target_range
     rows = rows_of(pa.Table.from_pandas(table.frame, preserve_index=False), table.schema)
     if file is not None and file.exists():
         private = gm.load(file)
@@ -241,7 +241,7 @@ def one_release(
     clipped = as_shortened(model, sums, last.request)
     rng, found = np.random.default_rng([number, 8]), []
     for draw in range(redraws):
-        intervals = model.summary(estimand=estimand, largest=largest).conf_int()
+        intervals = model.summary(estimand=estimand, max_effect=max_effect).conf_int()
         found += [
             dict(
                 zip(

@@ -68,7 +68,7 @@ def likelihood(X: Floats, y: Floats) -> Floats:
 
 def _summary(private: Release, target: str) -> Summary:
     """Of two classes."""
-    found = private.classify(target).summary()
+    found = private.logit(target).summary()
     if not isinstance(found, Summary):
         raise TypeError(f"{target} has more than two classes.")
     return found

@@ -35,11 +35,11 @@ from gaussmix.releases.preconditioning import (
     Pool,
     Schedule,
     State,
-    absorb,
     first_state,
     goe,
     plan_histogram,
     plan_pass,
+    update_state,
 )
 from gaussmix.releases.shrinkage import Shrinkage
 
@@ -103,7 +103,7 @@ def in_passes(
         counts = tuple(count + asked.noise * rng.standard_normal(len(count)) for count in found)
         request = plan_pass(state, asked, counts)
         sums = answer(rows, MappedGram(request.metric.transform, request.clip))
-        state = absorb(state, request, noisy(sums.high + sums.low / 2.0**40, request.mu, rng))
+        state = update_state(state, request, noisy(sums.high + sums.low / 2.0**40, request.mu, rng))
         requests.append(request)
     return state, requests
 

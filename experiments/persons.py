@@ -82,7 +82,7 @@ def run(draws: int) -> pd.DataFrame:
         for name, arguments in methods(epsilon).items():
             for draw in range(draws):
                 private = gm.release(table, schema=SCHEMA, formula=FORMULA, random_state=draw, **arguments)
-                model = private.regress(FORMULA)
+                model = private.ols(FORMULA)
                 found = np.array([*(model.coef[feature] for feature in FEATURES), model.intercept])
                 params = np.array([model.params[feature] for feature in FEATURES])
                 lost = (float(np.sum((y - X @ found) ** 2)) - best) / total

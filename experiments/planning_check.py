@@ -62,13 +62,13 @@ def check(name: str, draws: int) -> list[dict[str, object]]:
         new = {column: values[test] for column, values in columns.items() if column != target}
         for epsilon in EPSILONS:
             release = gm.release(rows, schema=schema, epsilon=epsilon, delta=DELTA, random_state=draw)
-            predicted = release.regress(target).predict(new)
+            predicted = release.ols(target).predict(new)
             predicted = 2 * predicted - 1 if schema[target] == "boolean" else predicted
             lost[epsilon].append(plain[-1] - 1 + np.mean((y - predicted) ** 2) / np.var(y))
     r2 = float(np.clip(np.mean(plain), 0.01, 0.99))
     found: list[dict[str, object]] = []
     for epsilon in EPSILONS:
-        plan = expect(schema, n_rows=n, epsilon=epsilon, delta=DELTA, target=target, r2=r2)
+        plan = expect(schema, n_rows=n, epsilon=epsilon, delta=DELTA, response=target, r2=r2)
         planned = {expected.name: expected.lost_r2 for expected in plan.tables}
         found.append({"table": name, "rows": n, "columns": plan.columns, "R²": r2, "ε": epsilon} | planned)
         found[-1]["lost"] = float(np.mean(lost[epsilon]))

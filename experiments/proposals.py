@@ -81,7 +81,7 @@ def one_draw(table: pd.DataFrame, target: str, way: str, epsilon: float, seed: i
         if target in left_out:
             return {"r2": 0.0, "left_out": len(left_out), "clipped": 1.0}
         private = gm.release(table, schema=schema, ledger=ledger, share=share, random_state=seed)
-    predicted = private.regress(target).predict(table)
+    predicted = private.ols(target).predict(table)
     y = table[target].to_numpy(float)
     numbers = [(name, column) for name, column in schema.columns.items() if isinstance(column, gm.Numeric)]
     clipped = [np.mean((table[name] < column.lower) | (table[name] > column.upper)) for name, column in numbers]

@@ -144,7 +144,7 @@ def coverage(releases: int) -> None:
         ends = []
         for seed in range(releases):
             private = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=passes, random_state=5000 + seed)
-            own = private.rates("visits").summary().conf_int()
+            own = private.poisson("visits").summary().conf_int()
             ends.append([own[name] for name in terms])
         low, high = np.moveaxis(np.array(ends), 2, 0)
         for truth in ("here", "likelihood"):

@@ -54,7 +54,7 @@ def truths(table: pd.DataFrame) -> Floats:
 def intervals(table: pd.DataFrame, seed: int, **how: Any) -> Floats:
     """Of the same numbers, from one release."""
     private = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed, **how)
-    ends = private.regress("visits").summary().conf_int()
+    ends = private.ols("visits").summary().conf_int()
     described = private.describe(["visits"]).columns
     rows = list(zip(described["conf.low"], described["conf.high"], strict=True))[1:]
     return np.array([*(ends[name] for name in COEFFICIENTS), *rows], dtype=float)

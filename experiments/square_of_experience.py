@@ -34,8 +34,8 @@ def errors(table: pd.DataFrame, epsilon: float, passes: int, releases: int) -> d
     found: dict[str, list[float]] = {"Legendre": [], "raw": []}
     for seed in range(releases):
         draw = functools.partial(gm.release, table, epsilon=epsilon, delta=1e-6, passes=passes, random_state=seed)
-        own = draw(schema=BOUNDS, formula=FORMULA).regress(FORMULA)
-        other = draw(schema=raw).regress("log(wage)", on=ON)
+        own = draw(schema=BOUNDS, formula=FORMULA).ols(FORMULA)
+        other = draw(schema=raw).ols("log(wage)", predictors=ON)
         found["Legendre"].append(own.params["experience^2"] - beta[2])
         found["raw"].append(other.params["squared"] - beta[2])
     return {name: float(np.sqrt(np.mean(np.square(values)))) / deviation for name, values in found.items()}

@@ -30,7 +30,7 @@ TYPED = """
 import gaussmix as gm
 
 private: gm.Release = gm.load("x.parquet")
-reveal_type(private.regress("cost").coef["age"])
+reveal_type(private.ols("cost").coef["age"])
 reveal_type(gm.accounting.epsilon(1e-6, sketch_size=250, gamma=52.9))
 """
 

@@ -36,10 +36,10 @@ def library(folder: Path) -> None:
     """Release, models, summary, ledger, file."""
     ledger = gm.Ledger(folder / "patients.ledger", epsilon=3.0, delta=1e-6, releases=2)
     private = gm.release(patients(), schema=SCHEMA, ledger=ledger, out=folder / "patients.release.parquet")
-    model = private.regress("cost")
+    model = private.ols("cost")
     low, high = model.summary().conf_int()["smoker"]
     assert low < high, (low, high)
-    assert np.isfinite(private.classify("smoker").odds_ratios().estimates["age"])
+    assert np.isfinite(private.logit("smoker").odds_ratios().estimates["age"])
     assert gm.load(folder / "patients.release.parquet").fingerprint == private.fingerprint
     assert ledger.remaining().mu > 0
     gm.LinearRegression(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(np.eye(3), [0.1, 0.2, 0.3])
@@ -54,7 +54,7 @@ def commands(folder: Path) -> None:
         ["--version"],
         ["schema", "patients.csv", "-o", "template.json"],
         ["account", "-k", "250", "-e", "1", "-d", "1e-6"],
-        ["regress", "patients.release.parquet", "cost"],
+        ["ols", "patients.release.parquet", "cost"],
         ["describe", "patients.release.parquet"],
         ["verify", "patients.release.parquet"],
         ["ledger", "show", "patients.ledger"],

@@ -27,7 +27,7 @@ def test_shortened_rows_are_rows_with_weights(table):
     """Least squares with the weights min(1, clip/‖z‖²), on the rows themselves."""
     rows = rows_of(pa.Table.from_pandas(table.frame, preserve_index=False), table.schema)
     private = gm.release(table.frame, schema=table.schema, epsilon=1.0, delta=1e-9, random_state=0)
-    request, model = private.statistic.passes[-1].request, private.regress("income")
+    request, model = private.statistic.passes[-1].request, private.ols("income")
     found = study.as_shortened(model, study.shortened_sums(private.statistic, rows), request)
     encoded = np.column_stack([_encoded(table, column) for column in table.schema.encoded])
     squares = np.sum((encoded @ request.metric.transform.matrix.T / table.schema.row_norm) ** 2, axis=1)
@@ -76,7 +76,7 @@ def test_the_assumption_of_a_population_can_be_that_of_the_table(table, monkeypa
     summary = study.RegressionModel.summary
 
     def noted(self, **options):
-        asked.append((options.get("estimand"), options.get("largest")))
+        asked.append((options.get("estimand"), options.get("max_effect")))
         return summary(self, **options)
 
     monkeypatch.setattr(study.RegressionModel, "summary", noted)

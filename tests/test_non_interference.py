@@ -158,12 +158,12 @@ PERSONS = {"unit": "who", "max_contributions": 2}
 
 def results_of(release: gm.Release) -> list[Any]:
     """Models and tables that readers make of a release."""
-    linear = release.regress("age", on=["cost", "smoker", "region"])
-    odds, several = release.classify("smoker", on=["age"]), release.classify("region", on=["age", "smoker"])
+    linear = release.ols("age", predictors=["cost", "smoker", "region"])
+    odds, several = release.logit("smoker", predictors=["age"]), release.mnlogit("region", predictors=["age", "smoker"])
     found = [release, release.certificate, linear, linear.summary(), odds, release.second_moment, release.pca()]
     found += [several, several.summary(), as_svg(release)]
-    found += [unless_refused(lambda: release.rates("age", on=["smoker"]))]
-    found += [unless_refused(lambda: release.rates("age", on=["smoker"]).rate_ratios())]
+    found += [unless_refused(lambda: release.poisson("age", predictors=["smoker"]))]
+    found += [unless_refused(lambda: release.poisson("age", predictors=["smoker"]).rate_ratios())]
     found += [release.corr(), pickle.loads(pickle.dumps(release)), release.to_bytes()]
     if release.certificate.unit is None:
         found += [release.describe(), release.crosstab("smoker", "region")]
@@ -215,16 +215,16 @@ def described(release: gm.Release) -> list[Any]:
     asked: list[Callable[[], Any]] = [
         lambda: release.synthetic(50, seed=1),
         lambda: release.synthetic(5, seed=1, frame="pandas").to_dict(),
-        lambda: release.propose_merges(),
+        lambda: release.suggest_collapses(),
         lambda: release.means("age", by="region"),
         lambda: release.anova("age", by="region"),
         lambda: release.corr(given=["smoker", "county"]),
         lambda: release.describe(["day", "county"]),
-        lambda: release.regress(["age", "day"]),
-        lambda: release.regress("age", on=["smoker"], instruments=["day", "county"]),
-        lambda: release.regress("age", on=["scan", "county"]).summary(estimand="population"),
-        lambda: release.regress("age", on=["scan", "day", "county"]).get_prediction(new),
-        lambda: release.classify("smoker", on=["age"]).odds_ratios(),
+        lambda: release.ols(["age", "day"]),
+        lambda: release.iv("age", predictors=["smoker"], instruments=["day", "county"]),
+        lambda: release.ols("age", predictors=["scan", "county"]).summary(estimand="population"),
+        lambda: release.ols("age", predictors=["scan", "day", "county"]).get_prediction(new),
+        lambda: release.logit("smoker", predictors=["age"]).odds_ratios(),
     ]
     return [release, release.to_bytes(), *map(unless_refused, asked)]
 
@@ -311,7 +311,7 @@ DECLARED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 def test_declarations(declared, compared):
     def subject(table):
         private = gm.release(**{"schema": SCHEMA} | DECLARED[declared](table), **BUDGET)
-        return [private, private.regress("age").summary(), private.to_bytes()]
+        return [private, private.ols("age").summary(), private.to_bytes()]
 
     compared(subject, TABLES)
 
@@ -325,7 +325,7 @@ def test_samples(unit, compared, monkeypatch):
     def subject(table):
         private = gm.release(table, schema=SCHEMA, **unit, **BUDGET | {"random_state": len(table["age"])})
         assert 0 < private.statistic.passes[1].rate < 0.5
-        return [private, private.regress("age").summary(), private.to_bytes()]
+        return [private, private.ols("age").summary(), private.to_bytes()]
 
     compared(subject, TABLES)
 
@@ -338,7 +338,7 @@ def test_weights_terms_and_kept_tails(compared):
 
     def subject(table):
         private = gm.release(table, schema=schema, weight="design", keep_tails=True, **BUDGET)
-        return [private, private.regress("cost").summary(), private.to_bytes()]
+        return [private, private.ols("cost").summary(), private.to_bytes()]
 
     compared(subject, TABLES)
 
@@ -385,10 +385,10 @@ ledger show rows.ledger
 ledger show persons.ledger --json
 ledger verify rows.ledger
 ledger export rows.ledger
-regress a.parquet age --json
-regress a.parquet age --on smoker
-classify a.parquet smoker --on age --odds
-rates a.parquet age --on smoker
+ols a.parquet age --json
+ols a.parquet age --predictors smoker
+logit a.parquet smoker --predictors age --odds
+poisson a.parquet age --predictors smoker
 describe a.parquet
 describe persons.parquet --json
 corr charged.parquet

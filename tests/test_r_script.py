@@ -57,7 +57,7 @@ def test_the_script_gives_the_same_regression(private, tmp_path):
 def test_its_arithmetic_is_that_of_the_score(private):
     """Wald standard errors of the pool are near those of the score test where all directions are strong."""
     _, params, errors = wald(private)
-    summary = private.regress("cost", ON).summary()
+    summary = private.ols("cost", ON).summary()
     assert_allclose(params, list(summary.params.values()), atol=4 * max(summary.bse.values()))
     assert isinstance(private.statistic.predictive, NoisyMoment)
     ratio = errors / np.array(list(summary.bse.values()))

@@ -16,7 +16,7 @@ def test_the_studys_formula_is_the_librarys():
     found = rates_study.estimates(X, table["count"].to_numpy(float), names, sources)
     schema = {"count": [0, 500], "x1": [-8, 8], "x2": [-8, 8], "d": "boolean", "level": ["0", "1", "2"]}
     rows = table.astype({"level": str})
-    params = gm.release(rows, schema=schema, epsilon=math.inf, delta=1e-6).rates("count").params
+    params = gm.release(rows, schema=schema, epsilon=math.inf, delta=1e-6).poisson("count").params
     assert names == ["x1", "x2", "d=true", "level=1", "level=2"]
     assert list(params.values())[1:] == pytest.approx(found["here"], abs=1e-4)
     assert found["here"] == pytest.approx(found["likelihood"], abs=0.02)

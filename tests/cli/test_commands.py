@@ -137,25 +137,25 @@ def test_table_to_release_to_models(files):
     )
     assert "(5, 1e-05)-differentially private" in text
     assert "2000" not in text
-    model = json.loads(run("regress", out, "cost", "--on", "age", "--on", "smoker", "--json"))
-    assert model["predictor"]["coef"] == load(out).regress("cost", on=["age", "smoker"]).coef
+    model = json.loads(run("ols", out, "cost", "--predictors", "age", "--predictors", "smoker", "--json"))
+    assert model["predictor"]["coef"] == load(out).ols("cost", predictors=["age", "smoker"]).coef
     low, high = model["coefficients"]["smoker"]["interval"]
     assert low < model["coefficients"]["smoker"]["coef"] < high
-    assert "privacy noise" in run("regress", out, "cost")
-    assert "population" in run("regress", out, "cost", "--estimand", "population", "--rows", "2000")
-    assert "as the release shows them" in run("regress", out, "cost", "--estimand", "population")
-    assert "smoker = True" in run("classify", out, "smoker", "--on", "cost")
-    assert "discriminant coefficients" in run("classify", out, "smoker", "--on", "cost", "--largest", "2")
-    odds = json.loads(run("classify", out, "smoker", "--on", "cost", "--odds", "--json"))["odds_ratios"]
-    assert odds == load(out).classify("smoker", on=["cost"]).odds_ratios().as_plain()
-    assert "odds ratio" in run("classify", out, "smoker", "--on", "cost", "--odds")
-    assert "is not in the release" in run("regress", out, "weight", code=2)
-    model = load(out).rates("cost", on=["smoker"])
-    assert run("rates", out, "cost", "--on", "smoker").strip() == str(model.rate_ratios()).strip()
-    assert json.loads(run("rates", out, "cost", "--on", "smoker", "--json")) == model.rate_ratios().as_plain()
-    logs = json.loads(run("rates", out, "cost", "--on", "smoker", "--log", "--json"))
+    assert "privacy noise" in run("ols", out, "cost")
+    assert "population" in run("ols", out, "cost", "--estimand", "population", "--rows", "2000")
+    assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
+    assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
+    assert "discriminant coefficients" in run("logit", out, "smoker", "--predictors", "cost", "--max-effect", "2")
+    odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))["odds_ratios"]
+    assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()
+    assert "odds ratio" in run("logit", out, "smoker", "--predictors", "cost", "--odds")
+    assert "is not in the release" in run("ols", out, "weight", code=2)
+    model = load(out).poisson("cost", predictors=["smoker"])
+    assert run("poisson", out, "cost", "--predictors", "smoker").strip() == str(model.rate_ratios()).strip()
+    assert json.loads(run("poisson", out, "cost", "--predictors", "smoker", "--json")) == model.rate_ratios().as_plain()
+    logs = json.loads(run("poisson", out, "cost", "--predictors", "smoker", "--log", "--json"))
     assert logs["predictor"] == {"coef": model.coef, "intercept": model.intercept}
-    assert "Use classify for true and false" in run("rates", out, "smoker", code=2)
+    assert "Use logit for boolean columns" in run("poisson", out, "smoker", code=2)
     run("report", out, "-o", str(files / "report.html"), "--response", "cost")
     assert "<html" in (files / "report.html").read_text()
 
@@ -172,11 +172,11 @@ def test_formulas_and_weights(tmp_path):
     formula = "log(wage) ~ poly(years, 2)"
     budget = ("-e", "20", "-d", "1e-6", "-o", out)
     run("release", str(tmp_path / "t.csv"), "-s", str(schema), "--formula", formula, "--weight", "w", *budget)
-    found = json.loads(stdout("regress", out, formula, "--json"))
+    found = json.loads(stdout("ols", out, formula, "--json"))
     assert found["weighted"]
     assert found["coefficients"]["years"]["coef"] == pytest.approx(0.08, rel=0.2)
     assert found["coefficients"]["years^2"]["coef"] == pytest.approx(-0.001, rel=0.3)
-    assert "would have to be among the schema's terms" in run("regress", out, "log(wage) ~ poly(years, 3)", code=2)
+    assert "would have to be among the schema's terms" in run("ols", out, "log(wage) ~ poly(years, 3)", code=2)
     assert "give --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
 
 
@@ -184,38 +184,40 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     table = patients(2000)
     out = tmp_path / "r.parquet"
     release(table, schema=SCHEMA, epsilon=20.0, delta=1e-5, random_state=0).save(out)
-    text = run("regress", str(out), "cost", "--on", "region", "--merge", "region:rest=south,west")
+    text = run("ols", str(out), "cost", "--predictors", "region", "--collapse", "region:rest=south,west")
     assert "region=rest" in text
-    text = run("rates", str(out), "cost", "--merge", "region:rest=south,west", "--reference", "region=rest")
+    text = run("poisson", str(out), "cost", "--collapse", "region:rest=south,west", "--reference", "region=rest")
     assert "region=north" in text
-    text = run("classify", str(out), "smoker", "--on", "region", "--odds", "--reference", "region=west")
+    text = run("logit", str(out), "smoker", "--predictors", "region", "--odds", "--reference", "region=west")
     assert "region=north" in text
     assert not any(line.lstrip().startswith("region=west") for line in text.splitlines())
-    text = run("classify", str(out), "region", "--on", "cost", "--odds", "--reference", "region=west")
+    text = run("mnlogit", str(out), "region", "--predictors", "cost", "--odds", "--reference", "region=west")
     assert "region = north against west: odds ratios" in text
     assert "region = south against west: odds ratios" in text
-    one = run("classify", str(out), "region", "--on", "cost", "--odds", "--level", "west")
-    assert one.strip() == str(load(out).classify("region", on=["cost"], level="west").odds_ratios()).strip()
-    found = json.loads(run("classify", str(out), "region", "--on", "cost", "--json"))
-    model = load(out).classify("region", on=["cost"])
+    one = run("logit", str(out), "region", "--predictors", "cost", "--odds", "--level", "west")
+    assert one.strip() == str(load(out).logit("region", predictors=["cost"], level="west").odds_ratios()).strip()
+    found = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--json"))
+    model = load(out).mnlogit("region", predictors=["cost"])
     assert list(found["classes"]) == ["south", "west"]
     assert found["predictor"]["west"] == {"coef": model.coef["west"], "intercept": model.intercept["west"]}
-    plain = json.loads(run("classify", str(out), "region", "--on", "cost", "--odds", "--json"))["classes"]["west"]
+    plain = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--odds", "--json"))["classes"][
+        "west"
+    ]
     assert plain["odds_ratios"] == model.odds_ratios()["west"].as_plain()
     for words, arguments in {
-        "--merge is written": ("--merge", "region=south"),
+        "--collapse is written": ("--collapse", "region=south"),
         "--reference is written": ("--reference", "region"),
-        "makes one level twice": ("--merge", "region:a=south", "--merge", "region:a=west"),
+        "makes one level twice": ("--collapse", "region:a=south", "--collapse", "region:a=west"),
         "names a column twice": ("--reference", "region=west", "--reference", "region=south"),
     }.items():
-        assert words in run("regress", str(out), "cost", *arguments, code=2)
+        assert words in run("ols", str(out), "cost", *arguments, code=2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --estimand population"),
-        (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
+        (("ols", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --estimand population"),
+        (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
@@ -344,8 +346,8 @@ def test_plan_from_public_quantities(tmp_path):
     about = "intervals are about the table as it is clipped"
     for words in ("explaining cost", "even", "usual", "hard", "R² lost to privacy, of 0.4", "No data was read", about):
         assert words in said
-    plan = json.loads(run(*arguments, "--target", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
-    assert (plan["target"], plan["passes"], plan["r2"], plan["n_rows"]) == ("bmi", 2, 0.2, 5000)
+    plan = json.loads(run(*arguments, "--response", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
+    assert (plan["response"], plan["passes"], plan["r2"], plan["n_rows"]) == ("bmi", 2, 0.2, 5000)
     assert plan["tables"]["usual"]["useful"] is (plan["rows_needed"] <= 5000)
     assert plan["least_useful_epsilon"] > 0
     run("plan", "-p", "2", "-n", "500", *budget, "--plot", str(tmp_path / "plan.png"))
@@ -371,7 +373,7 @@ def test_plan_tells_how_many_rows_are_needed():
         (("--rows", "0", "-p", "3"), "rows must be"),
         (("--rows", "10"), "Name a schema, or give --features"),
         (("-p", "3", "--plot", "x.png"), "--plot needs --rows"),
-        (("-p", "3", "--target", "z"), "'z' is not in the schema. Its columns are x1, x2, x3, y"),
+        (("-p", "3", "--response", "z"), "'z' is not in the schema. Its columns are x1, x2, x3, y"),
         (("-p", "3", "--passes", "7"), "passes must be one of 1, 2, 3, 4"),
         (("no-such-file.json",), "does not exist"),
     ],
@@ -396,7 +398,7 @@ def test_no_input_is_overwritten(files):
     content = bytearray(out.read_bytes())
     content[100:400] = bytes(300)
     out.write_bytes(content)
-    assert "Error" in run("regress", str(out), "cost", code=5)
+    assert "Error" in run("ols", str(out), "cost", code=5)
 
 
 def test_help_keeps_examples_on_their_lines():

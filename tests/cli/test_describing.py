@@ -36,10 +36,10 @@ def printed(*arguments: str) -> str:
 def test_tables_are_those_of_the_library(file):
     private = load(file)
     assert str(private.describe()) in run("describe", file)
-    assert json.loads(run("describe", file, "--on", "age", "--json")) == private.describe(["age"]).as_plain()
+    assert json.loads(run("describe", file, "--columns", "age", "--json")) == private.describe(["age"]).as_plain()
     assert printed("describe", file, "--alpha", "0.1", "--csv") == private.describe(alpha=0.1).as_csv()
     assert str(private.corr()) in run("corr", file)
-    rows = json.loads(run("corr", file, "--on", "age", "--on", "cost", "--given", "sex", "--json"))["rows"]
+    rows = json.loads(run("corr", file, "--columns", "age", "--columns", "cost", "--given", "sex", "--json"))["rows"]
     assert rows == private.corr(["age", "cost"], given=["sex"]).pairs().as_plain()["rows"]
     assert str(private.crosstab("sex", "region")) in run("crosstab", file, "sex", "region")
     cells = list(csv.DictReader(io.StringIO(printed("crosstab", file, "sex", "region", "--csv"))))

@@ -62,7 +62,7 @@ def test_exit_codes(files, tmp_path):
     spent = here("release", table, "-s", files / "schema.json", *full, "-o", tmp_path / "y", code=4)
     assert "0 more releases of the planned size" in spent
     (tmp_path / "damaged").write_bytes(out.read_bytes()[:-100])
-    shell("regress", tmp_path / "damaged", "cost", code=5)
+    shell("ols", tmp_path / "damaged", "cost", code=5)
     (tmp_path / "no.ledger").write_bytes(b"SQLite format 3\0" + bytes(4000))
     here(
         "release", table, "-s", files / "schema.json", "--ledger", tmp_path / "no.ledger", "-o", tmp_path / "y", code=5
@@ -122,8 +122,8 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
 @pytest.mark.parametrize(
     ("command", "rest"),
     [
-        ("regress", ["cost"]),
-        ("classify", ["sex"]),
+        ("ols", ["cost"]),
+        ("logit", ["sex"]),
         ("describe", []),
         ("corr", []),
         ("crosstab", ["sex", "sex"]),
@@ -222,11 +222,11 @@ def test_bytes_that_are_no_text_reach_no_ledger(files, tmp_path):
     command = ("release", files / "a.parquet", "-s", files / "schema.json", "--ledger", ledger)
     assert "UTF-8" in shell(*command, "-o", tmp_path / "x", "--note", wrong, code=2).stderr
     assert "UTF-8" in shell(*command, "-o", tmp_path / wrong, code=2).stderr
-    assert "UTF-8" in shell("regress", files / "r.parquet", wrong, code=2).stderr
+    assert "UTF-8" in shell("ols", files / "r.parquet", wrong, code=2).stderr
     with pytest.raises(gm.errors.ArgumentError, match="note must be valid Unicode"):
         gm.release(patients(20), schema=SCHEMA, ledger=ledger, note="\ud800")
     assert ledger.read_bytes() == before
-    shell("regress", files / "r.parquet", "cost", env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"})
+    shell("ols", files / "r.parquet", "cost", env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"})
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-", "2> /dev/full"])
@@ -243,7 +243,7 @@ def test_closed_streams(files, tmp_path, closed):
 
 
 def test_full_and_broken_outputs_are_no_traceback(files):
-    for command in (("account", "-k", "150", "-g", "100", "-d", "1e-8"), ("regress", files / "r.parquet", "cost")):
+    for command in (("account", "-k", "150", "-g", "100", "-d", "1e-8"), ("ols", files / "r.parquet", "cost")):
         with open("/dev/full", "w") as full:
             failed = shell(*command, code=2, stdout=full, stderr=subprocess.PIPE, capture_output=False)
         assert "No space left" in failed.stderr
@@ -278,12 +278,12 @@ def test_interrupted(files, tmp_path):
 def test_a_fault_of_ours_looks_like_one(files, monkeypatch):
     for fault in (TypeError("'NoneType' object is not subscriptable"), ValueError("of ours"), RuntimeError("of ours")):
         monkeypatch.setattr("gaussmix.cli.models.load", lambda *_, fault=fault: (_ for _ in ()).throw(fault))
-        result = CliRunner().invoke(main, ["regress", str(files / "r.parquet"), "cost"])
+        result = CliRunner().invoke(main, ["ols", str(files / "r.parquet"), "cost"])
         assert result.exception is fault
         assert "a fault of gaussmix" in result.exception.__notes__[0]
     faulty = "import gaussmix.cli.models as r; r.load = lambda path: len(None)\nfrom gaussmix.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", faulty, "regress", files / "r.parquet", "cost"],
+        [sys.executable, "-c", faulty, "ols", files / "r.parquet", "cost"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1

@@ -22,8 +22,8 @@ COLUMNS = {"wage": [50, 9000], "experience": [0, 60], "sex": ["f", "m"], "a b": 
 )
 def test_formulas_are_read(text, target, on):
     read = read_formula(text)
-    assert read.target == target
-    assert (read.on and set(read.on)) == (on and set(on))
+    assert read.response == target
+    assert (read.predictors and set(read.predictors)) == (on and set(on))
 
 
 @pytest.mark.parametrize(

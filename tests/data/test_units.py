@@ -117,12 +117,12 @@ def test_coefficients_of_terms_are_those_of_powers_and_products(terms, table):
     np.testing.assert_allclose(about, fitted - 2.5, atol=1e-8)
 
 
-@pytest.mark.parametrize("merge", [None, {"sex": {"rest": ["m", "x"]}}])
-def test_the_matrix_of_a_coding_maps_coefficients_of_features(terms, table, merge):
+@pytest.mark.parametrize("collapse", [None, {"sex": {"rest": ["m", "x"]}}])
+def test_the_matrix_of_a_coding_maps_coefficients_of_features(terms, table, collapse):
     rows, columns = encoded(terms, table), original(table)
-    coding = Coding.of(terms, ["age", "sex", "smoker", "age^2", "age:sex"], merge=merge)
+    coding = Coding.of(terms, ["age", "sex", "smoker", "age^2", "age:sex"], collapse=collapse)
     theta = np.linalg.lstsq(rows @ coding.rows.T, columns["y"], rcond=None)[0]
-    if merge:
+    if collapse:
         columns |= {f"{p}sex=rest": columns[f"{p}sex=m"] + columns[f"{p}sex=x"] for p in ("", "age:")}
     expected = least_squares([columns[name] for name in coding.names[1:]], columns["y"])
     np.testing.assert_allclose(coding.units.matrix() @ theta, expected, rtol=1e-6)

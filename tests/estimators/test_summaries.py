@@ -24,10 +24,10 @@ def length(summary, name):
 def test_the_assumption_of_a_linear_summary_can_be_said(weak):
     X, y = weak
     model = gm.LinearRegression(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1), passes=1, random_state=0).fit(X, y)
-    narrow, wide = model.summary(largest=0.2), model.summary(largest=200.0)
-    assert (narrow.largest, wide.largest, model.summary().largest) == (0.2, 200.0, 5.0)
+    narrow, wide = model.summary(max_effect=0.2), model.summary(max_effect=200.0)
+    assert (narrow.max_effect, wide.max_effect, model.summary().max_effect) == (0.2, 200.0, 5.0)
     assert length(narrow, "x0") < length(wide, "x0")
-    own = model.release_.regress("y", on=["X"]).summary(largest=0.2)
+    own = model.release_.ols("y", predictors=["X"]).summary(max_effect=0.2)
     assert list(narrow.conf_int().values()) == list(own.conf_int().values())
 
 
@@ -35,7 +35,7 @@ def test_the_assumption_of_odds_ratios_can_be_said(weak):
     X, y = weak
     model = gm.LogisticRegression(epsilon=1.0, bounds_X=(-1, 1), classes=(False, True), passes=1, random_state=0)
     model.fit(X, y > 0)
-    assert model.summary(largest=0.2).largest == 0.2
-    assert length(model.summary(largest=0.2), "x0") < length(model.summary(largest=200.0), "x0")
-    ends = model.odds_ratios(largest=0.2).intervals["x0"]
-    assert np.log(ends) == pytest.approx(model.summary(largest=0.2).conf_int()["x0"])
+    assert model.summary(max_effect=0.2).max_effect == 0.2
+    assert length(model.summary(max_effect=0.2), "x0") < length(model.summary(max_effect=200.0), "x0")
+    ends = model.odds_ratios(max_effect=0.2).intervals["x0"]
+    assert np.log(ends) == pytest.approx(model.summary(max_effect=0.2).conf_int()["x0"])

@@ -88,7 +88,7 @@ def test_a_later_pass_in_the_declared_metric_has_the_noise_that_its_rows_need(mo
             found = rows_of(data, schema)
             transcript = draw_passes(found, found.moments(), account, np.random.default_rng(0))
     assert all(output.request.metric.declared for output in transcript.passes[1:])
-    assert transcript.shortened is None
+    assert transcript.clipping_loss is None
     first, second = scripts
     each = [spent([a], [b], [s]) for a, b, s in zip(second.sums, first.sums, first.sigmas, strict=True)]
     for used, place in zip(each, [1, 0, *range(2, 8)], strict=True):

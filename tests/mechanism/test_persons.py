@@ -196,8 +196,8 @@ def test_many_rows_of_few_persons_give_their_regression():
             random_state=1,
             **BUDGET,
         )
-        assert private.regress("y").coef["x"] == pytest.approx(0.5, abs=0.02)
-        assert private.regress("y").summary().nobs == pytest.approx(n, rel=0.05)
+        assert private.ols("y").coef["x"] == pytest.approx(0.5, abs=0.02)
+        assert private.ols("y").summary().nobs == pytest.approx(n, rel=0.05)
 
 
 def test_samples_are_of_persons(monkeypatch):
@@ -220,7 +220,7 @@ def test_samples_are_of_persons(monkeypatch):
     rates = [output.rate for output in private.statistic.passes]
     assert rates[0] == rates[-1] == 1.0
     assert 0 < rates[1] == rates[2] <= 0.25
-    assert private.regress("y").coef["x"] == pytest.approx(0.5, abs=0.01)
+    assert private.ols("y").coef["x"] == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_the_certificate_says_whose_rows_are_protected(tmp_path):
 def test_populations_need_independent_rows():
     private = gm.release(table(), schema=SCHEMA, unit="who", max_contributions=3, random_state=0, **BUDGET)
     with pytest.raises(gm.ArgumentError, match="one person has several"):
-        private.regress("y").summary(estimand="population", n_rows=400)
+        private.ols("y").summary(estimand="population", n_rows=400)
 
 
 def test_moments_of_persons(tmp_path):

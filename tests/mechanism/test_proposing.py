@@ -54,7 +54,7 @@ def test_bounds_are_narrow_and_hold_nearly_all_rows():
     assert columns["job"].unknown == "other"
     assert columns["code"].levels == (1, 2, 3)
     assert found.left_out == ()
-    gm.release(data, schema=found.schema, passes=1, **BUDGET).regress("wage")
+    gm.release(data, schema=found.schema, passes=1, **BUDGET).ols("wage")
 
 
 def test_certificate_says_what_was_spent_and_is_read_back():

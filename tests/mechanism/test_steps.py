@@ -147,16 +147,16 @@ def test_a_release_with_steps_is_saved_and_read(private, tmp_path):
     private.save(tmp_path / "steps.parquet")
     again = gm.load(tmp_path / "steps.parquet")
     assert again.fingerprint == private.fingerprint
-    model = again.classify("sick")
+    model = again.logit("sick")
     assert model.likelihood
-    assert model.coef == private.classify("sick").coef
-    assert not again.classify("sick", on=["x"]).likelihood
-    well = again.classify("sick", level=False)
+    assert model.coef == private.logit("sick").coef
+    assert not again.logit("sick", predictors=["x"]).likelihood
+    well = again.logit("sick", level=False)
     assert (well.likelihood, well.classes) == (True, (True, False))
     assert well.intercept == -model.intercept
     assert well.coef == {name: -value for name, value in model.coef.items()}
-    assert model.summary().params == private.classify("sick").summary().params
-    assert again.regress("x").coef == private.regress("x").coef
+    assert model.summary().params == private.logit("sick").summary().params
+    assert again.ols("x").coef == private.ols("x").coef
 
 
 def test_no_release_can_be_made_with_other_steps(private):

@@ -11,7 +11,7 @@ import pytest
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.data.schema import Schema
-from gaussmix.models.design import Coding, counts_of_levels, propose_merges
+from gaussmix.models.design import Coding, counts_of_levels, suggest_collapses
 from gaussmix.releases.noisy import NoisyMoment
 
 
@@ -28,23 +28,23 @@ def nonprivate_release(table):
 def test_merged_levels_are_those_of_a_table_that_has_them_merged(table, nonprivate_release):
     merged = table.assign(region=table["region"].replace({"south": "other", "west": "other"}))
     schema = {**SCHEMA, "region": {"levels": ["north", "other"]}}
-    wanted = gm.release(merged, schema=schema, epsilon=math.inf, delta=1e-6).regress("cost").summary()
-    found = nonprivate_release.regress("cost").summary(merge={"region": {"other": ["south", "west"]}})
+    wanted = gm.release(merged, schema=schema, epsilon=math.inf, delta=1e-6).ols("cost").summary()
+    found = nonprivate_release.ols("cost").summary(collapse={"region": {"other": ["south", "west"]}})
     assert list(found.params) == list(wanted.params)
     assert list(found.params.values()) == pytest.approx(list(wanted.params.values()), rel=1e-4)
     assert found.rsquared == pytest.approx(wanted.rsquared, rel=1e-6)
 
 
 def test_a_merged_level_can_be_the_first_one(nonprivate_release):
-    problem = nonprivate_release.regress("cost").problem(merge={"region": {"else": ["north", "west"]}})
+    problem = nonprivate_release.ols("cost").problem(collapse={"region": {"else": ["north", "west"]}})
     assert [name for name in problem.names if name.startswith("region")] == ["region=south"]
     assert problem.references["region"] == "region=else"
     assert problem.counts["region=else"][0] + problem.counts["region=south"][0] == pytest.approx(3000, rel=1e-5)
 
 
 def test_levels_are_measured_from_the_reference(nonprivate_release):
-    first = nonprivate_release.regress("cost").summary().params
-    other = nonprivate_release.regress("cost").summary(reference={"region": "west", "sex": "m"}).params
+    first = nonprivate_release.ols("cost").summary().params
+    other = nonprivate_release.ols("cost").summary(reference={"region": "west", "sex": "m"}).params
     assert other["region=south"] == pytest.approx(first["region=south"] - first["region=west"], abs=1e-6)
     assert other["region=north"] == pytest.approx(-first["region=west"], abs=1e-6)
     assert other["sex=f"] == pytest.approx(-first["sex=m"], abs=1e-6)
@@ -56,7 +56,7 @@ def test_levels_are_measured_from_the_reference(nonprivate_release):
 def test_true_and_false_and_numbers_can_be_merged():
     schema = Schema.of({"a": {"levels": [1, 2, 3]}, "b": {"levels": [False, True], "missing": "level"}})
     coding = Coding.of(
-        schema, ["a", "b"], merge={"a": {"low": [1, 2]}, "b": {"no": [False, "(missing)"]}}, reference={"a": 3}
+        schema, ["a", "b"], collapse={"a": {"low": [1, 2]}, "b": {"no": [False, "(missing)"]}}, reference={"a": 3}
     )
     assert coding.names == ("(intercept)", "a=low", "b=true")
     assert coding.references["b"][0] == "b=no"
@@ -66,28 +66,31 @@ def test_true_and_false_and_numbers_can_be_merged():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"merge": {"weight": {"x": ["a"]}}}, "'weight' does not explain this model"),
-        ({"merge": {"cost": {"x": ["a"]}}}, "'cost' does not explain this model"),
-        ({"merge": {"age": {"x": ["a"]}}}, "'age' has no levels to merge"),
-        ({"merge": {"region": {"x": ["east"]}}}, "'east' is no level of 'region'; it has north, south, west"),
-        ({"merge": {"region": {"x": "south"}}}, "in a list"),
-        ({"merge": {"region": {"x": []}}}, "in a list"),
-        ({"merge": {"region": {"x": ["south"], "y": ["south"]}}}, "merged twice"),
-        ({"merge": {"region": {"north": ["south", "west"]}}}, "take another name"),
-        ({"reference": {"region": "east"}}, "'east' is no level of 'region'"),
+        ({"collapse": {"weight": {"x": ["a"]}}}, "'weight' is not a predictor of this model"),
+        ({"collapse": {"cost": {"x": ["a"]}}}, "'cost' is not a predictor of this model"),
+        ({"collapse": {"age": {"x": ["a"]}}}, "'age' has no levels to collapse"),
+        (
+            {"collapse": {"region": {"x": ["east"]}}},
+            "'east' is not a level of 'region'; the levels are north, south, west",
+        ),
+        ({"collapse": {"region": {"x": "south"}}}, "in a list"),
+        ({"collapse": {"region": {"x": []}}}, "in a list"),
+        ({"collapse": {"region": {"x": ["south"], "y": ["south"]}}}, "collapsed twice"),
+        ({"collapse": {"region": {"north": ["south", "west"]}}}, "choose another name"),
+        ({"reference": {"region": "east"}}, "'east' is not a level of 'region'"),
         ({"reference": {"age": "old"}}, "'age' has no levels"),
     ],
 )
 def test_bad_codings(nonprivate_release, options, words):
     with pytest.raises(ValueError, match=words):
-        nonprivate_release.regress("cost").summary(**options)
+        nonprivate_release.ols("cost").summary(**options)
 
 
 def test_a_reference_needs_an_intercept(table):
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=math.inf, delta=1e-6)
     with pytest.raises(ValueError, match="reference needs a release with an intercept"):
-        bare.regress("cost").summary(reference={"region": "west"})
-    assert "region=north" in bare.regress("cost").summary().params
+        bare.ols("cost").summary(reference={"region": "west"})
+    assert "region=north" in bare.ols("cost").summary().params
 
 
 def rare(counts, scale):
@@ -110,52 +113,53 @@ def rare(counts, scale):
 )
 def test_only_levels_with_small_noisy_counts_are_proposed_to_be_merged(counts, wanted):
     noisy, schema = rare(counts, 10.0)
-    found = propose_merges(noisy, schema)
+    found = suggest_collapses(noisy, schema)
     assert found == ({} if wanted is None else {"job": {"other": wanted}})
     names = Coding.of(
-        schema, ["job"], merge=found, reference={"job": "l0" if "l0" not in (wanted or []) else "l1"}
+        schema, ["job"], collapse=found, reference={"job": "l0" if "l0" not in (wanted or []) else "l1"}
     ).names
     assert ("job=other" in names) == (wanted is not None)
-    assert propose_merges(noisy, schema, at_least=1e-9) == {}
+    assert suggest_collapses(noisy, schema, at_least=1e-9) == {}
 
 
 def test_merged_levels_are_not_called_like_a_frequent_level():
     schema = Schema.of({"job": ["other", "a", "b"], "x": [0, 1]})
     G = np.diag([1000.0, 3.0, 4.0, 10.0, 1007.0])
     noisy = NoisyMoment(G, shape=10 * np.eye(len(G)))
-    assert propose_merges(noisy, schema) == {"job": {"other levels": ["a", "b"]}}
+    assert suggest_collapses(noisy, schema) == {"job": {"other levels": ["a", "b"]}}
 
 
-def test_summaries_print_a_merge_that_can_be_given_back(table):
+def test_summaries_print_a_collapse_that_can_be_given_back(table):
     """Two levels with three rows each: proposed by release and summary, taken by it, and then no longer there."""
     place = np.arange(len(table))
     islands = np.where(place < 3, "island", np.where(place < 6, "islet", table["region"]))
     schema = {**SCHEMA, "region": {"levels": ["north", "south", "west", "island", "islet"]}}
     release = gm.release(table.assign(region=islands), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
-    proposed = release.propose_merges()
+    proposed = release.suggest_collapses()
     assert proposed == {"region": {"other": ["island", "islet"]}}
-    assert release.propose_merges(at_least=1e-9) == {}
-    summary = release.regress("cost").summary()
-    assert summary.proposed == proposed
+    assert release.suggest_collapses(at_least=1e-9) == {}
+    summary = release.ols("cost").summary()
+    assert summary.suggested_collapses == proposed
     text = str(summary)
-    assert "noisy counts, after norm clipping, are below 5 standard deviations of the noise" in text
-    given = ast.literal_eval(text[text.index("merge=") + len("merge=") : text.index("}}") + 2])
-    merged = release.regress("cost").summary(merge=given)
+    assert "noisy counts after norm clipping below 5 standard errors" in text
+    given = ast.literal_eval(text[text.index("collapse=") + len("collapse=") : text.index("}}") + 2])
+    merged = release.ols("cost").summary(collapse=given)
     assert "region=other" in merged.params
     assert not {"region=island", "region=islet"} & set(merged.params)
-    assert merged.proposed == {}
-    assert "can be merged" not in str(merged)
-    assert release.regress("cost", on=["age"]).summary().proposed == {}  # not of columns that explain nothing
+    assert merged.suggested_collapses == {}
+    assert "consider collapsing" not in str(merged)
+    # Levels of a column that is no predictor are not collapsed.
+    assert release.ols("cost", predictors=["age"]).summary().suggested_collapses == {}
     with pytest.raises(gm.ArgumentError, match="at_least must be"):
-        release.propose_merges(at_least=0)
+        release.suggest_collapses(at_least=0)
 
 
 def test_a_single_rare_level_is_not_merged_with_a_frequent_one(table):
     sex = np.where(np.arange(len(table)) < 4, "x", table["sex"])
     schema = {**SCHEMA, "sex": {"levels": ["f", "m", "x"]}}
     release = gm.release(table.assign(sex=sex), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
-    assert release.propose_merges() == {}
-    assert "can be merged" not in str(release.regress("cost").summary())
+    assert release.suggest_collapses() == {}
+    assert "consider collapsing" not in str(release.ols("cost").summary())
 
 
 def test_counts_are_the_releases_own(table):

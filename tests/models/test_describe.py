@@ -142,10 +142,10 @@ def test_means_and_deviations_move_as_they_say():
         held["mean"].append(mean[4] <= x.mean() <= mean[5])
         held["std"].append(std[4] <= x.std(ddof=1) <= std[5])
         found = cell_counts(M, schema, "a", "b")[1]
-        held["cells"].append(np.mean(np.abs(found.values - cells) <= 1.959964 * found.deviations))
+        held["cells"].append(np.mean(np.abs(found.values - cells) <= 1.959964 * found.std_errors))
         sums = group_sums(M, schema, "x", "a")[1]
         exact = np.array([np.sum(~a), np.sum(a), np.sum(x[~a] - 5), np.sum(x[a] - 5), np.sum((x - 5) ** 2)])
-        held["means"].append(np.mean(np.abs(sums.values - exact) <= 1.959964 * sums.deviations))
+        held["means"].append(np.mean(np.abs(sums.values - exact) <= 1.959964 * sums.std_errors))
         r, deviation = residuals(M, schema.units.rows([0, 2]), schema.units.one[np.newaxis]).correlations()
         held["corr"].append(abs(r[0, 1] - np.corrcoef(x, a)[0, 1]) <= 1.959964 * deviation[0, 1])
         held["level"].append(found.values.sum() - n)
@@ -173,13 +173,13 @@ def test_both_counts_of_rows_have_their_noise(n, monkeypatch):
     mus, rng = private.certificate.account.noise_mu[2::2], np.random.default_rng(0)
     noise = [rng.normal(0, np.sqrt(2) / mu, (4000, 2, BINS)).sum(axis=2).mean(axis=1) for mu in mus]
     of_totals = np.hypot(np.std(np.mean(noise, axis=0)) / rate, np.sqrt(n * (1 - rate) / rate))
-    assert found.deviation < of_entry
-    assert_allclose((found.deviation**-2 - of_entry**-2) ** -0.5, of_totals, rtol=0.08)
+    assert found.std_error < of_entry
+    assert_allclose((found.std_error**-2 - of_entry**-2) ** -0.5, of_totals, rtol=0.08)
     assert found.apart
 
 
 def test_the_number_of_rows_has_the_noise_it_says():
-    found = [(own.rows - 500) / own.deviation for _, own in (counted(500, seed) for seed in range(20))]
+    found = [(own.rows - 500) / own.std_error for _, own in (counted(500, seed) for seed in range(20))]
     assert 0.52 < np.std(found) < 1.55  # chi-square with 20 degrees of freedom, 0.1 % on either side
     assert abs(np.mean(found)) < 0.75
 
@@ -200,8 +200,8 @@ def test_histograms_of_a_sample_of_their_own_count_with_its_noise(monkeypatch, t
     assert {output.rate for output in private.statistic.passes} == {1.0}
     assert private.statistic.passes[-1].counted_rate == pytest.approx(0.2, rel=0.05)
     assert 0.75 < np.std(z) < 1.32  # with the noise of the counts it is 1.03
-    shortened = private.statistic.shortened
-    assert shortened.deviation > np.sqrt(4000 * 0.8 / 0.2) / 4000 * 0.8
+    shortened = private.statistic.clipping_loss
+    assert shortened.std_error > np.sqrt(4000 * 0.8 / 0.2) / 4000 * 0.8
     private.save(tmp_path / "r.parquet")
     assert row_count(gm.load(tmp_path / "r.parquet")) == found
 
@@ -216,11 +216,11 @@ def test_steps_do_not_count_rows():
     passes_alone = [BINS / mu**2 for mu in private.certificate.account.noise_mu[2:8:2]]
     assert len(private.certificate.account.noise_mu) == 14
     of_totals = np.sqrt(sum(passes_alone)) / 3
-    assert row_count(private).deviation < of_totals
+    assert row_count(private).std_error < of_totals
     first = private.statistic.passes[0]
     (index,) = private.schema.groups["(intercept)"]
     of_entry = (private.schema.row_norm * private.schema.encoded[index].scale) ** 2 / first.mu
-    assert row_count(private).deviation == pytest.approx((of_totals**-2 + of_entry**-2) ** -0.5)
+    assert row_count(private).std_error == pytest.approx((of_totals**-2 + of_entry**-2) ** -0.5)
 
 
 def test_tables_in_every_shape(noisy):
@@ -266,7 +266,7 @@ def test_what_cannot_be_asked(noisy):
         (lambda: noisy.crosstab("sex", "age"), "no levels to count"),
         (lambda: noisy.means("sex", by="region"), "has no mean"),
         (lambda: noisy.means("cost", by="cost"), "by itself"),
-        (lambda: noisy.describe("age"), r"write on=\['age'\]"),
+        (lambda: noisy.describe("age"), r"write columns=\['age'\]"),
         (lambda: noisy.describe(["age", "age"]), "twice"),
         (lambda: noisy.describe(["nobody"]), "not in the release"),
         (lambda: noisy.corr(["age"], given=["age"]), "held fixed"),

@@ -7,7 +7,7 @@ import pytest
 
 from gaussmix.data.schema import Schema
 from gaussmix.models.design import Problem, Response
-from gaussmix.models.results import WeakestDirection, weakest_direction
+from gaussmix.models.results import LeastIdentified, least_identified_contrast
 from gaussmix.releases.noisy import NoisyMoment
 
 SCHEMA = Schema.of({"age": [0, 100], "height": [0, 2], "job": ["none", "paid", "unpaid", "own"], "y": [0, 1]})
@@ -34,17 +34,17 @@ def test_a_rare_level_is_named_with_its_rows(place, reference):
     shares = np.full(4, 0.332)
     shares[place] = 0.004
     p = problem(shares, reference={"job": reference})
-    found = weakest_direction(p)
+    found = least_identified_contrast(p)
     level = ("none", "paid", "unpaid", "own")[place]
     assert found.names == (f"job={level}",)
     assert found.rows == pytest.approx(20, abs=8)
-    assert found.deviation == pytest.approx(20 * np.sqrt(2))
-    assert str(found) == f"job={level}, about {found.rows:.0f} ± 28 rows"
-    assert found.strength == p.strength < 1
+    assert found.std_error == pytest.approx(20 * np.sqrt(2))
+    assert str(found) == f"job={level}, about {found.rows:.0f} rows, SE 28"
+    assert found.signal_to_noise == p.signal_to_noise < 1
 
 
 def test_columns_that_go_together_are_named_together():
-    found = weakest_direction(problem([0.25] * 4, correlation=0.97))
+    found = least_identified_contrast(problem([0.25] * 4, correlation=0.97))
     assert set(found.names) == {"age", "height"}
     assert found.rows is None
     assert str(found) in ("age with height", "height with age")
@@ -56,14 +56,14 @@ def test_strength_is_the_least_over_directions():
     u = rng.standard_normal((len(p.names), 5000))
     N = p.noisy.shape[:-1, :-1]
     ratios = np.sum(u * (p.moment @ u), axis=0) / (np.sqrt(2) * np.sum(u * (N @ u), axis=0))
-    assert p.strength <= ratios.min()
+    assert p.signal_to_noise <= ratios.min()
     weakest = p.directions[1][:, 0]
-    assert weakest @ p.moment @ weakest / (np.sqrt(2) * weakest @ N @ weakest) == pytest.approx(p.strength)
+    assert weakest @ p.moment @ weakest / (np.sqrt(2) * weakest @ N @ weakest) == pytest.approx(p.signal_to_noise)
 
 
 def test_negative_counts_are_shown_as_none():
-    assert str(WeakestDirection(("a=b",), -1.0, -16.0, 30.0)) == "a=b, about 0 ± 30 rows"
-    assert str(WeakestDirection(("a=b",), 0.2, 0.014, 0.046)) == "a=b, about 0.01 ± 0.05 rows, as shortened"
+    assert str(LeastIdentified(("a=b",), -1.0, -16.0, 30.0)) == "a=b, about 0 rows, SE 30"
+    assert str(LeastIdentified(("a=b",), 0.2, 0.014, 0.046)) == "a=b, about 0.01 rows after clipping, SE 0.05"
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_negative_counts_are_shown_as_none():
     ],
 )
 def test_shortened_rows_are_told_without_powers_of_ten(rows, words):
-    assert str(WeakestDirection(("a=b",), 2.0, rows, 0.23)) == f"a=b, about {words} ± 0.2 rows, as shortened"
+    assert str(LeastIdentified(("a=b",), 2.0, rows, 0.23)) == f"a=b, about {words} rows after clipping, SE 0.2"

@@ -34,7 +34,7 @@ def design(table: pd.DataFrame) -> pd.DataFrame:
 @pytest.mark.parametrize("target", ["y", "z"])
 def test_without_noise_it_is_fishers_discriminant(table, target):
     """Class means and the covariance within classes, from the rows: the same slopes and intercept."""
-    model = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify(target, on=FEATURES)
+    model = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).logit(target, predictors=FEATURES)
     X, second = design(table), table["y"].to_numpy()
     fisher = LinearDiscriminantAnalysis(solver="lsqr").fit(X, second)
     expected = dict(zip(["(intercept)", "a", "b", "c=v", "c=w"], [*fisher.intercept_, *fisher.coef_[0]], strict=True))
@@ -51,7 +51,7 @@ def test_it_is_near_logistic_regression(table):
         return -np.mean(np.log(probabilities[np.arange(len(second)), second.astype(int)]))
 
     logistic = loss(LogisticRegression(C=1e6, max_iter=1000).fit(design(table), second).predict_proba(design(table)))
-    exact = loss(release.classify("y", on=FEATURES).predict_proba(table))
+    exact = loss(release.logit("y", predictors=FEATURES).predict_proba(table))
     assert logistic < exact < logistic + 0.01
 
 
@@ -121,7 +121,7 @@ def test_noisy_scale_is_near_that_of_the_table(table):
     """The factor of a private fit against the residual variance that its coefficients leave on the rows."""
     for seed in range(3):
         release = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
-        log_odds, linear = release.classify("y", on=FEATURES), release.regress("y", on=FEATURES)
+        log_odds, linear = release.logit("y", predictors=FEATURES), release.ols("y", predictors=FEATURES)
         factor = log_odds.coef["a"] / linear.coef["a"]
         fitted = linear.intercept + linear.coef["a"] * table["a"] + linear.coef["b"] * table["b"]
         fitted += table["c"].map({level: linear.coef[f"c={level}"] for level in "uvw"})

@@ -16,7 +16,7 @@ from gaussmix.models.families import LINEAR, Family, Scale, registration
 from gaussmix.models.results import Fitted, glance_table, ratio_table, summarise, tidy_table
 
 
-def halves(problem, b, score, largest):
+def halves(problem, b, score, max_effect):
     """β = b/2, without errors."""
     return Scale.known(2.0, np.zeros(len(b)), np.zeros(len(b), dtype=bool))
 
@@ -37,7 +37,7 @@ TOY = Family(
 @pytest.fixture(scope="module", params=[math.inf, 3.0], ids=["no noise", "noise"])
 def problem(request):
     release = gm.release(patients(3000), schema=SCHEMA, epsilon=request.param, delta=1e-6, random_state=0)
-    return release.regress("cost", ["age", "smoker", "sex"]).problem()
+    return release.ols("cost", ["age", "smoker", "sex"]).problem()
 
 
 def test_coefficients_and_intervals_are_on_the_scale_of_the_family(problem):
@@ -56,7 +56,7 @@ def test_words_and_tables_follow_the_family(problem):
     for text in (str(toy), toy.as_html(), str(tidy_table(toy))):
         assert "Intervals are for half of the least-squares coefficients." in text
         assert "Halves are for tests." in text
-        assert ("Clipping halves them again." in text) == (toy.shortened is not None)
+        assert ("Clipping halves them again." in text) == (toy.clipping_loss is not None)
         assert "R² =" not in text
     assert "R² =" in str(own)
     (row,) = glance_table(toy, None).rows()
@@ -87,22 +87,22 @@ def test_estimands_that_a_family_does_not_have_are_refused(problem):
 def test_all_models_share_one_summary():
     release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
     models = [
-        release.regress("cost"),
-        release.classify("smoker"),
-        release.classify("region"),
-        release.rates("cost", ["age"]),
-        release.regress("cost", ["age", "smoker"], instruments=["age", "smoker"]),
+        release.ols("cost"),
+        release.logit("smoker"),
+        release.mnlogit("region"),
+        release.poisson("cost", ["age"]),
+        release.iv("cost", ["age", "smoker"], instruments=["age", "smoker"]),
     ]
     assert all(type(model).summary is Fitted.summary for model in models)
-    with pytest.raises(ArgumentError, match="no largest=, merge= or reference="):
+    with pytest.raises(ArgumentError, match="no max_effect=, collapse= or reference="):
         models[-1].summary(reference={"sex": "m"})
 
 
 def test_registered_families_are_fitted_by_name():
     release = gm.release(patients(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
-    assert release.fit("rates", "cost", ["age"]) == release.rates("cost", ["age"])
-    assert release.fit("rates", "cost ~ age").certificate is release.certificate
-    with pytest.raises(ArgumentError, match="family must be one of 'rates'"):
+    assert release.fit("poisson", "cost", ["age"]) == release.poisson("cost", ["age"])
+    assert release.fit("poisson", "cost ~ age").certificate is release.certificate
+    with pytest.raises(ArgumentError, match="family must be one of 'poisson'"):
         release.fit("cubist", "cost")
 
 

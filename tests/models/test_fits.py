@@ -46,7 +46,7 @@ def design(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     ("target", "on"), [("cost", ["age", "bmi", "smoker"]), ("age", ["cost"]), ("smoker", ["cost", "bmi"])]
 )
 def test_without_noise_every_model_is_least_squares_in_the_users_units(open_table, table, target, on):
-    model = open_table.regress(target, on=on)
+    model = open_table.ols(target, predictors=on)
     exact = LinearRegression().fit(design(table, on), table[target].astype(float))
     assert [model.coef[name] for name in on] == pytest.approx(list(exact.coef_), rel=1e-3)
     assert model.intercept == pytest.approx(exact.intercept_, rel=1e-3, abs=1e-4)
@@ -56,7 +56,7 @@ def test_without_noise_every_model_is_least_squares_in_the_users_units(open_tabl
 
 
 def test_levels_differ_by_what_dummies_would_show(open_table, table):
-    model = open_table.regress("cost")
+    model = open_table.ols("cost")
     others = ["age", "bmi", "sex", "region", "smoker"]
     exact = LinearRegression().fit(design(table, others), table["cost"])
     dummies = dict(zip(design(table, others).columns, exact.coef_, strict=True))
@@ -66,38 +66,38 @@ def test_levels_differ_by_what_dummies_would_show(open_table, table):
 
 
 def test_one_private_release_serves_many_models(private):
-    full = private.regress("cost")
+    full = private.ols("cost")
     assert full.coef["age"] == pytest.approx(0.05, abs=0.01)
     assert full.coef["smoker"] == pytest.approx(3, abs=0.4)
     assert full.coef["sex=m"] - full.coef["sex=f"] == pytest.approx(0.5, abs=0.4)
-    several = private.regress(["cost", "bmi"], on=["age", "smoker"])
+    several = private.ols(["cost", "bmi"], predictors=["age", "smoker"])
     assert set(several) == {"cost", "bmi"}
-    alone = private.regress("cost", on=["age", "smoker"])
+    alone = private.ols("cost", predictors=["age", "smoker"])
     assert several["cost"].coef == pytest.approx(alone.coef, rel=1e-12)  # solved together: the last digit may differ
-    assert set(private.regress(["cost", "bmi"])["cost"].coef) == set(full.coef) - {"bmi"}
+    assert set(private.ols(["cost", "bmi"])["cost"].coef) == set(full.coef) - {"bmi"}
 
 
 def test_classification_of_booleans_and_of_two_levels(open_table, private, table):
     logistic = LogisticRegression(C=1e6, max_iter=1000).fit(design(table, ["cost", "age"]), table["smoker"])
     for release, slack in ((open_table, 0.01), (private, 0.05)):
-        model = release.classify("smoker", on=["cost", "age"])
+        model = release.logit("smoker", predictors=["cost", "age"])
         accuracy = np.mean(model.predict(table) == table["smoker"])
         assert accuracy > logistic.score(design(table, ["cost", "age"]), table["smoker"]) - slack - 0.02
     probabilities = model.predict_proba(table)
     assert probabilities.shape == (len(table), 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert np.all((probabilities[:, 1] > 0.5) == model.predict(table))
-    sex = open_table.classify("sex", on=["cost", "age", "bmi", "smoker"])
+    sex = open_table.logit("sex", predictors=["cost", "age", "bmi", "smoker"])
     assert sex.classes == ("f", "m")
     assert sex.coef["cost"] > 0
 
 
 # ------------------------------------------------------------------------------------------------- statsmodels' names
 MODELS = {
-    "regression": lambda release: release.regress("cost", on=["age", "region", "smoker"]),
-    "several": lambda release: release.regress(["cost", "bmi"], on=["age"])["bmi"],
-    "classification": lambda release: release.classify("smoker", on=["cost", "age"]),
-    "two levels": lambda release: release.classify("sex", on=["cost", "region"]),
+    "regression": lambda release: release.ols("cost", predictors=["age", "region", "smoker"]),
+    "several": lambda release: release.ols(["cost", "bmi"], predictors=["age"])["bmi"],
+    "classification": lambda release: release.logit("smoker", predictors=["cost", "age"]),
+    "two levels": lambda release: release.logit("sex", predictors=["cost", "region"]),
 }
 
 
@@ -120,15 +120,15 @@ def test_names_of_statsmodels_are_labelled_and_those_of_the_summary(private, kin
 
 def test_params_are_estimates_and_coef_predicts(open_table, private):
     """Without noise both are least squares; the ridge that makes coef predict is not in params."""
-    model = open_table.regress("cost", on=["age", "bmi"])
+    model = open_table.ols("cost", predictors=["age", "bmi"])
     assert model.params == pytest.approx({"(intercept)": model.intercept, **model.coef})
-    noisy = private.regress("cost", on=["age", "bmi"])
+    noisy = private.ols("cost", predictors=["age", "bmi"])
     assert noisy.params["age"] != noisy.coef["age"]
 
 
 def test_nobs_is_the_noisy_count(private, table):
-    nobs = private.regress("cost").nobs
-    assert nobs == private.regress("age").nobs  # of the release, not of the model
+    nobs = private.ols("cost").nobs
+    assert nobs == private.ols("age").nobs  # of the release, not of the model
     assert nobs == pytest.approx(len(table), rel=0.2)
     assert nobs != round(nobs)
 
@@ -136,7 +136,7 @@ def test_nobs_is_the_noisy_count(private, table):
 # -------------------------------------------------------------------------------------------------------- predictions
 @pytest.mark.parametrize("frame", [lambda t: t, lambda t: t.to_dict("list"), lambda t: [t.head(7), t.iloc[7:]]])
 def test_predictions_from_any_table(private, table, frame):
-    model, rows = private.regress("cost"), table.head(50)
+    model, rows = private.ols("cost"), table.head(50)
     expected = model.intercept + sum(model.coef[name] * rows[name].astype(float) for name in ("age", "bmi", "smoker"))
     for name in ("sex", "region"):
         expected = expected + np.array([model.coef[f"{name}={level}"] for level in rows[name]])
@@ -144,7 +144,7 @@ def test_predictions_from_any_table(private, table, frame):
 
 
 def test_predictions_are_clipped_as_the_release_was(private):
-    model = private.regress("cost", on=["age"])
+    model = private.ols("cost", predictors=["age"])
     inside = model.predict({"age": [0.0, 100.0]})
     assert model.predict({"age": [-1e9, 1e9]}) == pytest.approx(inside)
 
@@ -152,7 +152,7 @@ def test_predictions_are_clipped_as_the_release_was(private):
 def test_a_row_bound_does_not_shorten_what_is_predicted(table):
     """Rows of a release may be shortened as a whole; a prediction is of the row itself."""
     declared = {"columns": {"age": [0, 100], "cost": [0, 20]}, "max_row_norm": 1.1}
-    model = gm.release(table, schema=declared, epsilon=math.inf, delta=1e-6).regress("cost")
+    model = gm.release(table, schema=declared, epsilon=math.inf, delta=1e-6).ols("cost")
     assert model.predict({"age": [0.0, 50.0]}) == pytest.approx(
         [model.intercept, model.intercept + 50 * model.coef["age"]]
     )
@@ -162,20 +162,20 @@ def test_a_row_bound_does_not_shorten_what_is_predicted(table):
 def test_prediction_intervals_hold_new_rows(table, epsilon):
     release = gm.release(table, schema=SCHEMA, epsilon=epsilon, delta=1e-6, random_state=0)
     fresh = patients(5000, seed=1)
-    low, high = release.regress("cost").prediction_interval(fresh, 0.1).T
+    low, high = release.ols("cost").prediction_interval(fresh, 0.1).T
     inside = np.mean((low <= fresh["cost"]) & (fresh["cost"] <= high))
     assert inside > 0.85  # residuals are uniform here, not normal
     if epsilon == math.inf:
         assert inside < 0.97
-    bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6).regress("cost")
+    bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6).ols("cost")
     with pytest.raises(ValueError, match="needs a release with an intercept"):
         bare.prediction_interval(fresh)
     with pytest.raises(ValueError, match="alpha must lie in"):
-        release.regress("cost").prediction_interval(fresh, 1.5)
+        release.ols("cost").prediction_interval(fresh, 1.5)
 
 
 def test_prediction_intervals_lie_about_the_prediction(private, table):
-    model, rows = private.regress("cost"), table.head(20)
+    model, rows = private.ols("cost"), table.head(20)
     intervals = model.prediction_interval(rows, 0.1)
     assert intervals.shape == (20, 2)
     assert intervals.mean(axis=1) == pytest.approx(model.predict(rows))
@@ -186,15 +186,15 @@ def test_prediction_intervals_lie_about_the_prediction(private, table):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda r: r.regress("weight"), "'weight' is not in the release; it has age"),
-        (lambda r: r.regress("cost", on=["weight"]), "'weight' is not in the release"),
-        (lambda r: r.regress("cost", on=["cost"]), "cannot explain itself"),
-        (lambda r: r.regress("cost", on=["age", "age"]), "names a column twice"),
-        (lambda r: r.regress("sex"), "is categorical: use classify"),
-        (lambda r: r.classify("age"), "boolean or a category"),
-        (lambda r: r.regress(["cost", "sex"]), "is categorical: use classify"),
-        (lambda r: r.regress(["cost", "age"], on=["age"]), "cannot explain itself"),
-        (lambda r: r.regress("cost").predict({"age": [1.0]}), "'bmi'"),
+        (lambda r: r.ols("weight"), "'weight' is not in the release; it has age"),
+        (lambda r: r.ols("cost", predictors=["weight"]), "'weight' is not in the release"),
+        (lambda r: r.ols("cost", predictors=["cost"]), "cannot also be a predictor"),
+        (lambda r: r.ols("cost", predictors=["age", "age"]), "names a column twice"),
+        (lambda r: r.ols("sex"), "is categorical: use logit"),
+        (lambda r: r.logit("age"), "boolean or a category"),
+        (lambda r: r.ols(["cost", "sex"]), "is categorical: use logit"),
+        (lambda r: r.ols(["cost", "age"], predictors=["age"]), "cannot also be a predictor"),
+        (lambda r: r.ols("cost").predict({"age": [1.0]}), "'bmi'"),
         (lambda r: r.pca(["weight"]), "'weight' is not in the release"),
     ],
 )
@@ -207,19 +207,19 @@ def test_a_vector_is_no_target():
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.5, 0.5, (500, 3))
     release = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0]).release_
-    with pytest.raises(gm.ArgumentError, match="'X' is a vector: regress on a number"):
-        release.regress("X")
-    with pytest.raises(gm.ArgumentError, match="'X' must be a boolean or a category"):
-        release.classify("X")
+    with pytest.raises(gm.ArgumentError, match="'X' is a vector: a response must be one number"):
+        release.ols("X")
+    with pytest.raises(gm.ArgumentError, match="'X' must be boolean or a category"):
+        release.logit("X")
 
 
 def test_incomplete_rows_are_not_predicted(table):
     schema = {**SCHEMA, "age": {"lower": 0, "upper": 100, "missing": "drop-row"}}
-    model = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0).regress("cost", on=["age"])
+    model = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, random_state=0).ols("cost", predictors=["age"])
     with pytest.raises(ValueError, match="cannot be predicted"):
         model.predict({"age": [50.0, math.nan]})
 
 
 def test_a_string_is_no_list(private):
-    with pytest.raises(TypeError, match=r"write on=\['age'\]"):
-        private.regress("cost", on="age")
+    with pytest.raises(TypeError, match=r"write predictors=\['age'\]"):
+        private.ols("cost", predictors="age")

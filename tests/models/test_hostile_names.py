@@ -42,10 +42,10 @@ def test_no_cell_of_a_csv_file_is_a_formula(formulas, tmp_path):
     release = gm.load(formulas)
     run("export", formulas, tmp_path / "e.csv")
     run("synthetic", formulas, 50, "-o", tmp_path / "s.csv")
-    model = release.regress(FORMULA)
+    model = release.ols(FORMULA)
     texts = [run(*command, "--csv") for command in (["describe", formulas], ["corr", formulas])]
     texts += [run("crosstab", formulas, "g", "h", "--csv"), model.as_csv(), release.means("-y", "g").as_csv()]
-    texts += [(tmp_path / "e.csv").read_text(), (tmp_path / "s.csv").read_text(), release.classify("g").as_csv()]
+    texts += [(tmp_path / "e.csv").read_text(), (tmp_path / "s.csv").read_text(), release.mnlogit("g").as_csv()]
     for text in texts:
         rows = list(csv.reader(io.StringIO(text)))
         quoted = [cell for row in rows for cell in row if cell.startswith("'")]
@@ -98,7 +98,7 @@ def assert_plain(*texts):
 
 
 def test_text_of_results_has_no_control_characters(hostile):
-    regression, classes = hostile.regress(NUMBER), hostile.classify(BOOLEAN)
+    regression, classes = hostile.ols(NUMBER), hostile.logit(BOOLEAN)
     tables = [hostile.describe(), hostile.corr([NUMBER, BOOLEAN], given=[CATEGORY]), hostile.means(NUMBER, CATEGORY)]
     tables += [hostile.crosstab(CATEGORY, BOOLEAN), regression.summary(), classes.odds_ratios(), hostile.certificate]
     for found in [*tables, hostile, regression, classes]:
@@ -130,8 +130,8 @@ def test_commands_print_no_control_characters(hostile):
         (["describe", file], "--json", "--csv"),
         (["corr", file], "--json", "--csv"),
         (["crosstab", file, CATEGORY, BOOLEAN], "--json", "--csv"),
-        (["regress", file, NUMBER], "--json"),
-        (["classify", file, BOOLEAN, "--odds"], "--json"),
+        (["ols", file, NUMBER], "--json"),
+        (["logit", file, BOOLEAN, "--odds"], "--json"),
         (["verify", file], "--json"),
         (["ledger", "show", "l.ledger"], "--json"),
         (["ledger", "export", "l.ledger"],),

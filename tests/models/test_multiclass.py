@@ -31,7 +31,7 @@ def discriminant(rows):
 
 def test_without_noise_it_is_fishers_discriminant():
     rows = table(5000)
-    model = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify("kind")
+    model = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).mnlogit("kind")
     assert isinstance(model, MulticlassModel)
     assert model.classes == ("a", "b", "c", "d")
     X, lda = discriminant(rows)
@@ -46,7 +46,7 @@ def test_without_noise_it_is_fishers_discriminant():
 
 def test_any_class_can_be_the_reference():
     rows = table(5000)
-    model = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify("kind")
+    model = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).mnlogit("kind")
     _, lda = discriminant(rows)
     found = model.summary(reference={"kind": "c"})
     assert list(found) == ["a", "b", "d"]
@@ -56,7 +56,7 @@ def test_any_class_can_be_the_reference():
         assert [params[column] for column in ("x", "z", "flag")] == pytest.approx(slopes, rel=1e-3, abs=1e-3)
         assert params["(intercept)"] == pytest.approx(intercept, abs=1e-3)
         assert f"kind = {name} against c" in str(found[name])
-    with pytest.raises(gm.ArgumentError, match="'e' is no class of 'kind'"):
+    with pytest.raises(gm.ArgumentError, match="'e' is not a level of 'kind'"):
         model.summary(reference={"kind": "e"})
 
 
@@ -66,7 +66,7 @@ def test_intervals_hold_the_discriminant():
     _, lda = discriminant(rows)
     held = lengths = 0
     for seed in range(12):
-        model = gm.release(rows, schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=seed).classify("kind")
+        model = gm.release(rows, schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=seed).mnlogit("kind")
         for k, (name, ratios) in enumerate(model.odds_ratios().items(), 1):
             for column, slope in zip(("x", "z", "flag"), lda.coef_[k] - lda.coef_[0], strict=True):
                 low, high = ratios.intervals[column]
@@ -90,14 +90,14 @@ def test_with_noise_it_predicts_and_shrinks_where_noise_is_all():
     losses = {}
     for epsilon in (3.0, 0.02):
         private = gm.release(rows, schema=SCHEMA, epsilon=epsilon, delta=1e-6, random_state=0)
-        losses[epsilon] = loss(private.classify("kind").predict_proba(test))
+        losses[epsilon] = loss(private.mnlogit("kind").predict_proba(test))
     assert losses[3.0] < best + 0.01
     assert losses[0.02] < constant + 0.2
 
 
 def test_two_levels_are_no_case_of_several():
     rows = table(500)
-    two = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify("flag")
+    two = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).logit("flag")
     assert not isinstance(two, MulticlassModel)
 
 
@@ -107,7 +107,7 @@ def test_one_level_against_the_rest_is_fishers_discriminant_of_two():
     rows = table(5000)
     private = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6)
     for level in "abcd":
-        model = private.classify("kind", level=level)
+        model = private.logit("kind", level=level)
         assert model.classes == ("all others", level)
         X = np.column_stack([rows["x"], rows["z"], rows["flag"]])
         lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, rows["kind"] == level)
@@ -118,11 +118,11 @@ def test_one_level_against_the_rest_is_fishers_discriminant_of_two():
 
 def test_one_level_has_odds_ratios_that_hold_without_noise():
     rows = table(40_000)
-    exact = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).classify("kind", level="b").odds_ratios()
+    exact = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).logit("kind", level="b").odds_ratios()
     held = []
     for seed in range(10):
         private = gm.release(rows, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
-        ratios = private.classify("kind", level="b").odds_ratios()
+        ratios = private.logit("kind", level="b").odds_ratios()
         held += [low <= exact.estimates[name] <= high for name, (low, high) in ratios.intervals.items()]
     assert len(held) == 30
     assert np.mean(held) > 0.8
@@ -131,9 +131,9 @@ def test_one_level_has_odds_ratios_that_hold_without_noise():
 @pytest.mark.parametrize("wanted", [True, np.True_, "true"])
 def test_a_boolean_has_the_levels_true_and_false(wanted):
     private = gm.release(table(3000), schema=SCHEMA, epsilon=3.0, delta=1e-6, random_state=0)
-    plain, named = private.classify("flag"), private.classify("flag", level=wanted)
+    plain, named = private.logit("flag"), private.logit("flag", level=wanted)
     assert (named.coef, named.intercept, named.classes) == (plain.coef, plain.intercept, (False, True))
-    other = private.classify("flag", level=str(not wanted).lower() if isinstance(wanted, str) else not wanted)
+    other = private.logit("flag", level=str(not wanted).lower() if isinstance(wanted, str) else not wanted)
     assert other.classes == (True, False)
     assert other.intercept == pytest.approx(-plain.intercept, rel=1e-9)
     assert other.coef == pytest.approx({name: -value for name, value in plain.coef.items()}, rel=1e-9)
@@ -142,8 +142,8 @@ def test_a_boolean_has_the_levels_true_and_false(wanted):
     ratios, inverse = plain.odds_ratios(), other.odds_ratios()
     assert inverse.estimates == pytest.approx({name: 1 / value for name, value in ratios.estimates.items()})
     assert "flag = False" in str(other.summary())
-    with pytest.raises(gm.ArgumentError, match="'x' is no class of 'flag'; it has False, True"):
-        private.classify("flag", level="x")
+    with pytest.raises(gm.ArgumentError, match="'x' is not a level of 'flag'; it has False, True"):
+        private.logit("flag", level="x")
 
 
 @pytest.mark.parametrize("levels", [(False, True), ("false", "true", "unknown")])
@@ -157,7 +157,7 @@ def test_levels_true_and_false_are_known_by_value_and_by_words(levels):
     schema = {"x": [-4, 4], "sure": {"levels": list(levels)}}
     private = gm.release({"x": rows["x"], "sure": sure}, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
     for value, word in ((True, "true"), (False, "false")):
-        by_value, by_word = private.classify("sure", level=value), private.classify("sure", level=word)
+        by_value, by_word = private.logit("sure", level=value), private.logit("sure", level=word)
         assert by_value.coef == by_word.coef
         assert by_value.classes == by_word.classes == ("all others", levels[int(value)])
 
@@ -167,12 +167,12 @@ def test_two_levels_are_the_same_either_way():
     rows = {**rows, "sex": np.where(rows["flag"], "m", "f")}
     schema = {"x": [-4, 4], "z": [-4, 4], "sex": ["f", "m"]}
     private = gm.release(rows, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
-    plain, named = private.classify("sex"), private.classify("sex", level="m")
+    plain, named = private.logit("sex"), private.logit("sex", level="m")
     assert named.coef == plain.coef
-    with pytest.raises(gm.ArgumentError, match="'x' is no class of 'sex'"):
-        private.classify("sex", level="x")
-    with pytest.raises(gm.ArgumentError, match="no category"):
-        private.classify("x", level="m")
+    with pytest.raises(gm.ArgumentError, match="'x' is not a level of 'sex'"):
+        private.logit("sex", level="x")
+    with pytest.raises(gm.ArgumentError, match="is not a category"):
+        private.logit("x", level="m")
 
 
 def test_columns_that_say_nothing_of_the_classes_predict_their_shares():
@@ -188,5 +188,5 @@ def test_columns_that_say_nothing_of_the_classes_predict_their_shares():
         private = gm.release(
             table, schema={"x": [-1, 1], "z": [-1, 1], "k": ["a", "b", "c"]}, epsilon=2.0, delta=1e-6, random_state=seed
         )
-        found = private.classify("k").predict_proba({"x": [-1.0, 1.0, 0.0], "z": [1.0, 1.0, 0.0]})
+        found = private.mnlogit("k").predict_proba({"x": [-1.0, 1.0, 0.0], "z": [1.0, 1.0, 0.0]})
         assert np.abs(found - [0.5, 0.3, 0.2]).max() < 0.1

@@ -14,11 +14,11 @@ from example_tables import SCHEMA, patients
 ROWS = 4000
 COLUMNS = ["(intercept)", "age", "smoker"]
 RELEASED = {
-    "regress": lambda private: private.regress("cost", ["age", "smoker"]),
-    "instruments": lambda private: private.regress("cost", ["age", "smoker"], instruments=["age", "smoker"]),
-    "classify": lambda private: private.classify("sick", ["age", "smoker"]),
-    "several": lambda private: private.classify("region", ["age", "smoker"]),
-    "rates": lambda private: private.rates("cost", ["age", "smoker"]),
+    "ols": lambda private: private.ols("cost", ["age", "smoker"]),
+    "instruments": lambda private: private.iv("cost", ["age", "smoker"], instruments=["age", "smoker"]),
+    "logit": lambda private: private.logit("sick", ["age", "smoker"]),
+    "several": lambda private: private.mnlogit("region", ["age", "smoker"]),
+    "poisson": lambda private: private.poisson("cost", ["age", "smoker"]),
 }
 ESTIMATORS = {"LinearRegression": gm.LinearRegression, "LogisticRegression": gm.LogisticRegression}
 
@@ -91,7 +91,9 @@ def test_every_model_of_a_release_is_a_table_and_has_its_certificate(name):
     assert (glance["nobs"], glance["df"], glance["epsilon"]) == (model.nobs, 2 * len(summaries), 5.0)
     assert model.as_csv().count("\n") == len(rows) + 1
     assert model.as_latex().count(r"\begin{tabular}") == model._repr_html_().count("<table>") == len(summaries)
-    assert repr(model).startswith(f"{type(model).__name__}(no privacy guarantee, {model.target!r} on 2 encoded columns")
+    assert repr(model).startswith(
+        f"{type(model).__name__}(no privacy guarantee, {model.response!r} on 2 encoded columns"
+    )
     assert len(model.predict(table()[:7])) == 7
 
 
@@ -111,11 +113,11 @@ def test_an_estimator_that_is_fitted_again_has_other_numbers():
 def test_two_stage_least_squares_without_endogenous_columns_is_least_squares():
     """Also in R², in the number of rows and in predictions."""
     rows, private = table(), released(math.inf)
-    plain, on = private.regress("cost", ["age", "region"]), ["age", "region"]
-    staged = private.regress("cost", on, instruments=on)
+    plain, on = private.ols("cost", ["age", "region"]), ["age", "region"]
+    staged = private.iv("cost", on, instruments=on)
     assert staged.params == pytest.approx(plain.params, rel=1e-8)
     assert staged.rsquared == pytest.approx(plain.rsquared, rel=1e-8)
     assert staged.nobs == pytest.approx(plain.nobs)
     assert staged.predict(rows[:50]) == pytest.approx(plain.predict(rows[:50]), rel=1e-6)
-    single = private.regress("cost", ["age"], instruments=["smoker"])
+    single = private.iv("cost", ["age"], instruments=["smoker"])
     assert single.conf_int()["age"] == (single.params["age"], single.params["age"])  # nothing is in doubt

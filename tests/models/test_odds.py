@@ -100,21 +100,21 @@ def test_population_intervals_cover_the_model_that_rows_came_from():
 
 
 def test_p_values_agree_with_intervals(release):
-    summary = release.classify("smoker", on=ON).summary()
+    summary = release.logit("smoker", predictors=ON).summary()
     for level in (0.3, 0.05, 1e-3):
         for name, (low, high) in summary.conf_int(level).items():
             assert (summary.pvalues[name] < level) == (not low <= 0 <= high)
             if math.isfinite(low) and level == 0.05:
                 assert [summary.test(name, end) for end in (low, high)] == pytest.approx([level, level], rel=1e-4)
-    linear = release.regress("smoker", on=ON).summary()
+    linear = release.ols("smoker", predictors=ON).summary()
     assert summary.pvalues["cost"] == linear.pvalues["cost"]
     assert summary.f_test("region") == pytest.approx(linear.f_test("region"))
 
 
 def test_odds_ratios_are_exponentials_with_their_names(release):
-    model = release.classify("smoker", on=ON)
-    merge, reference = {"region": {"rest": ["south", "west"]}}, {"region": "north"}
-    for options in ({}, {"merge": merge, "reference": reference}, {"estimand": "population"}):
+    model = release.logit("smoker", predictors=ON)
+    collapse, reference = {"region": {"rest": ["south", "west"]}}, {"region": "north"}
+    for options in ({}, {"collapse": collapse, "reference": reference}, {"estimand": "population"}):
         summary, ratios = model.summary(**options), model.odds_ratios(0.1, **options)
         assert list(ratios.estimates) == [name for name in summary.params if name != "(intercept)"]
         for name, (low, high) in ratios.intervals.items():

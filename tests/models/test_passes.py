@@ -19,7 +19,6 @@ from gaussmix.releases.preconditioning import (
     Pool,
     Schedule,
     State,
-    absorb,
     bin_edges,
     clean,
     first_state,
@@ -27,6 +26,7 @@ from gaussmix.releases.preconditioning import (
     plan_histogram,
     plan_pass,
     read_tail,
+    update_state,
     whitenings,
 )
 
@@ -72,7 +72,7 @@ def run(rows: np.ndarray, mu: float, rng: np.random.Generator, schedule: Schedul
         counts = tuple(exact + asked.noise * rng.standard_normal(BINS) for exact in norm_counts(asked, rows))
         request = plan_pass(state, asked, counts)
         matrix = gram(clipped(request, rows)) + goe(m, rng) / (math.sqrt(2) * request.mu)
-        state = absorb(state, request, matrix)
+        state = update_state(state, request, matrix)
         transcript.append((asked, counts, request, matrix))
     return state, transcript
 
@@ -162,7 +162,7 @@ def test_requests_are_functions_of_earlier_answers_alone():
             assert (one.transform.integers == other.transform.integers).all()
         planned = plan_pass(state, again, counts)
         assert (planned.clip, planned.metric.power, planned.rows) == (request.clip, request.metric.power, request.rows)
-        state = absorb(state, planned, matrix)
+        state = update_state(state, planned, matrix)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -178,7 +178,7 @@ def test_no_answer_makes_the_rule_fail(seed):
         request = plan_pass(state, asked, counts)
         assert math.isfinite(request.clip)
         assert request.clip > 0
-        state = absorb(state, request, 10.0 ** rng.uniform(-6, 12) * goe(m, rng))
+        state = update_state(state, request, 10.0 ** rng.uniform(-6, 12) * goe(m, rng))
         assert np.isfinite(state.pool.matrix).all()
         assert np.isfinite(state.pool.shape).all()
 
@@ -358,5 +358,5 @@ def test_rescaling_brings_clip_weights_to_mean_one():
     tight = type(request)(request.metric, request.metric.mean / 4, 50.0, 4_000.0, request.kept_weight, request.lost)
     shortened = clipped(tight, rows)
     assert np.mean(np.linalg.norm(shortened, axis=1) > 0.99 * ROW_UNIT) > 0.5  # most rows are clipped
-    absorbed = absorb(state, tight, gram(shortened)).pool.members[-1]
+    absorbed = update_state(state, tight, gram(shortened)).pool.members[-1]
     assert absorbed.matrix[m - 1, m - 1] * m == pytest.approx(4_000, rel=1e-6)

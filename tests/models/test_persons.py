@@ -78,7 +78,7 @@ def test_no_release_of_persons_has_steps(persons):
 def test_what_takes_rows_to_be_independent_is_refused(persons):
     with pytest.raises(gm.ArgumentError, match="An analysis of variance takes rows to be drawn independently"):
         persons.anova("y", "level")
-    model = persons.regress("y", ["x"], instruments=["z"])
+    model = persons.iv("y", ["x"], instruments=["z"])
     assert model.params["x"] == pytest.approx(0.5, abs=0.05)
     with pytest.raises(gm.ArgumentError, match="one person has several"):
         model.summary(estimand="population")
@@ -86,7 +86,7 @@ def test_what_takes_rows_to_be_independent_is_refused(persons):
 
 def test_the_number_of_rows_is_not_shown(persons):
     for ask in (lambda: row_count(persons), lambda: persons.crosstab("level", "sick")):
-        with pytest.raises(gm.ArgumentError, match="bounded by person"):
+        with pytest.raises(gm.ArgumentError, match="bounds contributions per privacy unit"):
             ask()
 
 
@@ -114,7 +114,7 @@ def test_what_was_shortened_is_told_by_the_histogram_where_no_entry_counts_rows(
         random_state=0,
     )
     for release in (persons, weighted):
-        shortened = release.statistic.shortened
+        shortened = release.statistic.clipping_loss
         assert np.isnan(shortened.weight)
-        assert np.isnan(shortened.deviation)
+        assert np.isnan(shortened.std_error)
         assert shortened.expected == 1 - release.statistic.passes[-1].request.kept_weight

@@ -22,7 +22,7 @@ def private(table):
 
 
 def test_blocks_are_those_of_the_release(private):
-    problem = private.regress("cost", on=["age", "region"]).problem()
+    problem = private.ols("cost", predictors=["age", "region"]).problem()
     names = list(private.schema.names)
     kept = [names.index(name) for name in problem.names]
     y = names.index("cost")
@@ -35,31 +35,31 @@ def test_blocks_are_those_of_the_release(private):
 
 def test_number_of_rows_is_the_noisy_one_of_the_intercept(table, private):
     schema = private.schema
-    problem = private.regress("cost").problem()
+    problem = private.ols("cost").problem()
     noise = private.statistic.column_noise[-1] * math.sqrt(2) * schema.encoded[-1].scale ** 2
     assert problem.nobs == pytest.approx(len(table), abs=6 * noise)
-    assert problem.nobs_deviation == pytest.approx(noise)
+    assert problem.nobs_se == pytest.approx(noise)
     assert problem.nobs != len(table)
-    open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress("cost").problem()
+    open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols("cost").problem()
     assert open_table.nobs == pytest.approx(len(table), rel=1e-6)
-    assert (open_table.noisy.has_noise, open_table.nobs_deviation) == (False, 0.0)
-    assert open_table.strength == math.inf
+    assert (open_table.noisy.has_noise, open_table.nobs_se) == (False, 0.0)
+    assert open_table.signal_to_noise == math.inf
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6, random_state=0)
-    assert math.isnan(bare.regress("cost").problem().nobs)
-    assert math.isnan(bare.regress("cost").nobs)
+    assert math.isnan(bare.ols("cost").problem().nobs)
+    assert math.isnan(bare.ols("cost").nobs)
 
 
 @pytest.mark.parametrize("intercept", [1.0, 0.5, 0.0])
 def test_units_go_there_and_back(table, intercept):
     declared = {"columns": {**SCHEMA, "age": {"lower": 0, "upper": 100, "weight": 3.0}}, "intercept": intercept}
-    problem = gm.release(table, schema=declared, epsilon=3.0, delta=1e-6, random_state=0).regress("cost").problem()
+    problem = gm.release(table, schema=declared, epsilon=3.0, delta=1e-6, random_state=0).ols("cost").problem()
     user = np.random.default_rng(0).standard_normal(len(problem.names))
     assert problem.to_user @ problem.to_theta(user) + problem.offset == pytest.approx(user)
 
 
 def test_residual_is_the_tables_own(table):
     """Without noise: the residual sum of squares of the target in encoded units, half the range being 1."""
-    problem = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress("cost", on=["age"]).problem()
+    problem = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols("cost", predictors=["age"]).problem()
     A = np.column_stack([np.ones(len(table)), table["age"]])
     theta, residual, *_ = np.linalg.lstsq(A, table["cost"], rcond=None)
     assert problem.residual(problem.to_theta(theta)) == pytest.approx(residual[0] / 10**2, rel=1e-4)
@@ -70,5 +70,5 @@ def test_residual_is_the_tables_own(table):
 def test_two_levels_as_a_response_have_the_noise_of_both(private):
     """c = (-1, 1): its noise has twice the shape."""
     sigma2 = private.statistic.column_noise[0]
-    assert private.classify("sex", on=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(2 * sigma2)
-    assert private.classify("smoker", on=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(sigma2)
+    assert private.logit("sex", predictors=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(2 * sigma2)
+    assert private.logit("smoker", predictors=["age"]).problem().noisy.shape[-1, -1] == pytest.approx(sigma2)

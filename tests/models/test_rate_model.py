@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import gaussmix as gm
-from gaussmix.models.rates import RateModel
+from gaussmix.models.rates import PoissonModel
 
 SCHEMA = {
     "calls": [0, 60],
@@ -36,13 +36,13 @@ def private() -> gm.Release:
 
 
 @pytest.fixture(scope="module")
-def model(private) -> RateModel:
-    return private.rates("calls")
+def model(private) -> PoissonModel:
+    return private.poisson("calls")
 
 
 def test_ratios_are_exponentials_of_the_summary(model):
-    merge, reference = {"plan": {"other": ["gold", "rare"]}}, {"plan": "plus"}
-    for options in ({}, {"merge": merge, "reference": reference}):
+    collapse, reference = {"plan": {"other": ["gold", "rare"]}}, {"plan": "plus"}
+    for options in ({}, {"collapse": collapse, "reference": reference}):
         own, table = model.summary(**options), model.rate_ratios(0.1, **options)
         rows = {row["term"]: row for row in table.rows()}
         assert list(rows) == [name for name in own.params if name != "(intercept)"]
@@ -55,12 +55,12 @@ def test_ratios_are_exponentials_of_the_summary(model):
     assert "plan=other" in rows
     text = str(model.rate_ratios())
     assert "calls: rate ratios, 95 % intervals" in text
-    assert "Poisson regression where numbers are normal within levels" in text
-    assert "a release in one pass shortens nothing" in text
+    assert "Poisson regression if numeric predictors are normal within levels" in text
+    assert "passes=1 avoids clipping" in text
 
 
 def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
-    own = model.summary(merge={"plan": {"gold": ["gold", "rare"]}})
+    own = model.summary(collapse={"plan": {"gold": ["gold", "rare"]}})
     for level in (0.3, 0.05, 1e-3):
         for name, (low, high) in own.conf_int(level).items():
             assert (own.pvalues[name] < level) == (not low <= 0 <= high)
@@ -71,7 +71,7 @@ def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
 
 
 def test_numbers_are_told_from_nothing_where_least_squares_tells_them(model, private):
-    linear = private.regress("calls").summary()
+    linear = private.ols("calls").summary()
     assert model.pvalues["hours"] == linear.pvalues["hours"] > 1e-3
     assert model.params["age"] == pytest.approx(0.3, abs=0.05)
     assert model.params["urban"] == pytest.approx(0.5, abs=0.08)
@@ -102,7 +102,7 @@ def test_predictions_are_means(model):
 
 def test_without_noise_prediction_and_summary_are_one():
     exact = gm.release(calls(3000), schema=SCHEMA, epsilon=math.inf, delta=1e-6)
-    model = exact.rates("calls ~ age + urban + plan")
+    model = exact.poisson("calls ~ age + urban + plan")
     params = model.summary().params
     assert {name: params[name] for name in model.coef} == pytest.approx(model.coef, rel=1e-4, abs=1e-6)
     assert params["(intercept)"] == pytest.approx(model.intercept, rel=1e-4)
@@ -117,38 +117,40 @@ def test_weights_and_frames():
         weight="w",
         epsilon=math.inf,
         delta=1e-6,
-    ).rates("calls", on=["age", "urban"])
-    doubled = gm.release(twice, schema=SCHEMA, epsilon=math.inf, delta=1e-6).rates("calls", on=["age", "urban"])
+    ).poisson("calls", predictors=["age", "urban"])
+    doubled = gm.release(twice, schema=SCHEMA, epsilon=math.inf, delta=1e-6).poisson(
+        "calls", predictors=["age", "urban"]
+    )
     assert weighted.params == pytest.approx(doubled.params, rel=1e-4)
     private = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0)
-    frame = private.rates("calls", on=["age"]).tidy("pandas")
+    frame = private.poisson("calls", predictors=["age"]).tidy("pandas")
     assert frame["term"].tolist() == ["(intercept)", "age"]
-    assert np.isnan(private.rates("calls", on=["age"]).glance("pandas")["r.squared"][0])
+    assert np.isnan(private.poisson("calls", predictors=["age"]).glance("pandas")["r.squared"][0])
 
 
 @pytest.mark.parametrize(
     ("target", "on", "words"),
     [
-        ("age", None, "'age' is declared from -4. Use regress"),
-        ("urban", None, "'urban' is not declared as one. Use classify"),
-        ("plan", None, "'plan' is not declared as one. Use classify"),
-        ("calls", ["calls"], "cannot explain itself"),
+        ("age", None, "'age' is declared from -4. Use ols"),
+        ("urban", None, "'urban' is not declared as one. Use logit"),
+        ("plan", None, "'plan' is not declared as one. Use logit"),
+        ("calls", ["calls"], "cannot also be a predictor"),
     ],
 )
 def test_targets_that_have_no_rate_are_refused(private, target, on, words):
     with pytest.raises(gm.errors.ArgumentError, match=words.replace(".", r"\.")):
-        private.rates(target, on)
+        private.poisson(target, on)
 
 
 def test_other_refusals_say_what_to_do(model):
-    with pytest.raises(ValueError, match=r'for the table alone.*use estimand="table"'):
+    with pytest.raises(ValueError, match=r'for the table only.*use estimand="table"'):
         model.summary(estimand="population")
     few = gm.release(calls(50), schema=SCHEMA, epsilon=0.1, delta=1e-6, random_state=0)
-    with pytest.raises(ValueError, match="mean of 'calls', which this release shows less than 5 standard deviations"):
-        few.rates("calls", on=["age"])
+    with pytest.raises(ValueError, match="mean of 'calls', whose estimate is less than 5 standard errors"):
+        few.poisson("calls", predictors=["age"])
     terms = gm.release(calls(500), schema=SCHEMA, formula="calls ~ poly(age, 2) + urban", epsilon=5.0, delta=1e-6)
-    with pytest.raises(ValueError, match=r"'age\^2' is made of powers, products or splines"):
-        terms.rates("calls")
+    with pytest.raises(ValueError, match=r"no powers, products or splines.*leave 'age\^2' out"):
+        terms.poisson("calls")
     bare = gm.release(calls(500), schema=gm.Schema.of(SCHEMA, intercept=0.0), epsilon=5.0, delta=1e-6)
-    with pytest.raises(ValueError, match="rates need a release with an intercept column"):
-        bare.rates("calls")
+    with pytest.raises(ValueError, match="poisson needs a release with an intercept column"):
+        bare.poisson("calls")

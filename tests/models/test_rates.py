@@ -10,7 +10,7 @@ import pytest
 
 from gaussmix.models.design import Problem
 from gaussmix.models.families import RatioTests
-from gaussmix.models.rates import Design, Errors, form_covariance, rate_scale
+from gaussmix.models.rates import Design, Errors, form_covariance, poisson_scale
 from gaussmix.models.results import summarise
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -62,8 +62,8 @@ def problem_of(G: np.ndarray, noise: float, rng: np.random.Generator) -> Problem
 
 def inverted(problem: Problem) -> RatioTests:
     score = summarise(problem)._score
-    scale = rate_scale(
-        problem.noisy, design(), score.estimate, Errors.of(problem, score, 5.0), target=problem.response_name
+    scale = poisson_scale(
+        problem.noisy, design(), score.estimate, Errors.of(problem, score, 5.0), response=problem.response_name
     )
     covariance = score.covariance()[0]
     return RatioTests(score, scale, np.sqrt(np.diagonal(covariance)), covariance)
@@ -93,7 +93,7 @@ def test_one_category_and_normal_numbers_are_exact():
     own = Design(features, np.eye(6)[5], (features[0] - features[3] - features[4])[None], np.array([-1, -1, -1, 0, 0]))
     moment = np.array(G.tolist(), dtype=float)
     moment[5, 5] += 100
-    scale = rate_scale(NoisyMoment(moment, np.zeros_like(moment)), own, b, target="y")
+    scale = poisson_scale(NoisyMoment(moment, np.zeros_like(moment)), own, b, response="y")
     assert (b + scale.added) / scale.v == pytest.approx([0.2, 0.7, -0.4, 0.8, -0.6], rel=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_without_noise_it_is_the_formula_on_rows_and_near_the_model():
     table = rows(200_000)
     G = table.T @ table
     b = np.linalg.solve(G[:-1, :-1], G[:-1, -1])
-    scale = rate_scale(NoisyMoment(G, np.zeros_like(G)), design(), b, target="y")
+    scale = poisson_scale(NoisyMoment(G, np.zeros_like(G)), design(), b, response="y")
     found = (b + scale.added) / scale.v
     assert found == pytest.approx(brute_force(table), rel=1e-9)
     assert found == pytest.approx(BETA, abs=0.03)
@@ -132,7 +132,7 @@ def test_means_move_with_noise_as_stated():
     for _ in range(4000):
         M = problem_of(G, 1e-3, rng).noisy.moment
         b = np.linalg.solve(M[:-1, :-1], M[:-1, -1])
-        scale = rate_scale(NoisyMoment(M, np.zeros_like(M)), design(), b, target="y")
+        scale = poisson_scale(NoisyMoment(M, np.zeros_like(M)), design(), b, response="y")
         drawn.append([*(b - exact), scale.v, *scale.added])
     found = np.cov(np.array(drawn).T)
     stated = np.block([[tests.covariance, tests.scale.with_b], [tests.scale.with_b.T, tests.scale.noise]])
@@ -180,7 +180,7 @@ def test_intervals_end_where_the_quadratic_says():
         for side, beta in enumerate(ends):
             H, u = abs(own[j, side] - b[j]), np.array([-beta, 1.0])
             variance, with_b = u @ scale.noise[pair] @ u, scale.with_b[j, [0, 1 + j]] @ u
-            right = H**2 + z**2 * variance + 2 * H * z * with_b / tests.deviation[j]
+            right = H**2 + z**2 * variance + 2 * H * z * with_b / tests.std_error[j]
             assert (b[j] + scale.added[j] - beta * scale.v) ** 2 == pytest.approx(right, rel=1e-6)
 
 
@@ -196,7 +196,7 @@ def test_means_less_than_five_deviations_from_nothing_are_not_used(least, unknow
     signals = [(g @ G @ t) / math.sqrt((g @ g) * (t @ t) + (g @ t) ** 2) for g in groups for t in (one, y)]
     noisy = NoisyMoment(G, shape=min(signals) / least * np.eye(7))
     b = np.linalg.solve(G[:-1, :-1], G[:-1, -1])
-    scale = rate_scale(noisy, own, b, target="y")
+    scale = poisson_scale(noisy, own, b, response="y")
     found = [name for name, flag in zip(NAMES, scale.unknown, strict=True) if flag]
     assert found == unknown
     assert np.array_equal(np.isnan(scale.added), scale.unknown)

@@ -83,7 +83,7 @@ def same(found, wanted, rtol):
 
 
 def test_coefficients_in_raw_units_are_those_of_least_squares(exact, table):
-    model, ols = exact.regress(FORMULA), smf.ols(RAW, data=table).fit()
+    model, ols = exact.ols(FORMULA), smf.ols(RAW, data=table).fit()
     same(model.params, ols.params, 2e-4)
     np.testing.assert_allclose(model.predict(table), ols.predict(table), atol=1e-4)
     width = np.ptp(model.prediction_interval(table.head(2)), axis=1)
@@ -91,9 +91,9 @@ def test_coefficients_in_raw_units_are_those_of_least_squares(exact, table):
 
 
 def test_levels_of_products_are_merged_and_left_out_as_those_of_columns(exact, table):
-    model = exact.regress(FORMULA)
+    model = exact.ols(FORMULA)
     for levels, name in ((["m", "x"], "rest"), (["f", "x"], "m")):  # with the first level, and without
-        merged = model.summary(merge={"sex": {"rest": levels}}).params
+        merged = model.summary(collapse={"sex": {"rest": levels}}).params
         two = smf.ols(
             RAW.replace("sex", "g"),
             data=table.assign(g=table.sex.isin(["m", *levels] if name == "rest" else ["m"]).astype(int)),
@@ -103,13 +103,13 @@ def test_levels_of_products_are_merged_and_left_out_as_those_of_columns(exact, t
         assert merged[f"sex={name}:smsa"] == pytest.approx(two.params["g:smsa[T.True]"], rel=1e-3, abs=1e-4)
     with pytest.raises(ValueError, match="measured from its first level, 'f'"):
         model.summary(reference={"sex": "m"})
-    assert "sex=f" in exact.regress("y ~ age + sex").summary(reference={"sex": "m"}).params
+    assert "sex=f" in exact.ols("y ~ age + sex").summary(reference={"sex": "m"}).params
 
 
 def test_intervals_go_through_the_same_map(table, schema):
     """A model in raw units is the one in encoded units: an interval about the square is 1/(2h²/3) of P₂'s."""
     private = gm.release(table, schema=schema, epsilon=3.0, delta=1e-6, passes=1, random_state=1)
-    model = private.regress("y ~ poly(experience, 2) + sex")
+    model = private.ols("y ~ poly(experience, 2) + sex")
     problem = model.problem()
     at = problem.names.index("experience^2")
     half, span = 67 / 2, 60 / 2
@@ -127,7 +127,7 @@ def test_intervals_go_through_the_same_map(table, schema):
 
 def test_hardly_any_noise_gives_least_squares(table, schema):
     private = gm.release(table, schema=schema, epsilon=30.0, delta=1e-6, random_state=2)
-    model, ols = private.regress("y ~ age*smsa"), smf.ols("y ~ age*smsa", data=table).fit()
+    model, ols = private.ols("y ~ age*smsa"), smf.ols("y ~ age*smsa", data=table).fit()
     for name, (low, high) in model.conf_int(1e-6).items():
         assert (
             low <= renamed(ols.params)[frozenset(["Intercept"] if name == "(intercept)" else name.split(":"))] <= high
@@ -135,21 +135,21 @@ def test_hardly_any_noise_gives_least_squares(table, schema):
 
 
 def test_what_a_model_may_hold(exact):
-    assert exact.regress("log(wage)").target == "log(wage)"
-    assert "log(wage)" not in exact.regress("y", on=["sex"]).coef
-    default = exact.regress("age").coef
+    assert exact.ols("log(wage)").response == "log(wage)"
+    assert "log(wage)" not in exact.ols("y", predictors=["sex"]).coef
+    default = exact.ols("age").coef
     assert not [name for name in default if "age" in name.split(":")]  # terms of the target explain nothing
-    assert set(exact.regress("y ~ smsa*sex").coef) == {"smsa", "sex=f", "sex=m", "sex=x", "sex=m:smsa", "sex=x:smsa"}
+    assert set(exact.ols("y ~ smsa*sex").coef) == {"smsa", "sex=f", "sex=m", "sex=x", "sex=m:smsa", "sex=x:smsa"}
     with pytest.raises(ValueError, match="needs 'sex' in the model as well"):
-        exact.regress("y", on=["experience", "experience:sex"])
+        exact.ols("y", predictors=["experience", "experience:sex"])
     with pytest.raises(ValueError, match="'age:sex' would have to be among the schema's terms"):
-        exact.regress("y ~ age*sex")
+        exact.ols("y ~ age*sex")
     with pytest.raises(ValueError, match="by itself: only terms or weights"):
-        exact.regress("y ~ wage")
-    with pytest.raises(ValueError, match=r"experience\^2' cannot be explained"):
-        exact.regress("experience^2", on=["age"])
-    with pytest.raises(ValueError, match="leave on= out"):
-        exact.regress("y ~ age", on=["age"])
+        exact.ols("y ~ wage")
+    with pytest.raises(ValueError, match=r"experience\^2' cannot be a response"):
+        exact.ols("experience^2", predictors=["age"])
+    with pytest.raises(ValueError, match="leave predictors= out"):
+        exact.ols("y ~ age", predictors=["age"])
     assert exact.pca(["poly(experience, 2)"])[2] == ("experience", "experience^2")
 
 
@@ -157,17 +157,17 @@ def test_a_release_with_terms_is_kept_in_its_file(exact, tmp_path):
     exact.save(tmp_path / "r.parquet")
     again = gm.load(tmp_path / "r.parquet")
     assert again.schema == exact.schema
-    assert again.regress(FORMULA).params == exact.regress(FORMULA).params
+    assert again.ols(FORMULA).params == exact.ols(FORMULA).params
 
 
 # -- weights and missing values ---------------------------------------------------------------------------------------
 def test_a_weighted_release_is_about_the_weighted_table(table):
     private = gm.release(table, schema=COLUMNS, weight="w", epsilon=math.inf, delta=1e-6)
-    model = private.regress("y", on=["age", "experience", "sex"])
+    model = private.ols("y", predictors=["age", "experience", "sex"])
     same(model.params, smf.wls("y ~ age + experience + sex", data=table, weights=table.w).fit().params, 1e-4)
     assert model.nobs == pytest.approx(table.w.sum(), rel=1e-5)
     assert model.problem().counts["sex=m"][0] == pytest.approx(table.w[table.sex == "m"].sum(), rel=1e-5)
-    assert "the weights add up to about" in str(model.summary())
+    assert "the weights sum to about" in str(model.summary())
     with pytest.raises(ValueError, match="sum of squared weights"):
         model.summary(estimand="population")
     width = np.ptp(model.prediction_interval(table.head(1)), axis=1)
@@ -179,14 +179,14 @@ def test_passes_over_weighted_rows_do_not_take_their_number_for_the_weights(tabl
     columns = {"age": [10, 100], "experience": [-4, 63], "w": [0, 9]}
     private = gm.release(table, schema=columns, weight="w", epsilon=20.0, delta=1e-6, random_state=0, passes=2)
     assert len(private.statistic.passes) == 2
-    assert private.regress("age").nobs == pytest.approx(table.w.sum(), rel=0.03)
+    assert private.ols("age").nobs == pytest.approx(table.w.sum(), rel=0.03)
 
 
 def test_missing_values_have_a_column_of_their_own(table):
     holes = table.assign(age=table.age.where(np.arange(len(table)) % 5 > 0))
     columns = COLUMNS | {"age": {"lower": 10, "upper": 100, "missing": "indicator"}}
     schema = gm.Schema.of(columns, terms=["poly(age, 2)", "age:smsa"])
-    model = gm.release(holes, schema=schema, epsilon=math.inf, delta=1e-6).regress("y ~ poly(age, 2) + age*smsa")
+    model = gm.release(holes, schema=schema, epsilon=math.inf, delta=1e-6).ols("y ~ poly(age, 2) + age*smsa")
     z = ((holes.age - 55) / 45).fillna(0)
     design = pd.DataFrame(
         {
@@ -201,5 +201,5 @@ def test_missing_values_have_a_column_of_their_own(table):
     assert model.params["age=(missing)"] == pytest.approx(ols.params["gone"], rel=1e-3)
     assert model.params["age^2"] == pytest.approx(1.5 * ols.params["p"] / 45**2, rel=1e-3)
     np.testing.assert_allclose(model.predict(holes), ols.predict(design), atol=1e-4)
-    with pytest.raises(ValueError, match="is 0 where it is missing"):
-        gm.release(holes, schema=schema, epsilon=math.inf, delta=1e-6).regress("age")
+    with pytest.raises(ValueError, match="0 stands for its missing values"):
+        gm.release(holes, schema=schema, epsilon=math.inf, delta=1e-6).ols("age")

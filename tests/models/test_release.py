@@ -173,12 +173,12 @@ def test_an_estimators_release_gives_its_coefficients_again(estimator):
     release, X = estimator.release_, features()[0]
     d = X.shape[1]
     if isinstance(estimator, gm.LogisticRegression):
-        model = release.classify("y")
+        model = release.logit("y")
         assert list(model.coef.values()) == pytest.approx(estimator.coef_[0])
         assert model.intercept == pytest.approx(estimator.intercept_[0])
         return
     targets = [name for name in release.schema.columns if name != "X"]
-    models = release.regress(targets)
+    models = release.ols(targets)
     for target, coef, intercept in zip(
         targets, np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), strict=True
     ):
@@ -191,7 +191,7 @@ def test_an_estimators_release_predicts_tables_of_vectors(estimator):
     if isinstance(estimator, gm.LogisticRegression) or estimator.coef_.ndim > 1:
         return
     X = features()[0][:20]
-    model = estimator.release_.regress("y")
+    model = estimator.release_.ols("y")
     assert model.predict(pa.table({"X": pa.FixedSizeListArray.from_arrays(X.ravel(), 3)})) == pytest.approx(
         estimator.predict(X)
     )
@@ -200,9 +200,9 @@ def test_an_estimators_release_predicts_tables_of_vectors(estimator):
 def test_an_estimators_summary_is_that_of_its_release(estimator):
     release = estimator.release_
     model = (
-        release.classify("y", on=["X"])
+        release.logit("y", predictors=["X"])
         if isinstance(estimator, gm.LogisticRegression)
-        else release.regress("y" if "y" in release.schema.columns else "y0", on=["X"])
+        else release.ols("y" if "y" in release.schema.columns else "y0", predictors=["X"])
     )
     own, found = estimator.summary(), model.summary()
     assert list(own.params.values()) == list(found.params.values())

@@ -22,7 +22,7 @@ def release():
 
 @pytest.fixture(scope="module")
 def summary(release):
-    return release.regress("cost", on=["age", "region"]).summary()
+    return release.ols("cost", predictors=["age", "region"]).summary()
 
 
 @pytest.fixture(scope="module")
@@ -73,50 +73,52 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
     assert NOT_IDENTIFIED in unidentified.as_latex()
     (row, _) = coefficient_rows(unidentified, 0.05)
     assert row[1:3] == ["", ""]
-    assert "Not identified: explain with fewer columns" in str(unidentified)
+    assert "Not identified: use fewer predictors" in str(unidentified)
 
 
 def test_what_relies_on_the_assumption_is_marked():
     G = gram([60.0, 0.5], np.array([0.5, 0.3]))
     weak = draw_in_metric(G, np.eye(3), np.random.default_rng(0), reach=np.ones(2), counts={"x1": (-3.0, 1.4)})
-    summary = summarise(weak, largest=1.5)
-    assert summary.relies["x0"]
+    summary = summarise(weak, max_effect=1.5)
+    assert summary.bound_dependent["x0"]
     row = next(line for line in str(summary).splitlines() if line.startswith("x0"))
     assert row.endswith("100 % *")
     assert r"100 \% *" in summary.as_latex()
-    assert "more than 1.5 times the target's declared range across its own (largest=1.5)" in str(summary)
-    assert "Weakest direction: x1, about 0 ± 1 rows; " in str(summary)
+    assert "more than 1.5 times the response's declared range across its own declared range (max_effect=1.5)" in str(
+        summary
+    )
+    assert "Least-identified contrast: x1, about 0 rows, SE 1 (signal-to-noise " in str(summary)
     plain = as_plain(summary)
-    assert plain["coefficients"]["x0"]["relies_on_largest"]
-    assert (plain["largest"], plain["weakest"]) == (1.5, "x1, about 0 ± 1 rows")
+    assert plain["coefficients"]["x0"]["bound_dependent"]
+    assert (plain["max_effect"], plain["least_identified"]) == (1.5, "x1, about 0 rows, SE 1")
     strong = summarise(draw_in_metric(gram([900.0, 600.0], np.array([0.5, 0.3])), np.eye(3), np.random.default_rng(0)))
     assert "*" not in str(strong)
-    assert "largest" not in str(strong)
+    assert "max_effect" not in str(strong)
 
 
 def test_rows_of_a_population_are_named(release):
-    model = release.regress("cost", on=["age"])
-    assert "as the release shows them" in str(model.summary(estimand="population"))
-    assert "Sampling error is that of 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
+    model = release.ols("cost", predictors=["age"])
+    assert "estimated from the release" in str(model.summary(estimand="population"))
+    assert "Sampling error is computed for 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
     assert "Sampling error" not in str(model.summary())
 
 
 def test_names_are_escaped():
     rows = {"<b>&_": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)[::-1]}
     release = gm.release(rows, schema={"<b>&_": [0, 1], "y": [0, 1]}, epsilon=5.0, delta=1e-6, random_state=0)
-    summary = release.regress("y").summary()
+    summary = release.ols("y").summary()
     assert "&lt;b&gt;&amp;_" in summary.as_html()
     assert "<b>" not in summary.as_html()
     assert r"<b>\&\_" in summary.as_latex()
 
 
 def test_classification_says_what_its_intervals_are_for(release):
-    summary = release.classify("smoker", on=["cost", "age"]).summary()
+    summary = release.logit("smoker", predictors=["cost", "age"]).summary()
     low, high = summary.conf_int()["cost"]
     assert 0 < low < high
     assert "smoker = True" in str(summary)
     assert "discriminant coefficients of this table, on the scale of log odds" in str(summary)
-    assert "differ from maximum likelihood by more than these intervals say" in str(summary)
+    assert "differ from maximum likelihood by more than these intervals show" in str(summary)
     assert "R²" not in str(summary)
 
 

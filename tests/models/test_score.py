@@ -48,13 +48,13 @@ def test_strong_directions_give_wald_intervals():
     for name, interval in summary.conf_int().items():
         half = 1.96 * summary.bse[name]
         assert interval == pytest.approx((summary.params[name] - half, summary.params[name] + half), rel=1e-2)
-    assert summary.strength > 12
+    assert summary.signal_to_noise > 12
 
 
 def test_an_unbounded_set_is_said_and_not_numbered():
     summary = summarise(draw(gram([0.01, 50.0], np.array([1.0, 1.0])), 0.1, np.random.default_rng(0)))
     assert not np.isfinite(summary.conf_int()["x0"]).any()
-    assert summary.strength < 3
+    assert summary.signal_to_noise < 3
 
 
 def test_no_effect_is_rejected_as_often_as_said():
@@ -99,7 +99,7 @@ def test_weak_columns_do_not_hide_the_rest(B, at):
     rng, trials = np.random.default_rng(int(10 * at)), 250
     hits, ends = np.zeros(5, dtype=int), np.zeros(5, dtype=int)
     for _ in range(trials):
-        summary = summarise(draw_in_metric(two_weak(theta), B, rng, reach=np.ones(5)), largest=1.0)
+        summary = summarise(draw_in_metric(two_weak(theta), B, rng, reach=np.ones(5)), max_effect=1.0)
         intervals = np.array(list(summary.conf_int().values()))
         hits += (intervals[:, 0] <= theta) & (theta <= intervals[:, 1])
         ends += np.isfinite(intervals).all(axis=1)
@@ -112,9 +112,9 @@ def test_without_the_bound_they_do_hide_the_rest():
     """Proof of power: hardly a bound, hardly a finite interval of use."""
     theta = np.array([0.5, -0.3, 0.2, 1.0, -1.0])
     problem = draw_in_metric(two_weak(theta), np.eye(6), np.random.default_rng(0), reach=np.ones(5))
-    lengths = [np.ptp(summarise(problem, largest=largest).conf_int()["x0"]) for largest in (0.5, 1.0, 1e3)]
+    lengths = [np.ptp(summarise(problem, max_effect=bound).conf_int()["x0"]) for bound in (0.5, 1.0, 1e3)]
     assert lengths[0] < lengths[1] < 1 < 50 < lengths[2]
-    assert all(summarise(problem, largest=1.0).relies.values())
+    assert all(summarise(problem, max_effect=1.0).bound_dependent.values())
 
 
 def test_standard_errors_do_not_take_the_estimate_of_what_is_not_identified():
@@ -191,13 +191,14 @@ def test_joint_tests_hold_where_others_are_weak():
     theta = np.array([0.0, 0.0, 0.2, 1.0, -1.0])
     rng, trials = np.random.default_rng(3), 250
     found = [
-        summarise(draw_in_metric(two_weak(theta), METRIC, rng, reach=np.ones(5)), largest=1.0).f_test(["x0", "x1"])
+        summarise(draw_in_metric(two_weak(theta), METRIC, rng, reach=np.ones(5)), max_effect=1.0).f_test(["x0", "x1"])
         for _ in range(trials)
     ]
     assert binomial_in(sum(p >= 0.05 for p in found), trials, 0.95, 1.0)
     strong = two_weak(np.array([2.0, -2.0, 0.2, 1.0, -1.0]))
     assert (
-        summarise(draw_in_metric(strong, METRIC, rng, reach=np.full(5, 2.0)), largest=1.0).f_test(["x0", "x1"]) < 1e-3
+        summarise(draw_in_metric(strong, METRIC, rng, reach=np.full(5, 2.0)), max_effect=1.0).f_test(["x0", "x1"])
+        < 1e-3
     )
 
 
@@ -211,7 +212,7 @@ def test_populations_are_covered_with_declared_or_noisy_rows(declared):
         X = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, 2))])
         y = X @ truth + rng.normal(0, 0.7, n)
         A = np.column_stack([X, y])
-        p = draw_in_metric(A.T @ A, B, rng, reach=np.ones(3), nobs=0.0, nobs_deviation=0.9)
+        p = draw_in_metric(A.T @ A, B, rng, reach=np.ones(3), nobs=0.0, nobs_se=0.9)
         p = replace(p, nobs=float(p.noisy.moment[0, 0]))
         summary = summarise(p, estimand="population", n_rows=n if declared else None)
         low, high = summary.conf_int()["x1"]

@@ -49,7 +49,7 @@ def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
         statistic = release(seed).statistic
         weight = 1 - kept_weight(statistic.passes[-1].request)
         lost.append(weight)
-        z.append((statistic.shortened.weight - weight) / statistic.shortened.deviation)
+        z.append((statistic.clipping_loss.weight - weight) / statistic.clipping_loss.std_error)
     assert np.median(lost) > 0.005
     energy = float(np.sum(np.square(z)))
     assert FALSE_ALARM < stats.chi2.cdf(energy, 40) < 1 - FALSE_ALARM
@@ -58,36 +58,36 @@ def test_it_is_what_the_rows_lost_but_for_noise_of_the_stated_size():
 
 
 def test_summaries_say_it_in_every_form(private):
-    summary, words = private.regress("y").summary(), str(private.statistic.shortened)
-    assert summary.shortened == private.statistic.shortened
-    assert f"In that table rows far out in the learned metric are shortened, by {words}." in str(summary)
+    summary, words = private.ols("y").summary(), str(private.statistic.clipping_loss)
+    assert summary.clipping_loss == private.statistic.clipping_loss
+    assert f"Norm clipping in the final pass removed {words}." in str(summary)
     assert words in summary.as_html()
-    plain = json.loads(json.dumps(as_plain(summary)))["shortened"]
-    assert plain == asdict(summary.shortened)
-    assert words in str(private.regress("y").summary(estimand="population"))
+    plain = json.loads(json.dumps(as_plain(summary)))["clipping_loss"]
+    assert plain == asdict(summary.clipping_loss)
+    assert words in str(private.ols("y").summary(estimand="population"))
 
 
 def test_without_an_intercept_it_is_what_the_histogram_expects():
     bare = release(0, Schema(SCHEMA.columns, intercept=0.0)).statistic
-    assert bare.shortened.expected == 1 - bare.passes[-1].request.kept_weight
-    assert np.isnan([bare.shortened.weight, bare.shortened.deviation]).all()
-    assert "±" not in str(bare.shortened)
+    assert bare.clipping_loss.expected == 1 - bare.passes[-1].request.kept_weight
+    assert np.isnan([bare.clipping_loss.weight, bare.clipping_loss.std_error]).all()
+    assert "SE" not in str(bare.clipping_loss)
     plain = as_plain(bare_summary := RegressionModel("y", {"x": 0.0, "u": 0.0}, 0.0, bare).summary())
-    assert plain["shortened"] == {"weight": None, "deviation": None, "expected": bare.shortened.expected}
-    assert str(bare.shortened) in str(bare_summary)
+    assert plain["clipping_loss"] == {"weight": None, "std_error": None, "expected": bare.clipping_loss.expected}
+    assert str(bare.clipping_loss) in str(bare_summary)
 
 
 def test_weights_of_rows_are_not_taken_for_rows():
     schema = Schema.of({**SCHEMA.columns, "w": [0, 4]}, weight="w")
     table = heavy() | {"w": np.full(8_000, 1.0)}
-    found = gm.release(table, schema=schema, epsilon=1.0, delta=1e-6, random_state=0).statistic.shortened
-    assert np.isnan([found.weight, found.deviation]).all()
+    found = gm.release(table, schema=schema, epsilon=1.0, delta=1e-6, random_state=0).statistic.clipping_loss
+    assert np.isnan([found.weight, found.std_error]).all()
     assert 0 <= found.expected < 0.2
 
 
 def test_where_no_row_is_shortened_nothing_is_said():
     single = gm.release(heavy(2000), schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, random_state=0)
-    summary = single.regress("y").summary()
-    assert summary.shortened is None
-    assert "shortened" not in str(summary)
-    assert as_plain(summary)["shortened"] is None
+    summary = single.ols("y").summary()
+    assert summary.clipping_loss is None
+    assert "Norm clipping" not in str(summary)
+    assert as_plain(summary)["clipping_loss"] is None

@@ -40,7 +40,7 @@ def values(labelled):
 
 
 def test_without_noise_it_is_statsmodels_ols(open_table, table, ols):
-    summary = open_table.regress("cost").summary(estimand="population", n_rows=len(table))
+    summary = open_table.ols("cost").summary(estimand="population", n_rows=len(table))
     names = ["(intercept)", "age", "bmi", "sex=m", "region=south", "region=west", "smoker"]
     for labelled in (summary.params, summary.bse, summary.pvalues, summary.noise_share, summary.conf_int()):
         assert list(labelled) == names
@@ -54,7 +54,7 @@ def test_without_noise_it_is_statsmodels_ols(open_table, table, ols):
     assert summary.f_test("region") == pytest.approx(
         float(ols.f_test("region_south = region_west = 0").pvalue), abs=2e-3
     )
-    exact = open_table.regress("cost").summary()
+    exact = open_table.ols("cost").summary()
     assert np.all(values(exact.bse) == 0)
     assert values(exact.conf_int()) == pytest.approx(np.column_stack([values(exact.params)] * 2))
 
@@ -79,7 +79,7 @@ def test_estimators_have_the_same_summary(table):
 
 def test_covariance_and_standard_errors_agree(table):
     release = gm.release(table, schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=0)
-    summary = release.regress("cost", on=["age", "region"]).summary()
+    summary = release.ols("cost", predictors=["age", "region"]).summary()
     covariance = summary.cov_params()
     assert list(covariance) == list(summary.params)
     for name, row in covariance.items():
@@ -87,7 +87,7 @@ def test_covariance_and_standard_errors_agree(table):
         assert row == pytest.approx({other: covariance[other][name] for other in row})
         assert np.sqrt(row[name]) == pytest.approx(summary.bse[name])
     assert values(summary.noise_share) == pytest.approx(1.0)  # of a table, noise is all there is
-    population = release.regress("cost", on=["age", "region"]).summary(estimand="population", n_rows=len(table))
+    population = release.ols("cost", predictors=["age", "region"]).summary(estimand="population", n_rows=len(table))
     share = values(population.noise_share)
     assert np.all((share > 0) & (share < 1))
     noise, both = (np.array([own.cov_params()[name][name] for name in own.params]) for own in (summary, population))
@@ -96,7 +96,7 @@ def test_covariance_and_standard_errors_agree(table):
 
 @pytest.mark.parametrize("column", ["age", "smoker", "region", "sex"])
 def test_f_test_takes_columns_and_coefficients(table, column):
-    summary = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0).regress("cost").summary()
+    summary = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0).ols("cost").summary()
     own = [name for name in summary.params if name.partition("=")[0] == column]
     assert summary.f_test(column) == pytest.approx(summary.f_test(own))
     assert summary.f_test([column]) == summary.f_test(column)
@@ -109,22 +109,22 @@ def test_f_test_takes_columns_and_coefficients(table, column):
 def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
     weak = gm.release(table.head(300), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=seed)
     for target in ("cost", "age", "smoker"):
-        summary = weak.regress(target, on=["bmi"]).summary()
+        summary = weak.ols(target, predictors=["bmi"]).summary()
         assert 0 <= summary.rsquared <= 1
         problem_ = summary._problem
-        theta = problem_.bounds(summary.largest) * summary._score.pilot.theta
+        theta = problem_.bounds(summary.max_effect) * summary._score.pilot.theta
         plain = 1 - problem_.residual(theta) / problem_.total
         outside = not (problem_.total > 0 and 0 <= plain <= 1)
         assert summary.noise_dominates == outside
         if outside:
-            assert "Noise dominates it" in str(summary)
+            assert "privacy noise dominates" in str(summary)
 
 
 def test_noise_does_take_rsquared_out_of_its_range(table):
     """Proof of power: among weak releases, some have a plain value outside, and some have not."""
     found = {
         gm.release(table.head(300), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=seed)
-        .regress("cost", on=["bmi"])
+        .ols("cost", predictors=["bmi"])
         .summary()
         .noise_dominates
         for seed in range(60)
@@ -140,7 +140,7 @@ def test_without_noise_rounding_does_not_dominate(seed):
     table = {"x": x, "y": x if seed % 2 else 1 - x, "z": rng.uniform(0, 1, 50)}
     release = gm.release(table, schema={name: [0, 1] for name in "xyz"}, epsilon=math.inf, delta=1e-6)
     for on in (["x"], ["x", "z"]):
-        summary = release.regress("y", on=on).summary()
+        summary = release.ols("y", predictors=on).summary()
         assert summary.rsquared == pytest.approx(1.0, abs=1e-9)
         assert not summary.noise_dominates
 
@@ -157,10 +157,10 @@ def test_a_response_without_variance_has_no_rsquared():
         (lambda s, p: summarise(p, estimand="truth"), "estimand must be one of"),
         (lambda s, p: summarise(p, estimand="population"), "needs n_rows=.*no intercept column"),
         (
-            lambda s, p: summarise(replace(p, nobs=50.0, nobs_deviation=30.0), estimand="population"),
-            "needs n_rows=.*less than two standard deviations",
+            lambda s, p: summarise(replace(p, nobs=50.0, nobs_se=30.0), estimand="population"),
+            "needs n_rows=.*less than two standard errors",
         ),
-        (lambda s, p: summarise(p, largest=0.0), "largest must be"),
+        (lambda s, p: summarise(p, max_effect=0.0), "max_effect must be"),
         (lambda s, p: summarise(p, estimand="population", n_rows=0), "n_rows must be an integer ≥ 1"),
         (lambda s, p: s.conf_int(1.5), "alpha must lie in"),
         (lambda s, p: s.f_test("weight"), "is no coefficient of this model"),

@@ -25,7 +25,7 @@ def reference():
 
 
 def test_tidy_and_glance_are_those_of_least_squares(release, reference):
-    model = release.regress("cost", ON)
+    model = release.ols("cost", ON)
     found = model.tidy("pandas", estimand="population").set_index("term")
     assert list(found.columns) == [
         "estimate",
@@ -54,12 +54,12 @@ def test_tidy_and_glance_are_those_of_least_squares(release, reference):
 
 
 def test_models_in_every_shape(release):
-    model = release.regress("cost", ON)
+    model = release.ols("cost", ON)
     assert repr(model) == "RegressionModel(no privacy guarantee, 'cost' on 5 encoded columns)"
     assert model.as_csv().startswith("term,estimate,std.error,statistic,p.value,conf.low,conf.high,privacy.share\n")
     assert model.as_latex().splitlines()[1].startswith(r"\begin{tabular}")
     assert "<caption>cost: table</caption>" in model._repr_html_()
-    classes = release.classify("smoker", ["age", "cost"])
+    classes = release.logit("smoker", ["age", "cost"])
     assert repr(classes) == "ClassificationModel(no privacy guarantee, 'smoker' on 2 encoded columns)"
     assert classes.tidy("arrow").num_rows == 3
     assert np.isnan(classes.glance("arrow").to_pylist()[0]["sigma"])
@@ -67,14 +67,14 @@ def test_models_in_every_shape(release):
 
 def test_what_is_not_identified_has_no_numbers():
     weak = gm.release(TABLE[:300], schema=SCHEMA, epsilon=0.1, delta=1e-6, random_state=0)
-    table = weak.regress("cost").tidy("arrow").to_pylist()
+    table = weak.ols("cost").tidy("arrow").to_pylist()
     lost = [row for row in table if not np.isfinite(row["conf.low"])]
     assert lost
     assert all(np.isnan(row["estimate"]) for row in lost)
 
 
 def test_predicted_means_are_those_of_least_squares(release, reference):
-    model, rows = release.regress("cost", ON), TABLE[:6]
+    model, rows = release.ols("cost", ON), TABLE[:6]
     found = model.get_prediction(rows, estimand="population")
     expected = reference.get_prediction(rows)
     assert_allclose(found.predicted_mean, expected.predicted_mean, rtol=0.01)
@@ -98,7 +98,7 @@ def test_intervals_of_predicted_means_cover():
     truth = smf.ols("cost ~ age + smoker + region", TABLE).fit().predict(rows).to_numpy()
     for seed in range(8):
         noisy = gm.release(TABLE, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
-        low, high = noisy.regress("cost", ON).get_prediction(rows).conf_int().T
+        low, high = noisy.ols("cost", ON).get_prediction(rows).conf_int().T
         held.append(np.mean((low <= truth) & (truth <= high)))
     assert np.mean(held) > 0.7  # three dependent intervals a release: 0.95 less three standard errors of 8
 
@@ -106,15 +106,15 @@ def test_intervals_of_predicted_means_cover():
 def test_predictions_with_merged_levels_and_another_reference(release):
     """The mean at a row is the coefficients times its features, a merged level's among them."""
     rows = patients(40, seed=3)
-    model, merge = release.regress("cost", ["age", "region", "smoker"]), {"region": {"elsewhere": ["south", "west"]}}
+    model, collapse = release.ols("cost", ["age", "region", "smoker"]), {"region": {"elsewhere": ["south", "west"]}}
     for options in (
-        {"merge": merge},
+        {"collapse": collapse},
         {"reference": {"region": "west"}},
-        {"merge": merge, "reference": {"region": "elsewhere"}},
+        {"collapse": collapse, "reference": {"region": "elsewhere"}},
     ):
         params = model.summary(**options).params
         levels = np.array(rows["region"])
-        if "merge" in options:
+        if "collapse" in options:
             levels = np.where(np.isin(levels, ["south", "west"]), "elsewhere", levels)
         expected = params["(intercept)"] + params["age"] * rows["age"] + params["smoker"] * rows["smoker"]
         expected = expected + [params.get(f"region={level}", 0.0) for level in levels]

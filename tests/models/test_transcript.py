@@ -85,27 +85,27 @@ def test_shapes_are_those_of_the_noise():
 
 def test_what_is_fitted(private, single):
     truth = {"x": 2.0, "flag": 0.1}
-    model = private.regress("y", on=["x", "flag", "level"])
+    model = private.ols("y", predictors=["x", "flag", "level"])
     for name, value in truth.items():
         assert model.coef[name] == pytest.approx(value, abs=0.05)
     assert model.coef["level=b"] - model.coef["level=a"] == pytest.approx(0.05, abs=0.02)
-    worse = single.regress("y", on=["x", "flag", "level"])
+    worse = single.ols("y", predictors=["x", "flag", "level"])
     assert abs(worse.coef["x"] - 2) > abs(model.coef["x"] - 2)
     predicted = model.predict(table(100, seed=1))
     assert np.all((predicted >= -1) & (predicted <= 1))
-    several = private.regress(["y", "flag"], on=["x"])
-    assert several["y"].coef == private.regress("y", on=["x"]).coef
+    several = private.ols(["y", "flag"], predictors=["x"])
+    assert several["y"].coef == private.ols("y", predictors=["x"]).coef
 
 
 def test_the_same_release_gives_the_same_fit(private):
     copy = gm.Release(Transcript(private.statistic.passes, private.schema), private.certificate)
-    assert copy.regress("y").coef == private.regress("y").coef
+    assert copy.ols("y").coef == private.ols("y").coef
 
 
 def test_classes(private):
-    model = private.classify("flag", on=["x", "y"])
+    model = private.logit("flag", predictors=["x", "y"])
     assert model.coef["y"] > 0 > model.coef["x"]  # given x, y is larger where the flag is set
-    assert private.classify("level", on=["y"]).classes == ("a", "b")
+    assert private.logit("level", predictors=["y"]).classes == ("a", "b")
 
 
 def forged(private, number, **values):
@@ -162,7 +162,7 @@ def test_without_an_intercept():
     data = {name: table()[name] for name in ("x", "y")}
     release = gm.release(data, schema=schema, epsilon=3.0, delta=1e-6, random_state=0)
     exact = np.sum(data["x"] * data["y"]) / np.sum(data["x"] ** 2)
-    assert release.regress("y").coef["x"] == pytest.approx(exact, abs=0.1)
+    assert release.ols("y").coef["x"] == pytest.approx(exact, abs=0.1)
 
 
 def test_words(private):

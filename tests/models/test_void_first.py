@@ -40,8 +40,8 @@ def secure():
 
 def printed(release):
     """Everything with a text of its own that a release gives."""
-    models = [release.regress("cost"), release.classify("smoker"), release.classify("region"), release.rates("cost")]
-    models.append(release.regress("cost", ["bmi", "age"], instruments=["smoker", "age"]))
+    models = [release.ols("cost"), release.logit("smoker"), release.mnlogit("region"), release.poisson("cost")]
+    models.append(release.iv("cost", ["bmi", "age"], instruments=["smoker", "age"]))
     summaries = [own for model in models for own in (values(model.summary()))]
     ratios = [models[1].odds_ratios(), *models[2].odds_ratios().values(), models[3].rate_ratios()]
     tables = [release.describe(), release.means("cost", "region"), release.corr(), release.corr().pairs()]
@@ -99,7 +99,7 @@ def test_estimators_with_a_seed():
 
 def test_an_infinite_epsilon_is_said_first():
     release = gm.release(patients(500), schema=SCHEMA, epsilon=math.inf, delta=1e-6)
-    for found in (release.certificate, release.describe(), release.regress("cost").summary()):
+    for found in (release.certificate, release.describe(), release.ols("cost").summary()):
         assert str(found).startswith(f"{NO_GUARANTEE} epsilon is infinite")
 
 
@@ -116,13 +116,13 @@ def test_files_keep_it_and_commands_print_it(seeded, tmp_path):
         ["describe", file],
         ["corr", file],
         ["crosstab", file, "sex", "region"],
-        ["regress", file, "cost"],
-        ["classify", file, "smoker"],
-        ["classify", file, "smoker", "--odds"],
-        ["classify", file, "region"],
-        ["classify", file, "region", "--odds"],
-        ["rates", file, "cost"],
-        ["rates", file, "cost", "--log"],
+        ["ols", file, "cost"],
+        ["logit", file, "smoker"],
+        ["logit", file, "smoker", "--odds"],
+        ["mnlogit", file, "region"],
+        ["mnlogit", file, "region", "--odds"],
+        ["poisson", file, "cost"],
+        ["poisson", file, "cost", "--log"],
     ):
         assert run(*command).stdout.startswith(NO_GUARANTEE)
         assert json.loads(run(*command, "--json").stdout)["guarantee"].startswith("void: the noise came from a seed")

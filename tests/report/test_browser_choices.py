@@ -40,7 +40,7 @@ def saved(tab, button):
 
 
 def test_the_page_opens_with_the_response_that_is_named(tab, private):
-    summary = private.regress("cost").summary()
+    summary = private.ols("cost").summary()
     assert tab.locator("#response").input_value() == "cost"
     assert names(tab) == list(summary.params)
     assert column(tab, 2) == [f"{value:.4g}" for value in summary.params.values()]
@@ -61,7 +61,7 @@ def test_target_columns_and_level_are_chosen_by_keyboard(tab, private):
     assert not box.is_checked()
     assert box.evaluate("(box) => box === document.activeElement")  # the focus stays where it was
     assert names(tab) == ["(intercept)", "bmi", "sex=m", "smoker", "cost"]
-    expected = private.regress("age", ["bmi", "sex", "smoker", "cost"]).summary()
+    expected = private.ols("age", ["bmi", "sex", "smoker", "cost"]).summary()
     assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
     tab.get_by_label("at level").select_option("0.01")
     assert column(tab, 3) == [f"{low:.4g} to {high:.4g}" for low, high in expected.conf_int(0.01).values()]
@@ -81,8 +81,8 @@ def test_levels_are_merged_and_measured_from_another(tab, private):
     assert "region=elsewhere" in names(tab)
     block.get_by_label("Reference level").select_option("elsewhere")
     assert "region=north" in names(tab)
-    merge, reference = {"region": {"elsewhere": ["south", "west"]}}, {"region": "elsewhere"}
-    expected = private.regress("cost").summary(merge=merge, reference=reference)
+    collapse, reference = {"region": {"elsewhere": ["south", "west"]}}, {"region": "elsewhere"}
+    expected = private.ols("cost").summary(collapse=collapse, reference=reference)
     assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
     said = tab.locator("#python").text_content()
     assert str(eval(said, {"release": private})) == str(expected)  # the same in Python
@@ -95,7 +95,7 @@ def test_odds_ratios_and_populations(tab, private):
     tab.get_by_label("Response").select_option("smoker")
     tab.locator("#scale").select_option("odds")
     tab.get_by_label("Intervals are for").select_option("population")
-    ratios = private.classify("smoker").odds_ratios(estimand="population")
+    ratios = private.logit("smoker").odds_ratios(estimand="population")
     assert column(tab, 2)[1:] == [f"{value:.4g}" for value in ratios.estimates.values()]
     assert column(tab, 3)[1:] == [f"{low:.4g} to {high:.4g}" for low, high in ratios.intervals.values()]
     assert "Probability that smoker = True" in tab.locator("#prediction").inner_text()
@@ -132,7 +132,7 @@ def test_dates_and_unknown_levels_are_typed_in(visit):
     tab.locator("#typed").get_by_label("born").fill("2000-03-01")
     tab.locator("#typed").get_by_label("job").select_option("(none of these)")
     row = {"born": [np.datetime64("2000-03-01")], "job": ["elsewhere"]}
-    expected = release.regress("y").get_prediction(row)
+    expected = release.ols("y").get_prediction(row)
     low, high = expected.conf_int()[0]
     assert tab.locator("#prediction").inner_text() == (
         f"Mean of y: {expected.predicted_mean[0]:.4g}, 95 % interval {low:.4g} to {high:.4g}."
@@ -142,7 +142,7 @@ def test_dates_and_unknown_levels_are_typed_in(visit):
 
 
 def test_files_hold_all_digits(tab, private):
-    tidy = private.regress("cost").tidy("pandas")
+    tidy = private.ols("cost").tidy("pandas")
     head, *rows = saved(tab, "#save-coefficients")
     assert head == list(tidy.columns)
     assert [row[0] for row in rows] == tidy["term"].tolist()
@@ -198,10 +198,10 @@ def test_any_name_is_only_a_name(visit):
     assert tab.locator("img").count() == 0
     assert tab.locator("h1").inner_text() == tab.evaluate("(text) => text", plain(EVIL))
     tab.get_by_role("button", name="All").click()
-    expected = [plain(name, lines=True) for name in release.regress("y").summary().params]
+    expected = [plain(name, lines=True) for name in release.ols("y").summary().params]
     predictors = [plain(name, lines=True) for name in HOSTILE]
     found = tab.evaluate(
-        "(asked) => gaussmix.regress(asked).coefficients.map((row) => row.name)",
+        "(asked) => gaussmix.ols(asked).coefficients.map((row) => row.name)",
         {"response": "y", "predictors": predictors},
     )
     assert found == expected

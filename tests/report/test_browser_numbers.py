@@ -41,10 +41,10 @@ def same_p(found, expected):
     assert np.all(np.abs(found - expected) <= allowed + 1e-300), (found, expected)
 
 
-def named(release, merge):
+def named(release, collapse):
     """What levels are called after merging, by category, as the page takes them."""
     found = {}
-    for name, groups in merge.items():
+    for name, groups in collapse.items():
         new = {label: group for group, members in groups.items() for label in members}
         found[name] = [new.get(label, label) for label in release.schema.columns[name].labels]
     return found
@@ -52,16 +52,16 @@ def named(release, merge):
 
 def asked_of(release, asked):
     """A question in the words of the page."""
-    merge, population = asked.get("merge", {}), asked.get("estimand") == "population"
+    collapse, population = asked.get("collapse", {}), asked.get("estimand") == "population"
     rows = asked.get("rows", embedded_release(release)["sample_rows"]) if population else None
     same = {key: asked[key] for key in ("response", "predictors", "reference", "scale", "alpha") if key in asked}
-    return {**same, "levels": named(release, merge), "rows": rows}
+    return {**same, "levels": named(release, collapse), "rows": rows}
 
 
 def regress(tab, release, asked):
     return tab.evaluate(
         """(asked) => {
-            const { coefficients, summary } = gaussmix.regress(asked);
+            const { coefficients, summary } = gaussmix.ols(asked);
             return { rows: coefficients, rsquared: summary.rsquared };
         }""",
         asked_of(release, asked),
@@ -71,9 +71,9 @@ def regress(tab, release, asked):
 def compare(tab, release, asked):
     """One model in both, all numbers of its summary."""
     found = regress(tab, release, asked)
-    fit = release.classify if asked.get("scale") == "odds" else release.regress
+    fit = release.logit if asked.get("scale") == "odds" else release.ols
     model = fit(asked["response"], asked["predictors"])
-    options = {key: asked[key] for key in ("merge", "reference", "estimand") if key in asked}
+    options = {key: asked[key] for key in ("collapse", "reference", "estimand") if key in asked}
     options |= {"n_rows": asked["rows"]} if "rows" in asked else {}
     summary, alpha = model.summary(**options), asked.get("alpha", 0.05)
     ends = list(summary.conf_int(alpha).values())
@@ -88,7 +88,7 @@ def compare(tab, release, asked):
     same(column("low"), [low for low, _ in ends], errors)
     same(column("high"), [high for _, high in ends], errors)
     same([found["rsquared"]], [summary.rsquared], 1.0)
-    assert column("relies") == list(summary.relies.values())
+    assert column("boundDependent") == list(summary.bound_dependent.values())
     same_p(column("p"), list(summary.pvalues.values()))
     same(column("share"), list(summary.noise_share.values()), 1.0)
     if asked.get("scale") == "odds":
@@ -106,7 +106,7 @@ ASKED = {
     "merged": {
         "response": "cost",
         "predictors": OTHERS,
-        "merge": MERGED,
+        "collapse": MERGED,
         "reference": {"region": "elsewhere", "sex": "m"},
     },
     "population": {"response": "age", "predictors": ["cost", "region"], "estimand": "population", "alpha": 0.01},
@@ -117,7 +117,7 @@ ASKED = {
         "response": "sex",
         "predictors": ["age", "cost", "region"],
         "scale": "odds",
-        "merge": MERGED,
+        "collapse": MERGED,
         "estimand": "population",
     },
 }
@@ -139,14 +139,14 @@ def test_terms_weights_and_holes(tabs):
     compare(
         tab,
         release,
-        {"response": "log(wage)", "predictors": on, "merge": {"job": {"z": ["c", "d"]}}, "reference": {"job": "b"}},
+        {"response": "log(wage)", "predictors": on, "collapse": {"job": {"z": ["c", "d"]}}, "reference": {"job": "b"}},
     )
     compare(tab, release, {"response": "born", "predictors": ["log(wage)", "job"]})
     found = regress(tab, release, {"response": "log(wage)", "predictors": ["experience:sex"]})  # brings what it needs
     needed = {"experience", "sex=m", "experience:sex=m", "experience=(missing)", "(intercept)"}
     assert {row["name"] for row in found["rows"]} == needed
     refused = tab.evaluate(
-        "(asked) => { try { gaussmix.regress(asked); } catch (error) { return error.message; } }",
+        "(asked) => { try { gaussmix.ols(asked); } catch (error) { return error.message; } }",
         {"response": "born", "predictors": ["experience:sex"], "reference": {"sex": "m"}},
     )
     assert "require its first level" in refused
@@ -156,18 +156,18 @@ def test_terms_weights_and_holes(tabs):
 def test_predictions_are_those_of_the_library(tabs, which):
     tab, release = tabs(which)
     row = {"age": 30, "bmi": 99, "sex": "f", "region": "south", "smoker": True}  # bmi beyond its bounds
-    said = "([asked, row]) => gaussmix.predict(gaussmix.regress(asked), row)"
+    said = "([asked, row]) => gaussmix.predict(gaussmix.ols(asked), row)"
     found = tab.evaluate(said, [{"response": "cost", "predictors": OTHERS}, row])
-    expected = release.regress("cost").get_prediction(pd.DataFrame([row]))
+    expected = release.ols("cost").get_prediction(pd.DataFrame([row]))
     same([found["mean"], found["error"]], [expected.predicted_mean[0], expected.se_mean[0]])
     same(found["interval"], expected.conf_int()[0])
-    merged = release.regress("cost").summary(merge=MERGED)
+    merged = release.ols("cost").summary(collapse=MERGED)
     levels = named(release, MERGED)
     found = tab.evaluate(said, [{"response": "cost", "predictors": OTHERS, "levels": levels}, row])
     values = {"(intercept)": 1, "age": 30, "bmi": 50, "region=elsewhere": 1, "smoker": 1}
     expected = predicted(merged, np.array([[values.get(name, 0.0) for name in merged.params]]))
     same([found["mean"], *found["interval"]], [expected.predicted_mean[0], *expected.conf_int()[0]])
-    odds = release.classify("smoker", ["age", "cost"]).summary().params
+    odds = release.logit("smoker", ["age", "cost"]).summary().params
     found = tab.evaluate(
         said, [{"response": "smoker", "predictors": ["age", "cost"], "scale": "odds"}, {"age": 40, "cost": 9}]
     )
@@ -185,7 +185,7 @@ def test_thirty_columns_are_small_and_quick(visit, wide):
     times = tab.evaluate(
         """(asked) => Array.from({ length: 7 }, () => {
             const start = performance.now();
-            gaussmix.regress(asked);
+            gaussmix.ols(asked);
             return performance.now() - start;
         })""",
         asked,

@@ -34,7 +34,7 @@ def test_the_truths_made_the_table(table, target):
     """Least squares without noise is within five standard errors of every stated coefficient."""
     truth = LINEAR_TRUTHS[target]
     on = list(dict.fromkeys(name.partition("=")[0] for name in truth if name != "(intercept)"))
-    model = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).regress(target, on=on)
+    model = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols(target, predictors=on)
     summary = model.summary(estimand="population", n_rows=table.num_rows)
     assert set(summary.params) == set(truth)
     for name, value in truth.items():
@@ -55,6 +55,6 @@ def test_one_release_is_private_and_finds_the_strong_coefficients(table):
     assert certificate.is_private
     assert (certificate.epsilon, certificate.delta) == (3.0, 1e-6)
     assert private.schema == gm.Schema.of(SCHEMA)
-    low, high = private.regress("cost").conf_int(1e-6)["smoker"]
+    low, high = private.ols("cost").conf_int(1e-6)["smoker"]
     assert low < LINEAR_TRUTHS["cost"]["smoker"] < high
-    assert private.classify("readmitted", on=["age", "smoker"]).coef["age"] > 0
+    assert private.logit("readmitted", predictors=["age", "smoker"]).coef["age"] > 0

@@ -51,8 +51,8 @@ def test_no_level_is_merged_in_the_first_model(visit, table):
     release = gm.release(table.assign(sex=sex), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
     tab = visit(release, page=report.render(release, response="cost"))
     names = tab.locator("#coefficients tbody th").all_inner_texts()
-    assert [name.removesuffix(" *") for name in names] == list(release.regress("cost").summary().params)
-    tab.locator("#merge-rare").click()
+    assert [name.removesuffix(" *") for name in names] == list(release.ols("cost").summary().params)
+    tab.locator("#collapse-rare").click()
     names = [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
     assert "sex=other" in names
     assert "sex=m" in names
@@ -95,12 +95,12 @@ def test_a_release_too_wide_for_a_page_is_not_embedded(monkeypatch, private):
 
 
 def test_rows_of_a_sample_are_those_of_a_summary(private):
-    summary = private.regress("cost").summary(estimand="population")
+    summary = private.ols("cost").summary(estimand="population")
     assert embedded_release(private)["sample_rows"] == pytest.approx(summary.n_rows, rel=1e-12)
     assert embedded_release(private, 20_000)["sample_rows"] == 20_000
     weak = gm.release(patients(20), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=0)
-    with pytest.raises(gm.ArgumentError, match="less than two standard deviations"):
-        weak.regress("cost").summary(estimand="population")
+    with pytest.raises(gm.ArgumentError, match="less than two standard errors"):
+        weak.ols("cost").summary(estimand="population")
     assert embedded_release(weak)["sample_rows"] is None
     table = pd.DataFrame({"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500), "w": 1.0, "id": np.arange(500)})
     budget = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}

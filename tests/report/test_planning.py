@@ -40,7 +40,7 @@ def test_a_plan_is_the_same_every_time():
     assert expect(Schema.of(SCHEMA), n_rows=3000, **BUDGET) == first
     assert [table.name for table in first.tables] == ["even", "usual", "hard"]
     assert first["usual"].useful == first.useful
-    assert (first.target, first.columns, first.passes) == ("cost", 12, 4)
+    assert (first.response, first.columns, first.passes) == ("cost", 12, 4)
     json.dumps(first.to_dict(), allow_nan=False)
     with pytest.raises(gm.ArgumentError, match="name must be one of 'even', 'usual', 'hard'"):
         first["best"]
@@ -98,7 +98,7 @@ def test_planned_loss_is_that_of_a_release(passes):
     without = np.mean((test["y"] - B @ theta) ** 2)
     lost = []
     for seed in range(6):
-        model = gm.release(train, schema=schema, **budget, passes=passes, random_state=seed).regress("y")
+        model = gm.release(train, schema=schema, **budget, passes=passes, random_state=seed).ols("y")
         lost.append((np.mean((test["y"] - model.predict(test)) ** 2) - without) / np.var(test["y"]))
     planned = expect(schema, n_rows=n, **budget, r2=r2, passes=passes)["usual"].lost_r2
     assert planned / 3 < np.mean(lost) < 3 * planned
@@ -107,8 +107,8 @@ def test_planned_loss_is_that_of_a_release(passes):
 def test_rows_stand_for_more_rows():
     """Twice the rows of the table, written out, are the table with a weight of two."""
     schema = Schema.of(SCHEMA)
-    table = imagine(schema, KINDS[1], target="cost", r2=0.4, rows=2000)
-    twice = type(table)(np.vstack([table.rows, table.rows]), table.target, table.limit)
+    table = imagine(schema, KINDS[1], response="cost", r2=0.4, rows=2000)
+    twice = type(table)(np.vstack([table.rows, table.rows]), table.response, table.limit)
     heavy, long = Trial.of(schema, table, 4000), Trial.of(schema, twice, 4000)
     one, same = (trial.draw((0.02,), np.random.default_rng(3)) for trial in (heavy, long))
     np.testing.assert_allclose(one.second_moment, same.second_moment, rtol=1e-9, atol=1e-9)
@@ -123,7 +123,7 @@ def test_rows_stand_for_more_rows():
 
 def test_standard_errors_are_those_of_simulated_noise():
     schema = numbers_only(4)
-    trial = Trial.of(schema, imagine(schema, KINDS[1], target="y", r2=0.4, rows=3000), 3000)
+    trial = Trial.of(schema, imagine(schema, KINDS[1], response="y", r2=0.4, rows=3000), 3000)
     rng = np.random.default_rng(0)
     B = rng.standard_normal((6, 6)) * 0.2
     noise = NoisyGram(trial.gram, B, np.linalg.inv(B))
@@ -146,7 +146,7 @@ def test_standard_errors_are_those_of_simulated_noise():
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_imagined_tables_are_as_described(kind):
     schema = Schema.of(SCHEMA)
-    table = imagine(schema, kind, target="cost", r2=0.4, rows=20_000)
+    table = imagine(schema, kind, response="cost", r2=0.4, rows=20_000)
     assert (np.einsum("ij,ij->i", table.rows, table.rows) <= 1).all()
     assert table.r2 == pytest.approx(0.4, abs=0.05)
     rows = table.rows * schema.row_norm
@@ -166,8 +166,8 @@ def test_imagined_tables_are_as_described(kind):
 def test_targets():
     assert target_of(Schema.of(SCHEMA)) == "cost"
     assert target_of(Schema.of({"a": ["x", "y"], "b": "boolean"})) == "b"
-    plan = expect({"a": ["x", "y"], "n": [0, 1], "b": "boolean"}, n_rows=50_000, **BUDGET, target="b", r2=0.2)
-    assert plan.target == "b"
+    plan = expect({"a": ["x", "y"], "n": [0, 1], "b": "boolean"}, n_rows=50_000, **BUDGET, response="b", r2=0.2)
+    assert plan.response == "b"
     assert plan["even"].r2 == pytest.approx(0.2, abs=0.03)
     assert expect({"a": [0, 1], "b": [0, 1]}, n_rows=10**15, **BUDGET).useful
     assert expect({"columns": {"a": [0, 1], "b": [0, 1]}, "intercept": 0}, n_rows=50_000, **BUDGET).useful

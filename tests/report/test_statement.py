@@ -28,7 +28,7 @@ def test_every_field_of_the_certificate_is_on_the_page(private, page):
     assert repr(certificate.row_norm) in shown
     for text in ("Passes", "μ (Gaussian DP)", "Attack power", "discrete Gaussian on integers", "Clipped"):
         assert text in shown
-    assert str(private.statistic.shortened) in shown
+    assert str(private.statistic.clipping_loss) in shown
     for name, value in asdict(certificate.account).items():
         assert name in shown
         assert not isinstance(value, float) or repr(value).removesuffix(".0") in shown

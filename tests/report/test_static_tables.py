@@ -36,7 +36,7 @@ def test_the_description_has_the_numbers_of_the_library(private, found):
     ):
         assert row[2] == f"{estimate:.4g}"
         assert row[4] == f"{low:.4g} to {high:.4g}"
-    assert any("shortened, by" in note for note in found.description.notes)
+    assert any("Norm clipping" in note for note in found.description.notes)
 
 
 def test_means_are_of_the_response_within_levels(private, found):
@@ -106,10 +106,10 @@ def test_what_a_release_does_not_show_is_said():
     persons = gm.release(table, schema=declared, unit="id", max_contributions=1, **budget)
     found = static_tables(persons, None, alpha=0.05)
     assert found.crosstabs == ()
-    assert any("by person" in note for note in found.notes)
+    assert any("per privacy unit" in note for note in found.notes)
     pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
     assert "Rows of this release are weighted" in words(report.render(weighted))
-    assert "by person" in words(report.render(persons))
+    assert "per privacy unit" in words(report.render(persons))
 
 
 def test_levels_that_are_counted_in_an_earlier_pass_are_said(table):
@@ -123,7 +123,7 @@ def test_levels_that_are_counted_in_an_earlier_pass_are_said(table):
     assert any(early in note for note in found.description.notes)
     assert any("region" in note and "counted in an earlier pass" in note for note in found.notes)
     once = gm.release(patients(500), schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0, passes=1)
-    assert not any("shortened" in note for note in static_tables(once, None, alpha=0.05).description.notes)
+    assert not any("Norm clipping" in note for note in static_tables(once, None, alpha=0.05).description.notes)
 
 
 def test_tables_are_shown_without_scripts(visit, private, page):

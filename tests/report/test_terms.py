@@ -26,7 +26,7 @@ SCHEMA = gm.Schema.of(
 def test_imagined_tables_have_the_terms_of_their_columns(kind):
     target = target_of(SCHEMA)
     assert target == "log(wage)"
-    rows = imagine(SCHEMA, kind, target=target, r2=0.5, rows=500).rows * SCHEMA.row_norm
+    rows = imagine(SCHEMA, kind, response=target, r2=0.5, rows=500).rows * SCHEMA.row_norm
     z, square, product, male = (
         rows[:, SCHEMA.names.index(name)] for name in ("experience", "experience^2", "experience:sex=m", "sex=m")
     )

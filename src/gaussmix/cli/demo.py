@@ -82,7 +82,7 @@ def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> R
     models: dict[str, tuple[FittedModel, dict[str, float]]] = {}
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
-        models[f"{target}, linear"] = (private.regress(target, on=on), truth)
+        models[f"{target}, linear"] = (private.ols(target, on), truth)
     title = "readmitted, log odds; intervals are for the linear discriminant, which is near the truth, not equal to it"
     models[title] = (
         fit_classification(private.statistic, "readmitted", ["age", "smoker"]),

@@ -14,64 +14,94 @@ import pyarrow.parquet as pq
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import csv_cell, json_text
 from gaussmix.cli.exits import echo, echo_json
-from gaussmix.cli.options import ESTIMAND, FORCE, JSON, LARGEST, MERGE, ON, REFERENCE, RELEASE, ROWS, merges, references
+from gaussmix.cli.options import (
+    COLLAPSE,
+    ESTIMAND,
+    FORCE,
+    JSON,
+    MAX_EFFECT,
+    PREDICTORS,
+    REFERENCE,
+    RELEASE,
+    ROWS,
+    collapses,
+    references,
+)
 from gaussmix.data.readers import PARQUET
 from gaussmix.models.classification import MulticlassModel, OddsRatios
 from gaussmix.models.families import registration
 from gaussmix.models.release import as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
-from gaussmix.models.results import LARGEST as DEFAULT
+from gaussmix.models.results import MAX_EFFECT as DEFAULT
 from gaussmix.models.results import Estimand, FittedModel, ResultTable, ratio_table
 
-__all__ = ["classify", "corr", "crosstab", "describe", "export", "family_command", "regress", "synthetic"]
+__all__ = ["corr", "crosstab", "describe", "export", "family_command", "logit", "mnlogit", "ols", "synthetic"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _model_options(command: F) -> F:
-    """A release, a target, and how the summary is made."""
-    target = click.argument("target")
-    for option in reversed((RELEASE, target, ON, JSON, ESTIMAND, ROWS, MERGE, REFERENCE, LARGEST)):
+    """Add the arguments of a model, and the options of its summary."""
+    response = click.argument("response")
+    for option in reversed((RELEASE, response, PREDICTORS, JSON, ESTIMAND, ROWS, COLLAPSE, REFERENCE, MAX_EFFECT)):
         command = option(command)
     return command
 
 
+_ODDS = click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
+
+
 @click.command()
 @_model_options
-def regress(file: Path, target: str, on: tuple[str, ...], as_json: bool, **summary: Any) -> None:
-    """Explain the column TARGET of a release by others: free, as often as you like.
+def ols(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, **summary: Any) -> None:
+    """Linear regression of the column RESPONSE of a release on others. Costs no privacy.
 
-    TARGET may be a formula of columns and terms that the release holds, in place of --on.
+    RESPONSE may be a formula of columns and terms that the release holds, in place of --predictors.
 
     \b
-    gaussmix regress cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
+    gaussmix ols cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
     """  # noqa: D301 - click wants the character
     options = _summary_options(**summary)
-    _print_summary(load(file).regress(target, list(on) or None), as_json, options)
+    _print_summary(load(file).ols(response, list(predictors) or None), as_json, options)
 
 
 @click.command()
 @_model_options
-@click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
-@click.option("--level", help="One level of TARGET, against all others; of a boolean, true (default) or false.")
-def classify(
-    file: Path, target: str, on: tuple[str, ...], as_json: bool, odds: bool, level: str | None, **summary: Any
+@_ODDS
+@click.option("--level", help="The level of RESPONSE that is compared with all others; for a boolean, true or false.")
+def logit(
+    file: Path,
+    response: str,
+    predictors: tuple[str, ...],
+    as_json: bool,
+    odds: bool,
+    level: str | None,
+    **summary: Any,
 ) -> None:
-    """Log odds of the column TARGET of a release, boolean or a category, by the linear discriminant.
+    """Log odds of the column RESPONSE of a release, by the linear discriminant.
 
-    Of more than two levels: of each against the first, against --reference TARGET=LEVEL, or of one --level against all
-    others.
+    RESPONSE is a boolean column, a category with two levels, or one --level of a category against all others.
     """
     options = _summary_options(**summary)
-    model = load(file).classify(target, list(on) or None, level=level)
-    if isinstance(model, MulticlassModel):
-        _print_classes(model, as_json, odds, options)
-    elif not odds:
-        _print_summary(model, as_json, options)
-    else:
+    model = load(file).logit(response, list(predictors) or None, level=level)
+    if odds:
         ratios = model.odds_ratios(**options)
         echo(json_text(_plain_odds(ratios)) if as_json else str(ratios))
+    else:
+        _print_summary(model, as_json, options)
+
+
+@click.command()
+@_model_options
+@_ODDS
+def mnlogit(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, odds: bool, **summary: Any) -> None:
+    """Log odds of the levels of the category RESPONSE of a release, by the linear discriminant.
+
+    Each level is compared with the first, or with that of --reference RESPONSE=LEVEL.
+    """
+    options = _summary_options(**summary)
+    _print_classes(load(file).mnlogit(response, list(predictors) or None), as_json, odds, options)
 
 
 def family_command(name: str) -> click.Command:
@@ -80,19 +110,27 @@ def family_command(name: str) -> click.Command:
     ratio, has_population = own.family.ratio, "population" in own.family.intervals_are_for
 
     def command(
-        file: Path, target: str, on: tuple[str, ...], as_json: bool, as_logs: bool = False, **asked: Any
+        file: Path, response: str, predictors: tuple[str, ...], as_json: bool, as_logs: bool = False, **asked: Any
     ) -> None:
         options = _summary_options(**asked) if has_population else _coding_options(**asked)
-        model = load(file).fit(name, target, list(on) or None)
+        model = load(file).fit(name, response, list(predictors) or None)
         if as_logs or not ratio:
             _print_summary(model, as_json, options)
         else:
             ratios = ratio_table(model.summary(**options))
             echo(json_text(ratios.as_plain()) if as_json else str(ratios))
 
-    options = [RELEASE, click.argument("target"), ON, JSON, *([ESTIMAND, ROWS] * has_population), MERGE, REFERENCE]
+    options = [
+        RELEASE,
+        click.argument("response"),
+        PREDICTORS,
+        JSON,
+        *([ESTIMAND, ROWS] * has_population),
+        COLLAPSE,
+        REFERENCE,
+    ]
     logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients in place of their exponentials.")
-    for option in reversed([*options, LARGEST, *([logs] * bool(ratio))]):
+    for option in reversed([*options, MAX_EFFECT, *([logs] * bool(ratio))]):
         command = option(command)
     return click.command(name, help=own.help)(command)
 
@@ -123,19 +161,23 @@ def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
 
 
 def _summary_options(
-    estimand: Estimand, rows: int | None, merge: tuple[str, ...], reference: tuple[str, ...], largest: float | None
+    estimand: Estimand,
+    rows: int | None,
+    collapse: tuple[str, ...],
+    reference: tuple[str, ...],
+    max_effect: float | None,
 ) -> dict[str, Any]:
     """What was asked of the summary, as the library has it."""
     if rows is not None and estimand != "population":
         raise click.UsageError("--rows goes with --estimand population: other intervals do not depend on it.")
-    return {"estimand": estimand, "n_rows": rows, **_coding_options(merge, reference, largest)}
+    return {"estimand": estimand, "n_rows": rows, **_coding_options(collapse, reference, max_effect)}
 
 
-def _coding_options(merge: tuple[str, ...], reference: tuple[str, ...], largest: float | None) -> dict[str, Any]:
+def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...], max_effect: float | None) -> dict[str, Any]:
     """What was asked of features and of their coefficients, as the library has it."""
     return {
-        "largest": DEFAULT if largest is None else largest,
-        "merge": merges(merge),
+        "max_effect": DEFAULT if max_effect is None else max_effect,
+        "collapse": collapses(collapse),
         "reference": references(reference),
     }
 
@@ -150,33 +192,33 @@ def _print_summary(model: FittedModel, as_json: bool, options: dict[str, Any]) -
         echo(str(summary))
 
 
-_ON = click.option("--on", multiple=True, help="A column; repeat. Default: all.")
+_COLUMNS = click.option("--columns", multiple=True, help="A column; repeat. Default: all.")
 _CSV = click.option("--csv", "csv", is_flag=True, help="Print CSV, numbers in all their digits.")
 _ALPHA = click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
 
 
 @click.command()
 @RELEASE
-@_ON
+@_COLUMNS
 @_ALPHA
 @JSON
 @_CSV
-def describe(file: Path, on: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
+def describe(file: Path, columns: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
     """Rows, means, standard deviations and shares of levels of a release, with intervals."""
-    table = load(file).describe(list(on) or None, alpha=alpha)
+    table = load(file).describe(list(columns) or None, alpha=alpha)
     _print(table, str(table), as_json=as_json, csv=csv)
 
 
 @click.command()
 @RELEASE
-@_ON
+@_COLUMNS
 @click.option("--given", multiple=True, help="A column that is held fixed; repeat.")
 @_ALPHA
 @JSON
 @_CSV
-def corr(file: Path, on: tuple[str, ...], given: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
+def corr(file: Path, columns: tuple[str, ...], given: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
     """Correlations of the columns of a release; with intervals as JSON or CSV."""
-    found = load(file).corr(list(on) or None, given=list(given))
+    found = load(file).corr(list(columns) or None, given=list(given))
     _print(found.pairs(alpha), str(found), as_json=as_json, csv=csv)
 
 

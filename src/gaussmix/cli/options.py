@@ -27,6 +27,7 @@ from gaussmix.data.source import CsvOptions
 from gaussmix.errors import DataError
 
 __all__ = [
+    "COLLAPSE",
     "CSV",
     "ESTIMAND",
     "EXPECT_ROWS",
@@ -34,9 +35,8 @@ __all__ = [
     "FORMULA",
     "INPUT",
     "JSON",
-    "LARGEST",
-    "MERGE",
-    "ON",
+    "MAX_EFFECT",
+    "PREDICTORS",
     "REFERENCE",
     "RELEASE",
     "ROWS",
@@ -46,10 +46,10 @@ __all__ = [
     "UNIT",
     "UNIT_NAMED",
     "WEIGHT",
+    "collapses",
     "csv_options",
     "declared_in",
     "inputs",
-    "merges",
     "references",
     "refuse_lone_force",
 ]
@@ -73,8 +73,8 @@ ESTIMAND = click.option(
 )
 EXPECT_ROWS = click.option("--expected-rows", type=int, help="Refuse a table with another number of rows.")
 ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --estimand population.")
-MERGE = click.option(
-    "--merge",
+COLLAPSE = click.option(
+    "--collapse",
     multiple=True,
     metavar="COLUMN:NEW=LEVEL,...",
     help="Take levels as one, 'job:other=none,unpaid'; repeat.",
@@ -85,14 +85,14 @@ REFERENCE = click.option(
     metavar="COLUMN=LEVEL",
     help="The level that others are measured from, 'race=White'; repeat. Default: the first.",
 )
-LARGEST = click.option(
-    "--largest",
+MAX_EFFECT = click.option(
+    "--max-effect",
     type=float,
-    help="Assumed: no column moves TARGET by more than so many times its range. Default: 5.",
+    help="Assumed: no predictor changes RESPONSE by more than this many times its range. Default: 5.",
 )
 FORCE = click.option("--force", is_flag=True, help="Replace the output if it is there already.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-ON = click.option("--on", multiple=True, help="A column to explain it with; repeat. Default: all others.")
+PREDICTORS = click.option("--predictors", multiple=True, help="A predictor; repeat. Default: all other columns.")
 RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -103,16 +103,16 @@ def declared_in(schema_file: Path | None) -> Schema:
     return Schema.of(schema_file)
 
 
-def merges(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """``--merge column:new=level,level`` as the library has it."""
+def collapses(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """``--collapse column:new=level,level`` as the library has it."""
     found: dict[str, dict[str, list[str]]] = {}
     for text in given:
         column, colon, rest = text.partition(":")
         new, equals, levels = rest.partition("=")
         if not (column and colon and new and equals and levels):
-            raise click.UsageError("--merge is written COLUMN:NEW=LEVEL,LEVEL, as in 'job:other=none,unpaid'.")
+            raise click.UsageError("--collapse is written COLUMN:NEW=LEVEL,LEVEL, as in 'job:other=none,unpaid'.")
         if new in found.setdefault(column, {}):
-            raise click.UsageError("--merge makes one level twice: name all that it replaces at once.")
+            raise click.UsageError("--collapse makes one level twice: name all that it replaces at once.")
         found[column][new] = levels.split(",")
     return found
 

@@ -190,7 +190,7 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @click.option("--rows", "-n", type=int, help="Rows of the table; without it, only how many are needed.")
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
-@click.option("--target", help="The number or Boolean that is explained; default: the last number.")
+@click.option("--response", help="The number or Boolean that is explained; default: the last number.")
 @click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4.")
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
@@ -205,7 +205,7 @@ def plan(
     rows: int | None,
     epsilon: float,
     delta: float,
-    target: str | None,
+    response: str | None,
     r2: float,
     passes: int | None,
     neighbours: Neighbours,
@@ -221,7 +221,7 @@ def plan(
 
     \b
     gaussmix plan patients.json -e 1 -d 1e-6
-    gaussmix plan patients.json --rows 20000 -e 1 -d 1e-6 --target cost
+    gaussmix plan patients.json --rows 20000 -e 1 -d 1e-6 --response cost
     """  # noqa: D301 - click wants the character
     refuse_lone_force(force, plot)
     if (schema_file is None) == (features is None):
@@ -232,7 +232,13 @@ def plan(
     whose = Unit.declared(privacy_unit, max_contributions, None, schema)
     if whose is not None and plot is not None:
         raise click.UsageError("--plot is for rows: leave it out, or --privacy-unit.")
-    question: Any = {"delta": delta, "target": target, "r2": r2, "passes": passes or "auto", "neighbours": neighbours}
+    question: Any = {
+        "delta": delta,
+        "response": response,
+        "r2": r2,
+        "passes": passes or "auto",
+        "neighbours": neighbours,
+    }
     if whose is not None:
         question["max_contributions"] = whose.rows
     found, least = None, None
@@ -265,7 +271,7 @@ def plan(
 def _expectations(found: Plan) -> Table:
     """One column for each imagined table."""
     title = (
-        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {plain(found.target)}: "
+        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {plain(found.response)}: "
         f"ε = {found.epsilon:g}, δ = {found.delta:g}, {found.passes} pass{'es' if found.passes > 1 else ''}"
     )
     table = Table(title=escape(title), title_justify="left")
@@ -273,7 +279,7 @@ def _expectations(found: Plan) -> Table:
     lines: list[list[str]] = [
         [f"R² lost to privacy, of {found.r2:g}"],
         ["standard error over that without privacy"],
-        ["95 % interval, ± share of the target's range"],
+        ["95 % interval, ± share of the response's range"],
         ["useful"],
     ]
     for expected in found.tables:

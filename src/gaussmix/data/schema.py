@@ -36,7 +36,7 @@ it stands; types that were guessed from rows, as of CSV files, have a question m
 Formulas: which column is explained, by which columns and terms. Only read, never evaluated.
 
 >>> read_formula("log(wage) ~ poly(experience, 2) + ethnicity*smsa")
-Formula(target='log(wage)', on=('poly(experience, 2)', 'ethnicity', 'smsa', 'ethnicity:smsa'))
+Formula(response='log(wage)', predictors=('poly(experience, 2)', 'ethnicity', 'smsa', 'ethnicity:smsa'))
 
 formulaic's parser takes formulas apart, as R and patsy have them; what the terms mean is
 :mod:`gaussmix.data.terms`'s to say, and nothing in a formula is run.
@@ -733,10 +733,10 @@ def _known_only(options: Mapping[str, Any], allowed: list[str], kind: str) -> No
 
 @dataclass(frozen=True)
 class Formula:
-    """A target, and what explains it; None for all others."""
+    """A response and its predictors; None for all other columns."""
 
-    target: str
-    on: tuple[str, ...] | None
+    response: str
+    predictors: tuple[str, ...] | None
 
 
 def is_formula(text: object) -> bool:
@@ -750,22 +750,23 @@ def read_formula(text: str) -> Formula:
     Parameters
     ----------
     text : str
-        ``"target ~ a + b:c"``: one target, and terms joined by ``+``, ``:`` and ``*``; ``"target ~ ."`` is all others.
+        ``"response ~ a + b:c"``: one response, and terms joined by ``+``, ``:`` and ``*``. A dot stands for all other
+        columns.
     """
     if not isinstance(text, str):
         raise ArgumentTypeError(f"formula must be a string, got {type(text).__name__}.")
     left, tilde, right = text.partition("~")
     if not tilde or "~" in right:
-        raise ArgumentError(f"formula must have the form 'target ~ a + b', got {text!r}.")
-    target = _terms(left, text)
-    if len(target) != 1:
-        raise ArgumentError(f"formula must explain one column, got {text!r}.")
+        raise ArgumentError(f"formula must have the form 'response ~ a + b', got {text!r}.")
+    response = _terms(left, text)
+    if len(response) != 1:
+        raise ArgumentError(f"formula must have one response, got {text!r}.")
     if right.strip() == ".":
-        return Formula(target[0], None)
-    on = _terms(right, text)
-    if not on:
-        raise ArgumentError(f"formula must name what explains the target, got {text!r}.")
-    return Formula(target[0], on)
+        return Formula(response[0], None)
+    predictors = _terms(right, text)
+    if not predictors:
+        raise ArgumentError(f"formula must name predictors, got {text!r}.")
+    return Formula(response[0], predictors)
 
 
 def _terms(side: str, whole: str) -> tuple[str, ...]:
@@ -775,8 +776,8 @@ def _terms(side: str, whole: str) -> tuple[str, ...]:
         from formulaic.parser import DefaultFormulaParser
     except ImportError:
         raise MissingPackageError(
-            'Formulas need the package formulaic: pip install "gaussmix[formulas]". Or name the columns in on= and '
-            "the terms in the schema."
+            'Formulas need the package formulaic: pip install "gaussmix[formulas]". Or name the columns in '
+            "predictors= and the terms in the schema."
         ) from None
     try:
         found: Any = DefaultFormulaParser().get_terms(side)
@@ -802,9 +803,9 @@ def schema_of_formula(schema: Schema, formula: str) -> Schema:
     Columns that only terms are made of are read, and not released themselves.
     """
     read = read_formula(formula)
-    if read.on is None:
-        raise DeclarationError("formula: name what explains the target, for these are the release's columns.")
-    texts = (read.target, *read.on)
+    if read.predictors is None:
+        raise DeclarationError("formula: name the predictors, which become the columns of the release.")
+    texts = (read.response, *read.predictors)
     terms = [term for text in texts for term in parse_terms(text, schema.columns)]
     released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}
     used = {name for term in terms for name in bases_of(term)}
@@ -831,11 +832,11 @@ def declared_schema(
     return declared if formula is None else schema_of_formula(declared, formula)
 
 
-def response_and_predictors(target: str, on: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
+def response_and_predictors(response: str, predictors: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
     """Return the response and the predictors of a model, from a formula where one is given."""
-    if not is_formula(target):
-        return target, on
-    if on is not None:
-        raise ArgumentError("A formula says what explains its target: leave on= out.")
-    formula = read_formula(target)
-    return formula.target, formula.on
+    if not is_formula(response):
+        return response, predictors
+    if predictors is not None:
+        raise ArgumentError("A formula names its predictors: leave predictors= out.")
+    formula = read_formula(response)
+    return formula.response, formula.predictors

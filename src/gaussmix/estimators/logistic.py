@@ -37,7 +37,7 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.release import Passes, Prepared
 from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
 from gaussmix.models.release import Release
-from gaussmix.models.results import LARGEST, Estimand, Named, Summary, summarise
+from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
 from gaussmix.releases.preconditioning import STEPS, Likelihood
 
 __all__ = ["LogisticRegression", "Steps", "number_of_steps"]
@@ -193,27 +193,29 @@ class LogisticRegression(Named, LinearClassifier):
         (label,) = target_names(1)
         return fit_classification(self.release_.statistic, label, [FEATURES])
 
-    def summary(self, *, estimand: Estimand = "table", largest: float = LARGEST) -> Summary:
+    def summary(self, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT) -> Summary:
         """Intervals for the coefficients of the discriminant, from the release alone.
 
         Parameters
         ----------
         estimand : {"table", "population"}
-        largest : float
+        max_effect : float
             As in :meth:`LinearRegression.summary`.
         """
         check_is_fitted(self)
         model, rows = self._model(), self.n_rows if estimand == "population" else None
-        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, largest=largest)
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, max_effect=max_effect)
 
     @property
     def _table(self) -> Summary:
         """Computed anew whenever it is asked for: an estimator may be fitted again."""
         return self.summary()
 
-    def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table", largest: float = LARGEST) -> OddsRatios:
+    def odds_ratios(
+        self, alpha: float = 0.05, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT
+    ) -> OddsRatios:
         """Exp of the discriminant's coefficients with intervals of level 1 - alpha, from the release alone.
 
         They are the odds ratios of logistic regression where features are normal within classes.
         """
-        return OddsRatios.of(self.summary(estimand=estimand, largest=largest), alpha)
+        return OddsRatios.of(self.summary(estimand=estimand, max_effect=max_effect), alpha)

@@ -44,12 +44,12 @@ from gaussmix.releases.preconditioning import (
     Likelihood,
     Persons,
     StepOutput,
-    absorb,
     budgets_of,
     label_of,
     plan_histogram,
     plan_pass,
     rates_of,
+    update_state,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -120,7 +120,7 @@ def draw_passes(
             request = plan_pass(state, histogram, seen, keep_tails=keep_tails)
             sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
-            state = absorb(state, request, output.matrix / output.rate)
+            state = update_state(state, request, output.matrix / output.rate)
             outputs.append(output)
     transcript = Transcript(tuple(outputs), schema, unit=rows.unit)
     return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, steps_mu, draw)

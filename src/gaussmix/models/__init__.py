@@ -4,5 +4,5 @@ To add a family: write a module with a `Family`, a model and a `Registration` ca
 The command ``gaussmix NAME`` and ``release.fit("NAME", ...)`` follow.
 """
 
-FAMILIES = {"rates": "gaussmix.models.rates"}
+FAMILIES = {"poisson": "gaussmix.models.rates"}
 """Modules of the families that are fitted by name; they are loaded when they are asked for."""

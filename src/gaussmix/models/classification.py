@@ -82,7 +82,7 @@ from gaussmix.data.terms import Block
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
 from gaussmix.models import rendering
-from gaussmix.models.design import Label, Merge, Problem, Reference, Response, column_of, part_name
+from gaussmix.models.design import Collapse, Label, Problem, Reference, Response, column_of, part_name
 from gaussmix.models.families import Family, Scale
 from gaussmix.models.inference import Score
 from gaussmix.models.linear import feature_indices, linear_values
@@ -198,37 +198,37 @@ def estimate_discriminant(
     to_share = np.zeros(len(values))
     if intercept is not None:
         to_share = np.array([-values[1], values[0], 0.0]) / n**2
-        share = _within_unit(float(values[1]) / n, _deviation(covariance, to_share), least=0.5 / n)
+        share = _within_unit(float(values[1]) / n, _std_error(covariance, to_share), least=0.5 / n)
     whole = share * (1 - share)
     left = residual / (4 * n * whole)
     to_left = np.append(np.full(len(values) - 1, -left / n), 1 / (4 * n * whole))
     to_left -= left * (1 - 2 * share) / whole * to_share  # d log(π₀π₁) = (1 - 2π₁) dπ₁/(π₀π₁)
-    return Discriminant(share, _explained(1 - left, _deviation(covariance, to_left)), intercept is not None)
+    return Discriminant(share, _explained(1 - left, _std_error(covariance, to_left)), intercept is not None)
 
 
-def _explained(plain: float, deviation: float) -> float:
+def _explained(plain: float, std_error: float) -> float:
     """R² within [0, 1), shrunk towards 0 by its noise."""
-    within = 1 - _within_unit(1 - plain, deviation, least=_LEAST_LEFT, most=1.0)
-    return within**3 / (within**2 + deviation**2) if within else 0.0
+    within = 1 - _within_unit(1 - plain, std_error, least=_LEAST_LEFT, most=1.0)
+    return within**3 / (within**2 + std_error**2) if within else 0.0
 
 
-def _within_unit(value: float, deviation: float, *, least: float, most: float | None = None) -> float:
-    """Mean of N(value, deviation²) cut to (0, 1); the value itself without noise, between ``least`` and 1 less it."""
+def _within_unit(value: float, std_error: float, *, least: float, most: float | None = None) -> float:
+    """Mean of N(value, std_error²) cut to (0, 1); the value itself without noise, between ``least`` and 1 less it."""
     most = 1 - least if most is None else most
-    if deviation <= 1e-12:
+    if std_error <= 1e-12:
         return min(max(value, least), most)
-    low, high = -value / deviation, (1 - value) / deviation
+    low, high = -value / std_error, (1 - value) / std_error
     # The ratio of a difference of densities to one of tails: logarithms, for values far outside.
     if low > 0:
         mass = special.log_ndtr(-low) + np.log1p(-np.exp(special.log_ndtr(-high) - special.log_ndtr(-low)))
     else:
         mass = special.log_ndtr(high) + np.log1p(-np.exp(special.log_ndtr(low) - special.log_ndtr(high)))
     densities = np.exp(-(low**2) / 2 - mass) - np.exp(-(high**2) / 2 - mass)
-    mean = value + deviation * float(densities) / math.sqrt(2 * math.pi)
+    mean = value + std_error * float(densities) / math.sqrt(2 * math.pi)
     return min(max(mean, least), most)
 
 
-def _deviation(covariance: Floats, gradient: Floats) -> float:
+def _std_error(covariance: Floats, gradient: Floats) -> float:
     return math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
 
 
@@ -303,7 +303,7 @@ class OddsRatios:
 
 
 def discriminant_scale(
-    problem: Problem, b: Floats, score: Score | None, largest: float, *, contrast: Contrast | None = None
+    problem: Problem, b: Floats, score: Score | None, max_effect: float, *, contrast: Contrast | None = None
 ) -> Scale:
     """V and e of the regression of a response that is ±1 in encoded units and 0/1 in the user's.
 
@@ -313,7 +313,7 @@ def discriminant_scale(
     intercept = problem.one if INTERCEPT in problem.names else None
     if score is None:  # no noise
         return scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
-    intercept = None if intercept is None else intercept / np.array([*problem.bounds(largest), 1.0])
+    intercept = None if intercept is None else intercept / np.array([*problem.bounds(max_effect), 1.0])
     return scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
 
 
@@ -327,8 +327,8 @@ DISCRIMINANT = Family(
         }
     ),
     notes=(
-        "They are the logistic ones where features are normal within classes; strong columns that are true or "
-        "false, or levels, differ from maximum likelihood by more than these intervals say.",
+        "They equal logistic coefficients if predictors are normal within classes; strong effects of boolean "
+        "columns or levels differ from maximum likelihood by more than these intervals show.",
     ),
     ratio="odds ratio",
     scale=discriminant_scale,
@@ -411,14 +411,14 @@ def labels_of(column: Categorical) -> tuple[Label, ...]:
     return column.levels if len(column.labels) == len(column.levels) else column.labels
 
 
-def place_of(column: Column | Block, level: object, target: str) -> tuple[int, tuple[Label, ...]]:
+def place_of(column: Column | Block, level: object, response: str) -> tuple[int, tuple[Label, ...]]:
     """Which level of a category, or of false and true, is meant, by its value or its words; and all levels."""
     if not isinstance(column, Categorical | Boolean):
-        raise ArgumentError(f"Column {target!r} is no category, so that it has no level to choose: leave it out.")
+        raise ArgumentError(f"Column {response!r} is not a category: leave level= out.")
     labels = (False, True) if isinstance(column, Boolean) else labels_of(column)
     found = [k for k, own in enumerate(labels) if level in (own, str(own)) or _word(own) == _word(level)]
     if not found:
-        raise ArgumentError(f"{level!r} is no class of {target!r}; it has {', '.join(map(str, labels))}.")
+        raise ArgumentError(f"{level!r} is not a level of {response!r}; it has {', '.join(map(str, labels))}.")
     return found[0], labels
 
 
@@ -434,15 +434,15 @@ def _vector(schema: Schema, entries: dict[int, float]) -> Floats:
     return vector
 
 
-def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
+def two_classes(schema: Schema, response: str, level: object = None) -> tuple[Response, tuple[Label, Label]]:
     """A column with two values, or one level against all others, as the response -1 and 1; and the two values."""
-    column, indices = column_of(schema, target), schema.groups[target]
+    column, indices = column_of(schema, response), schema.groups[response]
     if isinstance(column, Boolean):
-        second = level is None or place_of(column, level, target)[0] == 1
+        second = level is None or place_of(column, level, response)[0] == 1
         classes: tuple[Label, Label] = (not second, second)
         vector = _vector(schema, {indices[0]: (1 if second else -1) / column.weight})
     elif level is not None:
-        chosen, labels = place_of(column, level, target)
+        chosen, labels = place_of(column, level, response)
         classes = (OTHERS, labels[chosen])
         signs = np.where(np.arange(len(indices)) == chosen, 1.0, -1.0)
         vector = _vector(schema, dict(zip(indices, signs / column.weight, strict=True)))
@@ -451,12 +451,10 @@ def two_classes(schema: Schema, target: str, level: object = None) -> tuple[Resp
         classes = (labels[0], labels[1])
         vector = _vector(schema, {indices[0]: -1 / column.weight, indices[1]: 1 / column.weight})
     elif isinstance(column, Categorical):
-        raise ArgumentError(f"Column {target!r} has more than two levels: choose one of them as the level.")
+        raise ArgumentError(f"Column {response!r} has more than two levels: choose one as level=, or use mnlogit.")
     else:
-        raise ArgumentError(
-            f"Column {target!r} must be a boolean or a category to be classified; numbers are explained by regress."
-        )
-    return Response(f"{target} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes
+        raise ArgumentError(f"Column {response!r} must be boolean or a category for logit; use ols for numbers.")
+    return Response(f"{response} = {classes[1]}", vector, 0.5, 0.5, DISCRIMINANT), classes
 
 
 _MOST_EXPLAINED = 1 - 1e-9
@@ -554,8 +552,8 @@ class MulticlassModel(FittedClasses):
 
     Attributes
     ----------
-    target : str
-        The column that is explained.
+    response : str
+        The response column.
     classes : tuple
         Its levels.
     coef : dict of class to dict of str to float
@@ -567,7 +565,7 @@ class MulticlassModel(FittedClasses):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     classes: tuple[Label, ...]
     coef: dict[Label, dict[str, float]]
     intercept: dict[Label, float]
@@ -591,23 +589,23 @@ class MulticlassModel(FittedClasses):
 
     def _summarise(self, **options: Unpack[Asked]) -> dict[Label, Summary]:
         schema, others = self.statistic.schema, dict(options["reference"] or {})
-        r, _ = place_of(schema.columns[self.target], others.pop(self.target, self.classes[0]), self.target)
-        indicators, found = indicators_of(schema, self.target), {}
+        r, _ = place_of(schema.columns[self.response], others.pop(self.response, self.classes[0]), self.response)
+        indicators, found = indicators_of(schema, self.response), {}
         for k, name in enumerate(self.classes):
             if k == r:
                 continue
             c = self.softmax.contrast(k, r)
             v = 1 / float(c[k] - c[r])
-            words = f"{self.target} = {name} against {self.classes[r]}"
+            words = f"{self.response} = {name} against {self.classes[r]}"
             moved = float(self.softmax.offsets[k] - self.softmax.offsets[r])
             family = contrast_family(Contrast(moved, float(np.ptp(v * c))))
             response = Response(words, 2 * v * indicators @ c, 0.5, 0.5, family)
             names = next(iter(self.coef.values()))
             problem = Problem.of(
-                self.statistic.noisy, schema, response, names, merge=options["merge"], reference=others or None
+                self.statistic.noisy, schema, response, names, collapse=options["collapse"], reference=others or None
             )
             found[name] = summarise(
-                problem, estimand=options["estimand"], n_rows=options["n_rows"], largest=options["largest"]
+                problem, estimand=options["estimand"], n_rows=options["n_rows"], max_effect=options["max_effect"]
             )
         return found
 
@@ -616,28 +614,32 @@ class MulticlassModel(FittedClasses):
         return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
 
 
-def indicators_of(schema: Schema, target: str) -> Floats:
+def indicators_of(schema: Schema, response: str) -> Floats:
     """Which combination of encoded columns is 1 in rows of each class and 0 in others, shape (m, K)."""
-    return np.eye(schema.n_columns)[:, list(schema.groups[target])] / schema.columns[target].weight
+    return np.eye(schema.n_columns)[:, list(schema.groups[response])] / schema.columns[response].weight
 
 
-def fit_classes(statistic: Transcript, target: str, on: Sequence[str] | None) -> MulticlassModel:
+def fit_classes(statistic: Transcript, response: str, predictors: Sequence[str] | None) -> MulticlassModel:
     """Scores of the levels of a category on other columns, from least squares on their indicators."""
     schema = statistic.schema
-    column = schema.columns[target]
-    if not isinstance(column, Categorical) or not schema.intercept:
+    response = part_name(schema, response)
+    column = column_of(schema, response)
+    if not isinstance(column, Categorical) or len(column.labels) < 3:
         raise ArgumentError(
-            f"Several classes need a category and a release with an intercept: {target!r} has not both."
+            f"mnlogit needs a category with more than two levels: {response!r} is not declared as one. Use logit for "
+            "two classes, ols for numbers."
         )
-    classes, indicators = labels_of(column), indicators_of(schema, target)
-    features = feature_indices(schema, [target], on)
+    if not schema.intercept:
+        raise ArgumentError("mnlogit needs a release with an intercept column.")
+    classes, indicators = labels_of(column), indicators_of(schema, response)
+    features = feature_indices(schema, [response], predictors)
     coefficients = statistic.solve(features, indicators)
     softmax = estimate_softmax(statistic, schema.units.one, indicators, features, coefficients)
     coef, intercept = {}, {}
     for k, name in enumerate(classes[1:], 1):
         coef[name], shifted = schema.units.coefficients(features, coefficients @ softmax.contrast(k, 0))
         intercept[name] = shifted + float(softmax.offsets[k] - softmax.offsets[0])
-    return MulticlassModel(target, classes, coef, intercept, softmax, statistic)
+    return MulticlassModel(response, classes, coef, intercept, softmax, statistic)
 
 
 WORTH_STEPS = 20.0
@@ -650,20 +652,20 @@ _RANGE = 1e-13
 _LEAST_MARGIN = 2.0**-60  # stands for coefficients that are all zero
 
 
-def plan_step(transcript: Transcript, target: str, mu: float) -> StepRequest:
+def plan_step(transcript: Transcript, response: str, mu: float) -> StepRequest:
     """The next step of a release; ``mu`` is the budget of its gradient."""
     if transcript.steps:
         last = transcript.steps[-1]
         metric, theta, weight = last.request.metric, _advanced(transcript, last), _weight(transcript, last)
     else:
-        metric = _metric(transcript, label_of(transcript.schema, target))
-        theta, weight = _start(transcript, target)
+        metric = _metric(transcript, label_of(transcript.schema, response))
+        theta, weight = _start(transcript, response)
     d = len(metric)
     x = transcript.rows * mu / d
     kappa = max(1.2, min(0.03 * x, 3.0), 0.1 * math.sqrt(x))
     if not theta.any():
         theta[np.flatnonzero(metric.any(axis=0))[0]] = _LEAST_MARGIN
-    return StepRequest(target, Transform.nearest(np.vstack([metric, theta])), kappa**2 * weight * d)
+    return StepRequest(response, Transform.nearest(np.vstack([metric, theta])), kappa**2 * weight * d)
 
 
 def likelihood_coefficients(transcript: Transcript) -> Floats:
@@ -685,17 +687,17 @@ def _weight(transcript: Transcript, step: StepOutput) -> float:
     return min(max(step.weight / (4 * transcript.rows), LEAST_WEIGHT), 0.25)
 
 
-def _start(transcript: Transcript, target: str) -> tuple[Floats, float]:
+def _start(transcript: Transcript, response: str) -> tuple[Floats, float]:
     """The discriminant's θ, of rows divided by C, and its residual variance, which is about the mean of p(1 - p)."""
     schema = transcript.schema
-    response, _ = two_classes(schema, target)
-    features = feature_indices(schema, [target], None)
-    b = transcript.solve(features, response.vector[:, np.newaxis])[:, 0]
-    own = discriminant_of(transcript, response, features, b)
+    coded, _ = two_classes(schema, response)
+    features = feature_indices(schema, [response], None)
+    b = transcript.solve(features, coded.vector[:, np.newaxis])[:, 0]
+    own = discriminant_of(transcript, coded, features, b)
     theta = np.zeros(schema.n_columns)
-    theta[features] = own.factor * response.scale * b
+    theta[features] = own.factor * coded.scale * b
     if schema.intercept:
-        theta += own.intercept(response.centre) * schema.units.one
+        theta += own.intercept(coded.centre) * schema.units.one
     return theta * schema.row_norm, min(max(1 / own.factor, LEAST_WEIGHT), 0.25)
 
 
@@ -720,8 +722,8 @@ class ClassificationModel(FittedModel):
 
     Attributes
     ----------
-    target : str
-        The column that is explained.
+    response : str
+        The response column.
     classes : tuple
         Its two values, or ``"all others"`` and one level; coefficients are for the second.
     coef, intercept
@@ -735,7 +737,7 @@ class ClassificationModel(FittedModel):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     classes: tuple[Label, Label]
     coef: dict[str, float]
     intercept: float
@@ -751,11 +753,11 @@ class ClassificationModel(FittedModel):
         """
         return OddsRatios.of(self.summary(**options), alpha)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""
         schema = self.statistic.schema
-        response, _ = two_classes(schema, self.target, self.level)
-        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        response, _ = two_classes(schema, self.response, self.level)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, collapse=collapse, reference=reference)
 
     def decision_function(self, data: Any) -> Floats:
         """Log odds of the second class."""
@@ -772,20 +774,20 @@ class ClassificationModel(FittedModel):
 
 
 def fit_classification(
-    statistic: Transcript, target: str, on: Sequence[str] | None, level: object = None
+    statistic: Transcript, response: str, predictors: Sequence[str] | None, level: object = None
 ) -> ClassificationModel:
     """Log odds of a column with two values, or of one level, on other columns, from least squares on a response ±1."""
     schema = statistic.schema
-    target = part_name(schema, target)
-    response, classes = two_classes(schema, target, level)
-    features = feature_indices(schema, [target], on)
-    if statistic.steps_serve(target, features):
+    response = part_name(schema, response)
+    coded, classes = two_classes(schema, response, level)
+    features = feature_indices(schema, [response], predictors)
+    if statistic.steps_serve(response, features):
         sign = 1 if classes[1] else -1  # steps are on the log odds of true
         coef, intercept = schema.units.coefficients(features, sign * likelihood_coefficients(statistic)[features])
-        return ClassificationModel(target, classes, coef, intercept, statistic, likelihood=True, level=level)
-    theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
-    coef, intercept = schema.units.coefficients(features, theta, scale=response.scale)
-    own = discriminant_of(statistic, response, features, theta)
+        return ClassificationModel(response, classes, coef, intercept, statistic, likelihood=True, level=level)
+    theta = statistic.solve(features, coded.vector[:, np.newaxis])[:, 0]
+    coef, intercept = schema.units.coefficients(features, theta, scale=coded.scale)
+    own = discriminant_of(statistic, coded, features, theta)
     coef = {name: own.factor * value for name, value in coef.items()}
-    intercept = own.factor * intercept + own.intercept(response.centre)
-    return ClassificationModel(target, classes, coef, intercept, statistic, level=level)
+    intercept = own.factor * intercept + own.intercept(coded.centre)
+    return ClassificationModel(response, classes, coef, intercept, statistic, level=level)

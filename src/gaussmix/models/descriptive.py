@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = [
-    "AS_SHORTENED",
+    "AS_CLIPPED",
     "NOISY",
     "Anova",
     "ChiSquare",
@@ -171,7 +171,7 @@ class Fitted:
         return Fitted(np.asarray(A @ self.values), np.asarray(A @ self.covariance @ A.T))
 
     @property
-    def deviations(self) -> Floats:
+    def std_errors(self) -> Floats:
         """Standard deviations."""
         return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
 
@@ -234,23 +234,23 @@ class RowCount:
 
     Attributes
     ----------
-    rows, deviation : float
+    rows, std_error : float
     apart : bool
         Whether its noise is independent of that of the moments that intervals come from.
     """
 
     rows: float
-    deviation: float
+    std_error: float
     apart: bool
 
 
 def row_count(release: Release) -> RowCount:
-    """The number of rows with the standard deviation of its noise."""
+    """Return the noisy number of rows with its standard error."""
     schema, statistic = release.schema, release.statistic
     if release.certificate.unit is not None:
         raise ArgumentError(
-            "In this release rows are bounded by person: it does not show how many there are. Shares, means and "
-            "correlations do not need it."
+            "This release bounds contributions per privacy unit and does not show the number of rows. Shares, means "
+            "and correlations do not need it."
         )
     if not schema.intercept:
         raise ArgumentError("This release has no intercept column: it does not show how many rows there are.")
@@ -323,26 +323,26 @@ def _lengths(request: PassRequest, levels: Floats) -> Floats:
 
 
 Row = tuple[str, str, float, float, float, float]
-NOTE = "Of the table as it was read, values clipped to their declared bounds; intervals know the privacy noise."
-AS_SHORTENED = (
-    "Means, deviations and correlations are of the rows as shortened: those of skewed columns can be further from the "
-    "table's than their intervals say."
+NOTE = "Statistics are for the data with values clamped to their bounds; intervals account for privacy noise."
+AS_CLIPPED = (
+    "Means, standard deviations and correlations are for the clipped rows: for skewed columns they can differ from "
+    "those of the unclipped table by more than their intervals show."
 )
-PERSONS = "Rows of one person are bounded together, and weigh less where they are many."
+PERSONS = "Contributions per privacy unit are bounded: rows of a unit with many rows have less weight."
 
 
-def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.describe`."""
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
     schema, noisy = release.schema, release.statistic.noisy
     rows: list[Row] = []
     if release.certificate.unit is None:
         counted = row_count(release)
-        half = z * counted.deviation
+        half = z * counted.std_error
         rows.append(
-            ("(rows)", "count", counted.rows, counted.deviation, max(counted.rows - half, 0.0), counted.rows + half)
+            ("(rows)", "count", counted.rows, counted.std_error, max(counted.rows - half, 0.0), counted.rows + half)
         )
-    chosen = chosen_columns(schema, on)
+    chosen = chosen_columns(schema, columns)
     for name in chosen:
         column = schema.columns[name]
         if isinstance(column, Categorical | Boolean):
@@ -358,8 +358,8 @@ def describe(release: Release, on: Sequence[str] | None = None, *, alpha: float 
 def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[str, ...]:
     """What a table is about, and which of the columns that were counted together come from an earlier pass."""
     notes = [NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"]
-    shortened = release.statistic.noisy.shortened
-    notes += [f"Rows far out are shortened, by {shortened}. {AS_SHORTENED}"] * (shortened is not None)
+    clipping_loss = release.statistic.noisy.clipping_loss
+    notes += [f"Norm clipping in the final pass removed {clipping_loss}. {AS_CLIPPED}"] * (clipping_loss is not None)
     early = [name for names in counted for name in names if counted_early(release.statistic, names)]
     notes += [counted_early_words(early)] * bool(early)
     void = release.certificate.void_words
@@ -369,23 +369,23 @@ def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[s
 def counted_early_words(names: Sequence[str]) -> str:
     """That levels of some columns are counted in an earlier pass."""
     return (
-        f"Levels of {', '.join(dict.fromkeys(names))} are counted in an earlier pass, with more noise: in the last one "
-        "rows of the rarest are shortened."
+        f"Levels of {', '.join(dict.fromkeys(names))} are counted in an earlier pass, with more noise: the final "
+        "pass clips rows of the rarest levels."
     )
 
 
-def chosen_columns(schema: Schema, on: Sequence[str] | None) -> list[str]:
+def chosen_columns(schema: Schema, columns: Sequence[str] | None) -> list[str]:
     """Columns of the release by name; all of them unless said."""
-    if isinstance(on, str):
-        raise ArgumentError(f"on must be a list of columns, got {on!r}: write on=[{on!r}].")
+    if isinstance(columns, str):
+        raise ArgumentError(f"columns must be a list of columns, got {columns!r}: write columns=[{columns!r}].")
     plain = [name for name in schema.columns if name in schema.groups and not is_marked(schema, name)]
-    chosen = plain if on is None else list(on)
+    chosen = plain if columns is None else list(columns)
     for name in chosen:
         column_of(schema, name)
         if name not in plain:
             raise ArgumentError(f"Column {name!r} is in terms only, or is 0 where it is missing.")
     if len(set(chosen)) < len(chosen):
-        raise ArgumentError("on names a column twice.")
+        raise ArgumentError("columns names a column twice.")
     return chosen
 
 
@@ -461,7 +461,7 @@ class Correlations:
     ----------
     names : tuple of str
         Of the encoded columns: levels are 0/1 columns of their own.
-    values, deviations : arrays (p, p)
+    values, std_errors : arrays (p, p)
         Correlations, and standard deviations of their noise; NaN where a column's variance drowns in it.
     given : tuple of str
         Columns that are held fixed.
@@ -469,13 +469,13 @@ class Correlations:
 
     names: tuple[str, ...]
     values: Floats
-    deviations: Floats
+    std_errors: Floats
     given: tuple[str, ...] = ()
     _about: tuple[str, ...] = field(default=(), repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.inference`)."""
-        half = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2)) * self.deviations
+        half = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2)) * self.std_errors
         return np.clip(np.stack([self.values - half, self.values + half], axis=-1), -1.0, 1.0)
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -487,7 +487,7 @@ class Correlations:
         """One row a pair, with its interval."""
         ends = self.conf_int(alpha)
         rows = [
-            (one, two, float(self.values[i, j]), float(self.deviations[i, j]), *ends[i, j].tolist())
+            (one, two, float(self.values[i, j]), float(self.std_errors[i, j]), *ends[i, j].tolist())
             for i, one in enumerate(self.names)
             for j, two in enumerate(self.names)
             if i < j
@@ -516,11 +516,11 @@ class Correlations:
         return plain(f"Correlations({void_mark(*self._about)}{len(self.names)} columns{given})")
 
 
-def correlations(release: Release, on: Sequence[str] | None, given: Sequence[str]) -> Correlations:
+def correlations(release: Release, columns: Sequence[str] | None, given: Sequence[str]) -> Correlations:
     """The matrix of :meth:`gaussmix.Release.corr`."""
     schema = release.schema
     fixed = chosen_columns(schema, given)
-    chosen = [name for name in chosen_columns(schema, on) if on is not None or name not in fixed]
+    chosen = [name for name in chosen_columns(schema, columns) if columns is not None or name not in fixed]
     if both := [name for name in chosen if name in fixed]:
         raise ArgumentError(f"Column {both[0]!r} cannot be held fixed and be correlated with others.")
     if not chosen:
@@ -573,7 +573,7 @@ class Crosstab:
         The two columns: rows, then columns.
     rows, columns : tuple of str
         Their levels.
-    estimates, deviations : arrays (A, B)
+    estimates, std_errors : arrays (A, B)
         Noisy counts and the standard deviations of their noise. Counts of few rows can be negative.
     independence : ChiSquare
     """
@@ -582,7 +582,7 @@ class Crosstab:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     estimates: Floats
-    deviations: Floats
+    std_errors: Floats
     independence: ChiSquare
     _fitted: Fitted = field(repr=False)
     _about: tuple[str, ...] = field(repr=False)
@@ -590,7 +590,7 @@ class Crosstab:
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals of the counts, shape (A, B, 2), not below 0."""
         z = _quantile(alpha)
-        ends = np.stack([self.estimates - z * self.deviations, self.estimates + z * self.deviations], axis=-1)
+        ends = np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
         return np.asarray(np.maximum(ends, 0.0))
 
     def shares(self, within: str = "all", alpha: float = 0.05) -> tuple[Floats, Floats]:
@@ -622,7 +622,7 @@ class Crosstab:
             (
                 row,
                 column,
-                *(float(values[i, j]) for values in (self.estimates, self.deviations)),
+                *(float(values[i, j]) for values in (self.estimates, self.std_errors)),
                 *ends[i, j].tolist(),
                 float(by_row[i, j]),
                 float(by_column[i, j]),
@@ -641,8 +641,8 @@ class Crosstab:
         """Counts as text, ± half their intervals, and margins, rounded to integers; the first row is the head."""
         z = _quantile(alpha)
         cells = [
-            [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, deviations, strict=True)] + [f"{counts.sum():z,.0f}"]
-            for counts, deviations in zip(self.estimates, self.deviations, strict=True)
+            [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, std_errors, strict=True)] + [f"{counts.sum():z,.0f}"]
+            for counts, std_errors in zip(self.estimates, self.std_errors, strict=True)
         ]
         margins = [f"{total:z,.0f}" for total in (*self.estimates.sum(axis=0), self.estimates.sum())]
         rows = [[name, *row] for name, row in zip((*self.rows, "all"), [*cells, margins], strict=True)]
@@ -679,7 +679,7 @@ def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
         (rows, columns),
         *labels,
         estimates=fitted.values.reshape(shape),
-        deviations=fitted.deviations.reshape(shape),
+        std_errors=fitted.std_errors.reshape(shape),
         independence=independence(raw, shape),
         _fitted=fitted,
         _about=notes_of(release, [names]),
@@ -705,7 +705,7 @@ def scaled_to(counts: Fitted, rows: RowCount) -> Fitted:
         return counts
     shares = shares_of(counts)
     s = shares.values
-    return Fitted(rows.rows * s, rows.rows**2 * shares.covariance + rows.deviation**2 * np.outer(s, s))
+    return Fitted(rows.rows * s, rows.rows**2 * shares.covariance + rows.std_error**2 * np.outer(s, s))
 
 
 def independence(counts: Fitted, shape: tuple[int, int]) -> ChiSquare:
@@ -735,26 +735,26 @@ def _quantile(alpha: float) -> float:
     return float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
 
 
-def group_sums(noisy: NoisyMoment, schema: Schema, target: str, by: str) -> tuple[tuple[str, ...], Fitted]:
+def group_sums(noisy: NoisyMoment, schema: Schema, response: str, by: str) -> tuple[tuple[str, ...], Fitted]:
     """Levels, and (n_a, S_a, Σ x²) in the units of the matrix; x is measured from its declared centre."""
-    column = column_of(schema, target)
+    column = column_of(schema, response)
     if not isinstance(column, Numeric | Boolean):
-        raise ArgumentError(f"Column {target!r} has no mean: name a numeric or a boolean column.")
-    if target == by:
-        raise ArgumentError(f"Column {target!r} cannot be grouped by itself.")
+        raise ArgumentError(f"Column {response!r} has no mean: name a numeric or a boolean column.")
+    if response == by:
+        raise ArgumentError(f"Column {response!r} cannot be grouped by itself.")
     labels, kinds = kinds_of(schema, by)
-    (index,) = schema.groups[target]
+    (index,) = schema.groups[response]
     units = unweighted_units(schema)
     own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[by]), units.deviations([index])]))
     return labels, fit_structure(own, group_designs(np.column_stack([np.ones(len(kinds)), kinds])))
 
 
-def group_means(release: Release, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.means`."""
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
     schema = release.schema
-    labels, sums = group_sums(release.statistic.noisy, schema, target, by)
-    (index,) = schema.groups[target]
+    labels, sums = group_sums(release.statistic.noisy, schema, response, by)
+    (index,) = schema.groups[response]
     centre, k, V = float(schema.units.centres[index]), len(labels), sums.covariance
     n, S = sums.values[:k], sums.values[k : 2 * k]
     var_n, var_s, both = (np.diagonal(block) for block in (V[:k, :k], V[k : 2 * k, k : 2 * k], V[:k, k : 2 * k]))
@@ -767,8 +767,12 @@ def group_means(release: Release, target: str, by: str, *, alpha: float = 0.05) 
         for label, *numbers in zip(labels, means + centre, errors, low + centre, high + centre, strict=True)
     ]
     names = (by, "mean", "std.error", "conf.low", "conf.high")
-    words = () if np.isfinite(low).all() else ("A mean without ends is of a level that is not told from 0 rows.",)
-    return ResultTable(f"mean of {target} by {by}", columns_of(names, found), (*notes_of(release), *words))
+    words = (
+        ()
+        if np.isfinite(low).all()
+        else ("Unbounded interval: the level's count is not significantly different from zero.",)
+    )
+    return ResultTable(f"mean of {response} by {by}", columns_of(names, found), (*notes_of(release), *words))
 
 
 @dataclass(frozen=True)
@@ -777,7 +781,7 @@ class Anova:
 
     Attributes
     ----------
-    target, by : str
+    response, by : str
     between, within : float
         Sums of squares, noise taken out of neither.
     degrees : tuple of float
@@ -792,7 +796,7 @@ class Anova:
         Why the release guarantees nothing; empty if it does.
     """
 
-    target: str
+    response: str
     by: str
     between: float
     within: float
@@ -816,7 +820,7 @@ class Anova:
             f"{100 * self.privacy_share:.0f} % of that variance is privacy noise."
         )
         return ResultTable(
-            f"{self.target} by {self.by}", columns_of(names, rows), tuple(filter(None, (self.void, note)))
+            f"{self.response} by {self.by}", columns_of(names, rows), tuple(filter(None, (self.void, note)))
         )
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -830,31 +834,31 @@ class Anova:
         return str(self.table())
 
     def __repr__(self) -> str:
-        what = f"{void_mark(self.void)}{self.target!r} by {self.by!r}"
+        what = f"{void_mark(self.void)}{self.response!r} by {self.by!r}"
         return f"Anova({what}, F = {self.statistic:.4g}, p = {self.p_value:.4g})"
 
 
-def anova(release: Release, target: str, by: str) -> Anova:
+def anova(release: Release, response: str, by: str) -> Anova:
     """The analysis of :meth:`gaussmix.Release.anova`."""
     noisy = release.statistic.noisy
     noisy.check_independent("An analysis of variance", instead="means(), whose intervals are of the table")
-    labels, sums = group_sums(noisy, release.schema, target, by)
-    return replace(analysis(sums, len(labels), target, by), void=release.certificate.void_words)
+    labels, sums = group_sums(noisy, release.schema, response, by)
+    return replace(analysis(sums, len(labels), response, by), void=release.certificate.void_words)
 
 
-def analysis(sums: Fitted, k: int, target: str, by: str) -> Anova:
+def analysis(sums: Fitted, k: int, response: str, by: str) -> Anova:
     """From the sums of k groups."""
     n, S, square = sums.values[:k], sums.values[k : 2 * k], float(sums.values[-1])
     rows = float(n.sum())
     freedom = (k - 1, rows - k)
     if k < 2 or n.min() <= 0 or rows <= k:
-        return Anova(target, by, *(math.nan,) * 2, freedom, *(math.nan,) * 4)
+        return Anova(response, by, *(math.nan,) * 2, freedom, *(math.nan,) * 4)
     m = float(S.sum()) / rows
     h = S - m * n
     between = float(np.sum(h**2 / n))
     within = square - float(S.sum()) ** 2 / rows - between
     if within <= 0:
-        return Anova(target, by, between, within, freedom, *(math.nan,) * 4)
+        return Anova(response, by, between, within, freedom, *(math.nan,) * 4)
     mean_move = np.concatenate([np.full(k, -m), np.ones(k)]) / rows
     J = np.hstack([-m * np.eye(k), np.eye(k)]) - np.outer(n, mean_move)
     kept = slice(0, k - 1)
@@ -863,7 +867,7 @@ def analysis(sums: Fitted, k: int, target: str, by: str) -> Anova:
     found: Floats = scipy.linalg.solve(noise + sampling, np.column_stack([h[kept], noise]), assume_a="pos")
     statistic = float(h[kept] @ found[:, 0]) / freedom[0]
     return Anova(
-        target,
+        response,
         by,
         between,
         within,

@@ -1,7 +1,8 @@
 """How encoded columns become the features of a regression: levels merged, one level of each category left out.
 
 >>> schema = Schema.of({"age": [0, 100], "job": ["none", "unpaid", "paid"]})
->>> coding = Coding.of(schema, ["age", "job"], merge={"job": {"other": ["none", "unpaid"]}}, reference={"job": "paid"})
+>>> collapse = {"job": {"other": ["none", "unpaid"]}}
+>>> coding = Coding.of(schema, ["age", "job"], collapse=collapse, reference={"job": "paid"})
 >>> coding.names
 ('(intercept)', 'age', 'job=other')
 >>> coding.rows.tolist()
@@ -33,8 +34,8 @@ __all__ = [
     "ENOUGH",
     "NONE_OF_THESE",
     "Coding",
+    "Collapse",
     "Label",
-    "Merge",
     "Problem",
     "Reference",
     "Response",
@@ -46,17 +47,17 @@ __all__ = [
     "needed_parts",
     "part_name",
     "parts_without",
-    "propose_merges",
     "rows_where",
     "sources_of",
     "sub_schema",
+    "suggest_collapses",
 ]
 
 
 Label = str | int | bool
 """A level of a category, or true and false: what classes are named by."""
 
-Merge = Mapping[str, Mapping[str, Sequence[object]]]
+Collapse = Mapping[str, Mapping[str, Sequence[object]]]
 Reference = Mapping[str, object]
 
 ENOUGH = 5.0
@@ -98,7 +99,7 @@ class Coding:
         schema: Schema,
         sources: Collection[str],
         *,
-        merge: Merge | None = None,
+        collapse: Collapse | None = None,
         reference: Reference | None = None,
     ) -> Coding:
         """Features from some columns of the table.
@@ -107,14 +108,14 @@ class Coding:
         ----------
         schema : Schema
         sources : collection of str
-            Columns of the table that explain.
-        merge : mapping, optional
+            Columns of the table that are predictors.
+        collapse : mapping, optional
             Per category, new levels with the levels that they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
         reference : mapping, optional
             Per category, the level that the others are measured from; the first one, unless said.
         """
-        merge, reference = merge or {}, reference or {}
-        for name in (*merge, *reference):
+        collapse, reference = collapse or {}, reference or {}
+        for name in (*collapse, *reference):
             _check_category(schema, sources, name)
         found: list[tuple[str, str | None, EncodedColumn, list[int]]] = []
         references: dict[str, tuple[str, Floats]] = {}
@@ -124,10 +125,12 @@ class Coding:
             if not isinstance(column, Categorical):
                 found += _features_of(schema, source, renamed)
                 continue
-            levels = _merged(source, column, dict(merge.get(source, {})))
+            levels = _collapsed(source, column, dict(collapse.get(source, {})))
             left_out = _label(reference[source]) if source in reference else next(iter(levels))
             if left_out not in levels:
-                raise ArgumentError(f"reference: {left_out!r} is no level of {source!r}; it has {', '.join(levels)}.")
+                raise ArgumentError(
+                    f"reference: {left_out!r} is not a level of {source!r}; the levels are {', '.join(levels)}."
+                )
             if not schema.intercept and source in reference:
                 raise ArgumentError("reference needs a release with an intercept column, which measures the level.")
             for label, members in levels.items():
@@ -196,10 +199,10 @@ def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[st
     }
 
 
-def propose_merges(
+def suggest_collapses(
     noisy: NoisyMoment, schema: Schema, sources: Collection[str] | None = None, *, at_least: float = ENOUGH
 ) -> dict[str, dict[str, list[str]]]:
-    """Propose to merge the levels whose own noisy counts are below ``at_least`` standard deviations, for ``merge=``.
+    """Suggest levels to collapse: those with noisy counts below ``at_least`` standard errors.
 
     Of all categories, or of those in ``sources``. The rare levels of a category become one, called ``"other"``. Nothing
     is proposed for a category with one rare level, which would have to be merged with a frequent one, or with rare
@@ -211,7 +214,7 @@ def propose_merges(
         if not isinstance(column, Categorical) or (sources is not None and source not in sources):
             continue
         counts = counts_of_levels(noisy, schema, source)
-        rare = [label for label, (count, deviation) in counts.items() if count < at_least * deviation]
+        rare = [label for label, (count, std_error) in counts.items() if count < at_least * std_error]
         if 2 <= len(rare) < len(counts):
             frequent = counts.keys() - rare
             found[source] = {"other" if "other" not in frequent else "other levels": rare}
@@ -224,8 +227,8 @@ def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, 
     ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in the user's units. Where rows have
     weights, the sum of these.
     """
-    count, deviation = noisy.quadratic(schema.units.total(row))
-    return schema.weight_bound * count, schema.weight_bound * deviation
+    count, std_error = noisy.quadratic(schema.units.total(row))
+    return schema.weight_bound * count, schema.weight_bound * std_error
 
 
 def _raw_map(schema: Schema, rows: Floats) -> tuple[Floats, Floats] | None:
@@ -248,26 +251,32 @@ def _label(level: object) -> str:
 
 def _check_category(schema: Schema, sources: Collection[str], name: str) -> None:
     if name not in schema.parts or name not in sources:
-        raise ArgumentError(f"{name!r} does not explain this model; {', '.join(sorted(sources)) or 'nothing'} does.")
+        raise ArgumentError(
+            f"{name!r} is not a predictor of this model; the predictors are {', '.join(sorted(sources)) or 'none'}."
+        )
     if not isinstance(schema.parts[name], Categorical):
-        raise ArgumentError(f"Column {name!r} has no levels to merge or to measure from: it is not categorical.")
+        raise ArgumentError(f"Column {name!r} has no levels to collapse or to measure from: it is not categorical.")
 
 
-def _merged(source: str, column: Categorical, merges: dict[str, Sequence[object]]) -> dict[str, list[int]]:
+def _collapsed(source: str, column: Categorical, collapses: dict[str, Sequence[object]]) -> dict[str, list[int]]:
     """Labels of the levels after merging, in order of their first members, with the members' places."""
     new_name: dict[str, str] = {}
-    for name, members in merges.items():
+    for name, members in collapses.items():
         if isinstance(members, str) or not len(members):
-            raise ArgumentError(f"merge: name the levels of {source!r} that become {name!r} in a list.")
+            raise ArgumentError(f"collapse: name the levels of {source!r} that become {name!r} in a list.")
         for level in map(_label, members):
             if level not in column.labels:
-                raise ArgumentError(f"merge: {level!r} is no level of {source!r}; it has {', '.join(column.labels)}.")
+                raise ArgumentError(
+                    f"collapse: {level!r} is not a level of {source!r}; the levels are {', '.join(column.labels)}."
+                )
             if level in new_name:
-                raise ArgumentError(f"merge: level {level!r} of {source!r} is merged twice.")
+                raise ArgumentError(f"collapse: level {level!r} of {source!r} is collapsed twice.")
             new_name[level] = name
-    for name in merges:
+    for name in collapses:
         if name in column.labels and name not in new_name:
-            raise ArgumentError(f"merge: {source!r} has a level {name!r} that is not merged: take another name.")
+            raise ArgumentError(
+                f"collapse: {source!r} has a level {name!r} that is not collapsed: choose another name."
+            )
     found: dict[str, list[int]] = {}
     for place, label in enumerate(column.labels):
         found.setdefault(new_name.get(label, label), []).append(place)
@@ -312,9 +321,9 @@ def needed_parts(schema: Schema, chosen: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*chosen, *(mark for mark in marks if mark in schema.parts)]))
 
 
-def parts_without(schema: Schema, targets: Collection[str]) -> list[str]:
-    """All parts that share no column of the table with the targets."""
-    taken = {name for target in targets for name in columns_behind(schema, target)}
+def parts_without(schema: Schema, responses: Collection[str]) -> list[str]:
+    """All parts that share no column of the table with the responses."""
+    taken = {name for response in responses for name in columns_behind(schema, response)}
     return [part for part in schema.parts if not taken & set(columns_behind(schema, part))]
 
 
@@ -366,8 +375,8 @@ class Problem:
         own; for the intercept, that puts the response as far from its centre.
     total : float
         Sum of squares of the response about its mean (about 0 without an intercept), in encoded units, noise removed.
-    nobs, nobs_deviation : float
-        Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
+    nobs, nobs_se : float
+        Noisy number of rows in the table, and its standard error. NaN without an
         intercept column. Where rows have weights, the sum of these.
     response_name : str
         For the heading.
@@ -383,8 +392,8 @@ class Problem:
         Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
     references : dict of str to str
         The level that every category is measured from, by its name.
-    proposed : dict
-        Merges of rare levels that the noisy counts propose, as ``merge=`` takes them.
+    suggested_collapses : dict
+        Sparse levels to collapse, suggested from noisy counts, as ``collapse=`` takes them.
     """
 
     noisy: NoisyMoment
@@ -396,14 +405,14 @@ class Problem:
     total: float
     nobs: float
     response_name: str
-    nobs_deviation: float = math.nan
+    nobs_se: float = math.nan
     weighted: bool = False
     scale: float = 1.0
     family: Family = LINEAR
     coding: Coding | None = None
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
-    proposed: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    suggested_collapses: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -413,23 +422,23 @@ class Problem:
         response: Response,
         names: Collection[str],
         *,
-        merge: Merge | None = None,
+        collapse: Collapse | None = None,
         reference: Reference | None = None,
     ) -> Problem:
         """The regression of a response on the encoded columns ``names``: one level of each category left out.
 
-        The intercept comes first. ``merge`` and ``reference`` are those of :class:`~gaussmix.models.design.Coding`.
+        The intercept comes first. ``collapse`` and ``reference`` are those of :class:`~gaussmix.models.design.Coding`.
         """
         sources = sources_of(schema, names)
-        coding = Coding.of(schema, sources, merge=merge, reference=reference)
+        coding = Coding.of(schema, sources, collapse=collapse, reference=reference)
         own = noisy.mapped(np.vstack([coding.rows, response.vector]))
         d = len(coding.names)
         offset = np.zeros(d)
-        total, nobs, deviation = float(own.moment[d, d]), math.nan, math.nan
+        total, nobs, std_error = float(own.moment[d, d]), math.nan, math.nan
         if schema.intercept:
             offset[0] = response.centre
             total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
-            nobs, deviation = rows_where(noisy, schema, coding.rows[0])
+            nobs, std_error = rows_where(noisy, schema, coding.rows[0])
         half = half_range(schema, response.vector)
         spans = np.array([half_span(schema, column) for column in coding.columns])
         levels = [
@@ -446,7 +455,7 @@ class Problem:
             reach=half / spans,
             total=total,
             nobs=nobs,
-            nobs_deviation=deviation,
+            nobs_se=std_error,
             response_name=response.name,
             weighted=schema.weight is not None,
             scale=response.scale,
@@ -454,7 +463,7 @@ class Problem:
             coding=coding,
             counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
             references={source: name for source, (name, _) in coding.references.items()},
-            proposed=propose_merges(noisy, schema, sources - set(merge or {})),
+            suggested_collapses=suggest_collapses(noisy, schema, sources - set(collapse or {})),
         )
 
     @property
@@ -483,10 +492,10 @@ class Problem:
         a = np.append(-theta, 1.0)
         return float(a @ self.noisy.moment @ a)
 
-    def bounds(self, largest: float) -> Floats:
-        """Largest coefficients that are assumed, in encoded units, where ``largest`` times the range is."""
+    def bounds(self, max_effect: float) -> Floats:
+        """Largest coefficients that are assumed, in encoded units, where ``max_effect`` times the range is."""
         constant = np.array([name == INTERCEPT for name in self.names])
-        return np.where(constant, (1 + 2 * largest) * self.reach, largest * self.reach)
+        return np.where(constant, (1 + 2 * max_effect) * self.reach, max_effect * self.reach)
 
     @cached_property
     def directions(self) -> tuple[Floats, Floats]:
@@ -498,14 +507,14 @@ class Problem:
         return h, scale[:, np.newaxis] * F
 
     @property
-    def strength(self) -> float:
-        """Standard deviations by which the weakest direction stands above the noise: min uᵀMu / (√2·uᵀNu)."""
+    def signal_to_noise(self) -> float:
+        """Signal-to-noise ratio of the least-identified contrast: min uᵀMu / (√2·uᵀNu)."""
         return float(self.directions[0][0]) / math.sqrt(2) if self.noisy.has_noise else math.inf
 
 
 @dataclass(frozen=True)
 class Response:
-    """What is explained: a combination of encoded columns, and its units.
+    """The response: a combination of encoded columns, and its units.
 
     Attributes
     ----------
@@ -526,12 +535,12 @@ class Response:
     family: Family = LINEAR
 
     @classmethod
-    def of(cls, schema: Schema, target: str, family: Family = LINEAR) -> Response:
+    def of(cls, schema: Schema, response: str, family: Family = LINEAR) -> Response:
         """Return a part of the release that is one number, or true and false, as a response."""
-        (index,) = schema.groups[target]
+        (index,) = schema.groups[response]
         vector = np.zeros(schema.n_columns)
         vector[index] = 1.0
-        return cls(target, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
+        return cls(response, vector, float(schema.units.centres[index]), float(schema.units.scales[index]), family)
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:

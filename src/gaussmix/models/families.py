@@ -84,7 +84,7 @@ class Scale:
 
 
 ScaleOf = Callable[["Problem", Floats, "Score | None", float], Scale]
-"""Problem, least squares b in the user's units, its tests (None without noise) and ``largest``, to v and e."""
+"""Problem, least squares b in the user's units, its tests (None without noise) and ``max_effect``, to v and e."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Family:
     refusal: str = ""
     notes: tuple[str, ...] = ()
     clipping_note: str = ""
-    remedy: str = "explain with fewer columns, merge rare levels (merge=), or spend a larger ε."
+    remedy: str = "use fewer predictors, collapse sparse levels (collapse=), or spend a larger ε."
     ratio: str = ""
     prints_rsquared: bool = False
     has_rsquared: bool = False
@@ -174,7 +174,7 @@ class RatioTests:
 
     b: Score
     scale: Scale
-    deviation: Floats
+    std_error: Floats
     covariance: Floats
 
     @property
@@ -193,7 +193,7 @@ class RatioTests:
         for column, side in enumerate((-1.0, 1.0)):
             H = np.abs(own[:, column] - self.b.estimate)
             with np.errstate(divide="ignore", invalid="ignore"):
-                stretch = np.where(self.deviation > 0, H / self.deviation, z)  # z, but for the interval's asymmetry
+                stretch = np.where(self.std_error > 0, H / self.std_error, z)  # z, but for the interval's asymmetry
                 # accepted: β²A - 2βB + D ≤ 0
                 A = v**2 - z**2 * S[0, 0]
                 B = middle * v - z * stretch * C[:, 0] - z**2 * with_v
@@ -258,7 +258,7 @@ def on_scale(own: Summary, score: Score, scale: Scale) -> Summary:
     """The summary of β, from that of b, its tests and the scale."""
     names = list(own.params)
     noise, sampling = score.covariance()
-    deviation = np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0))
+    std_error = np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0))
     beta = (score.estimate + scale.added) / scale.v
     with np.errstate(divide="ignore", invalid="ignore"):
         to_beta = np.column_stack([np.eye(len(names)), -beta, np.eye(len(names))]) / scale.v
@@ -267,7 +267,7 @@ def on_scale(own: Summary, score: Score, scale: Scale) -> Summary:
         variance = np.maximum(np.diagonal(noise + sampling), 0.0)
         share = np.clip(np.diagonal(noise) / variance, 0.0, 1.0)
 
-    tests = RatioTests(score, scale, deviation, noise + sampling)
+    tests = RatioTests(score, scale, std_error, noise + sampling)
 
     def labelled(values: Floats) -> dict[str, float]:
         return dict(zip(names, values.tolist(), strict=True))

@@ -262,11 +262,11 @@ def weights_of(found: Pilot, moment: Floats, functionals: Floats) -> Weights:
 
 
 def _half_lengths(columns: Floats, V: Floats, moment: Floats, functionals: Floats, *, exact: bool = False) -> Floats:
-    deviation = np.sqrt(np.sum(columns * (V @ columns), axis=0))
+    std_error = np.sqrt(np.sum(columns * (V @ columns), axis=0))
     slope, bias = slopes_and_biases(columns, moment, functionals)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.zeros(len(slope)) if exact else bias / deviation
-        lengths = critical_value(ratio, _LEVEL) * deviation / np.abs(slope)
+        ratio = np.zeros(len(slope)) if exact else bias / std_error
+        lengths = critical_value(ratio, _LEVEL) * std_error / np.abs(slope)
     return np.where(np.isfinite(lengths), lengths, np.inf)
 
 
@@ -382,9 +382,9 @@ class Score:
         psi = np.asarray(values, dtype=np.float64) - self.offset[index]
         constant, linear, square = (part[index] for part in self.variance)
         t = psi - (self.functionals @ self.pilot.theta)[index]
-        deviation = np.sqrt(np.maximum(constant + t * (linear + t * square), 1e-300))
-        distance = np.abs(self.level[index] - psi * self.slope[index]) / deviation
-        bias = self.bias[index] / deviation
+        std_error = np.sqrt(np.maximum(constant + t * (linear + t * square), 1e-300))
+        distance = np.abs(self.level[index] - psi * self.slope[index]) / std_error
+        bias = self.bias[index] / std_error
         return np.asarray(np.minimum(special.ndtr(bias - distance) + special.ndtr(-bias - distance), 1.0))
 
     @cached_property
@@ -462,14 +462,14 @@ class Score:
     def reliance(self, level: float) -> Floats:
         """Share of the intervals' half-lengths that is there for the bounds of other coefficients."""
         w, V = self.weights.columns, score_covariance(self.noisy, self.pilot.theta) + self.pilot.sampling
-        plain, deviation = np.sqrt(np.sum(w * (V @ w), axis=0)), np.sqrt(self.variance[0])
-        half = critical_value(self.bias / deviation, level) * deviation
+        plain, std_error = np.sqrt(np.sum(w * (V @ w), axis=0)), np.sqrt(self.variance[0])
+        half = critical_value(self.bias / std_error, level) * std_error
         return np.asarray(np.maximum(1 - critical_value(np.zeros(1), level) * plain / half, 0.0))
 
 
-def score_of(problem: Problem, n_rows: float | None, largest: float) -> Score:
-    """The tests of a problem, with no coefficient beyond ``problem.bounds(largest)``."""
-    bounds = problem.bounds(largest)
+def score_of(problem: Problem, n_rows: float | None, max_effect: float) -> Score:
+    """The tests of a problem, with no coefficient beyond ``problem.bounds(max_effect)``."""
+    bounds = problem.bounds(max_effect)
     noisy = problem.noisy.mapped(np.diag([*bounds, 1.0]))
     functionals = problem.to_user * bounds
     found = pilot(noisy, n_rows)
@@ -510,11 +510,11 @@ class Residuals:
         own = np.diagonal(S)
         rows, columns = own[:, np.newaxis], own[np.newaxis]
         found = rows * columns + S**2 - 2 * r * S * (rows + columns) + r**2 / 2 * (rows**2 + columns**2 + 2 * S**2)
-        deviation = np.sqrt(np.maximum(found, 0.0))
+        std_error = np.sqrt(np.maximum(found, 0.0))
         r = np.clip(r, -1.0, 1.0)
         known = np.flatnonzero(seen)
-        r[known, known], deviation[known, known] = 1.0, 0.0
-        return r, deviation
+        r[known, known], std_error[known, known] = 1.0, 0.0
+        return r, std_error
 
 
 def residuals(noisy: NoisyMoment, rows: Floats, given: Floats) -> Residuals:

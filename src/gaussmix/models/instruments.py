@@ -34,11 +34,11 @@ from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.descriptive import row_count
-from gaussmix.models.design import Coding, Merge, Problem, Reference, Response, column_of
+from gaussmix.models.design import Coding, Collapse, Problem, Reference, Response, column_of
 from gaussmix.models.families import Family
 from gaussmix.models.inference import Residuals, residuals
 from gaussmix.models.linear import clipped, linear_values
-from gaussmix.models.results import LARGEST, Asked, FittedModel, Summary, labelled, share_explained
+from gaussmix.models.results import MAX_EFFECT, Asked, FittedModel, Summary, labelled, share_explained
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -98,7 +98,7 @@ class AndersonRubin:
         """Excluded instruments."""
         return len(self.left.moment) - 2
 
-    def interval(self, middle: float, deviation: float, alpha: float) -> tuple[float, float]:
+    def interval(self, middle: float, std_error: float, alpha: float) -> tuple[float, float]:
         """Ends of the accepted values about the estimate; infinite where they do not end, NaN where there are none."""
         most = float(stats.chi2.isf(alpha, self.instruments))
         if self._square(np.array([1.0, 0.0])) <= most:
@@ -107,8 +107,8 @@ class AndersonRubin:
             return math.nan, math.nan
         ends = []
         for side in (-1.0, 1.0):
-            step = max(deviation, 1e-12 * max(abs(middle), 1e-300))
-            while self.statistic(middle + side * step) <= most and step < 1e12 * max(deviation, 1e-300):
+            step = max(std_error, 1e-12 * max(abs(middle), 1e-300))
+            while self.statistic(middle + side * step) <= most and step < 1e12 * max(std_error, 1e-300):
                 step *= 2
             ends.append(optimize.brentq(self._beyond, 0.0, step, args=(middle, side, most), xtol=1e-9 * step))
         return middle - ends[0], middle + ends[1]
@@ -124,24 +124,24 @@ class StageTests:
     special: AndersonRubin | None
 
     @property
-    def deviations(self) -> Floats:
+    def std_errors(self) -> Floats:
         """Wald's standard errors."""
         return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
 
     def intervals(self, level: float | Floats) -> Floats:
         """Ends of the accepted values at 1 - level, or a level each, shape (d, 2)."""
         levels = np.broadcast_to(np.asarray(level, float), self.estimate.shape)
-        half = stats.norm.isf(levels / 2) * self.deviations
+        half = stats.norm.isf(levels / 2) * self.std_errors
         found = np.column_stack([self.estimate - half, self.estimate + half])
         if self.special is not None:
-            middle, deviation = float(self.estimate[self.place]), float(self.deviations[self.place])
-            found[self.place] = self.special.interval(middle, deviation, float(levels[self.place]))
+            middle, std_error = float(self.estimate[self.place]), float(self.std_errors[self.place])
+            found[self.place] = self.special.interval(middle, std_error, float(levels[self.place]))
         return found
 
     def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
         """p-values of values of some coefficients."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = (self.estimate[index] - values) / self.deviations[index]
+            t = (self.estimate[index] - values) / self.std_errors[index]
         found = np.asarray(2 * stats.norm.sf(np.abs(t)))
         if self.special is not None:
             for at, place in enumerate(np.arange(len(self.estimate))[index]):
@@ -167,7 +167,7 @@ class InstrumentalModel(FittedModel):
 
     Attributes
     ----------
-    target : str
+    response : str
     endogenous : tuple of str
         Features that are no instruments.
     excluded : tuple of str
@@ -179,7 +179,7 @@ class InstrumentalModel(FittedModel):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     endogenous: tuple[str, ...]
     excluded: tuple[str, ...]
     coef: dict[str, float]
@@ -191,30 +191,30 @@ class InstrumentalModel(FittedModel):
 
     @property
     def _response(self) -> Response:
-        return Response.of(self.release.schema, self.target)
+        return Response.of(self.release.schema, self.response)
 
     @property
     def test(self) -> AndersonRubin | None:
         """Of the one endogenous feature in the table, where there is one and the test is right."""
         return self._test(None)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
-        """Least squares of the same features as an inference problem: its strength, R² and number of rows."""
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
+        """Return least squares of the same features as an inference problem."""
         encoded = [column.name for column in self.explained.columns]
         schema, noisy = self.release.schema, self.release.statistic.noisy
-        return Problem.of(noisy, schema, self._response, encoded, merge=merge, reference=reference)
+        return Problem.of(noisy, schema, self._response, encoded, collapse=collapse, reference=reference)
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
         """One endogenous feature has Anderson and Rubin's interval and p-value where they are right, others Wald's."""
         estimand, n_rows = options["estimand"], options["n_rows"]
         check.choice(tuple(TWO_STAGE.intervals_are_for), estimand=estimand)
-        if options["merge"] or options["reference"] or options["largest"] != LARGEST:
-            raise ArgumentError("Two-stage least squares has no largest=, merge= or reference=: leave them out.")
+        if options["collapse"] or options["reference"] or options["max_effect"] != MAX_EFFECT:
+            raise ArgumentError("Two-stage least squares has no max_effect=, collapse= or reference=: leave them out.")
         noisy, rows = self.release.statistic.noisy, None
         if estimand == "population":
             noisy.check_independent('estimand="population"', instead='estimand="table"')
             rows = row_count(self.release).rows if n_rows is None else float(check.positive_integer(n_rows=n_rows))
-        params, noise, sampling = _solved(self.release, self.target, self.explained, self.given, rows)
+        params, noise, sampling = _solved(self.release, self.response, self.explained, self.given, rows)
         names, special = self.explained.names, self._test(rows)
         place = names.index(self.endogenous[0]) if special is not None else -1
         tests = StageTests(params, noise + sampling, place, special)
@@ -225,20 +225,20 @@ class InstrumentalModel(FittedModel):
         rsquared, dominates = share_explained(problem, theta)
         return Summary(
             estimand=estimand,
-            response_name=self.target,
+            response_name=self.response,
             params=labelled(names, params),
-            bse=labelled(names, tests.deviations),
+            bse=labelled(names, tests.std_errors),
             pvalues=labelled(names, tests.p_of_hull(np.zeros(len(names)))),
             noise_share=labelled(names, share),
-            relies=dict.fromkeys(names, False),
-            largest=math.inf,
+            bound_dependent=dict.fromkeys(names, False),
+            max_effect=math.inf,
             n_rows=rows,
-            strength=problem.strength,
+            signal_to_noise=problem.signal_to_noise,
             rsquared=rsquared,
             noise_dominates=dominates,
             nobs=problem.nobs,
-            nobs_deviation=problem.nobs_deviation,
-            weakest=None,
+            nobs_se=problem.nobs_se,
+            least_identified=None,
             family=replace(TWO_STAGE, notes=self._words(special)),
             _problem=problem,
             _score=tests,
@@ -246,9 +246,9 @@ class InstrumentalModel(FittedModel):
         )
 
     def predict(self, data: Any) -> Floats:
-        """The structural equation's values for a table with the features, clipped to the target's declared bounds."""
+        """The structural equation's values for a table with the features, clipped to the response's declared bounds."""
         schema = self.release.schema
-        return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
+        return clipped(schema, self.response, linear_values(schema, self.coef, self.intercept, data))
 
     def _test(self, rows: float | None) -> AndersonRubin | None:
         """Of the table's own coefficients it is right with one excluded instrument only, and where there is noise.
@@ -262,7 +262,7 @@ class InstrumentalModel(FittedModel):
         if unit is None:
             return None
         held = [name for name in self.given.names if name not in self.excluded]
-        x, y, z = (_centred(schema, names) for names in (self.endogenous, [self.target], self.excluded))
+        x, y, z = (_centred(schema, names) for names in (self.endogenous, [self.response], self.excluded))
         combinations = np.vstack([unit * x, y, z])  # x in original units, but for lower terms, which are held
         return AndersonRubin(residuals(noisy, combinations, _centred(schema, held)), rows)
 
@@ -294,42 +294,47 @@ def two_stage(noisy: NoisyMoment, X: Floats, Z: Floats, y: Floats, rows: float |
 
 
 def fit_instruments(
-    release: Release, target: str | list[str], on: Sequence[str] | None, instruments: Sequence[str]
+    release: Release, response: str | list[str], predictors: Sequence[str] | None, instruments: Sequence[str]
 ) -> InstrumentalModel:
-    """The model of :meth:`gaussmix.Release.regress` with ``instruments``."""
+    """The model of :meth:`gaussmix.Release.ols` with ``instruments``."""
     schema = release.schema
-    if not isinstance(target, str) or on is None or isinstance(on, str) or isinstance(instruments, str):
-        raise ArgumentError("With instruments= name one target, the columns that explain it in on=, and lists of both.")
-    if not isinstance(column_of(schema, target), Numeric | Boolean):
-        raise ArgumentError(f"Column {target!r} is no number: name a numeric or a boolean column.")
-    for name in (*on, *instruments):
+    if not isinstance(response, str):
+        raise ArgumentError(f"iv needs one response, got {response!r}.")
+    if predictors is None or isinstance(predictors, str) or isinstance(instruments, str):
+        raise ArgumentError("iv needs a list of predictors and a list of instruments.")
+    if not isinstance(column_of(schema, response), Numeric | Boolean):
+        raise ArgumentError(f"Column {response!r} must be numeric or boolean to be a response.")
+    for name in (*predictors, *instruments):
         column_of(schema, name)
-        if name == target:
-            raise ArgumentError(f"Column {target!r} can neither explain itself nor be its own instrument.")
-    outside, inside = [name for name in instruments if name not in on], [name for name in on if name not in instruments]
-    explained, given = Coding.of(schema, on), Coding.of(schema, instruments)
+        if name == response:
+            raise ArgumentError(f"Column {response!r} is the response and cannot also be a predictor or an instrument.")
+    outside = [name for name in instruments if name not in predictors]
+    inside = [name for name in predictors if name not in instruments]
+    explained, given = Coding.of(schema, predictors), Coding.of(schema, instruments)
     if len(given.names) < len(explained.names):
-        raise ArgumentError("There are fewer instruments than features: name the exogenous columns of on= there too.")
+        raise ArgumentError(
+            "There are fewer instruments than predictors. Exogenous predictors must be among the instruments."
+        )
     endogenous = [name for name, source in zip(explained.names, explained.sources, strict=True) if source in inside]
     excluded = [name for name, source in zip(given.names, given.sources, strict=True) if source in outside]
-    params, _, _ = _solved(release, target, explained, given, None)
+    params, _, _ = _solved(release, response, explained, given, None)
     intercept, *slopes = params.tolist()
     coef = dict(zip(explained.names[1:], slopes, strict=True))
     return InstrumentalModel(
-        target, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
+        response, tuple(endogenous), tuple(excluded), coef, intercept, release, explained, given, release.certificate
     )
 
 
 def _solved(
-    release: Release, target: str, explained: Coding, given: Coding, rows: float | None
+    release: Release, response: str, explained: Coding, given: Coding, rows: float | None
 ) -> tuple[Floats, Floats, Floats]:
     """Coefficients in the user's units, with their covariances from noise and from sampling."""
-    schema, y = release.schema, _centred(release.schema, [target])[0]
+    schema, y = release.schema, _centred(release.schema, [response])[0]
     X, Z = _centred(schema, explained.names), _centred(schema, given.names)
     theta, noise, sampling = two_stage(release.statistic.noisy, X, Z, y, rows)
     back = explained.units.centred_matrix()
     params = back @ theta
-    params[0] += Response.of(schema, target).centre
+    params[0] += Response.of(schema, response).centre
     return params, back @ noise @ back.T, back @ sampling @ back.T
 
 

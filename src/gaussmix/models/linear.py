@@ -32,7 +32,7 @@ from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.design import (
     Coding,
-    Merge,
+    Collapse,
     Problem,
     Reference,
     Response,
@@ -146,8 +146,8 @@ class RegressionModel(FittedModel):
 
     Attributes
     ----------
-    target : str
-        The column that is explained.
+    response : str
+        The response column.
     coef : dict of str to float
         Per encoded column, in the user's units, as it predicts best: per unit of a number, for true against false, for
         a level. For estimates with intervals see ``params``.
@@ -157,20 +157,20 @@ class RegressionModel(FittedModel):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     coef: dict[str, float]
     intercept: float
     statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
         schema = self.statistic.schema
-        response = number_response(schema, self.target)
-        return Problem.of(self.statistic.noisy, schema, response, self.coef, merge=merge, reference=reference)
+        response = number_response(schema, self.response)
+        return Problem.of(self.statistic.noisy, schema, response, self.coef, collapse=collapse, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
-        """Intervals, shape (rows, 2), that hold the target of a new row with probability about 1 - alpha.
+        """Intervals, shape (rows, 2), that hold the response of a new row with probability about 1 - alpha.
 
         Errors are taken to be normal, with the residual variance that the release shows; the number of rows in it is
         the release's own noisy one, from its intercept column. The coefficients' own uncertainty, small beside the
@@ -182,13 +182,13 @@ class RegressionModel(FittedModel):
             raise ArgumentError(
                 "prediction_interval needs a release with an intercept column, which holds the row count."
             )
-        response, noisy = number_response(schema, self.target), self.statistic.noisy
+        response, noisy = number_response(schema, self.response), self.statistic.noisy
         fitted = schema.units.combination(self.coef, self.intercept, about=response.centre)
         residual, _ = noisy.quadratic(response.vector - fitted / response.scale)
         rows, _ = noisy.quadratic(schema.units.one)
-        deviation = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
+        residual_sd = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
         middle = self.predict(data)
-        half = float(stats.norm.isf(alpha / 2)) * deviation
+        half = float(stats.norm.isf(alpha / 2)) * residual_sd
         return np.column_stack([middle - half, middle + half])
 
     def get_prediction(self, data: Any, **summary: Unpack[Asked]) -> Prediction:
@@ -198,74 +198,80 @@ class RegressionModel(FittedModel):
         rows scatter about these means: :meth:`prediction_interval`.
         """
         schema, own = self.statistic.schema, self.summary(**summary)
-        merge, reference = summary.get("merge"), summary.get("reference")
-        coding = Coding.of(schema, sources_of(schema, self.coef), merge=merge, reference=reference)
+        collapse, reference = summary.get("collapse"), summary.get("reference")
+        coding = Coding.of(schema, sources_of(schema, self.coef), collapse=collapse, reference=reference)
         return predicted(own, features_of(schema, coding, data))
 
     def predict(self, data: Any) -> Floats:
-        """Predictions for a table with the model's columns, clipped to the target's declared bounds.
+        """Predictions for a table with the model's columns, clipped to the response's declared bounds.
 
         Values are clipped as when the release was made.
         """
         schema = self.statistic.schema
-        return clipped(schema, self.target, linear_values(schema, self.coef, self.intercept, data))
+        return clipped(schema, self.response, linear_values(schema, self.coef, self.intercept, data))
 
 
 def fit_regressions(
-    statistic: Transcript, targets: Sequence[str], on: Sequence[str] | None
+    statistic: Transcript, responses: Sequence[str], predictors: Sequence[str] | None
 ) -> dict[str, RegressionModel]:
     """Least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
     schema = statistic.schema
-    responses = [number_response(schema, target) for target in targets]
-    features = feature_indices(schema, targets, on)
-    thetas = statistic.solve(features, np.column_stack([response.vector for response in responses]))
+    coded = [number_response(schema, response) for response in responses]
+    features = feature_indices(schema, responses, predictors)
+    thetas = statistic.solve(features, np.column_stack([own.vector for own in coded]))
     models = {}
-    for target, response, theta in zip(targets, responses, thetas.T, strict=True):
-        coef, intercept = schema.units.coefficients(features, theta, centre=response.centre, scale=response.scale)
-        models[target] = RegressionModel(part_name(schema, target), coef, intercept, statistic)
+    for response, own, theta in zip(responses, coded, thetas.T, strict=True):
+        coef, intercept = schema.units.coefficients(features, theta, centre=own.centre, scale=own.scale)
+        models[response] = RegressionModel(part_name(schema, response), coef, intercept, statistic)
     return models
 
 
-def clipped(schema: Schema, target: str, values: Floats) -> Floats:
+def clipped(schema: Schema, response: str, values: Floats) -> Floats:
     """Predictions of a number, or of true and false as 1 and 0, within the declared bounds."""
-    column = schema.parts[target]
+    column = schema.parts[response]
     return np.clip(values, *((column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)))
 
 
-def number_response(schema: Schema, target: str) -> Response:
+def number_response(schema: Schema, response: str) -> Response:
     """A numeric or boolean column as a response."""
-    target = part_name(schema, target)
-    column = schema.parts[target]
-    if isinstance(column, Block) or is_marked(schema, target):
+    response = part_name(schema, response)
+    column = schema.parts[response]
+    if isinstance(column, Block) or is_marked(schema, response):
         raise ArgumentError(
-            f"{target!r} cannot be explained: it is a term of several numbers or a power, or is 0 where it is missing. "
-            "Explain a number, its logarithm, or a Boolean."
+            f"{response!r} cannot be a response: it is a term of several columns or a power, or 0 stands for its "
+            "missing values. Use a numeric column, its logarithm, or a boolean column."
         )
     if isinstance(column, Categorical):
-        raise ArgumentError(f"Column {target!r} is categorical: use classify, or explain a number.")
+        raise ArgumentError(f"Column {response!r} is categorical: use logit or mnlogit.")
     if isinstance(column, Vector):
-        raise ArgumentError(f"Column {target!r} is a vector: regress on a number.")
-    return Response.of(schema, target)
+        raise ArgumentError(f"Column {response!r} is a vector: a response must be one number.")
+    return Response.of(schema, response)
 
 
-def feature_indices(schema: Schema, targets: Sequence[str], on: Sequence[str] | None) -> list[int]:
+def feature_indices(schema: Schema, responses: Sequence[str], predictors: Sequence[str] | None) -> list[int]:
     """Indices of the encoded columns of the features, the intercept last.
 
-    By default all parts explain, but for those that are made of a target's columns.
+    By default all parts are predictors, except those that are made of a response's columns.
     """
-    if isinstance(on, str):
-        raise ArgumentTypeError(f"on must be a list of columns, got {on!r}: write on=[{on!r}].")
-    targets = [part_name(schema, target) for target in targets]
-    chosen = parts_without(schema, targets) if on is None else [part for text in on for part in schema.resolve(text)]
+    if isinstance(predictors, str):
+        raise ArgumentTypeError(
+            f"predictors must be a list of columns, got {predictors!r}: write predictors=[{predictors!r}]."
+        )
+    responses = [part_name(schema, response) for response in responses]
+    chosen = (
+        parts_without(schema, responses)
+        if predictors is None
+        else [part for text in predictors for part in schema.resolve(text)]
+    )
     for name in chosen:
-        if name in targets:
-            raise ArgumentError(f"Column {name!r} cannot explain itself: leave it out of on=.")
-    if on is not None and len(set(on)) < len(on):
-        raise ArgumentError("on names a column twice.")
+        if name in responses:
+            raise ArgumentError(f"Column {name!r} is the response and cannot also be a predictor.")
+    if predictors is not None and len(set(predictors)) < len(predictors):
+        raise ArgumentError("predictors names a column twice.")
     chosen = needed_parts(schema, list(dict.fromkeys(chosen)))  # poly(age, 2) and age share one
     found = [index for name in chosen for index in schema.groups[name]] + list(schema.groups.get(INTERCEPT, ()))
     if not found:
-        raise ArgumentError("There is nothing to explain the target with: name columns in on=.")
+        raise ArgumentError("No predictors are left: name columns in predictors=.")
     return found
 
 

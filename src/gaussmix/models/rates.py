@@ -39,7 +39,17 @@ from gaussmix.data.columns import Numeric
 from gaussmix.data.schema import Schema
 from gaussmix.data.terms import Block
 from gaussmix.errors import ArgumentError
-from gaussmix.models.design import ENOUGH, Coding, Merge, Problem, Reference, Response, is_marked, part_name, sources_of
+from gaussmix.models.design import (
+    ENOUGH,
+    Coding,
+    Collapse,
+    Problem,
+    Reference,
+    Response,
+    is_marked,
+    part_name,
+    sources_of,
+)
 from gaussmix.models.families import Family, Flags, Registration, Scale
 from gaussmix.models.inference import Score, residuals
 from gaussmix.models.linear import feature_indices, linear_values
@@ -48,7 +58,16 @@ from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.transcript import Transcript
 
-__all__ = ["RATES", "REGISTRATION", "Design", "Errors", "RateModel", "fit_rates", "form_covariance", "rate_scale"]
+__all__ = [
+    "POISSON",
+    "REGISTRATION",
+    "Design",
+    "Errors",
+    "PoissonModel",
+    "fit_poisson",
+    "form_covariance",
+    "poisson_scale",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +135,9 @@ class Errors:
     covariance: Floats
 
     @classmethod
-    def of(cls, problem: Problem, score: Score, largest: float) -> Errors:
+    def of(cls, problem: Problem, score: Score, max_effect: float) -> Errors:
         """From the tests of b, which are in units of bounds."""
-        bounds = problem.bounds(largest)
+        bounds = problem.bounds(max_effect)
         with np.errstate(divide="ignore", invalid="ignore"):
             w = bounds[:, np.newaxis] * score.weights.columns / score.slope
         return cls(
@@ -134,7 +153,9 @@ def form_covariance(noisy: NoisyMoment, left: tuple[Floats, Floats], right: tupl
     return np.asarray((U @ Q @ S.T) * (T @ Q @ W.T) + (U @ Q @ W.T) * (T @ Q @ S.T))
 
 
-def rate_scale(noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | None = None, *, target: str) -> Scale:
+def poisson_scale(
+    noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | None = None, *, response: str
+) -> Scale:
     """ȳ and e of coefficients b in the user's units; with their errors where those of b are given.
 
     e is NaN, and the coefficient not identified, where rows or total of a level, or of the one that it is measured
@@ -145,8 +166,8 @@ def rate_scale(noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | N
     rows, means, told = _means(noisy, np.vstack([one, groups]), one, y)
     if not told[0]:
         raise ArgumentError(
-            f"rates divide by the mean of {target!r}, which this release shows less than {ENOUGH:g} standard "
-            "deviations from 0: spend a larger ε, or declare a smaller upper bound for it."
+            f"poisson divides by the mean of {response!r}, whose estimate is less than {ENOUGH:g} standard errors "
+            "above 0: spend a larger ε, or declare a smaller upper bound for it."
         )
     n, mean = rows[0], means[0]
     forms = [np.vstack([one, groups]), (y - np.outer(means, one)) / rows[:, np.newaxis]]
@@ -187,8 +208,8 @@ def _means(noisy: NoisyMoment, groups: Floats, one: Floats, y: Floats) -> tuple[
     told = np.ones(len(groups), dtype=bool)
     for values, t in ((rows, one), (totals, y)):
         pairs = (groups, np.tile(t, (len(groups), 1)))
-        deviation = np.sqrt(np.diagonal(form_covariance(noisy, pairs, pairs)))
-        told &= (values > 0) & (values >= ENOUGH * deviation)
+        std_error = np.sqrt(np.diagonal(form_covariance(noisy, pairs, pairs)))
+        told &= (values > 0) & (values >= ENOUGH * std_error)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(told, totals / rows, totals[0] / rows[0])
     return np.where(told, rows, 1.0), means, told
@@ -214,28 +235,26 @@ def _explained(
     return found, (vectors, vectors), np.array([1.0, -1.0, -found]) / n
 
 
-def _scale(problem: Problem, b: Floats, score: Score | None, largest: float) -> Scale:
+def _scale(problem: Problem, b: Floats, score: Score | None, max_effect: float) -> Scale:
     """V and e of a problem that was made from a schema."""
     if problem.coding is None:
-        raise ArgumentError("rates need the coding of their features.")
+        raise ArgumentError("poisson needs the coding of its predictors.")
     design = Design.of(problem.coding, float(problem.offset[0]), problem.scale)
-    errors = None if score is None else Errors.of(problem, score, largest)
-    return rate_scale(problem.noisy, design, b, errors, target=problem.response_name)
+    errors = None if score is None else Errors.of(problem, score, max_effect)
+    return poisson_scale(problem.noisy, design, b, errors, response=problem.response_name)
 
 
-RATES = Family(
-    name="rates",
+POISSON = Family(
+    name="poisson",
     link="log",
-    intervals_are_for=MappingProxyType(
-        {"table": "what moments of this table give for the slopes of the logarithm of the mean"}
-    ),
-    refusal="Intervals of rates are for the table alone: the sampling error of counts, whose variance moves with "
-    'their mean, is no second moment. Leave n_rows out and use estimand="table".',
+    intervals_are_for=MappingProxyType({"table": "the method-of-moments log-linear coefficients of this table"}),
+    refusal="poisson has intervals for the table only: the sampling error of counts is not a function of second "
+    'moments. Leave n_rows out and use estimand="table".',
     notes=(
-        "They are those of Poisson regression where numbers are normal within levels; strong slopes of skewed "
-        "numbers differ from maximum likelihood by more than these intervals say.",
+        "They equal the coefficients of Poisson regression if numeric predictors are normal within levels; strong "
+        "effects of skewed predictors differ from maximum likelihood by more than these intervals show.",
     ),
-    clipping_note="Where counts are skewed that moves rates: a release in one pass shortens nothing.",
+    clipping_note="For skewed counts clipping biases rate ratios; passes=1 avoids clipping.",
     ratio="rate ratio",
     scale=_scale,
 )
@@ -243,7 +262,7 @@ RATES = Family(
 
 
 @dataclass(frozen=True, repr=False)
-class RateModel(FittedModel):
+class PoissonModel(FittedModel):
     """The logarithm of a number's mean, linear in other columns, fitted from a release by moments.
 
     Coefficients are those of Poisson regression where numbers are normal within levels; docs/results.md has how far
@@ -251,8 +270,8 @@ class RateModel(FittedModel):
 
     Attributes
     ----------
-    target : str
-        The column that is explained: a count, or another number from 0 up.
+    response : str
+        A count, or another number from 0 up.
     coef : dict of str to float
         As in :class:`gaussmix.models.linear.RegressionModel`, for the logarithm of the mean; levels of a category are
         measured from its first.
@@ -261,7 +280,7 @@ class RateModel(FittedModel):
         What was spent on the release.
     """
 
-    target: str
+    response: str
     coef: dict[str, float]
     intercept: float
     statistic: Transcript = field(compare=False)
@@ -276,65 +295,67 @@ class RateModel(FittedModel):
         """
         return ratio_table(self.summary(**options), alpha)
 
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
-        """Least squares of the target as an inference problem."""
-        statistic, response = self.statistic, _count(self.statistic.schema, self.target)
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
+        """Least squares of the response as an inference problem."""
+        statistic, response = self.statistic, _count(self.statistic.schema, self.response)
         return Problem.of(
-            statistic.noisy, statistic.schema, response, list(self.coef), merge=merge, reference=reference
+            statistic.noisy, statistic.schema, response, list(self.coef), collapse=collapse, reference=reference
         )
 
     def predict(self, data: Any) -> Floats:
-        """Means for a table with the model's columns, clipped to the target's declared bounds.
+        """Means for a table with the model's columns, clipped to the response's declared bounds.
 
         Values are clipped as when the release was made.
         """
         schema = self.statistic.schema
-        target = schema.columns[self.target]
+        response = schema.columns[self.response]
         with np.errstate(over="ignore"):
             found = np.exp(linear_values(schema, self.coef, self.intercept, data))
-        return np.clip(found, *((target.lower, target.upper) if isinstance(target, Numeric) else (0.0, np.inf)))
+        return np.clip(found, *((response.lower, response.upper) if isinstance(response, Numeric) else (0.0, np.inf)))
 
 
-def fit_rates(statistic: Transcript, target: str, on: Sequence[str] | None) -> RateModel:
+def fit_poisson(statistic: Transcript, response: str, predictors: Sequence[str] | None) -> PoissonModel:
     """The logarithm of a number's mean on other columns, from least squares and means of levels.
 
-    Coefficients that predict are made from those of :meth:`Release.regress`; a level whose mean is not told from 0 has
+    Coefficients that predict are made from those of :meth:`Release.ols`; a level whose mean is not told from 0 has
     the first-order value, b/ȳ.
     """
     schema = statistic.schema
-    target = part_name(schema, target)
-    response = _count(schema, target)
-    features = feature_indices(schema, [target], on)
+    response = part_name(schema, response)
+    coded = _count(schema, response)
+    features = feature_indices(schema, [response], predictors)
     _check_features(schema, features)
-    theta = statistic.solve(features, response.vector[:, np.newaxis])[:, 0]
-    slopes, constant = schema.units.coefficients(features, theta, centre=response.centre, scale=response.scale)
+    theta = statistic.solve(features, coded.vector[:, np.newaxis])[:, 0]
+    slopes, constant = schema.units.coefficients(features, theta, centre=coded.centre, scale=coded.scale)
     coding = Coding.of(schema, sources_of(schema, list(slopes)))
     b = np.array([slopes[column.name] for column in coding.columns[1:]])
     for source, (name, _) in coding.references.items():
         b[[index - 1 for index in coding.groups[source]]] -= slopes[name]
         constant += slopes[name]
-    noisy = statistic.predictive.mapped(np.vstack([coding.rows, response.vector]))
-    scale = rate_scale(noisy, Design.of(coding, response.centre, response.scale), np.append(constant, b), target=target)
+    noisy = statistic.predictive.mapped(np.vstack([coding.rows, coded.vector]))
+    scale = poisson_scale(
+        noisy, Design.of(coding, coded.centre, coded.scale), np.append(constant, b), response=response
+    )
     intercept, *found = ((np.append(constant, b) + np.where(scale.unknown, 0.0, scale.added)) / scale.v).tolist()
-    return RateModel(target, dict(zip(coding.names[1:], found, strict=True)), intercept, statistic)
+    return PoissonModel(response, dict(zip(coding.names[1:], found, strict=True)), intercept, statistic)
 
 
-def _count(schema: Schema, target: str) -> Response:
+def _count(schema: Schema, response: str) -> Response:
     """A number from 0 up as a response."""
-    column = schema.columns.get(target)
+    column = schema.columns.get(response)
     if not schema.intercept:
-        raise ArgumentError("rates need a release with an intercept column, which means are measured by.")
-    if not isinstance(column, Numeric) or is_marked(schema, target):
+        raise ArgumentError("poisson needs a release with an intercept column.")
+    if not isinstance(column, Numeric) or is_marked(schema, response):
         raise ArgumentError(
-            f"rates explain a count, or another number from 0 up, that is never missing: {target!r} is not declared as "
-            "one. Use classify for true and false and for levels, regress for other numbers."
+            "poisson needs a count, or another number with a lower bound of 0 or above and no missing values: "
+            f"{response!r} is not declared as one. Use logit for boolean columns and levels, ols for other numbers."
         )
     if column.lower < 0:
         raise ArgumentError(
-            f"rates explain numbers from 0 up: {target!r} is declared from {column.lower:g}. Use regress, or declare "
-            "its lower bound as 0 in another release if it cannot be below."
+            f"poisson needs a response with a lower bound of 0 or above: {response!r} is declared from "
+            f"{column.lower:g}. Use ols; or declare a lower bound of 0 in another release if no value is below it."
         )
-    return Response.of(schema, target, RATES)
+    return Response.of(schema, response, POISSON)
 
 
 def _check_features(schema: Schema, features: list[int]) -> None:
@@ -343,16 +364,15 @@ def _check_features(schema: Schema, features: list[int]) -> None:
     refused = [name for name in sources if name and (isinstance(schema.parts[name], Block) or is_marked(schema, name))]
     if refused:
         raise ArgumentError(
-            f"rates are for columns, and {', '.join(map(repr, refused))} {'is' if len(refused) == 1 else 'are'} made "
-            "of powers, products or splines, or may be missing: their coefficients would be those of the exponential's "
-            "own curve. Name other columns in on=."
+            f"poisson takes columns as predictors, no powers, products or splines, and no columns with missing values: "
+            f"leave {', '.join(map(repr, refused))} out of predictors=."
         )
 
 
 REGISTRATION = Registration(
-    RATES,
-    fit_rates,
-    help="""Rate ratios of the column TARGET of a release, a count or another number from 0 up, by moments.
+    POISSON,
+    fit_poisson,
+    help="""Rate ratios of the column RESPONSE of a release, a count or another number from 0 up, by moments.
 
     Near Poisson regression where numbers are normal within levels; intervals are for the table.
     """,

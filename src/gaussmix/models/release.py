@@ -21,7 +21,6 @@ from gaussmix._files import write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import NonPrivate
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.data.columns import Categorical
 from gaussmix.data.schema import Schema, response_and_predictors
 from gaussmix.errors import ArgumentError, DamagedError, NotPrivateError
 from gaussmix.models.classification import ClassificationModel, MulticlassModel, fit_classes, fit_classification
@@ -35,11 +34,11 @@ from gaussmix.models.descriptive import (
     describe,
     group_means,
 )
-from gaussmix.models.design import ENOUGH, part_name, propose_merges
+from gaussmix.models.design import ENOUGH, suggest_collapses
 from gaussmix.models.families import registration
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
 from gaussmix.models.linear import RegressionModel, fit_regressions
-from gaussmix.models.rates import RateModel, fit_rates
+from gaussmix.models.rates import PoissonModel, fit_poisson
 from gaussmix.models.rendering import in_csv, void_mark
 from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
 from gaussmix.models.synthetic import MARK, synthetic_rows
@@ -78,7 +77,7 @@ class Release:
             object.__setattr__(self, "statistic", replace(self.statistic, void=self.certificate.void_words))
 
     def verify(self) -> None:
-        """Compute anew what the certificate claims, from the noise of the numbers.
+        """Recompute the privacy that the certificate claims, from the noise of the numbers.
 
         Raises
         ------
@@ -102,84 +101,98 @@ class Release:
 
     # -- models ----------------------------------------------------------------------------------------------------
     @overload
-    def regress(self, target: str, on: Sequence[str] | None = None) -> RegressionModel: ...
+    def ols(self, response: str, predictors: Sequence[str] | None = None) -> RegressionModel: ...
 
     @overload
-    def regress(self, target: list[str], on: Sequence[str] | None = None) -> dict[str, RegressionModel]: ...
+    def ols(self, response: list[str], predictors: Sequence[str] | None = None) -> dict[str, RegressionModel]: ...
 
-    @overload
-    def regress(self, target: str, on: Sequence[str], *, instruments: Sequence[str]) -> InstrumentalModel: ...
+    def ols(
+        self, response: str | list[str], predictors: Sequence[str] | None = None
+    ) -> RegressionModel | dict[str, RegressionModel]:
+        """Fit a linear regression of one column on others; for several responses, a dictionary of models.
 
-    def regress(
-        self,
-        target: str | list[str],
-        on: Sequence[str] | None = None,
-        *,
-        instruments: Sequence[str] | None = None,
-    ) -> RegressionModel | dict[str, RegressionModel] | InstrumentalModel:
-        """A linear model of one column on others; of several columns, a dictionary of models.
-
-        Coefficients are those of the ridge that predicts best (:mod:`gaussmix.releases.shrinkage`).
+        Coefficients for prediction are those of a ridge regression (:mod:`gaussmix.releases.shrinkage`); ``params`` and
+        intervals are for least squares.
 
         Parameters
         ----------
-        target : str or list of str
+        response : str or list of str
             Numeric or boolean columns; or, in place of both arguments, a formula of declared columns and terms,
             ``"log(wage) ~ poly(age, 2) + sex"``.
-        on : list of str, optional
-            Columns of the table; default: all others (but for the other targets).
-        instruments : list of str, optional
-            For two-stage least squares of one target (:mod:`gaussmix.models.instruments`): columns outside of the
-            model, and the exogenous ones of ``on``. Columns of ``on`` that are not named here are endogenous.
+        predictors : list of str, optional
+            Columns of the table; default: all columns that are not responses.
         """
-        if isinstance(target, str):
-            target, on = response_and_predictors(target, on)
-        if instruments is not None:
-            return fit_instruments(self, target, on, instruments)
-        names = [target] if isinstance(target, str) else target
-        found = fit_regressions(self.statistic, names, on)
+        if isinstance(response, str):
+            response, predictors = response_and_predictors(response, predictors)
+        names = [response] if isinstance(response, str) else response
+        found = fit_regressions(self.statistic, names, predictors)
         models = {name: replace(model, certificate=self.certificate) for name, model in found.items()}
-        return models[target] if isinstance(target, str) else models
+        return models[response] if isinstance(response, str) else models
 
-    def classify(
-        self,
-        target: str,
-        on: Sequence[str] | None = None,
-        *,
-        level: object = None,
-    ) -> ClassificationModel | MulticlassModel:
-        """Log odds of a boolean column, or of one with two levels, on others; of more, of each against the first.
+    def iv(
+        self, response: str, predictors: Sequence[str] | None = None, *, instruments: Sequence[str]
+    ) -> InstrumentalModel:
+        """Fit a linear regression by two-stage least squares (:mod:`gaussmix.models.instruments`).
 
         Parameters
         ----------
-        target, on
-            As in :meth:`regress`; a category with more than two levels has one discriminant for all of them
-            (:mod:`gaussmix.models.classification`).
-        level : object, optional
-            One level of a category, against all others: log odds of it with odds ratios, as of two classes. Of a
-            boolean, true, which is the default, or false.
+        response : str
+            A numeric or boolean column; or a formula in place of both arguments.
+        predictors : list of str
+            Columns of the table. Those that are not among the instruments are endogenous.
+        instruments : list of str
+            Excluded instruments, and the exogenous predictors.
         """
-        target, on = response_and_predictors(target, on)
-        column = self.schema.parts[part_name(self.schema, target)]
-        several = isinstance(column, Categorical) and len(column.labels) > 2 and level is None
-        if several:
-            return replace(fit_classes(self.statistic, target, on), certificate=self.certificate)
-        found = fit_classification(self.statistic, target, on, level)
+        if isinstance(response, str):
+            response, predictors = response_and_predictors(response, predictors)
+        return fit_instruments(self, response, predictors, instruments)
+
+    def logit(
+        self, response: str, predictors: Sequence[str] | None = None, *, level: object = None
+    ) -> ClassificationModel:
+        """Fit log odds of a column with two values, or of one level against all others, by the linear discriminant.
+
+        Parameters
+        ----------
+        response : str
+            A boolean column or a category; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns of the table; default: all others.
+        level : object, optional
+            The level that is compared with all others. Required for a category with more than two levels; for a
+            boolean column true, which is the default, or false.
+        """
+        response, predictors = response_and_predictors(response, predictors)
+        found = fit_classification(self.statistic, response, predictors, level)
         return replace(found, certificate=self.certificate)
 
-    def rates(self, target: str, on: Sequence[str] | None = None) -> RateModel:
-        """The logarithm of a count's mean on other columns, by moments: rate ratios with intervals.
+    def mnlogit(self, response: str, predictors: Sequence[str] | None = None) -> MulticlassModel:
+        """Fit log odds of each level of a category against its first, by one linear discriminant for all levels.
 
         Parameters
         ----------
-        target : str
-            A number whose declared lower bound is 0 or above; or a formula of columns.
-        on : list of str, optional
-            Columns of the table, no powers, products or splines; default: all others.
+        response : str
+            A category with more than two levels; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns of the table; default: all others.
         """
-        return replace(fit_rates(self.statistic, *response_and_predictors(target, on)), certificate=self.certificate)
+        response, predictors = response_and_predictors(response, predictors)
+        return replace(fit_classes(self.statistic, response, predictors), certificate=self.certificate)
 
-    def pca(self, on: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
+    def poisson(self, response: str, predictors: Sequence[str] | None = None) -> PoissonModel:
+        """Fit a log-linear model of a count by the method of moments: rate ratios with intervals.
+
+        Parameters
+        ----------
+        response : str
+            A number whose declared lower bound is 0 or above; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns of the table, without powers, products or splines; default: all others.
+        """
+        found = fit_poisson(self.statistic, *response_and_predictors(response, predictors))
+        return replace(found, certificate=self.certificate)
+
+    def pca(self, columns: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
         """Principal components of encoded columns, about their means if the release has an intercept.
 
         Returns
@@ -192,7 +205,7 @@ class Release:
             Of the encoded columns.
         """
         schema, M = self.schema, self.second_moment
-        chosen = list(schema.parts) if on is None else [part for text in on for part in schema.resolve(text)]
+        chosen = list(schema.parts) if columns is None else [part for text in columns for part in schema.resolve(text)]
         rows = np.array([index for name in chosen for index in schema.groups[name]])
         block = M[np.ix_(rows, rows)]
         if schema.intercept and M[-1, -1] > 0:
@@ -200,50 +213,50 @@ class Release:
         variances, vectors = np.linalg.eigh(block)
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
 
-    def fit(self, family: str, target: str, on: Sequence[str] | None = None) -> FittedModel:
-        """Fit a model of a family by its name: ``release.fit("rates", "visits", on=["age"])``.
+    def fit(self, family: str, response: str, predictors: Sequence[str] | None = None) -> FittedModel:
+        """Fit a model of a family by its name: ``release.fit("poisson", "visits", ["age"])``.
 
         Parameters
         ----------
         family : str
             One of ``gaussmix.models.FAMILIES``.
-        target : str
-            The response; or a formula of columns.
-        on : list of str, optional
-            The predictors; default: all other columns.
+        response : str
+            A column; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns of the table; default: all others.
         """
-        found = registration(family).fit(self.statistic, *response_and_predictors(target, on))
+        found = registration(family).fit(self.statistic, *response_and_predictors(response, predictors))
         return replace(found, certificate=self.certificate)  # type: ignore[type-var]
 
-    def describe(self, on: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
+    def describe(self, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
         """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
 
         Parameters
         ----------
-        on : list of str, optional
-            Columns; default: all.
+        columns : list of str, optional
+            Default: all.
         alpha : float
         """
-        return describe(self, on, alpha=alpha)
+        return describe(self, columns, alpha=alpha)
 
-    def corr(self, on: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
+    def corr(self, columns: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
         """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
 
         ``conf_int()`` of what is returned has their intervals.
         """
-        return correlations(self, on, given)
+        return correlations(self, columns, given)
 
     def crosstab(self, rows: str, columns: str) -> Crosstab:
         """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
         return crosstab(self, rows, columns)
 
-    def means(self, target: str, by: str, *, alpha: float = 0.05) -> ResultTable:
+    def means(self, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
         """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
-        return group_means(self, target, by, alpha=alpha)
+        return group_means(self, response, by, alpha=alpha)
 
-    def anova(self, target: str, by: str) -> Anova:
-        """Whether the means of ``target`` differ between the levels of ``by``: analysis of variance with the noise."""
-        return anova(self, target, by)
+    def anova(self, response: str, by: str) -> Anova:
+        """Test whether the means of ``response`` differ between the levels of ``by``: analysis of variance."""
+        return anova(self, response, by)
 
     def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
         """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
@@ -263,14 +276,14 @@ class Release:
             found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
         return found
 
-    def propose_merges(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
-        """Propose to merge rare levels of categories, as ``summary(merge=)`` takes it: from noisy counts, and free.
+    def suggest_collapses(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
+        """Suggest sparse levels to collapse, from noisy counts, in the form that ``summary(collapse=)`` takes.
 
-        Where two or more levels of a category have noisy counts below ``at_least`` standard deviations of the noise,
+        Where two or more levels of a category have noisy counts below ``at_least`` standard errors,
         they become ``"other"``. Intervals do not account for a model that was chosen in this way
-        (:func:`gaussmix.models.design.propose_merges`).
+        (:func:`gaussmix.models.design.suggest_collapses`).
         """
-        return propose_merges(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
+        return suggest_collapses(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The one place that turns a summary into text, HTML, LaTeX or plain values."""
+"""Summaries as text, HTML, LaTeX or plain values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gaussmix.models.results import Summary
 
 __all__ = [
+    "BOUND_DEPENDENT",
     "NOT_IDENTIFIED",
-    "RELIES",
     "as_html",
     "as_latex",
     "as_plain",
@@ -38,19 +38,19 @@ __all__ = [
 
 NOT_IDENTIFIED = "not identified at this budget"
 
-RELIES = "*"
-"""Marks intervals that rely on the assumed bound of other coefficients."""
+BOUND_DEPENDENT = "*"
+"""Marks intervals that depend on the assumed bound of other coefficients."""
 
 
 def p_value(p: float) -> str:
-    """A p-value in three digits."""
+    """Format a p-value with three digits."""
     return "" if math.isnan(p) else "<1e-4" if p < 1e-4 else f"{p:.3g}"
 
 
 def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
-    """Cells of the table: name, coefficient, standard error, p, both ends of the interval, share of privacy noise.
+    """Return the cells: name, coefficient, standard error, p, both ends of the interval, share of privacy noise.
 
-    The last one has a mark where the interval relies on an assumption.
+    The last one has a mark where the interval depends on the assumed bound.
     """
     found = []
     for name, (low, high) in summary.conf_int(alpha).items():
@@ -60,46 +60,44 @@ def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
         else:
             numbers = ["", "", p, NOT_IDENTIFIED, ""]
         words = f"{100 * share:.0f} %" if math.isfinite(share) else ""
-        found.append([name, *numbers, f"{words} {RELIES}" if summary.relies[name] else words])
+        found.append([name, *numbers, f"{words} {BOUND_DEPENDENT}" if summary.bound_dependent[name] else words])
     return found
 
 
 def heading(alpha: float) -> list[str]:
-    """Head of the table."""
+    """Return the header of the table."""
     return ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
 
 
 def notes(summary: Summary, *, unidentified: bool) -> list[str]:
-    """What to know about the table."""
+    """Return the notes below the table."""
     family = summary.family
     found = [f"Intervals are for {family.intervals_are_for[summary.estimand]}.", *family.notes]
     if family.prints_rsquared:
-        doubt = " Noise dominates it: it says nothing." if summary.noise_dominates else ""
+        doubt = " Not informative: privacy noise dominates." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
-    if summary.shortened is not None:
-        found.append(f"In that table rows far out in the learned metric are shortened, by {summary.shortened}.")
+    if summary.clipping_loss is not None:
+        found.append(f"Norm clipping in the final pass removed {summary.clipping_loss}.")
         found += [family.clipping_note] if family.clipping_note else []
     if summary.weighted:
-        found.append(
-            f"Rows are weighted; the weights add up to about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f}."
-        )
+        found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
-        found.append(f"Sampling error is that of {_rows(summary)}.")
-    if summary.weakest is not None:
-        side = "above" if summary.strength >= 0 else "below"
+        found.append(f"Sampling error is computed for {_rows(summary)}.")
+    if summary.least_identified is not None:
         found.append(
-            f"Weakest direction: {summary.weakest}; {abs(summary.strength):.1f} standard deviations {side} noise."
+            f"Least-identified contrast: {summary.least_identified} (signal-to-noise {summary.signal_to_noise:.1f})."
         )
-    if any(summary.relies.values()):
+    if any(summary.bound_dependent.values()):
         found.append(
-            f"{RELIES} relies on an assumption about the other columns: none moves the target by more than "
-            f"{summary.largest:g} times the target's declared range across its own (largest={summary.largest:g})."
+            f"{BOUND_DEPENDENT} depends on an assumption: no other predictor changes the response by more than "
+            f"{summary.max_effect:g} times the response's declared range across its own declared range "
+            f"(max_effect={summary.max_effect:g})."
         )
-    if summary.proposed:
-        clipped = "" if summary.shortened is None else ", after norm clipping,"
+    if summary.suggested_collapses:
+        clipped = "" if summary.clipping_loss is None else " after norm clipping"
         found.append(
-            f"Levels whose noisy counts{clipped} are below {ENOUGH:g} standard deviations of the noise can be merged: "
-            f"merge={summary.proposed}."
+            f"Sparse levels, with noisy counts{clipped} below {ENOUGH:g} standard errors; consider collapsing: "
+            f"collapse={summary.suggested_collapses}."
         )
     if unidentified:
         found.append(f"Not identified: {family.remedy}")
@@ -107,20 +105,20 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
 
 
 def _rows(summary: Summary) -> str:
-    if summary.n_rows == summary.nobs and summary.nobs_deviation > 0:
-        return f"about {summary.nobs:,.0f} ± {summary.nobs_deviation:,.0f} rows, as the release shows them"
+    if summary.n_rows == summary.nobs and summary.nobs_se > 0:
+        return f"about {summary.nobs:,.0f} rows (SE {summary.nobs_se:,.0f}), estimated from the release"
     return f"{summary.n_rows:,.0f} rows"
 
 
 def as_text(summary: Summary, alpha: float) -> str:
-    """For a terminal."""
+    """Format a summary for a terminal."""
     rows = [heading(alpha), *coefficient_rows(summary, alpha)]
     title = f"{summary.response_name}: {summary.estimand}"
     return in_columns(title, rows, notes(summary, unidentified=_unidentified(rows)))
 
 
 def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """A table under its title, its first row the head, with what to know about it."""
+    """Format a table under its title; its first row is the header, and notes follow."""
     title, rows, words = plain(title), [[plain(cell) for cell in row] for row in rows], [plain(note) for note in words]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
@@ -132,7 +130,7 @@ def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) 
 
 
 def void_first(words: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return what is printed first, that nothing is guaranteed, and the other notes."""
+    """Split notes into those about a void guarantee, which are printed first, and the others."""
     first: list[str] = []
     rest: list[str] = []
     for note in words:
@@ -159,14 +157,14 @@ def in_csv(rows: Iterable[Iterable[object]]) -> str:
 
 
 def as_html(summary: Summary, alpha: float) -> str:
-    """For a page."""
+    """Format a summary as an HTML table."""
     rows = coefficient_rows(summary, alpha)
     words = notes(summary, unidentified=_unidentified(rows))
     return in_html(f"{summary.response_name}: {summary.estimand}", heading(alpha), rows, words)
 
 
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """A table with its title as caption, and what to know about it below."""
+    """Format a table with its title as caption and notes below."""
     top = "".join(f"<th>{_markup(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{_markup(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     above, below = ("".join(f"<p>{_markup(note)}</p>" for note in some) for some in void_first(words))
@@ -177,12 +175,12 @@ def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], word
 
 
 def as_latex(summary: Summary, alpha: float) -> str:
-    """For an article."""
+    """Format a summary as a LaTeX tabular."""
     return in_latex(heading(alpha), coefficient_rows(summary, alpha), [summary.void])
 
 
 def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """A LaTeX tabular: the first column is text, the others are numbers. Of the notes, that nothing is guaranteed."""
+    """Format a LaTeX tabular. Of the notes only those about a void guarantee are printed."""
     void = [_latex(note) for note in void_first(words)[0]]
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline"]
@@ -191,24 +189,24 @@ def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
-    """Plain values, for JSON; an interval that does not end is None, and so is what is not finite."""
+    """Return plain values for JSON; unbounded intervals and values that are not finite are None."""
     intervals = summary.conf_int(alpha)
     return {
         **guarantee_of([summary.void]),
         "estimand": summary.estimand,
         **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
-        "largest": summary.largest,
-        "weakest": None if summary.weakest is None else str(summary.weakest),
-        "proposed_merge": summary.proposed,
-        "shortened": _shortened(summary),
-        "strength": summary.strength if math.isfinite(summary.strength) else None,
+        "max_effect": summary.max_effect,
+        "least_identified": None if summary.least_identified is None else str(summary.least_identified),
+        "suggested_collapses": summary.suggested_collapses,
+        "clipping_loss": _clipping_loss(summary),
+        "signal_to_noise": summary.signal_to_noise if math.isfinite(summary.signal_to_noise) else None,
         "coefficients": {
             name: {
                 "coef": value,
                 "std_err": summary.bse[name],
                 "p": None if math.isnan(summary.pvalues[name]) else summary.pvalues[name],
-                "relies_on_largest": summary.relies[name],
+                "bound_dependent": summary.bound_dependent[name],
                 "interval": list(intervals[name]) if all(map(math.isfinite, intervals[name])) else None,
             }
             for name, value in summary.params.items()
@@ -216,10 +214,10 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
     }
 
 
-def _shortened(summary: Summary) -> dict[str, float | None] | None:
-    if summary.shortened is None:
+def _clipping_loss(summary: Summary) -> dict[str, float | None] | None:
+    if summary.clipping_loss is None:
         return None
-    return {name: None if math.isnan(value) else value for name, value in asdict(summary.shortened).items()}
+    return {name: None if math.isnan(value) else value for name, value in asdict(summary.clipping_loss).items()}
 
 
 def _unidentified(rows: list[list[str]]) -> bool:

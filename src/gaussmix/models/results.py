@@ -20,38 +20,38 @@ from gaussmix._types import Floats
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models import rendering
-from gaussmix.models.design import Label, Merge, Problem, Reference
+from gaussmix.models.design import Collapse, Label, Problem, Reference
 from gaussmix.models.families import Family, on_scale, without_noise
 from gaussmix.models.inference import Score, score_of
 from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, void_mark
 from gaussmix.releases.certificate import Certificate
-from gaussmix.releases.noisy import Shortened
+from gaussmix.releases.noisy import ClippingLoss
 
 __all__ = [
     "ESTIMANDS",
     "FRAMES",
-    "LARGEST",
+    "MAX_EFFECT",
     "Asked",
     "Estimand",
     "Fitted",
     "FittedClasses",
     "FittedModel",
     "Frame",
+    "LeastIdentified",
     "Named",
     "ResultTable",
     "Summary",
     "Tests",
-    "WeakestDirection",
     "as_frame",
     "columns_of",
     "glance_table",
     "labelled",
+    "least_identified_contrast",
     "ratio_table",
     "share_explained",
     "summarise",
     "tidy_by_class",
     "tidy_table",
-    "weakest_direction",
 ]
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -170,31 +170,30 @@ _MOST = 3  # columns that are named
 
 
 @dataclass(frozen=True)
-class WeakestDirection:
-    """The combination of features that stands least above the noise.
+class LeastIdentified:
+    """The contrast of features with the lowest signal-to-noise ratio.
 
     Attributes
     ----------
     names : tuple of str
-        Columns or levels that make it up, the largest part first.
-    strength : float
-        Standard deviations by which it stands above the noise.
-    rows, deviation : float or None
-        Rows of the level, as the release shows them, and the standard deviation of their noise, where it is one level.
+        Columns or levels that make it up, the largest first.
+    signal_to_noise : float
+    rows, std_error : float or None
+        Noisy count of the level and its standard error, where the contrast is one level.
     """
 
     names: tuple[str, ...]
-    strength: float
+    signal_to_noise: float
     rows: float | None = None
-    deviation: float | None = None
+    std_error: float | None = None
 
     def __str__(self) -> str:
         words = " with ".join(self.names)
-        if self.rows is not None and self.deviation is not None:
+        if self.rows is not None and self.std_error is not None:
             rows = max(self.rows, 0.0)
-            if self.deviation < 1:  # a metric in which such rows are far out, and were shortened, tells parts of a row
-                return f"{words}, about {_to_a_digit(rows)} ± {_to_a_digit(self.deviation)} rows, as shortened"
-            return f"{words}, about {rows:.0f} ± {self.deviation:.0f} rows"
+            if self.std_error < 1:  # clipped rows count as parts of a row
+                return f"{words}, about {_to_a_digit(rows)} rows after clipping, SE {_to_a_digit(self.std_error)}"
+            return f"{words}, about {rows:.0f} rows, SE {self.std_error:.0f}"
         return words
 
 
@@ -205,8 +204,8 @@ def _to_a_digit(rows: float) -> str:
     return np.format_float_positional(rows, precision=1, fractional=False, trim="-")
 
 
-def weakest_direction(problem: Problem) -> WeakestDirection:
-    """The direction of least uᵀMu/uᵀQu, by its parts across declared ranges.
+def least_identified_contrast(problem: Problem) -> LeastIdentified:
+    """Return the direction of least uᵀMu/uᵀQu, described by its parts across declared ranges.
 
     A category is measured from one level and the intercept. The same function of a row is written with all of its
     levels, their middle value moved to the intercept: a rare level is then one large part, whether or not it is the one
@@ -221,12 +220,12 @@ def weakest_direction(problem: Problem) -> WeakestDirection:
         parts[left_out] = -middle
     parts.pop(INTERCEPT, None)
     if not parts:
-        return WeakestDirection((INTERCEPT,), problem.strength)
+        return LeastIdentified((INTERCEPT,), problem.signal_to_noise)
     order = sorted(parts, key=lambda name: -abs(parts[name]))
     largest = abs(parts[order[0]])
     names = tuple(name for name in order[:_MOST] if abs(parts[name]) >= _SHARES * largest)
-    rows, deviation = problem.counts.get(names[0], (None, None)) if len(names) == 1 else (None, None)
-    return WeakestDirection(names, problem.strength, rows, deviation)
+    rows, std_error = problem.counts.get(names[0], (None, None)) if len(names) == 1 else (None, None)
+    return LeastIdentified(names, problem.signal_to_noise, rows, std_error)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -234,10 +233,10 @@ def weakest_direction(problem: Problem) -> WeakestDirection:
 Estimand = Literal["table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
-LARGEST = 5.0
-"""No column is assumed to move the target by more than so many times its declared range (docs/inference.md)."""
+MAX_EFFECT = 5.0
+"""Assumed bound of effects across declared ranges, in declared ranges of the response (docs/inference.md)."""
 
-_RELIES = 0.05  # share of an interval that the assumption may make up before the interval is marked
+_BOUND_DEPENDENT = 0.05  # share of an interval that the assumption may make up before the interval is marked
 
 
 class Asked(TypedDict, total=False):
@@ -245,8 +244,8 @@ class Asked(TypedDict, total=False):
 
     estimand: Estimand
     n_rows: int | None
-    largest: float
-    merge: Merge | None
+    max_effect: float
+    collapse: Collapse | None
     reference: Reference | None
 
 
@@ -272,30 +271,31 @@ class Summary:
     estimand : {"table", "population"}
         Which coefficients the intervals are for.
     response_name : str
-        What is explained.
+        The response.
     params, bse, pvalues : dict of str to float
         In the user's units. ``bse`` is a Wald standard error; for ``"table"`` and ``"population"`` p-values and
         intervals come from the score test and need not agree with it where directions are weak. A p-value is below α
         exactly where the interval of level 1 - α leaves 0 out.
-    relies : dict of str to bool
-        Whether more than 5 % of a 95 % interval is there because other coefficients are bounded by assumption only.
-    largest : float
-        That assumption: across its declared range no column moves the target by more than so many times the target's.
+    bound_dependent : dict of str to bool
+        Whether more than 5 % of a 95 % interval is due to the assumed bound of other coefficients.
+    max_effect : float
+        Assumed bound: across its declared range no predictor changes the response by more than this many times the
+        declared range of the response.
     n_rows : float or None
         Rows that a population was sampled by; None for the other estimands.
     noise_share : dict of str to float
         Share of each squared standard error that is privacy noise; the rest is sampling.
-    strength : float
-        Standard deviations by which the weakest direction stands above the noise; Wald is fair above 12.
+    signal_to_noise : float
+        Signal-to-noise ratio of the least-identified contrast; Wald standard errors are reliable above 12.
     rsquared : float
         Within [0, 1]: noise can take the plain value out of it.
     noise_dominates : bool
-        Whether it did, or the response's variance drowned in noise: then ``rsquared`` says nothing.
-    nobs, nobs_deviation : float
-        Rows in the table, as the release shows them, and the standard deviation of their noise. NaN without an
+        Whether it did, or noise dominates the response's variance: then ``rsquared`` is not informative.
+    nobs, nobs_se : float
+        Noisy number of rows in the table, and its standard error. NaN without an
         intercept column. With ``weighted``, the sum of the rows' weights.
-    weakest : WeakestDirection or None
-        The combination of features that stands least above the noise; None without noise.
+    least_identified : LeastIdentified or None
+        The least-identified contrast; None without noise.
     family : Family
         What the coefficients are, and how they come from least squares.
     """
@@ -306,24 +306,24 @@ class Summary:
     bse: dict[str, float]
     pvalues: dict[str, float]
     noise_share: dict[str, float]
-    relies: dict[str, bool]
-    largest: float
+    bound_dependent: dict[str, bool]
+    max_effect: float
     n_rows: float | None
-    strength: float
+    signal_to_noise: float
     rsquared: float
     noise_dominates: bool
     nobs: float
-    nobs_deviation: float
-    weakest: WeakestDirection | None
+    nobs_se: float
+    least_identified: LeastIdentified | None
     family: Family
     _problem: Problem = field(repr=False)
     _score: Tests | None = field(repr=False)
     _covariance: Floats = field(repr=False)
 
     @property
-    def shortened(self) -> Shortened | None:
-        """What rows far out in the release's metric lost: the table is the one with these rows shortened."""
-        return self._problem.noisy.shortened
+    def clipping_loss(self) -> ClippingLoss | None:
+        """Row weight removed by norm clipping; results are for the table with clipped rows."""
+        return self._problem.noisy.clipping_loss
 
     @property
     def void(self) -> str:
@@ -331,9 +331,9 @@ class Summary:
         return self._problem.noisy.void
 
     @property
-    def proposed(self) -> dict[str, dict[str, list[str]]]:
-        """Merges of rare levels that the noisy counts propose: what ``merge=`` takes."""
-        return self._problem.proposed
+    def suggested_collapses(self) -> dict[str, dict[str, list[str]]]:
+        """Sparse levels to collapse, suggested from noisy counts, in the form that ``collapse=`` takes."""
+        return self._problem.suggested_collapses
 
     @property
     def weighted(self) -> bool:
@@ -407,7 +407,7 @@ class Summary:
 
 
 def summarise(
-    problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, largest: float = LARGEST
+    problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, max_effect: float = MAX_EFFECT
 ) -> Summary:
     """Return the summary of one regression, with the coefficients of its family.
 
@@ -417,36 +417,37 @@ def summarise(
     estimand : {"table", "population"}
     n_rows : int, optional
         Rows of the table, declared public, for ``"population"``; what the release shows of them, unless given.
-    largest : float
-        The assumption that keeps one weak direction from hiding all coefficients: across its declared range no column
-        moves the target by more than so many times the target's declared range.
+    max_effect : float
+        Assumed: across its declared range no predictor changes the response by more than this many times the declared
+        range of the response. It keeps one weak direction from hiding all coefficients.
     """
     check.choice(ESTIMANDS, estimand=estimand)
-    largest, family = check.positive(finite=True, largest=largest), problem.family
+    max_effect, family = check.positive(finite=True, max_effect=max_effect), problem.family
     allowed = family.intervals_are_for
     if estimand not in allowed or (n_rows is not None and "population" not in allowed):
         raise ArgumentError(family.refusal)
-    own = _least_squares_summary(problem, estimand, n_rows, largest)
+    own = _least_squares_summary(problem, estimand, n_rows, max_effect)
     if family.scale is None:
         return own
     score = own._score if isinstance(own._score, Score) else None  # None without noise
-    scale = family.scale(problem, np.array(list(own.params.values())), score, largest)
+    scale = family.scale(problem, np.array(list(own.params.values())), score, max_effect)
     return without_noise(own, scale) if score is None else on_scale(own, score, scale)
 
 
-def _least_squares_summary(problem: Problem, estimand: Estimand, n_rows: int | None, largest: float) -> Summary:
+def _least_squares_summary(problem: Problem, estimand: Estimand, n_rows: int | None, max_effect: float) -> Summary:
     rows = _rows_of_sample(problem, n_rows) if estimand == "population" else None
     noisy, d = problem.noisy, len(problem.names)
-    score, relies, p = None, np.zeros(d, dtype=bool), np.full(d, np.nan)
+    score, bound_dependent, p = None, np.zeros(d, dtype=bool), np.full(d, np.nan)
     if not noisy.has_noise and rows is None:
         theta = scipy.linalg.pinvh(problem.moment) @ problem.cross  # the solution of least norm
         params = problem.to_user @ theta + problem.offset
         noise = sampling = np.zeros((d, d))
     else:
-        score = score_of(problem, rows, largest)
-        params, p, relies = score.estimate, score.p_of_hull(np.zeros(d)), score.reliance(0.05) > _RELIES
+        score = score_of(problem, rows, max_effect)
+        params, p = score.estimate, score.p_of_hull(np.zeros(d))
+        bound_dependent = score.reliance(0.05) > _BOUND_DEPENDENT
         noise, sampling = score.covariance()
-        theta = problem.bounds(largest) * score.pilot.theta
+        theta = problem.bounds(max_effect) * score.pilot.theta
     covariance = noise + sampling
     variance = np.maximum(np.diagonal(covariance), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -459,15 +460,15 @@ def _least_squares_summary(problem: Problem, estimand: Estimand, n_rows: int | N
         bse=labelled(problem.names, np.sqrt(variance)),
         pvalues=labelled(problem.names, p),
         noise_share=labelled(problem.names, share),
-        relies=dict(zip(problem.names, relies.tolist(), strict=True)),
-        largest=largest,
+        bound_dependent=dict(zip(problem.names, bound_dependent.tolist(), strict=True)),
+        max_effect=max_effect,
         n_rows=rows,
-        strength=problem.strength,
+        signal_to_noise=problem.signal_to_noise,
         rsquared=explained,
         noise_dominates=dominates,
         nobs=problem.nobs,
-        nobs_deviation=problem.nobs_deviation,
-        weakest=weakest_direction(problem) if noisy.has_noise else None,
+        nobs_se=problem.nobs_se,
+        least_identified=least_identified_contrast(problem) if noisy.has_noise else None,
         family=problem.family,
         _problem=problem,
         _score=score,
@@ -490,16 +491,16 @@ def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
             'estimand="population" needs n_rows=, the number of rows, which must be public: this release has no '
             "intercept column to show it."
         )
-    if problem.nobs < 2 * problem.nobs_deviation:
+    if problem.nobs < 2 * problem.nobs_se:
         raise ArgumentError(
             'estimand="population" needs n_rows=, the number of rows, which must be public: '
-            "this release shows it less than two standard deviations from 0."
+            "the noisy count of this release is less than two standard errors above 0."
         )
     return problem.nobs
 
 
 def share_explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
-    """R² within [0, 1], and whether noise took it out of there: then it says nothing."""
+    """Return R² within [0, 1], and whether noise had moved it outside: then it is not informative."""
     if not problem.total > 0:
         return 0.0, True
     plain = 1 - problem.residual(theta) / problem.total
@@ -558,7 +559,7 @@ class Named(ABC):
 class Fitted(ABC, Generic[S]):
     """A model that was fitted from a release; it does not change, so that its summary is computed once."""
 
-    target: str
+    response: str
     certificate: Certificate | None
 
     def summary(
@@ -566,8 +567,8 @@ class Fitted(ABC, Generic[S]):
         *,
         estimand: Estimand = "table",
         n_rows: int | None = None,
-        largest: float = LARGEST,
-        merge: Merge | None = None,
+        max_effect: float = MAX_EFFECT,
+        collapse: Collapse | None = None,
         reference: Reference | None = None,
     ) -> S:
         """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.inference`).
@@ -581,14 +582,17 @@ class Fitted(ABC, Generic[S]):
             Those that the model's family has.
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``; default: what the release shows of it.
-        largest : float
-            Assumed: across its declared range no column moves the target by more than so many times the target's.
-        merge, reference : mapping, optional
+        max_effect : float
+            Assumed: across its declared range no predictor changes the response by more than this many times the
+            declared range of the response.
+        collapse, reference : mapping, optional
             Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
             are measured from, ``{"race": "White"}``, instead of its first one. Of a model of several classes
             ``reference`` may name the class that the others are compared with, too.
         """
-        return self._summarise(estimand=estimand, n_rows=n_rows, largest=largest, merge=merge, reference=reference)
+        return self._summarise(
+            estimand=estimand, n_rows=n_rows, max_effect=max_effect, collapse=collapse, reference=reference
+        )
 
     @abstractmethod
     def _summarise(self, **options: Unpack[Asked]) -> S:
@@ -614,12 +618,12 @@ class FittedModel(Fitted[Summary], Named):
     intercept: float
 
     @abstractmethod
-    def problem(self, *, merge: Merge | None = None, reference: Reference | None = None) -> Problem:
+    def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
-        own = self.problem(merge=options["merge"], reference=options["reference"])
-        return summarise(own, estimand=options["estimand"], n_rows=options["n_rows"], largest=options["largest"])
+        own = self.problem(collapse=options["collapse"], reference=options["reference"])
+        return summarise(own, estimand=options["estimand"], n_rows=options["n_rows"], max_effect=options["max_effect"])
 
     @property
     def _table(self) -> Summary:
@@ -636,7 +640,7 @@ class FittedModel(Fitted[Summary], Named):
             Intervals have level 1 - alpha. They come from the score test, and so does p.value: where directions are
             weak they need not agree with estimate and std.error.
         **summary
-            As in ``summary``: ``estimand="population"``, ``n_rows``, ``merge``, ``reference``.
+            As in ``summary``: ``estimand="population"``, ``n_rows``, ``collapse``, ``reference``.
         """
         return tidy_table(self.summary(**summary), alpha).to_frame(frame)
 
@@ -656,7 +660,7 @@ class FittedModel(Fitted[Summary], Named):
         return self._table.as_html()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_void(self.certificate)}{self.target!r} on {len(self.coef)} encoded columns)"
+        return f"{type(self).__name__}({_void(self.certificate)}{self.response!r} on {len(self.coef)} encoded columns)"
 
 
 class FittedClasses(Fitted[dict[Label, Summary]]):
@@ -695,18 +699,18 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
 
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
         """One row a class and coefficient: y.level, then the columns of ``tidy`` of other models."""
-        return tidy_by_class(self.target, self.summary(**summary), alpha).to_frame(frame)
+        return tidy_by_class(self.response, self.summary(**summary), alpha).to_frame(frame)
 
     def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
         """One row, as of other models; df counts the coefficients of all classes but intercepts."""
         own = list(self.summary(**summary).values())
         found = glance_table(own[0], self.certificate)
         columns = {**found.columns, "df": (len(own) * found.columns["df"][0],)}
-        return ResultTable(self.target, columns).to_frame(frame)
+        return ResultTable(self.response, columns).to_frame(frame)
 
     def as_csv(self, alpha: float = 0.05) -> str:
         """:meth:`tidy` as CSV, in all digits."""
-        return tidy_by_class(self.target, self._fitted, alpha).as_csv()
+        return tidy_by_class(self.response, self._fitted, alpha).as_csv()
 
     def as_latex(self, alpha: float = 0.05) -> str:
         """The summaries as LaTeX tabulars, one below the other."""
@@ -718,7 +722,7 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
     def __repr__(self) -> str:
         features, void = len(next(iter(self.coef.values()))), _void(self.certificate)
         classes = f"{len(self.coef) + 1} classes"
-        return f"{type(self).__name__}({void}{self.target!r} on {features} encoded columns, {classes})"
+        return f"{type(self).__name__}({void}{self.response!r} on {features} encoded columns, {classes})"
 
 
 def _void(certificate: Certificate | None) -> str:
@@ -749,14 +753,14 @@ def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(words))
 
 
-def tidy_by_class(target: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
+def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
     """Coefficients of all classes, one class below the other."""
     tables = {name: tidy_table(own, alpha) for name, own in summaries.items()}
     levels = tuple(name for name, own in tables.items() for _ in range(len(own)))
     names = next(iter(tables.values())).columns
     columns = {key: tuple(value for own in tables.values() for value in own.columns[key]) for key in names}
     words = dict.fromkeys(note for own in tables.values() for note in own.notes)
-    return ResultTable(target, {"y.level": levels, **columns}, tuple(words))
+    return ResultTable(response, {"y.level": levels, **columns}, tuple(words))
 
 
 def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:

@@ -18,37 +18,37 @@ import numpy as np
 from gaussmix._types import Floats
 from gaussmix.errors import ArgumentError
 
-__all__ = ["NoisyMoment", "Shortened"]
+__all__ = ["ClippingLoss", "NoisyMoment"]
 
 
 @dataclass(frozen=True)
-class Shortened:
-    """What was lost in the pass that intervals come from. A row z longer than the clip has the weight clip/‖z‖².
+class ClippingLoss:
+    """Row weight removed by norm clipping in the final pass. A row z longer than the clip has the weight clip/‖z‖².
 
     Attributes
     ----------
-    weight, deviation : float
-        1 less the mean weight of a row, and the standard deviation of its noise, which may make it negative. NaN
-        where no intercept's entry shows the weights.
+    weight, std_error : float
+        1 minus the mean weight of a row, and its standard error; noise can make the estimate negative. NaN without an
+        intercept column.
     expected : float
-        The same as the last histogram has it: less noise, but blind to rows too few for its bins.
+        The same estimated from the last histogram: less noise, but it misses rows too few for its bins.
 
-    >>> str(Shortened(weight=0.0042, deviation=0.0016, expected=0.0031))
-    'about 0.42 ± 0.16 % of the weight of all rows (by its histogram 0.31 %)'
-    >>> str(Shortened(weight=-0.001, deviation=0.0016, expected=0.0031))
-    'about 0 ± 0.16 % of the weight of all rows (by its histogram 0.31 %)'
+    >>> str(ClippingLoss(weight=0.0042, std_error=0.0016, expected=0.0031))
+    'an estimated 0.42 % (SE 0.16 %) of total row weight (histogram estimate 0.31 %)'
+    >>> str(ClippingLoss(weight=-0.001, std_error=0.0016, expected=0.0031))
+    'an estimated 0 % (SE 0.16 %) of total row weight (histogram estimate 0.31 %)'
     """
 
     weight: float
-    deviation: float
+    std_error: float
     expected: float
 
     def __str__(self) -> str:
         expected = f"{100 * self.expected:.2g} %"
         if math.isnan(self.weight):
-            return f"about {expected} of the weight of all rows"
-        shown = f"{100 * max(self.weight, 0.0):.2g} ± {100 * self.deviation:.2g} %"
-        return f"about {shown} of the weight of all rows (by its histogram {expected})"
+            return f"an estimated {expected} of total row weight"
+        shown = f"{100 * max(self.weight, 0.0):.2g} % (SE {100 * self.std_error:.2g} %)"
+        return f"an estimated {shown} of total row weight (histogram estimate {expected})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class NoisyMoment:
         M, an unbiased estimate of the Gram matrix; it need not be positive.
     shape : array (m, m)
         N: entries of M have covariance N_ik N_jl + N_il N_jk. 0 without noise.
-    shortened : Shortened or None
-        What the rows behind the moment lost, where some were shortened.
+    clipping_loss : ClippingLoss or None
+        Row weight removed by norm clipping; None where no row can be clipped.
     independent : bool
         Whether rows can be taken to be drawn independently: not where one person has several.
     void : str
@@ -71,7 +71,7 @@ class NoisyMoment:
 
     moment: Floats
     shape: Floats
-    shortened: Shortened | None = None
+    clipping_loss: ClippingLoss | None = None
     independent: bool = True
     void: str = ""
 

@@ -16,7 +16,7 @@ cheaper passes. Expect an excess over the residual variance of about κ²/(2x²)
         counts = ...                                          # noisy, from the rows
         request = plan_pass(state, request, counts)           # transform, clip
         matrix = ...                                          # noisy, from the rows
-        state = absorb(state, request, matrix)
+        state = update_state(state, request, matrix)
     state.pool                                                # what models are fitted from
 
 The rule and its reasons: docs/passes.md.
@@ -79,7 +79,6 @@ __all__ = [
     "StepOutput",
     "StepRequest",
     "Tail",
-    "absorb",
     "accounts_for",
     "as_released",
     "bin_edges",
@@ -95,6 +94,7 @@ __all__ = [
     "releases_of",
     "rows_in",
     "schedule_of",
+    "update_state",
     "whitenings",
 ]
 
@@ -648,7 +648,7 @@ def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:
     return NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
 
 
-def absorb(state: State, request: PassRequest, matrix: Floats) -> State:
+def update_state(state: State, request: PassRequest, matrix: Floats) -> State:
     """Take in a pass: back to encoded units, clip weights brought to mean one, pooled.
 
     ``matrix`` is the noisy Σ z̄ z̄ᵀ/clip. A clipped pass estimates Σ f r rᵀ with weights f ≤ 1; it is multiplied by

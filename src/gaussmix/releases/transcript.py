@@ -50,7 +50,7 @@ from gaussmix.data.columns import Vector
 from gaussmix.data.contributions import Unit
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.releases.noisy import NoisyMoment, Shortened
+from gaussmix.releases.noisy import ClippingLoss, NoisyMoment
 from gaussmix.releases.preconditioning import (
     BINS,
     SCHEDULES,
@@ -59,10 +59,10 @@ from gaussmix.releases.preconditioning import (
     Pool,
     State,
     StepOutput,
-    absorb,
     as_released,
     first_state,
     rows_in,
+    update_state,
 )
 from gaussmix.releases.shrinkage import RidgeFit, Shrinkage
 
@@ -163,7 +163,7 @@ class Transcript:
         for output in later:
             if output.request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
-            states.append(absorb(states[-1], output.request, output.matrix / output.rate))
+            states.append(update_state(states[-1], output.request, output.matrix / output.rate))
         return tuple(states)
 
     @property
@@ -215,7 +215,7 @@ class Transcript:
     def noisy(self) -> NoisyMoment:
         """The last pass and the distribution of its noise, for inference: exact given all before it."""
         last = self.last
-        return NoisyMoment(last.matrix, last.shape, self.shortened, self.unit is None, self.void)
+        return NoisyMoment(last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void)
 
     @property
     def predictive(self) -> NoisyMoment:
@@ -235,7 +235,7 @@ class Transcript:
         return 0.0 if request is None else request.lost
 
     @cached_property
-    def shortened(self) -> Shortened | None:
+    def clipping_loss(self) -> ClippingLoss | None:
         r"""What the last pass lost by shortening rows; None where it was in the declared metric, which shortens none.
 
         1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
@@ -249,7 +249,7 @@ class Transcript:
             return None
         expected = 1 - output.request.kept_weight
         if not self.schema.intercept or self.schema.weight is not None or self.unit is not None:
-            return Shortened(math.nan, math.nan, expected)
+            return ClippingLoss(math.nan, math.nan, expected)
         at, n = self.schema.groups[INTERCEPT][0], output.request.rows
         released = as_released(output.request, output.matrix / output.rate)
         energy = start(self.schema, self.passes[0].matrix, [1.0]).intercept_energy
@@ -258,7 +258,7 @@ class Transcript:
         rate = output.counted_rate
         mu_q = output.mu * math.sqrt(shares[-2] / shares[-1]) * rate
         counted = math.sqrt(BINS / (len(self.passes) - 1) / mu_q**2 + n * (1 - rate) / rate)
-        return Shortened(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), expected)
+        return ClippingLoss(float(1 - kept / n), float(math.hypot(noise, counted * kept / n) / n), expected)
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:

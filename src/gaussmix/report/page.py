@@ -138,10 +138,10 @@ MOST_COLUMNS = 400
 
 TOO_WIDE = (
     f"This release has more than {MOST_COLUMNS} encoded columns, too many for a page. "
-    "Use gaussmix regress, describe, corr and crosstab."
+    "Use gaussmix ols, describe, corr and crosstab."
 )
 
-NO_NOISE = "This release has no noise, so it is not embedded in the page. Use gaussmix regress to fit models."
+NO_NOISE = "This release has no noise, so it is not embedded in the page. Use gaussmix ols to fit models."
 
 _SCRIPTS = ("algebra", "normal", "design", "score", "models", "elements", "choices", "results", "page")
 """Parts of the script of the page, in order of dependence."""
@@ -213,7 +213,7 @@ def render(
         no_models=no_models,
         tables=tables,
         no_tables=no_tables,
-        shortened=release.statistic.noisy.shortened is not None,
+        clipped=release.statistic.noisy.clipping_loss is not None,
         signals=signals,
         signal_words=SIGNAL_WORDS if not release.statistic.exact else "No noise was added to this release.",
         data=_embedded(data),

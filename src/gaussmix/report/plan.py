@@ -9,7 +9,7 @@ At most 20,000 rows are simulated; they represent larger tables by weighting (:m
 
 >>> schema = {"age": [0, 100], "income": [0, 500], "smoker": "boolean", "cost": [0, 30]}
 >>> plan = expect(schema, n_rows=20_000, epsilon=1.0, delta=1e-6)
->>> plan.target, plan.useful, [table.name for table in plan.tables]
+>>> plan.response, plan.useful, [table.name for table in plan.tables]
 ('cost', True, ['even', 'usual', 'hard'])
 
 Simulated releases of simulated tables, and the accuracy of models from them.
@@ -34,7 +34,7 @@ hard     lower bound + lognormal, σ = 1         0.025   0.9  frequency ∝ 1/r�
 Spread is the standard deviation of a column over its declared range. The choice of these values is described in
 docs/planning.md.
 
->>> table = imagine(Schema.of({"age": [0, 100], "cost": [0, 9]}), KINDS[1], target="cost", r2=0.4, rows=20_000)
+>>> table = imagine(Schema.of({"age": [0, 100], "cost": [0, 9]}), KINDS[1], response="cost", r2=0.4, rows=20_000)
 >>> table.rows.shape, round(table.r2, 2)
 ((20000, 3), 0.39)
 """
@@ -64,13 +64,13 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
     NoisyGram,
-    absorb,
     goe,
     plan_histogram,
     plan_pass,
     rates_of,
     releases_of,
     schedule_of,
+    update_state,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -86,8 +86,8 @@ __all__ = [
     "least_squares",
     "least_useful_epsilon",
     "numbers_only",
+    "response_of",
     "rows_needed",
-    "target_of",
 ]
 
 
@@ -137,58 +137,58 @@ class Imagined:
     ----------
     rows : array (N, m)
         Rows of norm at most 1, read-only.
-    target : int
+    response : int
         Encoded column of the response; all others are predictors.
     limit : float
         Largest absolute value of the response; predictions are clamped to it.
     """
 
     rows: Floats
-    target: int
+    response: int
     limit: float
 
     @property
     def features(self) -> list[int]:
         """All other encoded columns."""
-        return [index for index in range(self.rows.shape[1]) if index != self.target]
+        return [index for index in range(self.rows.shape[1]) if index != self.response]
 
     @cached_property
     def r2(self) -> float:
         """R² of least squares on all simulated rows. It is below the requested R² because values are clamped."""
-        return self.explained(least_squares(self.rows.T @ self.rows, self.features, self.target))
+        return self.explained(least_squares(self.rows.T @ self.rows, self.features, self.response))
 
     def explained(self, theta: Floats) -> float:
         """Return R² of clamped predictions on all simulated rows, given coefficients of the features."""
-        y = self.rows[:, self.target]
+        y = self.rows[:, self.response]
         predicted = np.clip(self.rows[:, self.features] @ theta, -self.limit, self.limit)
         return float(1 - np.mean((y - predicted) ** 2) / np.var(y))
 
 
-def least_squares(gram: Floats, features: list[int], target: int) -> Floats:
+def least_squares(gram: Floats, features: list[int], response: int) -> Floats:
     """Return the minimum-norm least-squares coefficients from a Gram matrix."""
     inverse = scipy.linalg.pinvh(gram[np.ix_(features, features)])
-    return np.asarray(inverse @ gram[features, target])
+    return np.asarray(inverse @ gram[features, response])
 
 
-def target_of(schema: Schema, target: str | None = None) -> str:
+def response_of(schema: Schema, response: str | None = None) -> str:
     """Return the response: the named column, or the last numeric column, or else the last Boolean."""
     if len(schema.parts) < 2:
         raise ArgumentError("The schema must declare a response and at least one predictor, got one column.")
-    if target is None:
+    if response is None:
         for kind in (Numeric, Boolean):
             found = [name for name, part in schema.parts.items() if isinstance(part, kind)]
             if found:
                 return found[-1]
         raise ArgumentError("The schema must declare a numeric or Boolean column as the response.")
-    if target not in schema.parts:
-        raise ArgumentError(f"Column {target!r} is not in the schema. Its columns are {', '.join(schema.parts)}.")
-    if not isinstance(schema.parts[target], Numeric | Boolean):
-        raise ArgumentError(f"target must be a numeric or Boolean column, got {target!r}.")
-    return target
+    if response not in schema.parts:
+        raise ArgumentError(f"Column {response!r} is not in the schema. Its columns are {', '.join(schema.parts)}.")
+    if not isinstance(schema.parts[response], Numeric | Boolean):
+        raise ArgumentError(f"response must be a numeric or Boolean column, got {response!r}.")
+    return response
 
 
 @lru_cache(maxsize=len(KINDS))  # a search uses the same tables repeatedly
-def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) -> Imagined:
+def imagine(schema: Schema, kind: Kind, *, response: str, r2: float, rows: int) -> Imagined:
     r"""Return simulated rows of one scenario whose response is linear in all other columns.
 
     Let s be the standardised sum of all standardised encoded features times normal coefficients, with the sign that
@@ -201,18 +201,18 @@ def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) ->
     """
     rng = np.random.default_rng(_SEED)
     common = rng.normal(size=(rows, 1))
-    encoder, (at,) = BlockEncoder.of(schema), schema.groups[target]
+    encoder, (at,) = BlockEncoder.of(schema), schema.groups[response]
     block = np.zeros((rows, schema.n_columns))
     entries = {}
     for name, column in schema.columns.items():
         own = rng.normal(size=(rows, column.size if isinstance(column, Vector) else 1))
         latent = math.sqrt(kind.correlation) * common + math.sqrt(1 - kind.correlation) * own
         entries[name] = _entries(column, latent, kind)
-        if name != target and name in schema.parts:
+        if name != response and name in schema.parts:
             block[:, list(schema.groups[name])] = entries[name] * _reach(schema, encoder, name)
     terms = TermValues(schema.columns, lambda name: _numbers(schema.columns[name], entries[name]), entries.__getitem__)
     for name in schema.terms:
-        if name != target:
+        if name != response:
             block[:, list(schema.groups[name])] = terms.entries(name, schema.parts[name]) * _reach(
                 schema, encoder, name
             )
@@ -220,7 +220,7 @@ def imagine(schema: Schema, kind: Kind, *, target: str, r2: float, rows: int) ->
     score = score if np.mean(score**3) >= 0 else -score  # the long tail points away from the nearer bound
     explained, rest = math.sqrt(r2) * score, math.sqrt(1 - r2) * rng.normal(size=rows)
     y = _number(explained + rest, kind)
-    if isinstance(schema.parts[target], Boolean):
+    if isinstance(schema.parts[response], Boolean):
         y = _boolean(explained, kind, rng)
     block[:, at] = y * encoder.limits[at]
     if schema.intercept:
@@ -314,12 +314,12 @@ class Trial:
     @property
     def least_squares_r2(self) -> float:
         """R² of least squares without privacy, on new rows."""
-        return self.table.explained(least_squares(self.gram, self.table.features, self.table.target))
+        return self.table.explained(least_squares(self.gram, self.table.features, self.table.response))
 
     def r2_of(self, drawn: Transcript) -> float:
         """Return R² of a model from the release, on new rows."""
         response = np.zeros((len(self.gram), 1))
-        response[self.table.target] = 1.0
+        response[self.table.response] = 1.0
         return self.table.explained(drawn.solve(self.table.features, response)[:, 0])
 
     def draw(self, mu: Sequence[float], rng: np.random.Generator) -> Transcript:
@@ -338,7 +338,7 @@ class Trial:
             z /= np.sqrt(np.maximum(squares, request.clip))[:, np.newaxis]  # z̄ in units of the clip's root
             matrix = self.weight * (z.T @ z) + goe(m, rng) / (math.sqrt(2) * request.mu)
             outputs.append(PassOutput(matrix, request.mu, request))
-            state = absorb(state, request, matrix)
+            state = update_state(state, request, matrix)
         return Transcript(tuple(outputs), self.schema)
 
     def _mapped(self, transform: Floats) -> tuple[Floats, Floats]:
@@ -357,7 +357,7 @@ class Trial:
         than half of their variance in such directions have infinite errors. Reference levels, empty levels and clipping
         bias are not included.
         """
-        y, at = self.table.target, self.schema.groups.get(INTERCEPT, ())
+        y, at = self.table.response, self.schema.groups.get(INTERCEPT, ())
         columns = self.schema.parts.items()
         first = {self.schema.groups[name][0] for name, column in columns if isinstance(column, Categorical)}
         x = [i for i in self.table.features if not (at and i in first) and self.gram[i, i] > 0]
@@ -450,7 +450,7 @@ class Plan:
 
     n_rows: int
     columns: int
-    target: str
+    response: str
     epsilon: float
     delta: float
     neighbours: Neighbours
@@ -484,7 +484,7 @@ def expect(
     n_rows: int,
     epsilon: float,
     delta: float,
-    target: str | None = None,
+    response: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
     neighbours: Neighbours = "add-remove",
@@ -500,7 +500,7 @@ def expect(
         Declared number of rows.
     epsilon, delta, passes, relation
         As in :func:`gaussmix.release`.
-    target : str, optional
+    response : str, optional
         Numeric or Boolean response; all other columns are predictors. Default: the last numeric column, or else the
         last Boolean.
     r2 : float
@@ -509,14 +509,14 @@ def expect(
         Contribution bound j. Every privacy unit is assumed to have j identical rows, the worst case: n rows are then
         worth n/j.
     """
-    task = _Task.of(schema, target, r2, max_contributions)
+    task = _Task.of(schema, response, r2, max_contributions)
     n, account = check.positive_integer(n_rows=n_rows), task.account(epsilon, delta, passes, neighbours)
     warn_if_weak(account.epsilon, account.delta)
     tables = tuple(task.expectation(kind, n, account) for kind in range(len(KINDS)))
     return Plan(
         n_rows=n,
         columns=task.schema.n_columns,
-        target=task.target,
+        response=task.response,
         epsilon=account.epsilon,
         delta=account.delta,
         neighbours=neighbours,
@@ -532,7 +532,7 @@ def rows_needed(
     *,
     epsilon: float,
     delta: float,
-    target: str | None = None,
+    response: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
     neighbours: Neighbours = "add-remove",
@@ -542,7 +542,7 @@ def rows_needed(
 
     Parameters are as in :func:`expect`.
     """
-    task = _Task.of(schema, target, r2, max_contributions)
+    task = _Task.of(schema, response, r2, max_contributions)
     account = task.account(epsilon, delta, passes, neighbours)
     warn_if_weak(account.epsilon, account.delta)
     guess = max_contributions * _SIGNAL * task.schema.n_columns**1.5 / account.mu
@@ -555,7 +555,7 @@ def least_useful_epsilon(
     *,
     n_rows: int,
     delta: float,
-    target: str | None = None,
+    response: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
     neighbours: Neighbours = "add-remove",
@@ -565,7 +565,7 @@ def least_useful_epsilon(
 
     Parameters are as in :func:`expect`.
     """
-    task, n = _Task.of(schema, target, r2, max_contributions), check.positive_integer(n_rows=n_rows)
+    task, n = _Task.of(schema, response, r2, max_contributions), check.positive_integer(n_rows=n_rows)
     task.account(1.0, delta, passes, neighbours)  # reject invalid arguments before the search
 
     def useful(epsilon: float) -> bool:
@@ -626,16 +626,16 @@ class _Task:
     """A regression to plan: schema, response, R² and contribution bound."""
 
     schema: Schema
-    target: str
+    response: str
     r2: float
     max_contributions: int = 1
 
     @classmethod
-    def of(cls, schema: SchemaLike, target: str | None, r2: float, max_contributions: int = 1) -> _Task:
+    def of(cls, schema: SchemaLike, response: str | None, r2: float, max_contributions: int = 1) -> _Task:
         found = Schema.of(schema)
         _check_columns(found.n_columns)
         most = check.positive_integer(max_contributions=max_contributions)
-        return cls(found, target_of(found, target), check.in_interval(0, 1, r2=r2), most)
+        return cls(found, response_of(found, response), check.in_interval(0, 1, r2=r2), most)
 
     def account(self, epsilon: float, delta: float, passes: Passes, neighbours: Neighbours) -> LatticeAccount:
         """Return the account of a release."""
@@ -649,7 +649,7 @@ class _Task:
         """Return a simulated table of 20,000 rows, or fewer if it has many columns."""
         m = self.schema.n_columns
         rows = max(min(IMAGINED_ROWS, 500_000 // m), 8 * m)
-        return imagine(self.schema, KINDS[kind], target=self.target, r2=self.r2, rows=rows)
+        return imagine(self.schema, KINDS[kind], response=self.response, r2=self.r2, rows=rows)
 
     def is_useful(self, n: int, account: LatticeAccount) -> bool:
         """Return whether a release is useful in the usual scenario."""

@@ -72,7 +72,7 @@ def lost_r2(
     n_rows: int,
     delta: float,
     chosen: float,
-    target: str | None = None,
+    response: str | None = None,
     r2: float = 0.4,
     passes: Passes = "auto",
     neighbours: Neighbours = "add-remove",
@@ -93,7 +93,7 @@ def lost_r2(
                 n_rows=n_rows,
                 epsilon=e,
                 delta=delta,
-                target=target,
+                response=response,
                 r2=r2,
                 passes=passes,
                 neighbours=neighbours,
@@ -112,7 +112,7 @@ def _draw_lost_r2(axes: Any, plans: list[Plan], epsilons: list[float], chosen: f
     axes.axhline(USEFUL * first.r2, color="grey", linestyle=":", label="a tenth of R²")
     axes.axvline(chosen, color="grey", linestyle="-", linewidth=0.8, label=f"ε = {chosen:g}")
     axes.set(
-        xlabel="ε", ylabel="R² lost to privacy", title=f"{first.n_rows:,} rows, {first.target}, δ = {first.delta:g}"
+        xlabel="ε", ylabel="R² lost to privacy", title=f"{first.n_rows:,} rows, {first.response}, δ = {first.delta:g}"
     )
     axes.grid(visible=True, alpha=0.3)
     axes.legend()

@@ -223,9 +223,9 @@ def _size(release: Release) -> list[Field]:
         ),
         Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
     ]
-    if statistic.shortened is not None:
+    if statistic.clipping_loss is not None:
         fields.append(
-            Field("Clipped", str(statistic.shortened), "high-leverage rows are norm-clipped in the last pass")
+            Field("Clipped", str(statistic.clipping_loss), "high-leverage rows are norm-clipped in the last pass")
         )
     return fields
 

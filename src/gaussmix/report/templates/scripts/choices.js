@@ -33,8 +33,8 @@ function buildChoices(release, { response, alpha }, changed) {
   on("scale", "change", (value) => { state.scale = value; });
   on("all-predictors", "click", all);
   on("no-predictors", "click", () => state.predictors.clear());
-  on("merge-rare", "click", () => applyMerges(release, state));
-  byId("merge-rare").hidden = !Object.keys(release.proposed).length;
+  on("collapse-rare", "click", () => applyCollapses(release, state));
+  byId("collapse-rare").hidden = !Object.keys(release.suggested_collapses).length;
   const estimands = [option("table", "this table"), option("population", "the population")];
   byId("estimand").replaceChildren(...estimands.slice(0, release.sample_rows === null ? 1 : 2));
   byId("estimand").disabled = release.sample_rows === null;
@@ -103,8 +103,8 @@ function levelBlocks(release, state, redraw) {
   }));
 }
 
-function applyMerges(release, state) {
-  for (const [name, groups] of Object.entries(release.proposed)) {
+function applyCollapses(release, state) {
+  for (const [name, groups] of Object.entries(release.suggested_collapses)) {
     const { labels } = release.part.get(name), names = state.levels.get(name);
     for (const [label, members] of Object.entries(groups)) {
       for (const member of members) names[labels.indexOf(member)] = label;

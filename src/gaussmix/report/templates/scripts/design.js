@@ -1,6 +1,6 @@
 // The embedded release, and a regression on some of its columns as an inference problem.
 const INTERCEPT = "(intercept)";
-const LARGEST = 5; // assumed maximum effect of a predictor across its declared range, in ranges of the response
+const MAX_EFFECT = 5; // assumed maximum effect of a predictor across its declared range, in ranges of the response
 
 function triangle(text, size) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
@@ -103,7 +103,7 @@ function problemOf(release, response, { predictors, levels, reference }) {
   const { features, references } = featuresOf(release, predictors, levels, reference), d = features.length;
   if (!d) throw new Error("Choose at least one predictor: this release has no intercept.");
   const bounds = features.map(({ source, column }) => (
-    ((source === null ? 1 + 2 * LARGEST : LARGEST) * response.half) / column.span
+    ((source === null ? 1 + 2 * MAX_EFFECT : MAX_EFFECT) * response.half) / column.span
   ));
   const rows = features.map(({ indices }, i) => combination(release, indices.map((index) => [index, bounds[i]])));
   const { moment, shape } = release.noisy, L = [...rows, combination(release, response.vector)];

@@ -1,5 +1,5 @@
 // Models: least squares, or discriminant coefficients on the log-odds scale; and predictions.
-const RELIES = 0.05, LEAST_P = 1e-12;
+const BOUND_DEPENDENT = 0.05, LEAST_P = 1e-12;
 
 // Estimates, standard errors, p-values and intervals of least squares, and R².
 function leastSquares(problem, rows) {
@@ -11,7 +11,7 @@ function leastSquares(problem, rows) {
     dominated: !(Math.abs(plain - rsquared) <= 1e-9), // noise moved R² out of [0, 1]: it is not estimable
     estimates: score.estimate,
     p: score.estimate.map((_, j) => score.pOfHull(j, 0)),
-    relies: Array.from(reliance(score), (share) => share > RELIES),
+    boundDependent: Array.from(reliance(score), (share) => share > BOUND_DEPENDENT),
     interval: score.interval,
     ...errorsOf(noise, sampling),
   };
@@ -121,7 +121,7 @@ function regress(release, { response, scale, alpha, rows, ...asked }) {
       error: summary.errors[i],
       p: summary.p[i],
       share: summary.share[i],
-      relies: summary.relies[i],
+      boundDependent: summary.boundDependent[i],
       identified: [estimate, low, high].every(Number.isFinite),
     };
   });

@@ -22,10 +22,10 @@ function showModel(release, model, notIdentified) {
   else if (!unknown) words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
   if (model.rows !== null) words.push(`Sampling error is for ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
   if (release.weighted) words.push("Rows are weighted.");
-  if (release.shortened) words.push(`Norm clipping removed ${release.shortened}.`);
+  if (release.clipping_loss) words.push(`Norm clipping removed ${release.clipping_loss}.`);
   say("model-words", words.join(" "));
   byId("drop-unidentified").hidden = !unknown;
-  byId("relies").hidden = !coefficients.some((row) => row.relies);
+  byId("bound-dependent").hidden = !coefficients.some((row) => row.boundDependent);
   const predictors = [...new Set(coefficients.map((row) => row.source).filter((source) => source !== null))];
   byId("coefficients-caption").replaceChildren(isolated(`${name} on ${predictors.join(", ") || "a constant"}`));
   const level = `${percent(1 - model.alpha)} interval`;
@@ -41,7 +41,7 @@ function showModel(release, model, notIdentified) {
     const cells = [...numbers, p, means].map((text, i) => (
       make("td", { className: className(i + 1) + (text === notIdentified ? " wraps" : "") }, isolated(text))
     ));
-    return make("tr", {}, make("th", { scope: "row" }, isolated(row.name + (row.relies ? " *" : ""))), ...cells);
+    return make("tr", {}, make("th", { scope: "row" }, isolated(row.name + (row.boundDependent ? " *" : ""))), ...cells);
   }));
   drawForest(release, model, notIdentified);
 }
@@ -101,19 +101,19 @@ function drawForest(release, model, notIdentified) {
 
 // The library call that gives the same numbers.
 function inPython(release, { response, predictors, levels, reference, scale, rows }, declared) {
-  const text = JSON.stringify, options = [], merge = new Map();
+  const text = JSON.stringify, options = [], collapse = new Map();
   const used = withNeeds(release, predictors).map((own) => own.name);
   for (const name of used.filter((own) => levels.has(own))) {
     const groups = new Map(), names = levels.get(name), { labels } = release.part.get(name);
     labels.forEach((label, i) => groups.set(names[i], [...(groups.get(names[i]) || []), label]));
     const changed = [...groups].filter(([label, members]) => members.length > 1 || members[0] !== label);
-    if (changed.length) merge.set(name, Object.fromEntries(changed));
+    if (changed.length) collapse.set(name, Object.fromEntries(changed));
   }
   const references = [...reference].filter(([name]) => used.includes(name));
-  if (merge.size) options.push(`merge=${text(Object.fromEntries(merge))}`);
+  if (collapse.size) options.push(`collapse=${text(Object.fromEntries(collapse))}`);
   if (references.length) options.push(`reference=${text(Object.fromEntries(references))}`);
   if (rows !== null) options.push('estimand="population"', ...(declared === null ? [] : [`n_rows=${declared}`]));
-  const method = scale === "odds" ? "classify" : "regress";
+  const method = scale === "odds" ? "logit" : "ols";
   return `release.${method}(${text(response)}, ${text(predictors)}).summary(${options.join(", ")})`;
 }
 
