@@ -50,7 +50,7 @@ from gaussmix.mechanism.noise import secure_generator
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.models.bounds import coarse_bounds
-from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
+from gaussmix.releases.preconditioning import Clip, Likelihood, releases_of, schedule_of
 
 _SKETCH_SIZE = 10
 
@@ -98,7 +98,7 @@ class GramRelease(Subject):
     """A release of the Gram matrix in one or several passes."""
 
     passes: int = 1
-    keep_tails: bool = False
+    clip: Clip = "prediction"
 
     def __post_init__(self) -> None:
         near = self.neighbours
@@ -110,7 +110,7 @@ class GramRelease(Subject):
         rows, rng = self.neighbours.rows(present=present), secure_generator()
         moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
-            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng, keep_tails=self.keep_tails))
+            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng, clip=self.clip))
 
 
 @dataclass
@@ -418,7 +418,7 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
         GramRelease, "Gram matrix, four passes, replace-one", replace(LINE, instead=CORNER), passes=4
     ),
     "passes-minimal-clip": partial(
-        GramRelease, "Gram matrix, four passes, minimal clipping", LINE, passes=4, keep_tails=True
+        GramRelease, "Gram matrix, four passes, minimal clipping", LINE, passes=4, clip="inference"
     ),
     "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),
     "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),

@@ -233,7 +233,7 @@ def described(release: gm.Release) -> list[Any]:
     "options",
     [
         {"passes": 2, "neighbours": "replace-one"},
-        {"passes": 3, "keep_tails": True},
+        {"passes": 3, "clip": "inference"},
         {"passes": 1, "neighbours": "replace-one", **PERSONS},
         {"contribution_bounding": "sample", **PERSONS},
         {"passes": 1, "neighbours": "replace-one"},
@@ -337,7 +337,7 @@ def test_weights_terms_and_kept_tails(compared):
     )
 
     def subject(table):
-        private = gm.release(table, schema=schema, weight="design", keep_tails=True, **BUDGET)
+        private = gm.release(table, schema=schema, weight="design", clip="inference", **BUDGET)
         return [private, private.regress("cost").summary(), private.to_bytes()]
 
     compared(subject, TABLES)
@@ -375,7 +375,7 @@ propose rows.parquet -s open.json --ledger rows.ledger --note bounds -o proposed
 propose rows.csv -s open.json -e 2 -d 1e-5 --neighbours replace-one --most-levels 2 -o once.json
 moments rows.parquet -s schema.json -o rows.moments --json
 release rows.moments -e 2 -d 1e-5 -o sums.parquet
-release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --keep-tails -o few.parquet
+release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --clip inference -o few.parquet
 release rows.parquet -s schema.json --epsilon 2 --delta 1e-5 -o a.parquet
 release rows.csv -s schema.json --na-value nan --ledger rows.ledger --note costs -o charged.parquet --json
 release rows.parquet -s schema.json --ledger persons.ledger --privacy-unit who --max-contributions 2 -o persons.parquet

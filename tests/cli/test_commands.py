@@ -218,7 +218,22 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
         (
-            ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
+            (
+                "release",
+                "TABLE",
+                "-s",
+                "SCHEMA",
+                "-e",
+                "1",
+                "-d",
+                "1e-6",
+                "-o",
+                "OUT",
+                "--passes",
+                "1",
+                "--clip",
+                "inference",
+            ),
             "shortens no row",
         ),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
@@ -432,7 +447,7 @@ def test_tails_are_kept_on_request(files, monkeypatch):
     asked = []
 
     def noted(*arguments, **options):
-        asked.append(options["keep_tails"])
+        asked.append(options["clip"])
         return prepare(*arguments, **options)
 
     monkeypatch.setattr("gaussmix.cli.data.prepare", noted)
@@ -447,6 +462,6 @@ def test_tails_are_kept_on_request(files, monkeypatch):
         "1e-6",
         "--force",
     )
-    for more in ((), ("--keep-tails",)):
+    for more in ((), ("--clip", "inference")):
         run(*command, "-o", str(files / "tails.parquet"), *more)
-    assert asked == [False, True]
+    assert asked == ["prediction", "inference"]

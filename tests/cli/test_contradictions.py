@@ -36,8 +36,8 @@ def folder(tmp_path_factory):
             f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
             "sorted_by_unit goes with a unit and the table",
         ),
-        ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave keep_tails out, or pass a table"),
-        (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave keep_tails out, or ask for more"),
+        ("release a.moments --clip inference --ledger a.ledger -o new.parquet", "leave clip out, or pass a table"),
+        (f"release a.csv -s s.json --clip inference --passes 1 {RELEASE}", "leave clip out, or ask for more"),
         (f"release a.moments --passes 2 {RELEASE}", "serve one pass: set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read: leave them out"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
@@ -63,8 +63,8 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        ("moments", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
-        ("batches", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
+        ("moments", {"clip": "inference"}, "leave clip out, or pass a table"),
+        ("batches", {"clip": "inference"}, "leave clip out, or pass a table"),
         ("moments", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
         ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv says how files are read"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),

@@ -24,7 +24,7 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "keep_tails": True}, "leave keep_tails out"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "clip": "inference"}, "leave clip out"),
     ]:
         with pytest.raises(ValueError, match=words):
             gm.release(unread(), **arguments)
@@ -40,10 +40,10 @@ def test_tails_are_kept_where_that_is_asked_for():
             schema={"cost": [0, 500], "age": [0, 1]},
             epsilon=1.0,
             delta=1e-6,
-            keep_tails=keep_tails,
+            clip=clip,
             random_state=1,
         )
-        for keep_tails in (False, True)
+        for clip in ("prediction", "inference")
     )
     assert kept.certificate.account == default.certificate.account
     requests = [release.statistic.passes[-1].request for release in (default, kept)]

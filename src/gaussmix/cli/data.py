@@ -50,6 +50,7 @@ from gaussmix.mechanism.bounds import propose as proposed
 from gaussmix.mechanism.release import Prepared, prepare
 from gaussmix.models.bounds import TAIL
 from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.preconditioning import CLIPS, Clip
 
 __all__ = [
     "LEDGER",
@@ -198,7 +199,13 @@ def moments(
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
-@click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at 2 to 3 times the noise.")
+@click.option(
+    "--clip",
+    type=click.Choice(CLIPS),
+    default="prediction",
+    show_default=True,
+    help="What later passes clip rows for: inference clips hardly any row, at 2 to 3 times the noise.",
+)
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
 @SHARE
@@ -219,7 +226,7 @@ def release(
     epsilon: float | None,
     delta: float | None,
     passes: int | None,
-    keep_tails: bool,
+    clip: Clip,
     neighbours: Neighbours | None,
     ledger_file: Path | None,
     share: str | None,
@@ -275,7 +282,7 @@ def release(
             epsilon=epsilon,
             delta=delta,
             passes="auto" if passes is None else passes,
-            keep_tails=keep_tails,
+            clip=clip,
             neighbours=neighbours,
             ledger=ledger_file,
             share=share,

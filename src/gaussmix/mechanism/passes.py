@@ -41,6 +41,7 @@ from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.classification import plan_step
 from gaussmix.releases.preconditioning import (
+    Clip,
     Likelihood,
     Persons,
     StepOutput,
@@ -65,7 +66,7 @@ def draw_passes(
     rng: np.random.Generator,
     *,
     likelihood: Likelihood | None = None,
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     coins: Sample | None = None,
     progress: bool = False,
 ) -> Transcript:
@@ -83,8 +84,8 @@ def draw_passes(
         The secure one, or a seeded one, which voids the guarantee.
     likelihood : Likelihood, optional
         Steps that the account has, and their target.
-    keep_tails : bool
-        Whether the last pass shortens as few rows as it can.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last pass is chosen for.
     coins : Sample, optional
         Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
     progress : bool
@@ -117,7 +118,7 @@ def draw_passes(
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             counts = draw.histograms(found, mu[q])
             seen = tuple(count / rates[q] for count in counts)
-            request = plan_pass(state, histogram, seen, keep_tails=keep_tails)
+            request = plan_pass(state, histogram, seen, clip=clip)
             sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
             output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
             state = absorb(state, request, output.matrix / output.rate)

@@ -86,7 +86,15 @@ from gaussmix.releases.certificate import (
     Condition,
 )
 from gaussmix.releases.file import check_name
-from gaussmix.releases.preconditioning import AUTOMATIC_PASSES, Likelihood, label_of, releases_of, schedule_of
+from gaussmix.releases.preconditioning import (
+    AUTOMATIC_PASSES,
+    CLIPS,
+    Clip,
+    Likelihood,
+    label_of,
+    releases_of,
+    schedule_of,
+)
 from gaussmix.releases.transcript import PassOutput, Transcript
 
 __all__ = [
@@ -226,7 +234,7 @@ def draw(
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
     likelihood: Likelihood | None = None,
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     coins: Sample | None = None,
     progress: bool = False,
 ) -> Release:
@@ -244,15 +252,15 @@ def draw(
         For the certificate (`certify`).
     likelihood : Likelihood, optional
         Steps that the account has.
-    keep_tails : bool
-        Whether the last of several passes shortens as few rows as it can.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last of several passes is chosen for.
     coins : Sample, optional
         Under which the first pass kept rows for later ones.
     progress : bool
         Show on a terminal how far the noise is.
     """
     transcript = draw_passes(
-        rows, moments, account, rng, likelihood=likelihood, keep_tails=keep_tails, coins=coins, progress=progress
+        rows, moments, account, rng, likelihood=likelihood, clip=clip, coins=coins, progress=progress
     )
     certificate = certify(
         rows.schema,
@@ -417,8 +425,8 @@ class Prepared:
         number of passes open.
     likelihood : Likelihood or None
         Steps that the account has, on the likelihood of one column.
-    keep_tails : bool
-        Whether the last of several passes shortens as few rows as it can.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last of several passes is chosen for.
     """
 
     schema: Schema
@@ -433,7 +441,7 @@ class Prepared:
     rng: np.random.Generator
     likelihood: Likelihood | None = None
     unit: Unit | None = None
-    keep_tails: bool = False
+    clip: Clip = "prediction"
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
@@ -480,7 +488,7 @@ class Prepared:
             n_rows=self.n_rows,
             conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
             likelihood=self.likelihood,
-            keep_tails=self.keep_tails,
+            clip=self.clip,
             coins=coins,
             progress=progress,
         )
@@ -503,9 +511,9 @@ class Prepared:
         except GaussmixError:
             if self.single is None or self.likelihood is not None:
                 raise
-            if self.keep_tails:
+            if self.clip == "inference":
                 raise ArgumentError(
-                    "This table can be read only once, and one pass shortens no row: leave keep_tails out, or pass a "
+                    "This table can be read only once, and one pass shortens no row: leave clip out, or pass a "
                     "table that can be read again."
                 ) from None
             return self.single
@@ -536,7 +544,7 @@ def prepare(
     epsilon: float | None = None,
     delta: float | None = None,
     passes: Passes = "auto",
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     neighbours: Neighbours | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
@@ -556,7 +564,7 @@ def prepare(
     ----------
     schema : Schema
         Declared columns.
-    epsilon, delta, passes, keep_tails, relation, ledger, share, note, out, force, random_state
+    epsilon, delta, passes, clip, neighbours, ledger, share, note, out, force, random_state
         As in :func:`gaussmix.release`.
     n_rows : int, optional
         The number of rows, if it is public.
@@ -571,8 +579,8 @@ def prepare(
     """
     ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
     refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
-    if keep_tails and passes == 1:
-        raise ArgumentError("One pass shortens no row: leave keep_tails out, or ask for more passes.")
+    if check.choice(CLIPS, clip=clip) == "inference" and passes == 1:
+        raise ArgumentError("One pass shortens no row: leave clip out, or ask for more passes.")
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
@@ -589,8 +597,8 @@ def prepare(
     else:
         accounts = from_budget(epsilon, delta, passes, neighbours or "add-remove", schema, steps, unit)
     account, single = accounts
-    if keep_tails and account is not None and len(account.noise_mu) == 1:
-        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
+    if clip == "inference" and account is not None and len(account.noise_mu) == 1:
+        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave clip out.")
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
     output = None if out is None else _reserved(out, schema, account, ledger, likelihood, force=force)
@@ -607,7 +615,7 @@ def prepare(
         rng,
         likelihood,
         unit,
-        keep_tails,
+        clip,
     )
 
 
@@ -659,7 +667,7 @@ def release(
     epsilon: float | None = None,
     delta: float | None = None,
     passes: Passes = "auto",
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     neighbours: Neighbours | None = None,
     ledger: Ledger | str | Path | None = None,
     share: float | str | None = None,
@@ -698,10 +706,10 @@ def release(
         How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
         less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
         an iterator, or moments. 1 to 4.
-    keep_tails : bool
-        Rows far out are shortened in later passes, and results are those of the shortened rows. True shortens hardly
-        any in the last pass: for skewed columns whose own means, standard deviations and coefficients are wanted, at
-        two to three times the noise (docs/inference.md).
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last pass is chosen for. ``"prediction"`` clips high-leverage rows, and results
+        are those of the clipped rows. ``"inference"`` clips hardly any row: for means, standard deviations and
+        coefficients of skewed columns, at two to three times the noise (docs/inference.md).
     neighbours : {"add-remove", "replace-one"}, optional
         Neighbouring relation; default: add-remove, or the ledger's.
     ledger : Ledger or path, optional
@@ -771,7 +779,7 @@ def release(
             epsilon=epsilon,
             delta=delta,
             passes=passes,
-            keep_tails=keep_tails,
+            clip=clip,
             neighbours=neighbours,
             ledger=ledger,
             share=share,

@@ -50,6 +50,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -66,9 +67,11 @@ from gaussmix.errors import ArgumentError
 __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
+    "CLIPS",
     "SCHEDULES",
     "STEPS",
     "Cleaned",
+    "Clip",
     "HistogramRequest",
     "Likelihood",
     "NoisyGram",
@@ -381,6 +384,10 @@ POWERS = (0.75, 1.0)
 FLOOR = 0.25
 """Part of the noise's edge 2√m that is added to every eigenvalue before whitening."""
 
+Clip = Literal["prediction", "inference"]
+CLIPS: tuple[Clip, ...] = ("prediction", "inference")
+"""What the norm clipping of the last pass is chosen for."""
+
 LOST_WEIGHT = 0.05
 """What clipping costs: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
 
@@ -605,7 +612,7 @@ class PassRequest:
 
 
 def plan_pass(
-    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, keep_tails: bool = False
+    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, clip: Clip = "prediction"
 ) -> PassRequest:
     r"""Choose metric and clip by the least of
 
@@ -616,7 +623,7 @@ def plan_pass(
     lost. At the optimum lost(c) falls like the square of the standard error: the bias vanishes beside the noise. The
     declared metric, with the largest norm as its clip, loses nothing, and wins a near tie (`WHOLE_TIE`).
     """  # noqa: D400
-    last_weight = TAILS_LOST_WEIGHT if keep_tails else LAST_LOST_WEIGHT
+    last_weight = TAILS_LOST_WEIGHT if clip == "inference" else LAST_LOST_WEIGHT
     lost_weight = last_weight if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
