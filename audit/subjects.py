@@ -31,7 +31,7 @@ from audit.neighbours import (
     sketch_ratio,
     symmetric_ratio,
 )
-from gaussmix import Ledger, LinearRegression, LogisticRegression, accounting, calibrate, paper, propose
+from gaussmix import Budget, Ledger, LinearRegression, LogisticRegression, accounting, calibrate, paper, propose_bounds
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import ObjectivePerturbationAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
@@ -43,7 +43,7 @@ from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.baselines.adassp import PreparedAdaSSP
 from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.columns import Categorical, Numeric
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
 from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.noise import secure_generator
@@ -102,7 +102,9 @@ class GramRelease(Subject):
 
     def __post_init__(self) -> None:
         near = self.neighbours
-        prepared = prepare(near.schema, passes=self.passes, neighbours=near.relation, unit=near.unit, **self.budget)
+        prepared = prepare(
+            near.schema, Budget(**self.budget, neighbours=near.relation), passes=self.passes, unit=near.unit
+        )
         self.accounts = (cast(LatticeAccount, prepared.account),)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
@@ -362,7 +364,7 @@ class Proposal(Subject):
         _, y = self.neighbours.arrays(present=present)
         table = {"y": y.astype(np.int64) if self.kind == "codes" else y}
         while True:
-            proposed = propose(table, {"y": self.kind}, random_state=secure_generator(), **self.budget)
+            proposed = propose_bounds(table, {"y": self.kind}, random_state=secure_generator(), **self.budget)
             column = proposed.schema.columns["y"]
             if isinstance(column, Categorical):
                 yield [float(_RARE in column.levels)]
@@ -381,7 +383,7 @@ def _line(n: int) -> Floats:
 ZEROS = Neighbours(repeat(3, (0.0, 0.0)), CORNER, intercept=True)
 ZEROS_NO_INTERCEPT = replace(ZEROS, intercept=False)
 ORTHOGONAL = replace(ZEROS_NO_INTERCEPT, instead=OPPOSITE)
-UNIT = Unit("who", rows=3)
+UNIT = PrivacyUnit("who", max_contributions=3)
 LINE = Neighbours(_line(200), OPPOSITE, intercept=True)
 BINARY = Neighbours(repeat(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))), CORNER, intercept=True)
 # Two classes that X separates near 0, and a row of the wrong class far from it.
@@ -396,7 +398,9 @@ FAST: dict[str, Callable[..., Subject]] = {
     "weights": partial(GramRelease, "Gram matrix, one pass, weights", replace(ZEROS, weight=4.0)),
     "units": partial(GramRelease, "Gram matrix, one pass, privacy units", replace(ZEROS, unit=UNIT)),
     "units-truncated": partial(
-        GramRelease, "Gram matrix, one pass, truncated units", replace(ZEROS, unit=replace(UNIT, bound="sample"))
+        GramRelease,
+        "Gram matrix, one pass, truncated units",
+        replace(ZEROS, unit=replace(UNIT, contribution_bounding="sample")),
     ),
     "ledger": partial(LedgerReleases, "three releases, one ledger", ZEROS),
     "sketch": partial(SketchRelease, "GaussMix, k = 10", ZEROS_NO_INTERCEPT),

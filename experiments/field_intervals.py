@@ -41,6 +41,7 @@ from experiments import Floats
 from experiments.field_sufficient_statistics import Noise, fit
 from experiments.inference_study import DELTA, Table, load
 from gaussmix.data.rows import RowSource, rows_of
+from gaussmix.ledger import Budget
 from gaussmix.mechanism.release import prepare
 
 TABLES = ("cps1988", "cps2024", "diamonds", "health_insurance", "fertility")
@@ -71,7 +72,7 @@ def encoded(table: Table) -> tuple[list[str], Floats, Floats, float]:
 def by_releases(table: Table, rows: RowSource, epsilon: float, number: int) -> Iterator[tuple[str, Ends]]:
     """Intervals of releases in passes, tails kept, and one pass."""
     for method, how in RELEASED.items():
-        with prepare(table.schema, epsilon=epsilon, delta=DELTA, random_state=number, **how) as prepared:
+        with prepare(table.schema, Budget(epsilon, DELTA), random_state=number, **how) as prepared:
             model = prepared.draw(rows).regress(table.target)
         yield method, model.summary(estimand="table").conf_int()
         if method == "passes":

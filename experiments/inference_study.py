@@ -229,8 +229,7 @@ def one_release(
     if file is not None and file.exists():
         private = gm.load(file)
     else:
-        asked: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "clip": clip}
-        with prepare(table.schema, random_state=number, out=file, **asked) as prepared:
+        with prepare(table.schema, gm.Budget(EPSILON, DELTA), clip=clip, random_state=number, out=file) as prepared:
             private = prepared.draw(rows)
     statistic = private.statistic
     if (last := statistic.passes[-1]).request is None:

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
-from gaussmix.mechanism.release import prepare
 from gaussmix.report.demo import ROWS
 
 
@@ -275,7 +274,7 @@ def test_messages_of_the_library_are_shown_as_they_are(files):
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
     assert "rows than expected_rows=3." in run("release", table, *budget, "--expected-rows", "3", code=3)
     assert "leave epsilon and delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
-    assert "for neighbours='add-remove', got 'replace-one': leave relation out" in run(
+    assert "for neighbours='add-remove', got 'replace-one': leave neighbours out" in run(
         "release", table, "-s", schema, "--ledger", _ledger(files), "--neighbours", "replace-one", *out, code=2
     )
     (files / "stray.csv").write_text('age,cost\n1,"2\n')
@@ -448,9 +447,9 @@ def test_tails_are_kept_on_request(files, monkeypatch):
 
     def noted(*arguments, **options):
         asked.append(options["clip"])
-        return prepare(*arguments, **options)
+        return release(*arguments, **options)
 
-    monkeypatch.setattr("gaussmix.cli.data.prepare", noted)
+    monkeypatch.setattr("gaussmix.cli.data.draw_release", noted)
     command = (
         "release",
         str(files / "a.parquet"),

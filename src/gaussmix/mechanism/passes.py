@@ -99,7 +99,7 @@ def draw_passes(
     steps = 0 if likelihood is None else likelihood.steps
     passes_mu, steps_mu = budgets_of(account, steps)
     mu = passes_mu if len(passes_mu) == 1 else passes_mu[1:]
-    most = 1 if rows.unit is None else rows.unit.rows
+    most = 1 if rows.unit is None else rows.unit.max_contributions
     output = PassOutput(draw.matrix(first.sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
@@ -134,9 +134,9 @@ def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[f
     (part,) = split_mu(mu, [Fraction(1, 2)])
     number, total = (
         float(draw.counts(np.array([count]), part, most=most)[0])
-        for count, most in zip(rows.unit_counts(), (1, rows.unit.rows), strict=True)
+        for count, most in zip(rows.unit_counts(), (1, rows.unit.max_contributions), strict=True)
     )
-    return number, Persons(number, total, rows.unit.rows)
+    return number, Persons(number, total, rows.unit.max_contributions)
 
 
 def _with_steps(
