@@ -43,14 +43,16 @@ from gaussmix.models.classification import plan_step
 from gaussmix.releases.preconditioning import (
     Clip,
     Likelihood,
+    PassRequest,
     Persons,
+    State,
     StepOutput,
-    absorb,
     budgets_of,
     label_of,
     plan_histogram,
     plan_pass,
     rates_of,
+    run_passes,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -111,18 +113,24 @@ def draw_passes(
         rates = [1.0 if sample is None else sample.rate for sample in samples]
         budgets = [part * share for part, share in zip(mu, rates, strict=True)]
         state = replace(start(schema, output.matrix, budgets, rows.unit), persons=persons)
-        for q in range(1, len(mu), 2):
-            histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
+        passes = len(mu) // 2 + 1
+
+        def request_of(number: int, known: State) -> PassRequest:
+            q, histogram = 2 * number - 1, plan_histogram(known)
             transforms = [metric.transform for metric in histogram.metrics]
-            words = f"{pass_name}, lengths of rows"
+            words = f"Pass {number + 1} of {passes}, lengths of rows"
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
-            counts = draw.histograms(found, mu[q])
-            seen = tuple(count / rates[q] for count in counts)
-            request = plan_pass(state, histogram, seen, clip=clip)
-            sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
-            output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
-            state = absorb(state, request, output.matrix / output.rate)
+            seen = tuple(count / rates[q] for count in draw.histograms(found, mu[q]))
+            return plan_pass(known, histogram, seen, clip=clip)
+
+        def output_of(number: int, request: PassRequest) -> Floats:
+            p, words = 2 * number, f"Pass {number + 1} of {passes}"
+            sums = rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words)
+            output = PassOutput(draw.matrix(sums, mu[p]), mu[p], request, rates[p], rates[p - 1])
             outputs.append(output)
+            return output.matrix / output.rate
+
+        run_passes(state, passes, request_of, output_of)
     transcript = Transcript(tuple(outputs), schema, unit=rows.unit)
     return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, steps_mu, draw)
 

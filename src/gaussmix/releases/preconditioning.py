@@ -48,6 +48,7 @@ One private step on the likelihood of two classes: what was asked of the rows, a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -97,6 +98,7 @@ __all__ = [
     "read_tail",
     "releases_of",
     "rows_in",
+    "run_passes",
     "schedule_of",
     "whitenings",
 ]
@@ -673,6 +675,34 @@ def absorb(state: State, request: PassRequest, matrix: Floats) -> State:
     release = release.times(min(max(weight, 1.0), LARGEST_RESCALING))
     histograms = state.histograms + 1
     return replace(state, pool=state.pool.add(release), mu=state.mu[2:], rows=request.rows, histograms=histograms)
+
+
+def run_passes(
+    state: State,
+    passes: int,
+    request_of: Callable[[int, State], PassRequest],
+    output_of: Callable[[int, PassRequest], Floats],
+) -> tuple[State, ...]:
+    """Run the passes after the first, and return what is known after each pass, the first included.
+
+    Drawing, replay of a transcript and simulation are this loop with other functions.
+
+    Parameters
+    ----------
+    state : State
+        What is known after the first pass.
+    passes : int
+        Number of passes, the first included.
+    request_of : function
+        Returns what pass 1, 2, … asks of the rows, from what is known before it.
+    output_of : function
+        Returns the noisy matrix of that pass for all rows: divided by the rate of its sample.
+    """
+    states = [state]
+    for number in range(1, passes):
+        request = request_of(number, states[-1])
+        states.append(absorb(states[-1], request, output_of(number, request)))
+    return tuple(states)
 
 
 AUTOMATIC_PASSES = 4

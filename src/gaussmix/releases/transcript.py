@@ -59,10 +59,10 @@ from gaussmix.releases.preconditioning import (
     Pool,
     State,
     StepOutput,
-    absorb,
     as_released,
     first_state,
     rows_in,
+    run_passes,
 )
 from gaussmix.releases.shrinkage import RidgeFit, Shrinkage
 
@@ -158,13 +158,19 @@ class Transcript:
     @cached_property
     def _states(self) -> tuple[State, ...]:
         """What is known after each pass."""
-        first, *later = self.passes
-        states = [start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)]
-        for output in later:
-            if output.request is None:
+        first = self.passes[0]
+        known = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
+
+        def request_of(number: int, state: State) -> PassRequest:
+            request = self.passes[number].request
+            if request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
-            states.append(absorb(states[-1], output.request, output.matrix / output.rate))
-        return tuple(states)
+            return request
+
+        def output_of(number: int, request: PassRequest) -> Floats:
+            return self.passes[number].matrix / self.passes[number].rate
+
+        return run_passes(known, len(self.passes), request_of, output_of)
 
     @property
     def pools(self) -> tuple[Pool, ...]:
