@@ -15,7 +15,7 @@ import numpy as np
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.parameters import Neighbours as Relation
 from gaussmix.data.columns import Numeric, Vector
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.rows import ArrayRows, RowSource, UnitRows, rows_of
 from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.releases.preconditioning import label_of
@@ -45,7 +45,7 @@ class Neighbours:
     intercept : bool
     weight : float, optional
         Weight of the differing row and upper bound of all weights. The common rows have weight 1.
-    unit : Unit, optional
+    unit : PrivacyUnit, optional
         Privacy unit. The differing unit has 20 copies of ``row``, every other unit has one row.
     """
 
@@ -54,7 +54,7 @@ class Neighbours:
     instead: tuple[float, float] | None = None
     intercept: bool = False
     weight: float | None = None
-    unit: Unit | None = None
+    unit: PrivacyUnit | None = None
 
     @property
     def relation(self) -> Relation:
@@ -149,7 +149,7 @@ class TranscriptRatio:
     def scores(self, transcript: Transcript) -> list[float]:
         """Return the ratio, then estimated rows and clipping norm of each pass, which depend on private histograms."""
         first, *later = transcript.passes
-        bound = 1 if transcript.unit is None else transcript.unit.rows
+        bound = 1 if transcript.unit is None else transcript.unit.max_contributions
         ratio, requested = symmetric_ratio(first.matrix, *self.grams, mu=first.mu / bound), list[float]()
         for output in later:
             if output.request is not None:

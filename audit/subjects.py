@@ -31,7 +31,7 @@ from audit.neighbours import (
     sketch_ratio,
     symmetric_ratio,
 )
-from gaussmix import Ledger, LinearRegression, LogisticRegression, accounting, calibrate, paper, propose
+from gaussmix import Budget, Ledger, LinearRegression, LogisticRegression, accounting, calibrate, paper, propose_bounds
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import ObjectivePerturbationAccount
 from gaussmix.accounting.calibration import eigenvalue_error_bound
@@ -43,14 +43,14 @@ from gaussmix.baselines import ObjectivePerturbation
 from gaussmix.baselines.adassp import PreparedAdaSSP
 from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.columns import Categorical, Numeric
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
 from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.noise import secure_generator
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.models.bounds import coarse_bounds
-from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
+from gaussmix.releases.preconditioning import Clip, Likelihood, releases_of, schedule_of
 
 _SKETCH_SIZE = 10
 
@@ -98,11 +98,13 @@ class GramRelease(Subject):
     """A release of the Gram matrix in one or several passes."""
 
     passes: int = 1
-    keep_tails: bool = False
+    clip: Clip = "prediction"
 
     def __post_init__(self) -> None:
         near = self.neighbours
-        prepared = prepare(near.schema, passes=self.passes, neighbours=near.relation, unit=near.unit, **self.budget)
+        prepared = prepare(
+            near.schema, Budget(**self.budget, neighbours=near.relation), passes=self.passes, unit=near.unit
+        )
         self.accounts = (cast(LatticeAccount, prepared.account),)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:
@@ -110,7 +112,7 @@ class GramRelease(Subject):
         rows, rng = self.neighbours.rows(present=present), secure_generator()
         moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
-            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng, keep_tails=self.keep_tails))
+            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng, clip=self.clip))
 
 
 @dataclass
@@ -362,7 +364,7 @@ class Proposal(Subject):
         _, y = self.neighbours.arrays(present=present)
         table = {"y": y.astype(np.int64) if self.kind == "codes" else y}
         while True:
-            proposed = propose(table, {"y": self.kind}, random_state=secure_generator(), **self.budget)
+            proposed = propose_bounds(table, {"y": self.kind}, random_state=secure_generator(), **self.budget)
             column = proposed.schema.columns["y"]
             if isinstance(column, Categorical):
                 yield [float(_RARE in column.levels)]
@@ -381,7 +383,7 @@ def _line(n: int) -> Floats:
 ZEROS = Neighbours(repeat(3, (0.0, 0.0)), CORNER, intercept=True)
 ZEROS_NO_INTERCEPT = replace(ZEROS, intercept=False)
 ORTHOGONAL = replace(ZEROS_NO_INTERCEPT, instead=OPPOSITE)
-UNIT = Unit("who", rows=3)
+UNIT = PrivacyUnit("who", max_contributions=3)
 LINE = Neighbours(_line(200), OPPOSITE, intercept=True)
 BINARY = Neighbours(repeat(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))), CORNER, intercept=True)
 # Two classes that X separates near 0, and a row of the wrong class far from it.
@@ -396,7 +398,9 @@ FAST: dict[str, Callable[..., Subject]] = {
     "weights": partial(GramRelease, "Gram matrix, one pass, weights", replace(ZEROS, weight=4.0)),
     "units": partial(GramRelease, "Gram matrix, one pass, privacy units", replace(ZEROS, unit=UNIT)),
     "units-truncated": partial(
-        GramRelease, "Gram matrix, one pass, truncated units", replace(ZEROS, unit=replace(UNIT, bound="sample"))
+        GramRelease,
+        "Gram matrix, one pass, truncated units",
+        replace(ZEROS, unit=replace(UNIT, contribution_bounding="sample")),
     ),
     "ledger": partial(LedgerReleases, "three releases, one ledger", ZEROS),
     "sketch": partial(SketchRelease, "GaussMix, k = 10", ZEROS_NO_INTERCEPT),
@@ -418,7 +422,7 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
         GramRelease, "Gram matrix, four passes, replace-one", replace(LINE, instead=CORNER), passes=4
     ),
     "passes-minimal-clip": partial(
-        GramRelease, "Gram matrix, four passes, minimal clipping", LINE, passes=4, keep_tails=True
+        GramRelease, "Gram matrix, four passes, minimal clipping", LINE, passes=4, clip="inference"
     ),
     "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),
     "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),

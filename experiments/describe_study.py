@@ -4,7 +4,8 @@
 
 The demonstration's table and CPS 1988, ε = 1, δ = 10⁻⁶, four passes. Every interval is held against two truths: that of
 the table, and that of the table with its rows shortened as the last pass shortens them, which is what the noise's law
-is about. The second needs the rows, and is known to this study alone. ``--keep-tails`` makes releases with that option.
+is about. The second needs the rows, and is known to this study alone. ``--clip`` is that of the
+releases.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from experiments.parallel import Rows, run_all
 from gaussmix.data.encode import BlockEncoder, encode_batch
 from gaussmix.data.schema import Schema
 from gaussmix.models.release import Release
+from gaussmix.releases.preconditioning import CLIPS, Clip
 from gaussmix.report import demo
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -132,7 +134,7 @@ def intervals(release: Release, name: str) -> dict[tuple[str, str], tuple[float,
     return found
 
 
-def coverage(name: str, first: int, releases: int, keep_tails: bool = False) -> Rows:
+def coverage(name: str, first: int, releases: int, clip: Clip = "prediction") -> Rows:
     """One row an interval: whether it holds both truths."""
     table, declared = table_of(name)
     schema, frame = Schema.of(declared), table.to_pandas()
@@ -140,9 +142,7 @@ def coverage(name: str, first: int, releases: int, keep_tails: bool = False) -> 
     rows, plain = encoded(table, schema), truths(columns, name, np.ones(len(frame)))
     found: Rows = []
     for seed in range(first, first + releases):
-        release = gm.release(
-            table, schema=schema, epsilon=EPSILON, delta=DELTA, keep_tails=keep_tails, random_state=seed
-        )
+        release = gm.release(table, schema=schema, epsilon=EPSILON, delta=DELTA, clip=clip, random_state=seed)
         shortened = truths(columns, name, weights_of(release, rows))
         for (kind, what), (low, high) in intervals(release, name).items():
             own, other = plain[kind, what], shortened[kind, what]
@@ -180,13 +180,13 @@ def main() -> None:
     """Run the study and write the shares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--releases", type=int, default=500)
-    parser.add_argument("--keep-tails", action="store_true")
+    parser.add_argument("--clip", choices=CLIPS, default="prediction")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--out", type=Path, default=Path("experiments/results/describe_coverage.csv"))
     options = parser.parse_args()
     step = min(25, options.releases)
     firsts = range(0, options.releases, step)
-    jobs = [(name, first, step, options.keep_tails) for name in ("demo", "cps1988") for first in firsts]
+    jobs = [(name, first, step, options.clip) for name in ("demo", "cps1988") for first in firsts]
     found = run_all(coverage, jobs, processes=options.processes)
     own = shares(found)
     own.to_csv(options.out, index=False, float_format="%.6g")

@@ -12,7 +12,7 @@ Protocol, written before the run:
 - **Wanted.** Least squares on the table itself: no row shortened, nothing drawn anew. Coefficients that are counted are
   those of columns and levels with at least 200 rows, without the intercept. Intervals have a level of 95 %.
 - **Methods.** ``passes``: ``gaussmix.release`` as it is and ``summary(estimand="table")``, which is about the table
-  with far rows shortened. ``tails kept``: the same with ``keep_tails=True``. ``one pass``: the same with ``passes=1``.
+  with far rows shortened. ``tails kept``: the same with ``clip="inference"``. ``one pass``: the same with ``passes=1``.
   ``passes, population``: the first release with ``estimand="population"``, whose intervals have sampling error in
   them, as those of the next two methods have. ``noisy sums``: :mod:`experiments.field_sufficient_statistics`, an
   emulation of dp-statsmodels, with exact noise. ``noisy sums, published``: with the noise that it publishes. Both have
@@ -41,11 +41,12 @@ from experiments import Floats
 from experiments.field_sufficient_statistics import Noise, fit
 from experiments.inference_study import DELTA, Table, load
 from gaussmix.data.rows import RowSource, rows_of
+from gaussmix.ledger import Budget
 from gaussmix.mechanism.release import prepare
 
 TABLES = ("cps1988", "cps2024", "diamonds", "health_insurance", "fertility")
 EPSILONS = (1.0, 3.0)
-RELEASED: dict[str, dict[str, Any]] = {"passes": {}, "tails kept": {"keep_tails": True}, "one pass": {"passes": 1}}
+RELEASED: dict[str, dict[str, Any]] = {"passes": {}, "tails kept": {"clip": "inference"}, "one pass": {"passes": 1}}
 KEYS = ["table", "epsilon", "method", "coefficient"]
 QUANTILE = 1.959964
 Ends = dict[str, tuple[float, float]]
@@ -71,7 +72,7 @@ def encoded(table: Table) -> tuple[list[str], Floats, Floats, float]:
 def by_releases(table: Table, rows: RowSource, epsilon: float, number: int) -> Iterator[tuple[str, Ends]]:
     """Intervals of releases in passes, tails kept, and one pass."""
     for method, how in RELEASED.items():
-        with prepare(table.schema, epsilon=epsilon, delta=DELTA, random_state=number, **how) as prepared:
+        with prepare(table.schema, Budget(epsilon, DELTA), random_state=number, **how) as prepared:
             model = prepared.draw(rows).ols(table.target)
         yield method, model.summary(estimand="table").conf_int()
         if method == "passes":

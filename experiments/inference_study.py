@@ -28,7 +28,7 @@ Protocol, written before the run:
   place of 1: they are among those reported.
 
 Each release is appended to the file of draws as it is made: a run that was stopped goes on where it was.
-``--lost-weight`` is for studies of the clip's rule: another weight of lost mass in the last pass. ``--keep-tails``
+``--lost-weight`` is for studies of the clip's rule: another weight of lost mass in the last pass. ``--clip inference``
 makes releases with that option, whose weight is then that of the file of draws.
 """
 
@@ -57,7 +57,7 @@ from gaussmix.mechanism.release import prepare
 from gaussmix.models.linear import RegressionModel
 from gaussmix.models.results import MAX_EFFECT, Estimand
 from gaussmix.releases import preconditioning
-from gaussmix.releases.preconditioning import PassRequest, goe
+from gaussmix.releases.preconditioning import CLIPS, Clip, PassRequest, goe
 from gaussmix.releases.transcript import PassOutput, Transcript
 
 EPSILON, DELTA = 1.0, 1e-9
@@ -213,7 +213,7 @@ def as_shortened(model: RegressionModel, sums: Floats, request: PassRequest) -> 
 
 
 def one_release(
-    name: str, design: str, number: int, redraws: int, file: Path | None = None, *, keep_tails: bool = False
+    name: str, design: str, number: int, redraws: int, file: Path | None = None, *, clip: Clip = "prediction"
 ) -> list[dict[str, Any]]:
     """Intervals of one release, which is kept in a file, and what they should hold."""
     table = load(name)
@@ -229,8 +229,7 @@ def one_release(
     if file is not None and file.exists():
         private = gm.load(file)
     else:
-        asked: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "keep_tails": keep_tails}
-        with prepare(table.schema, random_state=number, out=file, **asked) as prepared:
+        with prepare(table.schema, gm.Budget(EPSILON, DELTA), clip=clip, random_state=number, out=file) as prepared:
             private = prepared.draw(rows)
     statistic = private.statistic
     if (last := statistic.passes[-1]).request is None:
@@ -266,11 +265,11 @@ def run(
     *,
     redraws: int,
     lost_weight: float,
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     keep: Path | None = None,
 ) -> None:
     """All releases that the file of draws does not have yet, one number after the other."""
-    if keep_tails:
+    if clip == "inference":
         lost_weight = preconditioning.TAILS_LOST_WEIGHT
     else:
         preconditioning.LAST_LOST_WEIGHT = lost_weight
@@ -283,7 +282,7 @@ def run(
                 if key in done:
                     continue
                 file = None if keep is None else keep / f"{'-'.join(map(str, key))}.parquet"
-                found = one_release(name, design, number, redraws, file, keep_tails=keep_tails)
+                found = one_release(name, design, number, redraws, file, clip=clip)
                 rows = [dict(zip(keys, key, strict=True)) | row for row in found]
                 pd.DataFrame(rows, columns=COLUMNS).to_csv(
                     draws, mode="a", header=not draws.exists(), index=False, float_format="%.8g"
@@ -336,7 +335,7 @@ def main() -> None:
     parser.add_argument("--releases", type=int, default=10)
     parser.add_argument("--redraws", type=int, default=1, help="draws of the last pass's noise a release")
     parser.add_argument("--lost-weight", type=float, default=preconditioning.LAST_LOST_WEIGHT)
-    parser.add_argument("--keep-tails", action="store_true", help="releases that shorten hardly any row")
+    parser.add_argument("--clip", choices=CLIPS, default="prediction")
     parser.add_argument("--keep", type=Path, help="folder of releases, which are drawn only once")
     parser.add_argument("--out", type=Path, help="file for the figures by coefficient")
     options = parser.parse_args()
@@ -349,7 +348,7 @@ def main() -> None:
                 options.draws,
                 redraws=options.redraws,
                 lost_weight=options.lost_weight,
-                keep_tails=options.keep_tails,
+                clip=options.clip,
                 keep=options.keep,
             )
     found = report(pd.read_csv(options.draws))

@@ -52,7 +52,7 @@ def main() -> None:
         maker.start()
         maker.join()
         start = time.process_time()
-        private = gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-9, unit="who", max_contributions=12)
+        private = gm.release(path, schema=SCHEMA, epsilon=1.0, delta=1e-9, privacy_unit=gm.PrivacyUnit("who", 12))
         spent, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{private.schema.n_columns} encoded columns: {peak:.0f} MiB at most, {spent:.0f} s of one processor")
 

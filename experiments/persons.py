@@ -50,8 +50,8 @@ def methods(epsilon: float) -> dict[str, dict[str, Any]]:
     few = {"epsilon": epsilon / MOST, "delta": DELTA / (MOST * math.exp(epsilon * (MOST - 1) / MOST))}
     found: dict[str, dict[str, Any]] = {"row": budget, "group": few}
     for j in (3, 6, 15):
-        for bound in ("keep", "shorten"):
-            found[f"{bound} {j}"] = {**budget, "unit": "idcode", "max_contributions": j, "contribution_bounding": bound}
+        found[f"keep {j}"] = {**budget, "privacy_unit": gm.PrivacyUnit("idcode", j, "sample")}
+        found[f"shorten {j}"] = {**budget, "privacy_unit": gm.PrivacyUnit("idcode", j, "scale")}
     return found
 
 

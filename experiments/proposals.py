@@ -74,13 +74,13 @@ def one_draw(table: pd.DataFrame, target: str, way: str, epsilon: float, seed: i
         ledger = gm.Ledger(Path(folder) / "rows.ledger", epsilon=epsilon, delta=DELTA)
         if way == "proposed":
             kinds = {str(name): "number" if is_number(table[name]) else "category" for name in table}
-            proposal = gm.propose(table, kinds, ledger=ledger, share=SHARE, random_state=seed)
+            proposal = gm.propose_bounds(table, kinds, budget=gm.Budget(ledger=ledger, share=SHARE), random_state=seed)
             schema, share, left_out = proposal.schema, REST, proposal.left_out
         else:
             schema, share, left_out = gm.Schema.of(declared(table, way)), "1", ()
         if target in left_out:
             return {"r2": 0.0, "left_out": len(left_out), "clipped": 1.0}
-        private = gm.release(table, schema=schema, ledger=ledger, share=share, random_state=seed)
+        private = gm.release(table, schema=schema, budget=gm.Budget(ledger=ledger, share=share), random_state=seed)
     predicted = private.ols(target).predict(table)
     y = table[target].to_numpy(float)
     numbers = [(name, column) for name, column in schema.columns.items() if isinstance(column, gm.Numeric)]

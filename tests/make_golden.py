@@ -43,7 +43,7 @@ SCHEMA: dict[str, Any] = {
     "smoker": "boolean",
     "cost": {"lower": 0, "upper": 20, "missing": "lower"},
 }
-UNIT: dict[str, Any] = {"unit": "person", "max_contributions": 5}
+UNIT: dict[str, Any] = {"privacy_unit": gm.PrivacyUnit("person", 5)}
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
 LEDGER: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "releases": 4}
 
@@ -136,7 +136,9 @@ def sketches(folder: Path) -> None:
 def ledgers(folder: Path) -> None:
     """Write a ledger with two entries, and the release of the first of them."""
     ledger = gm.Ledger(folder / "two_entries.ledger", **LEDGER)
-    private = gm.release(rows(4000), schema=SCHEMA, ledger=ledger, note="first", passes=1, random_state=5)
+    private = gm.release(
+        rows(4000), schema=SCHEMA, budget=gm.Budget(ledger=ledger, note="first"), passes=1, random_state=5
+    )
     private.save(folder / "ledger.parquet")
     ledger.spend(mu=0.05, delta_slack=1e-12, note="second")
 

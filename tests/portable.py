@@ -67,7 +67,7 @@ def exact(folder: Path) -> dict[str, Any]:
         "fingerprints": {path.name: gm.load(path).fingerprint for path in sorted(folder.glob("*.parquet"))},
         "schema": gm.Schema.of(SCHEMA).fingerprint,
         "gram": units(gm.Moments.of(rows(), SCHEMA)),
-        "gram of persons": units(gm.Moments.of(rows(), SCHEMA, unit="person", max_contributions=2)),
+        "gram of persons": units(gm.Moments.of(rows(), SCHEMA, privacy_unit=gm.PrivacyUnit("person", 2))),
         "mu": [gm.accounting.gaussian_mu(epsilon, 1e-6).hex() for epsilon in (0.1, 1.0, 3.0, 20.0)],
         "delta": [gaussian_delta_up(epsilon, 0.3).hex() for epsilon in (0.0, 0.1, 1.0, 3.0)],
         "lattice": [account.bits, account.slack.hex(), *(part.hex() for part in account.noise_mu)],

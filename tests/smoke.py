@@ -35,7 +35,9 @@ def patients(n: int = 5_000) -> pa.Table:
 def library(folder: Path) -> None:
     """Release, models, summary, ledger, file."""
     ledger = gm.Ledger(folder / "patients.ledger", epsilon=3.0, delta=1e-6, releases=2)
-    private = gm.release(patients(), schema=SCHEMA, ledger=ledger, out=folder / "patients.release.parquet")
+    private = gm.release(
+        patients(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=folder / "patients.release.parquet"
+    )
     model = private.ols("cost")
     low, high = model.summary().conf_int()["smoker"]
     assert low < high, (low, high)

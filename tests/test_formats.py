@@ -18,7 +18,7 @@ import pytest
 import gaussmix as gm
 import make_golden
 from gaussmix.data import moments
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.ledger import store
 from gaussmix.releases import file as release_file
 from gaussmix.releases.file import SUFFIX, check_signature
@@ -35,7 +35,7 @@ RELEASES = {
     "not_private.parquet": (1, 0, np.inf, 547.6273754241869, -1160.8955641783864),
 }
 LEDGERS = {"two_entries.ledger": "1156a3186027aa827ef14b149ed83ddbf36dc77fbf25a91e18f7f969a39c98f8"}
-MOMENTS = {"rows.moments": None, "unit.moments": Unit("person", 5)}
+MOMENTS = {"rows.moments": None, "unit.moments": PrivacyUnit("person", 5)}
 SKETCHES = ("paper.parquet",)  # read in tests/paper/test_sketch.py
 SIGNED, KEY = "passes.parquet", "signer.pem"
 
@@ -50,7 +50,7 @@ def test_a_release_is_read(name):
     found = gm.load(GOLDEN / name)
     certificate, target = found.certificate, "y" if steps else "cost"
     assert certificate.epsilon == epsilon
-    assert certificate.unit == (Unit("person", 5) if name == "unit.parquet" else None)
+    assert certificate.unit == (PrivacyUnit("person", 5) if name == "unit.parquet" else None)
     assert certificate.entry == (name == "ledger.parquet")
     assert not certificate.is_private  # noise from a seed, or none
     assert stored["sha256"] == found.fingerprint

@@ -37,7 +37,7 @@ PUBLIC_DATA = {
 """What is declared about rows: all of `data` that rooms of releases may import. The rest holds rows or their sums."""
 
 PUBLIC_NAMES = {
-    "data.contributions": {"ONE_ROW", "Unit"},
+    "data.contributions": {"ONE_ROW", "PrivacyUnit"},
     "data.counts": {"COARSE_BINS", "FINE_BINS", "FineGrid", "coarse_bins", "coarse_interval"},
     "data.readers": {"PARQUET"},
 }

@@ -153,7 +153,8 @@ def table_of(n: int, seed: int) -> dict[str, Any]:
 
 TABLES = table_of(400, 1), table_of(733, 2)
 BUDGET = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}
-PERSONS = {"unit": "who", "max_contributions": 2}
+REPLACE_ONE = gm.Budget(2.0, 1e-5, neighbours="replace-one")
+PERSONS = {"privacy_unit": gm.PrivacyUnit("who", 2)}
 
 
 def results_of(release: gm.Release) -> list[Any]:
@@ -184,7 +185,12 @@ def unless_refused(ask: Callable[[], Any]) -> Any:
     ids=str,
 )
 def test_releases(options, compared):
-    compared(lambda table: results_of(gm.release(table, schema=SCHEMA, progress=True, **options, **BUDGET)), TABLES)
+    compared(
+        lambda table: results_of(
+            gm.release(table, schema=SCHEMA, reading=gm.ReadOptions(progress=True), **options, **BUDGET)
+        ),
+        TABLES,
+    )
 
 
 EVERY_KIND = gm.Schema.of(
@@ -232,20 +238,22 @@ def described(release: gm.Release) -> list[Any]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"passes": 2, "neighbours": "replace-one"},
-        {"passes": 3, "keep_tails": True},
-        {"passes": 1, "neighbours": "replace-one", **PERSONS},
-        {"contribution_bounding": "sample", **PERSONS},
-        {"passes": 1, "neighbours": "replace-one"},
+        {"passes": 2, "budget": REPLACE_ONE},
+        {"passes": 3, "clip": "inference"},
+        {"passes": 1, "budget": REPLACE_ONE, **PERSONS},
+        {"privacy_unit": gm.PrivacyUnit("who", 2, "sample")},
+        {"passes": 1, "budget": REPLACE_ONE},
     ],
     ids=str,
 )
 def test_columns_of_every_kind(options, compared):
     def subject(table):
         """Keys and coins, which a seed of its own gives either run, are not to be seen either."""
-        seeded = BUDGET | {"random_state": len(table["age"])}
-        found = described(gm.release(table, schema=EVERY_KIND, progress=True, **options, **seeded))
-        assert any(isinstance(result, str) for result in found) == ("unit" in options)  # else all answers are words
+        seeded = {"budget": gm.Budget(2.0, 1e-5)} | options | {"random_state": len(table["age"])}
+        found = described(gm.release(table, schema=EVERY_KIND, reading=gm.ReadOptions(progress=True), **seeded))
+        assert any(isinstance(result, str) for result in found) == (
+            "privacy_unit" in options
+        )  # else all answers are words
         return found
 
     compared(subject, (table_of_every_kind(500, 1), table_of_every_kind(811, 2)))
@@ -286,14 +294,16 @@ SOURCES: dict[str, Callable[[dict[str, Any], Path], Any]] = {
     "DuckDB": lambda table, place: (written(table, place / "rows.duckdb"), "SELECT * FROM rows WHERE age > 10"),
     "polars": lambda table, _: pl.LazyFrame(table).filter(pl.col("age") > 10),
 }
-READ_AS = {"CSV": {"csv": gm.CsvOptions(na_values=("nan",))}}
+READ_AS = {"CSV": gm.CsvOptions(na_values=("nan",))}
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_sources(source, compared, tmp_path):
     def subject(table):
         data = SOURCES[source](table, anew(tmp_path / "place"))
-        private = gm.release(data, schema=SCHEMA, progress=True, **READ_AS.get(source, {}), **BUDGET)
+        private = gm.release(
+            data, schema=SCHEMA, reading=gm.ReadOptions(csv=READ_AS.get(source), progress=True), **BUDGET
+        )
         return [private, private.to_bytes()]
 
     compared(subject, TABLES)
@@ -302,8 +312,8 @@ def test_sources(source, compared, tmp_path):
 DECLARED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "a formula": lambda table: {"data": table, "formula": "age ~ poly(cost, 2)*smoker + region"},
     "no intercept": lambda table: {"data": table, "schema": gm.Schema(SCHEMA.columns, intercept=0)},
-    "a number of rows": lambda table: {"data": table, "expected_rows": len(table["age"])},
-    "sorted": lambda table: {"data": by_person(table), "sorted_by_unit": True, **PERSONS},
+    "a number of rows": lambda table: {"data": table, "reading": gm.ReadOptions(expected_rows=len(table["age"]))},
+    "sorted": lambda table: {"data": by_person(table), "reading": gm.ReadOptions(sorted_by_unit=True), **PERSONS},
 }
 
 
@@ -337,7 +347,7 @@ def test_weights_terms_and_kept_tails(compared):
     )
 
     def subject(table):
-        private = gm.release(table, schema=schema, weight="design", keep_tails=True, **BUDGET)
+        private = gm.release(table, schema=schema, weight="design", clip="inference", **BUDGET)
         return [private, private.ols("cost").summary(), private.to_bytes()]
 
     compared(subject, TABLES)
@@ -360,7 +370,9 @@ def test_files_and_ledgers(compared, tmp_path):
     def subject(table):
         place = anew(tmp_path / "place")
         ledger = Ledger(place / "budget.ledger", epsilon=2.0, delta=1e-5)
-        release = gm.release(table, schema=SCHEMA, ledger=ledger, share=0.5, out=place / "a.parquet", random_state=0)
+        release = gm.release(
+            table, schema=SCHEMA, budget=gm.Budget(ledger=ledger, share=0.5), out=place / "a.parquet", random_state=0
+        )
         return [release, ledger.entries(), str(ledger), files_in(place), render(release)]
 
     compared(subject, TABLES)
@@ -371,11 +383,11 @@ schema rows.parquet
 schema rows.csv -o template.json
 ledger create rows.ledger -e 6 -d 1e-5 --releases 3
 ledger create persons.ledger -e 3 -d 1e-5 --privacy-unit who --json
-propose rows.parquet -s open.json --ledger rows.ledger --note bounds -o proposed.json --json
-propose rows.csv -s open.json -e 2 -d 1e-5 --neighbours replace-one --most-levels 2 -o once.json
+bounds rows.parquet -s open.json --ledger rows.ledger --note bounds -o proposed.json --json
+bounds rows.csv -s open.json -e 2 -d 1e-5 --neighbours replace-one --most-levels 2 -o once.json
 moments rows.parquet -s schema.json -o rows.moments --json
 release rows.moments -e 2 -d 1e-5 -o sums.parquet
-release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --keep-tails -o few.parquet
+release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --clip inference -o few.parquet
 release rows.parquet -s schema.json --epsilon 2 --delta 1e-5 -o a.parquet
 release rows.csv -s schema.json --na-value nan --ledger rows.ledger --note costs -o charged.parquet --json
 release rows.parquet -s schema.json --ledger persons.ledger --privacy-unit who --max-contributions 2 -o persons.parquet
@@ -552,12 +564,14 @@ def test_proposals(neighbours, compared, tmp_path):
     def subject(table):
         place = anew(tmp_path / "place")
         ledger = Ledger(place / "budget.ledger", epsilon=4.0, delta=1e-5, neighbours=neighbours)
-        charged = gm.propose(table, OPEN, ledger=ledger, share=0.5, out=place / "schema.json", random_state=0)
+        charged = gm.propose_bounds(
+            table, OPEN, budget=gm.Budget(ledger=ledger, share=0.5), out=place / "schema.json", random_state=0
+        )
         files, csv = files_in(place), written(table, place / "rows.csv")
-        budget = {"epsilon": 4.0, "delta": 1e-5, "neighbours": neighbours, "random_state": 0}
-        once = gm.propose(iter(pieces(table)), OPEN, most_levels=2, tail=0.1, **budget)
-        read = gm.propose(csv, OPEN, csv=gm.CsvOptions(na_values=("nan",)), **budget)
-        return [charged, files, gm.propose(table, OPEN, **budget), once, read, read.to_bytes()]
+        budget = {"budget": gm.Budget(4.0, 1e-5, neighbours=neighbours), "random_state": 0}
+        once = gm.propose_bounds(iter(pieces(table)), OPEN, most_levels=2, tail=0.1, **budget)
+        read = gm.propose_bounds(csv, OPEN, reading=gm.ReadOptions(csv=gm.CsvOptions(na_values=("nan",))), **budget)
+        return [charged, files, gm.propose_bounds(table, OPEN, **budget), once, read, read.to_bytes()]
 
     compared(subject, TABLES)
 
@@ -630,7 +644,7 @@ LINES = {
 @pytest.mark.parametrize("line", LINES)
 def test_errors_of_files_say_the_same(line, tmp_path):
     """Each table is written with one bad line, by row and by person."""
-    options = {"schema": SCHEMA, "csv": READ_AS["CSV"]["csv"], **BUDGET}
+    options = {"schema": SCHEMA, "reading": gm.ReadOptions(csv=READ_AS["CSV"]), **BUDGET}
     units = [{}, PERSONS] if line != "nobody's" else [PERSONS]
     found = []
     for table, place in zip(TABLES, (7, 500), strict=True):
@@ -661,7 +675,11 @@ def test_errors_of_other_kinds_say_the_same(name, value):
 
 def test_errors_of_tables_that_are_not_sorted_say_the_same():
     one, other = (
-        message_of(lambda table=table: gm.release(table, schema=SCHEMA, sorted_by_unit=True, **PERSONS, **BUDGET))
+        message_of(
+            lambda table=table: gm.release(
+                table, schema=SCHEMA, reading=gm.ReadOptions(sorted_by_unit=True), **PERSONS, **BUDGET
+            )
+        )
         for table in TABLES
     )
     assert one == other
@@ -680,7 +698,10 @@ def test_errors_of_estimators_and_counts_say_the_same():
         found.append([str(caught.value), unknown])
     assert found[0] == found[1]
     one, other = (
-        message_of(lambda table=table: gm.release(table, schema=SCHEMA, expected_rows=50, **BUDGET)) for table in TABLES
+        message_of(
+            lambda table=table: gm.release(table, schema=SCHEMA, reading=gm.ReadOptions(expected_rows=50), **BUDGET)
+        )
+        for table in TABLES
     )
     assert one == other
 
@@ -717,7 +738,9 @@ def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_pat
         told.clear()
         table = {name: np.nan_to_num(table_of(400, seed)[name]) for name in ("age", "cost", "smoker")}
         pq.write_table(pa.table(table), tmp_path / "rows.parquet")
-        with prepare(schema, passes=4, likelihood=Likelihood("smoker", 3), **BUDGET) as prepared:
+        with prepare(
+            schema, gm.Budget(2.0, 1e-5), passes=4, likelihood=Likelihood("smoker", 3), random_state=0
+        ) as prepared:
             prepared.draw(rows_of(tmp_path / "rows.parquet", schema, gm.ReadOptions(progress=True)), progress=True)
         said.append(list(told))
     assert said[0] == said[1]

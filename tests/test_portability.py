@@ -39,16 +39,16 @@ NEEDS = {"Haswell": "X86_V3", "SkylakeX": "X86_V4"}
 
 def kinds() -> dict[str, dict]:
     """Nine releases: passes, persons, weights, neighbours, a ledger."""
-    persons = {"unit": "person", "max_contributions": 2}
+    persons = {"privacy_unit": gm.PrivacyUnit("person", 2)}
     return {
         "one pass": {"passes": 1},
         "two passes": {"passes": 2},
         "three passes": {"passes": 3},
         "four passes": {"passes": 4},
         "persons": {"passes": 3, **persons},
-        "persons, sampled": {"passes": 2, "contribution_bounding": "sample", **persons},
+        "persons, sampled": {"passes": 2, "privacy_unit": gm.PrivacyUnit("person", 2, "sample")},
         "weights": {"passes": 3, "weight": "weight"},
-        "replace-one": {"passes": 2, "neighbours": "replace-one"},
+        "replace-one": {"passes": 2, "budget": gm.Budget(1.0, 1e-6, neighbours="replace-one")},
         "ledger": {"passes": 4},
     }
 
@@ -59,8 +59,10 @@ def folder(tmp_path_factory) -> Path:
     ledger = gm.Ledger(path / "rows.ledger", epsilon=1.0, delta=1e-6, releases=2)
     for name, options in kinds().items():
         columns = {**portable.SCHEMA["columns"], **({"weight": [0, 2]} if "weight" in options else {})}
-        budget = {"ledger": ledger} if name == "ledger" else {"epsilon": 1.0, "delta": 1e-6}
-        private = gm.release(portable.rows(), schema={**portable.SCHEMA, "columns": columns}, **budget, **options)
+        budget = gm.Budget(ledger=ledger) if name == "ledger" else gm.Budget(1.0, 1e-6)
+        private = gm.release(
+            portable.rows(), schema={**portable.SCHEMA, "columns": columns}, **{"budget": budget, **options}
+        )
         private.save(path / f"{name}.parquet")
     return path
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gaussmix import accounting, baselines, errors, paper
     from gaussmix.accounting.calibration import Calibration, calibrate
     from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+    from gaussmix.data.contributions import PrivacyUnit
     from gaussmix.data.moments import Moments
     from gaussmix.data.schema import Date, Schema
     from gaussmix.data.source import CsvOptions, ReadOptions
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
     )
     from gaussmix.estimators.linear import LinearRegression
     from gaussmix.estimators.logistic import LogisticRegression
+    from gaussmix.ledger.budget import Budget
     from gaussmix.ledger.ledger import Ledger
-    from gaussmix.mechanism.bounds import propose
+    from gaussmix.mechanism.bounds import propose_bounds
     from gaussmix.mechanism.release import release
     from gaussmix.models.bounds import Proposal
     from gaussmix.models.release import Release, load
@@ -56,6 +58,7 @@ __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
     "Boolean",
+    "Budget",
     "BudgetExceededError",
     "BudgetUnmetError",
     "BudgetWarning",
@@ -83,6 +86,7 @@ __all__ = [
     "OutputError",
     "OutputExistsError",
     "OutputFolderError",
+    "PrivacyUnit",
     "Proposal",
     "ReadOptions",
     "Release",
@@ -95,13 +99,14 @@ __all__ = [
     "errors",
     "load",
     "paper",
-    "propose",
+    "propose_bounds",
     "release",
 ]
 
 _ROOMS = ("accounting", "baselines", "errors", "paper")
 _HOMES = {
     "Boolean": "data.columns",
+    "Budget": "ledger.budget",
     "Calibration": "accounting.calibration",
     "Categorical": "data.columns",
     "Certificate": "releases.certificate",
@@ -113,6 +118,7 @@ _HOMES = {
     "LogisticRegression": "estimators.logistic",
     "Moments": "data.moments",
     "Numeric": "data.columns",
+    "PrivacyUnit": "data.contributions",
     "Proposal": "models.bounds",
     "ReadOptions": "data.source",
     "Release": "models.release",
@@ -120,7 +126,7 @@ _HOMES = {
     "Vector": "data.columns",
     "calibrate": "accounting.calibration",
     "load": "models.release",
-    "propose": "mechanism.bounds",
+    "propose_bounds": "mechanism.bounds",
     "release": "mechanism.release",
 }
 

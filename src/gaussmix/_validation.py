@@ -137,6 +137,14 @@ def choice(options: Collection[str], **named: Any) -> str:
     return value
 
 
+def instance(kind: type[R], **named: Any) -> R:
+    """Return an instance of a class."""
+    name, value = _named(named)
+    if not isinstance(value, kind):
+        raise ArgumentTypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}.")
+    return value
+
+
 def text(**named: Any) -> str:
     """Return a string that can be encoded as UTF-8."""
     name, value = _named(named)

@@ -39,9 +39,9 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
     run("schema", "patients.parquet", "-o", "open.json")
     run("ledger", "create", "p.ledger", "-e", 1, "-d", "1e-6", "--releases", 4)
     result = run(
-        "propose", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "--share", "0.1", "-o", "s.json"
+        "bounds", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "--share", "0.1", "-o", "s.json"
     )
-    assert "noisy counts by column (propose): (1, 1e-06)-differentially private" in result.stdout
+    assert "noisy counts by column (propose_bounds): (1, 1e-06)-differentially private" in result.stdout
     assert "; 9 more like this one fit" in result.stderr
     schema = Schema.of("s.json")
     assert schema.columns["sex"].levels == ("f", "m")
@@ -52,7 +52,7 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
     )
     assert "no more like this one fit" in result.stderr
     assert load("r.parquet").certificate.entry == 2
-    out = run("propose", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "-o", "t.json", code=4)
+    out = run("bounds", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "-o", "t.json", code=4)
     assert "does not fit" in out.stderr
     assert not (folder / "t.json").exists()
 
@@ -60,7 +60,7 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
 def test_propose_without_a_ledger_and_as_json(folder):
     (folder / "open.toml").write_text('[columns]\nage = "number"\nsex = "category"\n', encoding="utf-8")
     found = json.loads(
-        run("propose", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", "--json").stdout
+        run("bounds", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", "--json").stdout
     )
     assert found["left_out"] == []
     assert found["certificate"]["account"]["mechanism"] == "noisy counts by column"
@@ -72,7 +72,7 @@ def test_propose_without_a_ledger_and_as_json(folder):
         ("most_levels must be", ("--most-levels", 0, "--force")),
         ("give --ledger", ("--note", "x", "--force")),
     ]:
-        arguments = ("propose", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", *options)
+        arguments = ("bounds", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", *options)
         assert words in run(*arguments, code=2).stderr
 
 

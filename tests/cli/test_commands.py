@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
-from gaussmix.mechanism.release import prepare
 from gaussmix.report.demo import ROWS
 
 
@@ -220,7 +219,22 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
         (
-            ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
+            (
+                "release",
+                "TABLE",
+                "-s",
+                "SCHEMA",
+                "-e",
+                "1",
+                "-d",
+                "1e-6",
+                "-o",
+                "OUT",
+                "--passes",
+                "1",
+                "--clip",
+                "inference",
+            ),
             "shortens no row",
         ),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
@@ -262,7 +276,7 @@ def test_messages_of_the_library_are_shown_as_they_are(files):
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
     assert "rows than expected_rows=3." in run("release", table, *budget, "--expected-rows", "3", code=3)
     assert "leave epsilon and delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
-    assert "for neighbours='add-remove', got 'replace-one': leave relation out" in run(
+    assert "for neighbours='add-remove', got 'replace-one': leave neighbours out" in run(
         "release", table, "-s", schema, "--ledger", _ledger(files), "--neighbours", "replace-one", *out, code=2
     )
     (files / "stray.csv").write_text('age,cost\n1,"2\n')
@@ -434,10 +448,10 @@ def test_tails_are_kept_on_request(files, monkeypatch):
     asked = []
 
     def noted(*arguments, **options):
-        asked.append(options["keep_tails"])
-        return prepare(*arguments, **options)
+        asked.append(options["clip"])
+        return release(*arguments, **options)
 
-    monkeypatch.setattr("gaussmix.cli.data.prepare", noted)
+    monkeypatch.setattr("gaussmix.cli.data.draw_release", noted)
     command = (
         "release",
         str(files / "a.parquet"),
@@ -449,6 +463,6 @@ def test_tails_are_kept_on_request(files, monkeypatch):
         "1e-6",
         "--force",
     )
-    for more in ((), ("--keep-tails",)):
+    for more in ((), ("--clip", "inference")):
         run(*command, "-o", str(files / "tails.parquet"), *more)
-    assert asked == [False, True]
+    assert asked == ["prediction", "inference"]

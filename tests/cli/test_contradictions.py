@@ -36,8 +36,8 @@ def folder(tmp_path_factory):
             f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
             "sorted_by_unit goes with a unit and the table",
         ),
-        ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave keep_tails out, or pass a table"),
-        (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave keep_tails out, or ask for more"),
+        ("release a.moments --clip inference --ledger a.ledger -o new.parquet", "leave clip out, or pass a table"),
+        (f"release a.csv -s s.json --clip inference --passes 1 {RELEASE}", "leave clip out, or ask for more"),
         (f"release a.moments --passes 2 {RELEASE}", "serve one pass: set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read: leave them out"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
@@ -63,14 +63,12 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        ("moments", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
-        ("batches", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
-        ("moments", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
-        ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv says how files are read"),
+        ("moments", {"clip": "inference"}, "leave clip out, or pass a table"),
+        ("batches", {"clip": "inference"}, "leave clip out, or pass a table"),
+        ("moments", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit goes with a unit"),
+        ("moments", {"reading": gm.ReadOptions(csv=gm.CsvOptions(quoting=False))}, "csv says how files are read"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
-        ("table", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
-        ("table", {"note": "first", "ledger": None, **BUDGET}, "note is kept in a ledger: name the ledger"),
-        ("table", {"share": 0.5, "ledger": None, **BUDGET}, "share is a share of a ledger's budget"),
+        ("table", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit goes with a unit"),
         ("table", {"force": True}, "force replaces a file, but none is written"),
     ],
 )
@@ -82,13 +80,32 @@ def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
     found = {"table": unread(), "batches": unread(), "moments": gm.Moments.load(folder / "a.moments")}[data]
     declared = {} if data == "moments" else {"schema": SCHEMA}
     with pytest.raises(gm.ArgumentError, match=said):
-        gm.release(found, **{"ledger": folder / "a.ledger", **declared, **options})
+        gm.release(found, **{"budget": gm.Budget(ledger=folder / "a.ledger"), **declared, **options})
     assert not gm.Ledger.open(folder / "a.ledger").entries()
 
 
 def test_sums_and_proposals_refuse_it_too():
     with pytest.raises(gm.ArgumentError, match="sorted_by_unit goes with a unit"):
-        gm.Moments.of(iter(()), SCHEMA, options=gm.ReadOptions(sorted_by_unit=True))
-    for lone, said in (({"note": "x"}, "note is kept"), ({"force": True}, "none is written"), ({"share": 1}, "share")):
+        gm.Moments.of(iter(()), SCHEMA, reading=gm.ReadOptions(sorted_by_unit=True))
+    with pytest.raises(gm.ArgumentError, match="none is written"):
+        gm.propose_bounds(iter(()), {"age": "number"}, **BUDGET, force=True)
+
+
+def test_a_budget_refuses_what_contradicts_itself(folder):
+    ledger = folder / "a.ledger"
+    for given, said in (
+        ({}, "Give epsilon and delta"),
+        ({"epsilon": 1.0}, "Give epsilon and delta"),
+        ({**BUDGET, "note": "x"}, "note is kept in a ledger: name the ledger"),
+        ({**BUDGET, "share": 0.5}, "share is a share of a ledger's budget"),
+        ({**BUDGET, "epsilon": 0.0}, "epsilon must be"),
+        ({**BUDGET, "delta": 1.0}, "delta must lie"),
+        ({**BUDGET, "neighbours": "swap"}, "neighbours must be one of"),
+        ({**BUDGET, "ledger": ledger}, "The ledger holds the budget"),
+        ({"ledger": ledger, "neighbours": "replace-one"}, "leave neighbours out"),
+    ):
         with pytest.raises(gm.ArgumentError, match=said):
-            gm.propose(iter(()), {"age": "number"}, **BUDGET, **lone)
+            gm.Budget(**given)
+    with pytest.raises(gm.ArgumentTypeError, match="ledger must be a Ledger or a path"):
+        gm.Budget(ledger=3)
+    assert gm.Budget(ledger=str(ledger)).ledger.path == gm.Ledger.open(ledger).path

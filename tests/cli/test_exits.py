@@ -224,7 +224,7 @@ def test_bytes_that_are_no_text_reach_no_ledger(files, tmp_path):
     assert "UTF-8" in shell(*command, "-o", tmp_path / wrong, code=2).stderr
     assert "UTF-8" in shell("ols", files / "r.parquet", wrong, code=2).stderr
     with pytest.raises(gm.errors.ArgumentError, match="note must be valid Unicode"):
-        gm.release(patients(20), schema=SCHEMA, ledger=ledger, note="\ud800")
+        gm.release(patients(20), schema=SCHEMA, budget=gm.Budget(ledger=ledger, note="\ud800"))
     assert ledger.read_bytes() == before
     shell("ols", files / "r.parquet", "cost", env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"})
 
@@ -316,7 +316,7 @@ def test_a_ledger_without_room_refuses_before_a_row_is_read(files, tmp_path):
 
     start = time.monotonic()
     with pytest.raises(ValueError, match="does not fit"):
-        gm.release(touched(), schema=SCHEMA, ledger=ledger, out=tmp_path / "x")
+        gm.release(touched(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=tmp_path / "x")
     assert time.monotonic() - start < 0.5
     (tmp_path / "big.parquet").write_bytes(b"not even a table")
     command = ("release", tmp_path / "big.parquet", "-s", files / "schema.json", "-o", tmp_path / "x")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import gaussmix as gm
 from gaussmix.cli import main
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 
 UNIT = ["--privacy-unit", "who", "--max-contributions", "12"]
 WORDS = "one person (all rows with the same who, together counted as at most 12)"
@@ -36,7 +36,7 @@ def test_a_release_of_persons(folder):
     budget = ["-s", "@schema.json", "-e", "1", "-d", "1e-6"]
     for name, extra in (("any", []), ("sorted", ["--sorted-by-unit"])):
         assert WORDS in run(folder, "release", "@table.csv", *budget, *UNIT, *extra, "-o", f"@{name}.parquet")
-        assert gm.load(folder / f"{name}.parquet").certificate.unit == Unit("who", 12)
+        assert gm.load(folder / f"{name}.parquet").certificate.unit == PrivacyUnit("who", 12)
     assert "one row" in run(folder, "release", "@table.csv", *budget, "-o", "@rows.parquet")
 
 
@@ -79,7 +79,7 @@ def test_persons_of_formulas_weights_queries_and_standard_input(folder):
     found = CliRunner().invoke(main, words, input=frame.to_csv(index=False))
     assert found.exit_code == 0, found.output
     private = gm.load(folder / "terms.parquet")
-    assert private.certificate.unit == Unit("who", 12)
+    assert private.certificate.unit == PrivacyUnit("who", 12)
     assert (private.schema.weight, list(private.schema.terms)) == ("y2", ["a^2"])
 
     duckdb = pytest.importorskip("duckdb")

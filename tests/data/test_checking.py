@@ -47,7 +47,7 @@ def test_shares_by_hand():
 
 def test_the_column_of_the_unit_is_read_as_a_release_reads_it():
     table = {"a": [0.5, 0.7], "who": ["p", "q"]}
-    whose = {"unit": "who", "max_contributions": 2}
+    whose = {"privacy_unit": gm.PrivacyUnit("who", 2)}
     assert check_table(table, {"a": [0, 1]}, **whose) == check_table(table, {"a": [0, 1]})
     bad = [
         ({"a": [0.5, 0.7]}, "Column 'who' is not in"),
@@ -61,13 +61,12 @@ def test_the_column_of_the_unit_is_read_as_a_release_reads_it():
         for call in (check_table, Moments.of):
             with pytest.raises(gm.DataError, match=words):
                 call(data, {"a": [0, 1]}, **whose)
-    for options, words in (
-        ({"unit": "who"}, "max_contributions must be declared"),
-        ({"max_contributions": 2}, "go with a unit"),
-        ({"unit": "a", "max_contributions": 2}, "'a' is the unit and cannot be released as well"),
+    for unit, words in (
+        ("who", "privacy_unit must be a PrivacyUnit, got str"),
+        (gm.PrivacyUnit("a", 2), "'a' is the unit and cannot be released as well"),
     ):
-        with pytest.raises(gm.errors.ArgumentError, match=words):
-            check_table(table, {"a": [0, 1]}, **options)
+        with pytest.raises(gm.GaussmixError, match=words):
+            check_table(table, {"a": [0, 1]}, privacy_unit=unit)
 
 
 def test_unknown_levels_without_a_rule_are_said_to_be_refused():
@@ -114,17 +113,17 @@ def test_levels_that_differ_by_spaces():
 
 
 def test_expected_rows():
-    assert check_table(TABLE, SCHEMA, options=ReadOptions(expected_rows=5)).rows == 5
+    assert check_table(TABLE, SCHEMA, reading=ReadOptions(expected_rows=5)).rows == 5
     for call in (check_table, Moments.of):
         with pytest.raises(ValueError, match="another number of rows than expected_rows=6"):
-            call(TABLE.assign(smoker=True), SCHEMA, options=ReadOptions(expected_rows=6))
+            call(TABLE.assign(smoker=True), SCHEMA, reading=ReadOptions(expected_rows=6))
     with pytest.raises(ValueError, match="expected_rows must be an integer"):
-        check_table(TABLE, SCHEMA, options=ReadOptions(expected_rows=0))
+        check_table(TABLE, SCHEMA, reading=ReadOptions(expected_rows=0))
     with pytest.raises(ValueError, match="another number of rows"):
-        gm.release({"x": [1.0]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, expected_rows=2)
+        gm.release({"x": [1.0]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, reading=gm.ReadOptions(expected_rows=2))
     sums = Moments.of({"x": [1.0]}, {"x": [0, 1]})
     with pytest.raises(ValueError, match="another number of rows"):
-        gm.release(sums, epsilon=1.0, delta=1e-6, expected_rows=2)
+        gm.release(sums, epsilon=1.0, delta=1e-6, reading=gm.ReadOptions(expected_rows=2))
 
 
 def test_options_reach_the_file(tmp_path):
@@ -132,10 +131,12 @@ def test_options_reach_the_file(tmp_path):
     path.write_text("sex, age\nf, 3\n m, none\n")
     schema = {"sex": {"levels": ["f", "m"]}, "age": {"lower": 0, "upper": 9, "missing": "lower"}}
     options = CsvOptions(skip_initial_space=True, na_values=("none",))
-    found = check_table(path, schema, options=ReadOptions(csv=options))
+    found = check_table(path, schema, reading=ReadOptions(csv=options))
     assert found.columns["sex"].unknown == 0
     assert found.columns["age"].missing == 0.5
-    private = gm.release(path, schema=schema, epsilon=1.0, delta=1e-6, csv=options, random_state=0)
+    private = gm.release(
+        path, schema=schema, epsilon=1.0, delta=1e-6, reading=gm.ReadOptions(csv=options), random_state=0
+    )
     assert private.certificate.epsilon <= 1.0
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import gaussmix as gm
 from encoded_rows import exact_gram, summed_rows
 from gaussmix.data import contributions
-from gaussmix.data.contributions import Unit, UnitBlock, siphash, truncated, unit_ids, unit_texts
+from gaussmix.data.contributions import PrivacyUnit, UnitBlock, siphash, truncated, unit_ids, unit_texts
 from gaussmix.data.gram import LIMB_BITS
 from gaussmix.data.rows import UnitRows
 from gaussmix.data.sampling import Sample
@@ -27,7 +27,7 @@ from gaussmix.data.transforms import Transform, clip_norms
 
 SCHEMA = Schema.of({"a": [0, 1], "b": ["x", "y"], "c": {"lower": -1, "upper": 1, "missing": "drop-row"}})
 KEY = bytes(range(32))
-SHORTEN, KEEP = Unit("who", 3), Unit("who", 3, "sample")
+SHORTEN, KEEP = PrivacyUnit("who", 3), PrivacyUnit("who", 3, "sample")
 LIMIT = 2**40
 
 
@@ -135,7 +135,7 @@ def test_persons_are_shortened_in_integers(sizes, scale, seed):
         assert np.array_equal(alone, after)  # no person sees another
 
 
-@pytest.mark.parametrize("unit", [SHORTEN, KEEP], ids=lambda unit: unit.bound)
+@pytest.mark.parametrize("unit", [SHORTEN, KEEP], ids=lambda unit: unit.contribution_bounding)
 def test_the_gram_matrix_is_that_of_bounded_persons(unit):
     """Against sums in Python's integers over one person after the other."""
     data = table(seed=4)
@@ -151,7 +151,7 @@ def test_the_gram_matrix_is_that_of_bounded_persons(unit):
         if squares > 3 * LIMIT:
             encoded = np.trunc(encoded * 2**20 * (np.sqrt(3 * LIMIT) * (1 - 2.0**-32) / np.sqrt(squares))) / 2**20
         total += exact_gram(encoded)
-    assert np.array_equal(found, total) == (unit.bound == "scale")
+    assert np.array_equal(found, total) == (unit.contribution_bounding == "scale")
 
 
 def test_kept_rows_are_chosen_by_person_row_and_copy():
@@ -181,7 +181,7 @@ def test_kept_rows_are_chosen_by_person_row_and_copy():
 
 # ---------------------------------------------------------------------------------------------------------------
 # Sources
-@pytest.mark.parametrize("unit", [SHORTEN, KEEP], ids=lambda unit: unit.bound)
+@pytest.mark.parametrize("unit", [SHORTEN, KEEP], ids=lambda unit: unit.contribution_bounding)
 def test_every_source_gives_the_same_bits(tmp_path, unit, monkeypatch):
     frame = pd.DataFrame(table())
     expected = answers(frame, unit)
@@ -229,8 +229,8 @@ def test_a_person_who_reappears_is_refused_and_not_named():
 
 def test_a_sorted_table_that_comes_once_has_one_pass():
     data = pd.DataFrame(table()).sort_values("who")
-    words = {"schema": SCHEMA, "epsilon": 1, "delta": 1e-6, "unit": "who", "max_contributions": 3, "random_state": 0}
-    assert len(gm.release(iter([data]), sorted_by_unit=True, **words).statistic.passes) == 1
+    words = {"schema": SCHEMA, "epsilon": 1, "delta": 1e-6, "privacy_unit": gm.PrivacyUnit("who", 3), "random_state": 0}
+    assert len(gm.release(iter([data]), reading=gm.ReadOptions(sorted_by_unit=True), **words).statistic.passes) == 1
     assert len(gm.release(iter([data]), **words).statistic.passes) == 4  # what was brought together is read again
 
 
@@ -238,7 +238,7 @@ def test_a_sorted_table_that_comes_once_has_one_pass():
 def test_a_unit_that_is_not_in_the_table_is_missed_as_a_declared_column_is(is_sorted):
     with pytest.raises(gm.DataError) as declared:
         gm.release({"a": [0.5]}, schema={"a": [0, 1], "who": [0, 1]}, epsilon=1.0, delta=1e-6)
-    options = {"unit": "who", "max_contributions": 2, "sorted_by_unit": is_sorted}
+    options = {"privacy_unit": gm.PrivacyUnit("who", 2), "reading": ReadOptions(sorted_by_unit=is_sorted)}
     with pytest.raises(gm.DataError) as unit:
         gm.release({"a": [0.5]}, schema={"a": [0, 1]}, epsilon=1.0, delta=1e-6, **options)
     assert str(unit.value) == str(declared.value)

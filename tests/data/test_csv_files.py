@@ -231,7 +231,7 @@ def test_spaces_are_skipped_alike_wherever_the_file_is_cut(tmp_path):
 
     def moments(name, first):
         (tmp_path / name).write_text("level,x\n" + first + rows)
-        return gm.Moments.of(tmp_path / name, schema, options=ReadOptions(csv=options))
+        return gm.Moments.of(tmp_path / name, schema, reading=ReadOptions(csv=options))
 
     short, long, quoted = (
         moments(f"{i}.csv", first)

@@ -762,7 +762,7 @@ def test_paths_of_a_table_are_those_of_all_of_its_parts(tmp_path):
         with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
             gm.release(nested, schema=BOUNDED, epsilon=1.0, delta=1e-6, out=out, force=True)
     with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
-        gm.propose([tmp_path / "*.json"], {"a": "number"}, epsilon=1.0, delta=1e-6, out=tmp_path / "new.json")
+        gm.propose_bounds([tmp_path / "*.json"], {"a": "number"}, epsilon=1.0, delta=1e-6, out=tmp_path / "new.json")
 
 
 @pytest.mark.parametrize(
@@ -801,7 +801,7 @@ def test_a_new_kind_of_table_needs_one_class_and_one_line(monkeypatch):
     monkeypatch.setattr(table_module, "KINDS", (Doubles, *table_module.KINDS))
     expected = Moments.of({"a": np.array(values)}, schema)
     assert np.array_equal(Moments.of(values, schema).gram(), expected.gram())
-    assert check_table([values], schema, options=ReadOptions(expected_rows=3)).rows == 3
+    assert check_table([values], schema, reading=ReadOptions(expected_rows=3)).rows == 3
     assert open_table(values).schema().names == ["a"]
     with pytest.raises(ValueError, match="A table comes twice"):
         Moments.of([values, values], schema)

@@ -52,7 +52,7 @@ def test_outputs_that_cannot_be_cost_nothing(tmp_path, ledger, name):
     patients(20).to_parquet(tmp_path / "rows" / "a.parquet")
     data = tmp_path / "rows" if name.startswith("rows") else untouched()
     with pytest.raises(OutputError):
-        gm.release(data, schema=SCHEMA, ledger=ledger, out=tmp_path / name, force=name == "l.ledger")
+        gm.release(data, schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=tmp_path / name, force=name == "l.ledger")
     assert ledger.entries() == []
     assert (tmp_path / "there.parquet").read_bytes() == b"somebody's"
     assert not list(tmp_path.glob(".gaussmix*"))
@@ -65,7 +65,7 @@ def test_a_full_disk_costs_nothing(tmp_path, ledger):
         pytest.skip("mounting is not allowed here")
     try:
         with pytest.raises(OutputError, match=r"No space left on device. Nothing was spent"):
-            gm.release(untouched(), schema=SCHEMA, ledger=ledger, out=small / "x.parquet")
+            gm.release(untouched(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=small / "x.parquet")
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -87,7 +87,7 @@ def test_a_disk_that_fills_up_while_rows_are_read_costs_nothing(tmp_path, ledger
         yield patients(50)
 
     try:
-        gm.release(filling(), schema=SCHEMA, ledger=ledger, passes=1, out=small / "x.parquet")
+        gm.release(filling(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=small / "x.parquet")
         assert gm.load(small / "x.parquet").statistic.passes[0].mu > 0
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -97,7 +97,7 @@ def test_a_disk_that_fills_up_while_rows_are_read_costs_nothing(tmp_path, ledger
 def test_bad_rows_cost_nothing_and_leave_nothing(tmp_path, ledger):
     rows = patients(50).assign(sex="?")
     with pytest.raises(ValueError, match="not among its levels"):
-        gm.release(rows, schema=SCHEMA, ledger=ledger, out=tmp_path / "x.parquet")
+        gm.release(rows, schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=tmp_path / "x.parquet")
     assert ledger.entries() == []
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("l.ledger")] == []
 
@@ -110,14 +110,14 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
         yield patients(50)
 
     with pytest.warns(UserWarning, match="was left alone: the release is in") as warned:
-        private = gm.release(slow(), schema=SCHEMA, ledger=ledger, passes=1, out=out)
+        private = gm.release(slow(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=out)
     assert warned[0].filename == __file__  # told of the line that asked
     assert out.read_bytes() == b"somebody's"
     (beside,) = tmp_path.glob("gaussmix-*.parquet")
     assert gm.load(beside).certificate == private.certificate
     with pytest.raises(OutputExistsError):
-        gm.release(untouched(), schema=SCHEMA, ledger=ledger, passes=1, out=out)
-    gm.release(patients(50), schema=SCHEMA, ledger=ledger, passes=1, out=out, force=True)
+        gm.release(untouched(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=out)
+    gm.release(patients(50), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=out, force=True)
     assert gm.load(out).statistic.passes[0].mu > 0
 
 
@@ -134,7 +134,9 @@ def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # runners in parallel ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
-            gm.release(patients(50), schema=SCHEMA, ledger=ledger, passes=1, out=tmp_path / "x.parquet")
+            gm.release(
+                patients(50), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=tmp_path / "x.parquet"
+            )
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -144,7 +146,9 @@ def test_ctrl_c_between_ledger_and_file_waits(tmp_path, ledger, monkeypatch):
 
 def test_a_release_in_another_thread(tmp_path, ledger):
     worker = threading.Thread(
-        target=lambda: gm.release(patients(50), schema=SCHEMA, ledger=ledger, passes=1, out=tmp_path / "x")
+        target=lambda: gm.release(
+            patients(50), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=tmp_path / "x"
+        )
     )
     worker.start()
     worker.join()
@@ -155,7 +159,7 @@ def test_the_room_fits_the_file(tmp_path):
     """What was preallocated is at least what is written; passes in the declared metric need less."""
     for columns in (1, 30, 200):
         schema = {f"column {i} with a long name {'x' * 50}": [0, 1] for i in range(columns)}
-        with release.prepare(gm.Schema.of(schema), epsilon=1.0, delta=1e-6, out=tmp_path / str(columns)) as prepared:
+        with release.prepare(gm.Schema.of(schema), gm.Budget(1.0, 1e-6), out=tmp_path / str(columns)) as prepared:
             (temporary,) = tmp_path.glob(".gaussmix*")
             room = temporary.stat().st_size
             prepared.draw(rows_of({name: [0.1, 0.7] for name in schema}, schema))
@@ -167,7 +171,7 @@ def test_the_room_fits_a_file_whose_every_metric_is_learned(tmp_path):
     rng = np.random.default_rng(0)
     names = [f"x{i}" for i in range(200)]
     schema = gm.Schema.of({name: [0, 1] for name in names})
-    prepared = release.prepare(schema, epsilon=3.0, delta=1e-6, passes=4, out=tmp_path / "x", random_state=0)
+    prepared = release.prepare(schema, gm.Budget(3.0, 1e-6), passes=4, out=tmp_path / "x", random_state=0)
     with prepared:
         (temporary,) = tmp_path.glob(".gaussmix*")
         room = temporary.stat().st_size

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
+from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.data.rows import SummedRows, rows_of
 
 
@@ -20,11 +22,12 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
     for arguments, words in [
         ({"schema": SCHEMA}, "Give epsilon and delta"),
         ({"schema": SCHEMA, "epsilon": 1.0}, "Give epsilon and delta"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "budget": gm.Budget(1.0, 1e-6)}, "leave them out, or leave out budget"),
         ({"epsilon": 1.0, "delta": 1e-6}, "schema must be declared"),
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "keep_tails": True}, "leave keep_tails out"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "clip": "inference"}, "leave clip out"),
     ]:
         with pytest.raises(ValueError, match=words):
             gm.release(unread(), **arguments)
@@ -40,10 +43,10 @@ def test_tails_are_kept_where_that_is_asked_for():
             schema={"cost": [0, 500], "age": [0, 1]},
             epsilon=1.0,
             delta=1e-6,
-            keep_tails=keep_tails,
+            clip=clip,
             random_state=1,
         )
-        for keep_tails in (False, True)
+        for clip in ("prediction", "inference")
     )
     assert kept.certificate.account == default.certificate.account
     requests = [release.statistic.passes[-1].request for release in (default, kept)]
@@ -57,7 +60,7 @@ def test_tails_are_kept_where_that_is_asked_for():
 def test_replace_one_costs_more_noise():
     table = patients(500)
     one, other = (
-        gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, passes=1, neighbours=neighbours)
+        gm.release(table, schema=SCHEMA, budget=gm.Budget(1.0, 1e-6, neighbours=neighbours), passes=1)
         for neighbours in ("add-remove", "replace-one")
     )
     assert other.statistic.passes[0].mu < one.statistic.passes[0].mu
@@ -73,16 +76,16 @@ def test_a_row_counted_twice_is_protected_half_as_well():
 def test_releases_from_a_ledger(tmp_path):
     table = patients(500)
     ledger = gm.Ledger(tmp_path / "patients.ledger", epsilon=1.0, delta=1e-6, releases=2)
-    first = gm.release(table, schema=SCHEMA, ledger=ledger, note="first")
+    first = gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger, note="first"))
     assert (first.certificate.epsilon, first.certificate.delta) == (1.0, 1e-6)
     assert ledger.remaining().releases_left == 1
-    second = gm.release(table, schema=SCHEMA, ledger=ledger)  # what is left
+    second = gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger))  # what is left
     assert first.certificate.account.mu == second.certificate.account.mu
     with pytest.raises(ValueError, match="does not fit"):
-        gm.release(table, schema=SCHEMA, ledger=ledger)
+        gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger))
     assert len(ledger.entries()) == 2
     with pytest.raises(ValueError, match="leave epsilon and delta out"):
-        gm.release(table, schema=SCHEMA, ledger=ledger, epsilon=1.0, delta=1e-6)
+        gm.release(table, schema=SCHEMA, budget=gm.Budget(1.0, 1e-6, ledger=ledger))
 
 
 def test_infinite_epsilon_is_marked():
@@ -104,15 +107,43 @@ def test_estimators_spend_from_a_ledger(tmp_path):
     assert [entry.note for entry in ledger.entries()] == ["LinearRegression", "LogisticRegression"]
 
 
+def test_every_claim_is_verified_once(tmp_path, monkeypatch):
+    """An account, a certificate and a release are verified when they are made, and again only from a file."""
+    calls = Counter()
+
+    def counted(kind):
+        honest, name = kind.verify, kind.__name__
+
+        def verify(self):
+            calls[name, id(self)] += 1
+            made.append(self)  # so that no other object has its id
+            honest(self)
+
+        monkeypatch.setattr(kind, "verify", verify)
+
+    made = []
+    for kind in (LatticeAccount, gm.Certificate, gm.Release):
+        counted(kind)
+    ledger = gm.Ledger(tmp_path / "patients.ledger", epsilon=1.0, delta=1e-6, releases=2)
+    out = tmp_path / "patients.release.parquet"
+    gm.release(patients(500), SCHEMA, budget=gm.Budget(ledger=ledger), out=out)
+    assert Counter(name for name, _ in calls) == {"LatticeAccount": 2, "Certificate": 1, "Release": 1}
+    assert set(calls.values()) == {1}
+    calls.clear()
+    gm.load(out)
+    assert Counter(name for name, _ in calls) == {"LatticeAccount": 1, "Certificate": 1, "Release": 1}
+    assert set(calls.values()) == {1}
+
+
 def test_a_ledger_decides_the_relation(tmp_path):
     table = patients(500)
     ledger = gm.Ledger(tmp_path / "patients.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match="leave relation out"):
-        gm.release(table, schema=SCHEMA, ledger=ledger, neighbours="replace-one")
-    first = gm.release(table, schema=SCHEMA, ledger=ledger)
+    with pytest.raises(ValueError, match="leave neighbours out"):
+        gm.release(table, schema=SCHEMA, budget=gm.Budget(neighbours="replace-one", ledger=ledger))
+    first = gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger))
     assert any("all of its releases together" in condition.text for condition in first.certificate.conditions)
     with pytest.raises(ValueError, match="does not fit"):
-        gm.release(table, schema=SCHEMA, ledger=ledger)
+        gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger))
     assert len(ledger.entries()) == 1
 
 
@@ -138,20 +169,20 @@ def test_moments_of_another_schema_are_refused():
     from gaussmix.mechanism.release import prepare
 
     sums = gm.Moments.of({"x": [1.0]}, {"x": [0, 1]})
-    prepared = prepare(gm.Schema.of({"x": [0, 2]}), epsilon=1.0, delta=1e-6, random_state=0)
+    prepared = prepare(gm.Schema.of({"x": [0, 2]}), gm.Budget(1.0, 1e-6), random_state=0)
     with pytest.raises(ValueError, match="another schema than the release was prepared for"):
         prepared.draw(SummedRows(sums))
     assert prepared.draw(rows_of({"x": [1.0]}, {"x": [0, 2]})).certificate.epsilon == 1.0  # nothing was lost
 
 
-@pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.inf, "delta": 1e-6}, "ledger"])
+@pytest.mark.parametrize("budget", [gm.Budget(1.0, 1e-6), gm.Budget(math.inf, 1e-6), "ledger"], ids=str)
 def test_one_preparation_is_one_release(tmp_path, budget):
     from gaussmix.mechanism.release import prepare
 
     ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
-    budget = {"ledger": ledger} if budget == "ledger" else budget
+    budget = gm.Budget(ledger=ledger) if budget == "ledger" else budget
     sums = gm.Moments.of({"x": [1.0]}, {"x": [0, 1]})
-    prepared = prepare(sums.schema, out=tmp_path / "r.parquet", **budget)
+    prepared = prepare(sums.schema, budget, out=tmp_path / "r.parquet")
     prepared.draw(SummedRows(sums))
     written, entries = (tmp_path / "r.parquet").read_bytes(), ledger.entries()
     with pytest.raises(gm.ArgumentError, match="prepare another one"):

@@ -14,6 +14,7 @@ from gaussmix.baselines.objective_perturbation import PreparedObjectivePerturbat
 from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
+from gaussmix.ledger import Budget
 from gaussmix.mechanism.release import prepare
 
 SCHEMA = Schema.of({"X": {"size": 2, "norm": 1.0}, "y": [-1, 1]})
@@ -27,7 +28,7 @@ def rng():
 
 
 PREPARED = {
-    "release": lambda: prepare(SCHEMA, **BUDGET, random_state=0),
+    "release": lambda: prepare(SCHEMA, Budget(**BUDGET), random_state=0),
     "AdaSSP": lambda: PreparedAdaSSP.of(SCHEMA, **BUDGET, rho=0.05, analysis="exact", n_rows=None, rng=rng()),
     "Sheffet": lambda: PreparedSheffet.of(SCHEMA, **BUDGET, sketch_size=50, analysis="renyi", n_rows=None, rng=rng()),
 }

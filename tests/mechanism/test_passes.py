@@ -228,5 +228,5 @@ def test_a_table_that_can_be_read_once():
 
 def test_budgets_too_small_for_the_lattice():
     with pytest.raises(gm.BudgetUnmetError, match="too small"):
-        prepare(SCHEMA, epsilon=1e-7, delta=1e-9)
-    assert len(prepare(SCHEMA, epsilon=3e-4, delta=1e-5).account.noise_mu) in (1, 8)
+        prepare(SCHEMA, gm.Budget(1e-7, 1e-9))
+    assert len(prepare(SCHEMA, gm.Budget(3e-4, 1e-5)).account.noise_mu) in (1, 8)

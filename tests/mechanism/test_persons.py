@@ -10,7 +10,7 @@ import pytest
 import gaussmix as gm
 from gaussmix import baselines
 from gaussmix.accounting.discrete import diagonal_sigma, lattice_account, off_diagonal_sigma
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import UnitRows, rows_of
 from gaussmix.data.sampling import Sample
@@ -24,7 +24,7 @@ from scripted_noise import Script, spent
 
 SCHEMA = Schema.of({"x": [-1, 1], "level": ["a", "b", "c"], "y": [-1, 1]})
 M, J = SCHEMA.n_columns, 4
-UNITS = [Unit("who", J, "scale"), Unit("who", J, "sample")]
+UNITS = [PrivacyUnit("who", J, "scale"), PrivacyUnit("who", J, "sample")]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
@@ -65,7 +65,7 @@ PERSONS = {
 ORDER = [1, 0, 0, 2, 3, 4, 5, 6, 7]  # the first pass, the counts of persons and of rows, then histograms and passes
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.bound)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.contribution_bounding)
 @pytest.mark.parametrize("person", PERSONS)
 @pytest.mark.parametrize("passes", [1, 4])
 def test_what_one_person_can_change_is_what_the_account_has(monkeypatch, passes, person, unit):
@@ -144,14 +144,14 @@ def test_terms_and_weights_are_those_of_rows():
     data["a"][::11] = 400.0
     declared = {"a": [1, 10], "y": [1, 10], "w": {"lower": 0, "upper": 9, "missing": "drop-row"}}
     schema = declared_schema(declared, formula="log(y) ~ poly(a, 2)", weight="w")
-    by_person = UnitRows(data, schema, Unit("who", 1), key=bytes(32)).moments().sums()
+    by_person = UnitRows(data, schema, PrivacyUnit("who", 1), key=bytes(32)).moments().sums()
     by_row = rows_of(data, schema).moments().sums()
     assert by_person.n == by_row.n < 3000
     assert np.array_equal(by_person.high, by_row.high)
     assert np.array_equal(by_person.low, by_row.low)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.bound)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.contribution_bounding)
 def test_one_person_for_another(monkeypatch, unit):
     account, outcomes = account_of(4, "replace-one"), []
     for rows in ([CORNER] * 9, [(-1.0, "b", -1.0)] * 2):
@@ -167,7 +167,7 @@ def test_the_first_pass_has_j_times_the_noise():
     """What a transcript says of its noise is what was drawn: within five standard errors, of which a tenth is more."""
     account, unit = account_of(1), UNITS[0]
     found = [
-        gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, unit="who", max_contributions=J, **BUDGET)
+        gm.release(table(), schema=SCHEMA, passes=1, random_state=seed, privacy_unit=gm.PrivacyUnit("who", J), **BUDGET)
         for seed in range(200)
     ]
     gram = UnitRows(table(), SCHEMA, unit, key=bytes(32)).moments().gram()
@@ -190,9 +190,7 @@ def test_many_rows_of_few_persons_give_their_regression():
         private = gm.release(
             data,
             schema={"x": [-1, 1], "y": [-1, 1]},
-            unit="who",
-            max_contributions=12,
-            contribution_bounding=bound,
+            privacy_unit=gm.PrivacyUnit("who", 12, bound),
             random_state=1,
             **BUDGET,
         )
@@ -213,8 +211,7 @@ def test_samples_are_of_persons(monkeypatch):
         schema={"x": [-1, 1], "y": [-1, 1]},
         epsilon=8.0,
         delta=1e-6,
-        unit="who",
-        max_contributions=2,
+        privacy_unit=gm.PrivacyUnit("who", 2),
         random_state=0,
     )
     rates = [output.rate for output in private.statistic.passes]
@@ -226,18 +223,13 @@ def test_samples_are_of_persons(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"unit": "who"}, "max_contributions must be declared"),
-        ({"max_contributions": 3}, "go with a unit"),
-        ({"contribution_bounding": "sample"}, "go with a unit"),
-        ({"sorted_by_unit": True}, "goes with a unit"),
-        ({"unit": "who", "max_contributions": 0}, "max_contributions must be"),
-        ({"unit": "who", "max_contributions": 5000}, "from 1 to 4,096"),
-        ({"unit": "who", "max_contributions": 3, "contribution_bounding": "drop"}, "contribution_bounding"),
-        ({"unit": "x", "max_contributions": 3}, "cannot be released as well"),
-        ({"schema": WEIGHTED, "unit": "w", "max_contributions": 3}, "nor weigh rows"),
-        ({"unit": "who", "max_contributions": 3, "epsilon": float("inf")}, "protects nobody"),
-        ({"unit": "who", "max_contributions": 4096, "epsilon": 0.01}, "fewer max_contributions"),
-        ({"unit": "whom", "max_contributions": 3}, "'whom' is not in"),
+        ({"privacy_unit": "who"}, "privacy_unit must be a PrivacyUnit, got str"),
+        ({"reading": gm.ReadOptions(sorted_by_unit=True)}, "goes with a unit"),
+        ({"privacy_unit": gm.PrivacyUnit("x", 3)}, "cannot be released as well"),
+        ({"schema": WEIGHTED, "privacy_unit": gm.PrivacyUnit("w", 3)}, "nor weigh rows"),
+        ({"privacy_unit": gm.PrivacyUnit("who", 3), "epsilon": float("inf")}, "protects nobody"),
+        ({"privacy_unit": gm.PrivacyUnit("who", 4096), "epsilon": 0.01}, "fewer max_contributions"),
+        ({"privacy_unit": gm.PrivacyUnit("whom", 3)}, "'whom' is not in"),
     ],
 )
 def test_what_is_refused(arguments, words):
@@ -245,10 +237,24 @@ def test_what_is_refused(arguments, words):
         gm.release(table(), **{"schema": SCHEMA, **BUDGET, **arguments})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("who", 0), "max_contributions must be"),
+        (("who", 5000), "from 1 to 4,096"),
+        (("who", 3, "drop"), "contribution_bounding"),
+        ((3, 3), "name of a column"),
+    ],
+)
+def test_a_privacy_unit_is_checked_when_it_is_declared(arguments, words):
+    with pytest.raises(gm.GaussmixError, match=words):
+        gm.PrivacyUnit(*arguments)
+
+
 def test_rows_of_another_unit_are_refused():
     rows = UnitRows(table(), SCHEMA, UNITS[0], key=bytes(32))
     with pytest.raises(gm.DeclarationError, match="another unit"):
-        prepare(SCHEMA, **BUDGET).draw(rows)
+        prepare(SCHEMA, gm.Budget(**BUDGET)).draw(rows)
 
 
 def test_a_ledger_has_one_unit(tmp_path):
@@ -257,16 +263,18 @@ def test_a_ledger_has_one_unit(tmp_path):
     assert "unit='who'" in repr(persons)
     assert gm.Ledger.open(persons.path).reservation.unit == "who"
     with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
-        gm.release(table(), schema=SCHEMA, ledger=persons)
+        gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=persons))
     with pytest.raises(gm.ArgumentError, match=r"rows \(no unit\), the release for persons \(unit='who'\)"):
-        gm.release(table(), schema=SCHEMA, ledger=rows, unit="who", max_contributions=3)
+        gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=rows), privacy_unit=gm.PrivacyUnit("who", 3))
     with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
         persons.spend(mu=0.01)
     assert not persons.entries()
     assert not rows.entries()
     for j in (2, 5):  # how many rows count may differ: each release's μ is for a person
-        private = gm.release(table(), schema=SCHEMA, ledger=persons, unit="who", max_contributions=j)
-        assert private.certificate.unit == Unit("who", j)
+        private = gm.release(
+            table(), schema=SCHEMA, budget=gm.Budget(ledger=persons), privacy_unit=gm.PrivacyUnit("who", j)
+        )
+        assert private.certificate.unit == PrivacyUnit("who", j)
         assert private.certificate.is_private
 
 
@@ -275,7 +283,7 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
     persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, unit="who")
     unread = iter([])
     with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
-        gm.propose(unread, {"x": "number"}, ledger=persons)
+        gm.propose_bounds(unread, {"x": "number"}, budget=gm.Budget(ledger=persons))
     account = persons.lattice_account(shares=["1"], coordinates=[9])
     with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
         persons.spend_account(account, failures=1e-12)
@@ -284,16 +292,14 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
 
 def test_steps_on_a_likelihood_are_for_rows():
     schema, steps = Schema.of({"x": [-1, 1], "sick": "boolean"}), Likelihood("sick", 3)
-    prepare(schema, **BUDGET, likelihood=steps)
+    prepare(schema, gm.Budget(**BUDGET), likelihood=steps)
     with pytest.raises(gm.ArgumentError, match="Steps on a likelihood are for rows"):
-        prepare(schema, **BUDGET, likelihood=steps, unit=Unit("who", 1))
+        prepare(schema, gm.Budget(**BUDGET), likelihood=steps, unit=PrivacyUnit("who", 1))
 
 
 def test_the_certificate_says_whose_rows_are_protected(tmp_path):
     for bound, words in (("sample", "at most 12 counted"), ("scale", "together counted as at most 12")):
-        private = gm.release(
-            table(), schema=SCHEMA, unit="who", max_contributions=12, contribution_bounding=bound, **BUDGET
-        )
+        private = gm.release(table(), schema=SCHEMA, privacy_unit=gm.PrivacyUnit("who", 12, bound), **BUDGET)
         private.save(tmp_path / f"{bound}.parquet")
         again = gm.load(tmp_path / f"{bound}.parquet")
         assert again.certificate == private.certificate
@@ -306,24 +312,24 @@ def test_the_certificate_says_whose_rows_are_protected(tmp_path):
 
 
 def test_populations_need_independent_rows():
-    private = gm.release(table(), schema=SCHEMA, unit="who", max_contributions=3, random_state=0, **BUDGET)
+    private = gm.release(table(), schema=SCHEMA, privacy_unit=gm.PrivacyUnit("who", 3), random_state=0, **BUDGET)
     with pytest.raises(gm.ArgumentError, match="one person has several"):
         private.ols("y").summary(estimand="population", n_rows=400)
 
 
 def test_moments_of_persons(tmp_path):
     """Sites build them with their own keys; what is added has one unit."""
-    unit = {"unit": "who", "max_contributions": J}
+    unit = {"privacy_unit": gm.PrivacyUnit("who", J)}
     one, two = (gm.Moments.of(table(seed=seed), SCHEMA, **unit) for seed in (0, 1))
     one.save(tmp_path / "one.moments")
     total = gm.Moments.load(tmp_path / "one.moments") + two
     private = gm.release(total, **BUDGET)
-    assert private.certificate.unit == Unit("who", J)
+    assert private.certificate.unit == PrivacyUnit("who", J)
     assert "nobody in common" in str(private.certificate)
     with pytest.raises(gm.DataError, match="different units"):
         _ = one + gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.DeclarationError, match="another unit"):
-        gm.release(total, **BUDGET, unit="who", max_contributions=J + 1)
+        gm.release(total, **BUDGET, privacy_unit=gm.PrivacyUnit("who", J + 1))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -331,16 +337,16 @@ def test_moments_of_persons(tmp_path):
 @pytest.mark.parametrize("number", [np.uint8(129), np.int8(12), np.int16(300), np.int64(3)], ids=repr)
 def test_small_integers_of_numpy_do_not_overflow(number):
     """np.uint8(129)**2 is 1: the noise off the diagonal was 128 times too small."""
-    unit = Unit("who", rows=number)
-    assert type(unit.rows) is int
+    unit = PrivacyUnit("who", number)
+    assert type(unit.max_contributions) is int
     for sigma in (diagonal_sigma, off_diagonal_sigma):
         assert sigma(0.1, 20, rows=number) == sigma(0.1, 20, rows=int(number))
     table = {"who": np.arange(9), "a": np.linspace(0, 1, 9)}
     private = gm.release(
-        table, schema={"a": [0, 1]}, epsilon=1, delta=1e-6, unit="who", max_contributions=number, passes=1
+        table, schema={"a": [0, 1]}, epsilon=1, delta=1e-6, privacy_unit=gm.PrivacyUnit("who", number), passes=1
     )
     assert private.to_bytes()
-    assert Moments.of(table, {"a": [0, 1]}, unit="who", max_contributions=number).to_bytes()
+    assert Moments.of(table, {"a": [0, 1]}, privacy_unit=gm.PrivacyUnit("who", number)).to_bytes()
 
 
 @pytest.mark.parametrize("kind", [baselines.AdaSSP, baselines.SheffetMixing, gm.LinearRegression])
@@ -348,7 +354,7 @@ def test_moments_of_persons_are_not_taken_for_rows(kind):
     """One row changes those of its person: with 100 rows e1 and one more e2 by 1.4, not 1."""
     model = kind(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1))
     table = {"X": np.full((9, 2), 0.1), "y": np.zeros(9), "who": np.arange(9)}
-    moments = Moments.of(table, model.schema(2), unit="who", max_contributions=3)
+    moments = Moments.of(table, model.schema(2), privacy_unit=gm.PrivacyUnit("who", 3))
     with pytest.raises(ArgumentError, match="person"):
         model.fit_moments(moments)
 
@@ -356,6 +362,8 @@ def test_moments_of_persons_are_not_taken_for_rows(kind):
 def test_a_sorted_table_of_dropped_rows_is_a_release_of_nobody():
     table = {"who": np.arange(5), "a": np.full(5, np.nan), "b": np.ones(5)}
     schema = {"a": {"lower": 0, "upper": 1, "missing": "drop-row"}, "b": [0, 1]}
-    budget = {"epsilon": 1.0, "delta": 1e-6, "unit": "who", "max_contributions": 2, "random_state": 0}
-    sorted_, other = (gm.release(table, schema=schema, sorted_by_unit=way, **budget) for way in (True, False))
+    budget = {"epsilon": 1.0, "delta": 1e-6, "privacy_unit": gm.PrivacyUnit("who", 2), "random_state": 0}
+    sorted_, other = (
+        gm.release(table, schema=schema, reading=gm.ReadOptions(sorted_by_unit=way), **budget) for way in (True, False)
+    )
     np.testing.assert_array_equal(sorted_.second_moment, other.second_moment)

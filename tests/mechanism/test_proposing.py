@@ -15,7 +15,7 @@ from gaussmix.accounting.thresholds import counts_account
 from gaussmix.data.counts import COARSE_BINS, FineGrid, coarse_bins
 from gaussmix.errors import BudgetExceededError, BudgetUnmetError, BudgetWarning, DataError, OutputError
 from gaussmix.mechanism import bounds
-from gaussmix.mechanism.bounds import propose
+from gaussmix.mechanism.bounds import propose_bounds
 from gaussmix.models.bounds import coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.releases.certificate import Certificate
 
@@ -41,7 +41,7 @@ KINDS = {"year": "number", "wage": "number", "change": "number", "job": "categor
 
 def test_bounds_are_narrow_and_hold_nearly_all_rows():
     data = table()
-    found = propose(data, KINDS, random_state=0, **BUDGET)
+    found = propose_bounds(data, KINDS, random_state=0, **BUDGET)
     columns = found.schema.columns
     assert 1968 <= columns["year"].lower <= 1980
     assert 2000 <= columns["year"].upper <= 2016
@@ -58,9 +58,9 @@ def test_bounds_are_narrow_and_hold_nearly_all_rows():
 
 
 def test_certificate_says_what_was_spent_and_is_read_back():
-    found = propose(table(2000), KINDS, **BUDGET)
+    found = propose_bounds(table(2000), KINDS, **BUDGET)
     certificate = found.certificate
-    assert (certificate.epsilon, certificate.delta, certificate.made_by) == (1.0, 1e-6, "propose")
+    assert (certificate.epsilon, certificate.delta, certificate.made_by) == (1.0, 1e-6, "propose_bounds")
     assert certificate.is_private
     assert "noisy counts by column" in str(certificate)
     account = counts_account(1.0, 1e-6, grids=[COARSE_BINS] * 3, keys=2, refined=[129] * 3)
@@ -70,13 +70,13 @@ def test_certificate_says_what_was_spent_and_is_read_back():
 
 
 def test_a_seed_voids_it_and_repeats_it():
-    one, other = (propose(table(3000), KINDS, random_state=5, **BUDGET) for _ in range(2))
+    one, other = (propose_bounds(table(3000), KINDS, random_state=5, **BUDGET) for _ in range(2))
     assert one.schema == other.schema
     assert not one.certificate.is_private
 
 
 def test_what_comes_once_has_powers_of_two_for_bounds():
-    found = propose(iter(table().to_batches()), KINDS, random_state=0, **BUDGET)
+    found = propose_bounds(iter(table().to_batches()), KINDS, random_state=0, **BUDGET)
     year = found.schema.columns["year"]
     assert (year.lower, year.upper) == (1024.0, 2048.0)
     assert len(found.certificate.account.lattice.noise_mu) == 5  # and all of the budget goes to one reading
@@ -84,7 +84,7 @@ def test_what_comes_once_has_powers_of_two_for_bounds():
 
 def test_declared_columns_are_not_read_and_a_declared_bound_stays():
     data = table(5000).append_column("unread", pa.array([None] * 5000))
-    found = propose(
+    found = propose_bounds(
         data,
         {"unread": [0, 1], "wage": {"lower": 0, "upper": None, "missing": "drop-row"}, "flag": "boolean"},
         **BUDGET,
@@ -96,17 +96,17 @@ def test_declared_columns_are_not_read_and_a_declared_bound_stays():
 
 def test_what_does_not_stand_out_is_left_out():
     data = pa.table({"id": [f"p{i}" for i in range(3000)], "x": np.zeros(3000), "y": np.arange(3000.0) + 1})
-    found = propose(data, {"id": "category", "x": "number", "y": "number"}, random_state=0, **BUDGET)
+    found = propose_bounds(data, {"id": "category", "x": "number", "y": "number"}, random_state=0, **BUDGET)
     assert found.left_out == ("x", "id")
     assert list(found.schema.columns) == ["y"]
     with pytest.raises(BudgetUnmetError, match="what was spent is spent"):
-        propose(data, {"id": "category"}, **BUDGET)
+        propose_bounds(data, {"id": "category"}, **BUDGET)
 
 
 def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
     ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6, releases=3)
     out = tmp_path / "schema.json"
-    found = propose(table(20_000), KINDS, ledger=ledger, note="bounds", out=out)
+    found = propose_bounds(table(20_000), KINDS, budget=gm.Budget(ledger=ledger, note="bounds"), out=out)
     assert gm.Schema.of(out) == found.schema
     (entry,) = ledger.entries()
     account = found.certificate.account
@@ -117,16 +117,16 @@ def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
     assert (found.certificate.ledger, found.certificate.entry) == (ledger.fingerprint, 1)
     assert found.certificate.covers_ledger
     for _ in range(2):
-        propose(table(500), {"code": "codes", "year": [0, 3000]}, ledger=ledger)
+        propose_bounds(table(500), {"code": "codes", "year": [0, 3000]}, budget=gm.Budget(ledger=ledger))
     with pytest.raises(BudgetExceededError, match="does not fit"):
-        propose(table(500), KINDS, ledger=ledger)
+        propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({}, "Give epsilon and delta"),
-        ({"epsilon": 1.0, "delta": 1e-6, "share": 0.5}, "share is a share of a ledger"),
+        ({"epsilon": 1.0, "delta": 1e-6, "budget": gm.Budget(1.0, 1e-6)}, "leave them out, or leave out budget"),
         ({"epsilon": 1.0, "delta": 1e-6, "tail": 0.7}, "tail must lie in"),
         ({"epsilon": 1.0, "delta": 1e-6, "most_levels": 0}, "most_levels must be"),
     ],
@@ -137,13 +137,13 @@ def test_arguments_are_settled_before_a_row_is_read(options, words):
         yield
 
     with pytest.raises(ValueError, match=words):
-        propose(unread(), KINDS, **options)
+        propose_bounds(unread(), KINDS, **options)
 
 
 def test_a_table_that_cannot_be_read_costs_nothing(tmp_path):
     ledger = gm.Ledger(tmp_path / "l.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(DataError):
-        propose({"year": ["x"]}, {"year": "number"}, ledger=ledger)
+        propose_bounds({"year": ["x"]}, {"year": "number"}, budget=gm.Budget(ledger=ledger))
     assert ledger.entries() == []
 
 
@@ -167,7 +167,7 @@ def test_a_row_changes_no_other_rows_count():
 def shown(singles, *, delta):
     """How many of so many keys with one row each show; exact noise."""
     keys = [f"a{i}" for i in range(singles)] + ["there"] * 500
-    found = propose({"key": keys}, {"key": "category"}, epsilon=1.0, delta=delta, most_levels=10**6)
+    found = propose_bounds({"key": keys}, {"key": "category"}, epsilon=1.0, delta=delta, most_levels=10**6)
     levels = found.schema.columns["key"].levels
     return sum(level[0] == "a" for level in levels), found
 
@@ -189,8 +189,8 @@ def test_one_row_changes_what_the_account_has_and_no_less(monkeypatch):
     monkeypatch.setattr(bounds, "discrete_gaussian", noise)
     monkeypatch.setattr(bounds, "add_noise", add)
     rows = table(4000)
-    found = propose(rows, KINDS, **BUDGET)
-    propose(pa.concat_tables([rows, rows.slice(0, 1)]), KINDS, **BUDGET)
+    found = propose_bounds(rows, KINDS, **BUDGET)
+    propose_bounds(pa.concat_tables([rows, rows.slice(0, 1)]), KINDS, **BUDGET)
     changes = [float(np.sum((after - before) ** 2)) for before, after in zip(seen[:8], seen[8:], strict=True)]
     spent = sum(change / sigma**2 for change, sigma in zip(changes, sigmas, strict=False))
     mu2 = found.certificate.account.mu**2
@@ -269,7 +269,7 @@ def test_levels_are_the_most_frequent_and_their_names_differ():
 def test_a_level_called_as_another_encoded_column_costs_no_error():
     n = 3000
     data = {"a": ["b=c"] * n + ["d"] * n, "a=b": ["c"] * n + ["e"] * n, "o": ["(other)"] * n + ["x"] * n}
-    found = propose(data, dict.fromkeys(data, "category"), random_state=0, **BUDGET)
+    found = propose_bounds(data, dict.fromkeys(data, "category"), random_state=0, **BUDGET)
     assert found.schema.columns["a"].levels == ("b=c", "d")
     assert found.schema.columns["a=b"].levels == ("e",)
     assert found.schema.columns["o"].levels == ("x",)
@@ -278,7 +278,7 @@ def test_a_level_called_as_another_encoded_column_costs_no_error():
 def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(OutputError, match=r"x\.csv would be a schema in JSON\. Choose a name that ends in \.json"):
-        propose(table(500), KINDS, ledger=ledger, out=tmp_path / "x.csv")
+        propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger), out=tmp_path / "x.csv")
     assert not ledger.entries()
 
 
@@ -286,5 +286,5 @@ def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
 def test_no_proposal_takes_the_place_of_its_ledger(tmp_path, ending):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(OutputError, match="a file of the ledger's"):
-        propose(table(500), KINDS, ledger=ledger, out=f"{ledger.path}{ending}", force=True)
+        propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger), out=f"{ledger.path}{ending}", force=True)
     assert not ledger.entries()

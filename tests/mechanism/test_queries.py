@@ -119,9 +119,9 @@ def test_a_refused_query_costs_no_budget(database, tmp_path):
     out = tmp_path / "r.parquet"
     for data in (query, (str(database), query.sql), [query]):
         with pytest.raises(ArgumentError, match="WINDOW"):
-            gm.release(data, schema=SCHEMA, ledger=ledger, out=out)
+            gm.release(data, schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=out)
     with pytest.raises(ArgumentError, match="WINDOW"):
-        gm.propose(query, {"x": "number"}, ledger=ledger)
+        gm.propose_bounds(query, {"x": "number"}, budget=gm.Budget(ledger=ledger))
     with pytest.raises(ArgumentError, match="WINDOW"):
         Moments.of(query, SCHEMA)
     assert ledger.entries() == []
@@ -130,15 +130,15 @@ def test_a_refused_query_costs_no_budget(database, tmp_path):
 
 def test_what_is_declared_to_work_row_by_row_is_not_examined(database):
     query = DuckDBQuery(database, "SELECT t.x, u.id FROM t JOIN u USING (id)")
-    private = gm.release(query, row_by_row=True, **BUDGET)
+    private = gm.release(query, reading=gm.ReadOptions(row_by_row=True), **BUDGET)
     assert private.certificate.conditions == (ROW_BY_ROW,)
     assert "affects at most one row" in str(private.certificate)
-    persons = gm.release(query, row_by_row=True, unit="id", max_contributions=1, **BUDGET)
+    persons = gm.release(query, reading=gm.ReadOptions(row_by_row=True), privacy_unit=gm.PrivacyUnit("id", 1), **BUDGET)
     assert ROW_BY_ROW in persons.certificate.conditions
     with pytest.raises(ArgumentError, match="row_by_row is about queries"):
-        gm.release({"x": np.zeros(9)}, row_by_row=True, **BUDGET)
+        gm.release({"x": np.zeros(9)}, reading=gm.ReadOptions(row_by_row=True), **BUDGET)
     with pytest.raises(ArgumentError, match="row_by_row is about queries"):
-        gm.release(Moments.of({"x": np.zeros(9)}, SCHEMA), row_by_row=True, **BUDGET)
+        gm.release(Moments.of({"x": np.zeros(9)}, SCHEMA), reading=gm.ReadOptions(row_by_row=True), **BUDGET)
 
 
 def test_certificates_of_lazy_tables_state_the_condition(tmp_path):
@@ -151,7 +151,7 @@ def test_certificates_of_lazy_tables_state_the_condition(tmp_path):
         assert gm.release(data, **BUDGET).certificate.conditions == (ROW_BY_ROW,)
     for data in (table, pl.from_arrow(table), [table], {"x": table["x"]}):
         assert gm.release(data, **BUDGET).certificate.conditions == ()
-    found = gm.propose(lazy, {"x": "number"}, epsilon=1.0, delta=1e-6)
+    found = gm.propose_bounds(lazy, {"x": "number"}, epsilon=1.0, delta=1e-6)
     assert found.certificate.conditions == (ROW_BY_ROW,)
     (Moments.of(lazy, SCHEMA) + Moments.of(table, SCHEMA)).save(tmp_path / "a.moments")
     sums = Moments.load(tmp_path / "a.moments")
@@ -169,7 +169,7 @@ def test_the_command_refuses_a_query_and_has_an_option(database, tmp_path, monke
     for command in (
         ["release", *mixing, "-s", "s.json", *budget, "-o", "r.parquet"],
         ["moments", *mixing, "-s", "s.json", "-o", "a.moments"],
-        ["propose", *mixing, "-s", "open.json", *budget, "-o", "found.json"],
+        ["bounds", *mixing, "-s", "open.json", *budget, "-o", "found.json"],
     ):
         failed = CliRunner().invoke(main, command)
         assert failed.exit_code == 2

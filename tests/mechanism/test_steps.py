@@ -121,9 +121,8 @@ def test_the_account_has_every_step(steps):
 def test_steps_reach_the_likelihood():
     """With a budget so large that noise is nothing, six steps leave a tenth of the discriminant's distance or less."""
     rows = table(20_000)
-    transcript = prepare(
-        SCHEMA, epsilon=30.0, delta=1e-6, random_state=0, likelihood=Likelihood("sick", 6)
-    ).draw(rows_of(rows, SCHEMA)).statistic  # fmt: skip
+    prepared = prepare(SCHEMA, gm.Budget(30.0, 1e-6), random_state=0, likelihood=Likelihood("sick", 6))
+    transcript = prepared.draw(rows_of(rows, SCHEMA)).statistic
     features = np.delete(np.arange(M), LABEL)
     encoded = np.column_stack([rows["x"], *(rows["level"] == level for level in "abc"), np.ones(20_000)])
     best = LogisticRegression(C=1e9, tol=1e-10, fit_intercept=False, max_iter=1000).fit(encoded, rows["sick"])
@@ -138,7 +137,7 @@ def test_steps_reach_the_likelihood():
 
 @pytest.fixture(scope="module")
 def private():
-    return prepare(SCHEMA, epsilon=5.0, delta=1e-6, random_state=0, likelihood=Likelihood("sick", 4)).draw(
+    return prepare(SCHEMA, gm.Budget(5.0, 1e-6), random_state=0, likelihood=Likelihood("sick", 4)).draw(
         rows_of(table(), SCHEMA)
     )
 
@@ -193,22 +192,22 @@ def test_malformed_steps_are_refused(private):
 def test_what_steps_are_refused_for(tmp_path):
     asked = Likelihood("sick", 4)
     with pytest.raises(gm.ArgumentError, match="none"):
-        prepare(SCHEMA, epsilon=1.0, delta=1e-6, likelihood=Likelihood("x", 4))
+        prepare(SCHEMA, gm.Budget(1.0, 1e-6), likelihood=Likelihood("x", 4))
     with pytest.raises(gm.ArgumentError, match="may be opposite"):
-        prepare(SCHEMA, epsilon=1.0, delta=1e-6, neighbours="replace-one", likelihood=asked)
+        prepare(SCHEMA, gm.Budget(1.0, 1e-6, neighbours="replace-one"), likelihood=asked)
     ledger = gm.Ledger(tmp_path / "other.ledger", epsilon=1.0, delta=1e-6, neighbours="replace-one")
     with pytest.raises(gm.ArgumentError, match="may be opposite"):
-        prepare(SCHEMA, ledger=ledger, likelihood=asked)
+        prepare(SCHEMA, gm.Budget(ledger=ledger), likelihood=asked)
     with pytest.raises(gm.ArgumentError, match="steps must be one of"):
-        prepare(SCHEMA, epsilon=1.0, delta=1e-6, likelihood=Likelihood("sick", 5))
+        prepare(SCHEMA, gm.Budget(1.0, 1e-6), likelihood=Likelihood("sick", 5))
     moments = rows_of(table(), SCHEMA).moments()
     with pytest.raises(gm.ArgumentError, match="serve one pass"):
-        prepare(SCHEMA, epsilon=1.0, delta=1e-6, likelihood=asked).draw(rows_of(moments))
+        prepare(SCHEMA, gm.Budget(1.0, 1e-6), likelihood=asked).draw(rows_of(moments))
 
 
 def test_a_ledger_is_charged_for_steps_too(tmp_path):
     ledger = gm.Ledger(tmp_path / "sick.ledger", epsilon=3.0, delta=1e-6, releases=2)
-    release = prepare(SCHEMA, ledger=ledger, random_state=0, likelihood=Likelihood("sick", 4)).draw(
+    release = prepare(SCHEMA, gm.Budget(ledger=ledger), random_state=0, likelihood=Likelihood("sick", 4)).draw(
         rows_of(table(), SCHEMA)
     )
     (entry,) = ledger.entries()

@@ -130,7 +130,7 @@ def test_what_drew_the_noise_is_said():
     """The noise of releases does not come from the generator that baselines draw from."""
     assert fitted("LinearRegression").generator_words == "OpenDP's exact sampler, from the operating system's entropy"
     assert fitted("AdaSSP").generator_words == "ChaCha20, keyed by the operating system"
-    proposed = gm.propose({"s": ["a", "b"] * 500}, {"s": "category"}, epsilon=1.0, delta=1e-6).certificate
+    proposed = gm.propose_bounds({"s": ["a", "b"] * 500}, {"s": "category"}, epsilon=1.0, delta=1e-6).certificate
     assert proposed.generator_words.startswith("OpenDP's exact sampler")
     seeded = gm.LinearRegression(**BUDGET | {"random_state": 0}, bounds_y=(-1, 1)).fit(X, y).privacy_
     assert seeded.generator_words.endswith(", not the secure generator")

@@ -108,7 +108,7 @@ def test_text_of_results_has_no_control_characters(hostile):
         if hasattr(found, "as_latex"):
             assert_plain(found.as_latex())
     assert r"a\x1b[31m" in str(regression.summary())
-    person = {"unit": WHO, "max_contributions": 1, "epsilon": 3.0, "delta": 1e-6, "passes": 1}
+    person = {"privacy_unit": gm.PrivacyUnit(WHO, 1), "epsilon": 3.0, "delta": 1e-6, "passes": 1}
     certificate = str(gm.release("t.parquet", schema=HOSTILE, **person).certificate)
     assert_plain(certificate)
     assert r"w\x07\x7f" in certificate

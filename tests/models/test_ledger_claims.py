@@ -24,8 +24,8 @@ LEAST = 0.4754  # ε that the noise of one of four releases gives alone
 
 def released(path, **options):
     ledger = gm.Ledger(path, epsilon=1.0, delta=1e-6, releases=4, **options)
-    unit = {"unit": "who", "max_contributions": 3} if "unit" in options else {}
-    return gm.release(TABLE, schema=SCHEMA, ledger=ledger, **unit)
+    unit = {"privacy_unit": gm.PrivacyUnit("who", 3)} if "unit" in options else {}
+    return gm.release(TABLE, schema=SCHEMA, budget=gm.Budget(ledger=ledger), **unit)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def persons(tmp_path_factory):
 @pytest.fixture(scope="module")
 def proposed(tmp_path_factory):
     ledger = gm.Ledger(tmp_path_factory.mktemp("counts") / "x.ledger", epsilon=1.0, delta=1e-6, releases=4)
-    return gm.propose({"s": ["a", "b"] * 5000}, {"s": "category"}, ledger=ledger).certificate
+    return gm.propose_bounds({"s": ["a", "b"] * 5000}, {"s": "category"}, budget=gm.Budget(ledger=ledger)).certificate
 
 
 def of_another(certificate, **changes):

@@ -102,17 +102,13 @@ def honest(seed):
     n, k = int(10 ** rng.uniform(0.5, 4)), int(rng.integers(1, 9))
     X = rng.standard_normal((n, k)) if seed % 2 else rng.standard_t(2, (n, k))
     data, schema = {f"x{i}": X[:, i] * (seed % 5) / 2 for i in range(k)}, {f"x{i}": [-5.0, 5.0] for i in range(k)}
-    options = {"passes": 2 + seed % 3, "keep_tails": seed % 4 == 0, "random_state": seed}
-    kind = seed % 6
+    options = {"passes": 2 + seed % 3, "clip": "prediction" if seed % 4 else "inference", "random_state": seed}
+    kind, neighbours = seed % 6, None
     if kind == 1:
         data["who"] = rng.integers(0, n // 3 + 1, n)
-        options |= {
-            "unit": "who",
-            "max_contributions": 3,
-            "contribution_bounding": "sample" if seed % 4 == 1 else "scale",
-        }
+        options |= {"privacy_unit": gm.PrivacyUnit("who", 3, "sample" if seed % 4 == 1 else "scale")}
     if kind == 2:
-        options |= {"neighbours": "replace-one"}
+        neighbours = "replace-one"
     if kind == 3:
         data["w"], schema["w"] = rng.uniform(0, 1, n), [0, 1]
         options |= {"weight": "w"}
@@ -120,7 +116,8 @@ def honest(seed):
         data["g"], schema["g"] = rng.choice(["a", "b"], n, p=[0.99, 0.01]), ["a", "b"]
     if kind == 5:
         schema = gm.Schema.of(schema, intercept=0.0)
-    return data, {"schema": schema, "epsilon": float(10 ** rng.uniform(-1, 1.5)), "delta": 1e-6, **options}
+    budget = gm.Budget(float(10 ** rng.uniform(-1, 1.5)), 1e-6, neighbours=neighbours)
+    return data, {"schema": schema, "budget": budget, **options}
 
 
 def test_honest_releases_are_far_from_being_refused():
@@ -129,7 +126,7 @@ def test_honest_releases_are_far_from_being_refused():
     assert min(found) > 1e-5
 
 
-@pytest.mark.parametrize("options", [{}, {"unit": "who", "max_contributions": 2}])
+@pytest.mark.parametrize("options", [{}, {"privacy_unit": gm.PrivacyUnit("who", 2)}])
 def test_passes_over_samples_are_not_refused(options):
     rng = np.random.default_rng(0)
     n = 450_000
@@ -142,7 +139,7 @@ def test_passes_over_samples_are_not_refused(options):
 
 def test_a_ledgers_release_is_not_refused(tmp_path):
     ledger = gm.Ledger(tmp_path / "x.ledger", **BUDGET, releases=2)
-    found = gm.release(patients(500), schema=SCHEMA, ledger=ledger)
+    found = gm.release(patients(500), schema=SCHEMA, budget=gm.Budget(ledger=ledger))
     assert found.statistic.noise_p_value > 1e-9
 
 

@@ -14,6 +14,7 @@ from gaussmix.data.transforms import ROW_UNIT, clip_norms, to_units
 from gaussmix.releases import preconditioning
 from gaussmix.releases.preconditioning import (
     BINS,
+    CLIPS,
     LOST_WEIGHT,
     NoisyGram,
     Pool,
@@ -313,9 +314,9 @@ def test_tails_are_kept_in_the_last_pass_alone():
         earlier = State(pool, (10.0, mu, 10.0, mu), m - 1, 1 / m, 4_000.0, 1)
         asked = plan_histogram(last)
         counts = norm_counts(asked, rows)
-        lost, kept = (plan_pass(last, asked, counts, keep_tails=keep).lost for keep in (False, True))
+        lost, kept = (plan_pass(last, asked, counts, clip=clip).lost for clip in CLIPS)
         assert kept < 0.01 * lost
-        early = [plan_pass(earlier, asked, counts, keep_tails=keep).clip for keep in (False, True)]
+        early = [plan_pass(earlier, asked, counts, clip=clip).clip for clip in CLIPS]
         assert early[0] == early[1]
 
 

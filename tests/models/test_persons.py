@@ -9,7 +9,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.accounting.discrete import lattice_account
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.rows import rows_of
 from gaussmix.mechanism.release import prepare
 from gaussmix.models.descriptive import row_count
@@ -18,7 +18,7 @@ from gaussmix.releases.preconditioning import STEPS, Likelihood, accounts_for, r
 from gaussmix.releases.transcript import Transcript
 
 SCHEMA = {"x": [-1, 1], "z": [-1, 1], "y": [-1, 1], "level": ["a", "b", "c"], "sick": "boolean"}
-UNIT = Unit("who", 4)
+UNIT = PrivacyUnit("who", 4)
 
 
 def table(n=20_000):
@@ -32,14 +32,7 @@ def table(n=20_000):
 @pytest.fixture(scope="module")
 def persons():
     return gm.release(
-        table(),
-        schema=SCHEMA,
-        epsilon=20,
-        delta=1e-6,
-        unit="who",
-        max_contributions=4,
-        contribution_bounding="sample",
-        random_state=0,
+        table(), schema=SCHEMA, epsilon=20, delta=1e-6, privacy_unit=gm.PrivacyUnit("who", 4, "sample"), random_state=0
     )
 
 
@@ -62,12 +55,12 @@ def test_rows_are_not_believed_to_be_persons(persons):
     with pytest.raises(gm.NotPrivateError, match="other passes"):
         gm.Release(replace(rows.statistic, unit=UNIT), replace(rows.certificate, **unit))
     with pytest.raises(gm.NotPrivateError, match="different units"):
-        gm.Release(replace(persons.statistic, unit=Unit("who", 3)), persons.certificate)
+        gm.Release(replace(persons.statistic, unit=PrivacyUnit("who", 3)), persons.certificate)
 
 
 def test_no_release_of_persons_has_steps(persons):
     schema = persons.schema
-    prepared = prepare(schema, epsilon=3.0, delta=1e-6, likelihood=Likelihood("sick", 3), random_state=0)
+    prepared = prepare(schema, gm.Budget(3.0, 1e-6), likelihood=Likelihood("sick", 3), random_state=0)
     found = prepared.draw(rows_of(table(2000), schema))
     unit = {"unit": UNIT, "conditions": (*found.certificate.conditions, PERSONS_APART)}
     statistic = Transcript(found.statistic.passes, schema, found.statistic.steps, UNIT)

@@ -104,7 +104,7 @@ def test_an_infinite_epsilon_is_said_first():
 
 
 def test_a_proposal_with_a_seed():
-    found = gm.propose(patients(4000), {"age": "number"}, epsilon=1.0, delta=1e-6, random_state=0)
+    found = gm.propose_bounds(patients(4000), {"age": "number"}, epsilon=1.0, delta=1e-6, random_state=0)
     assert str(found).startswith(NO_GUARANTEE)
 
 

@@ -105,7 +105,7 @@ def test_rows_of_a_sample_are_those_of_a_summary(private):
     table = pd.DataFrame({"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500), "w": 1.0, "id": np.arange(500)})
     budget = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
     weighted = gm.release(table, schema=gm.Schema.of({"x": [0, 1], "y": [0, 1], "w": [0, 2]}, weight="w"), **budget)
-    persons = gm.release(table, schema={"x": [0, 1], "y": [0, 1]}, unit="id", max_contributions=2, **budget)
+    persons = gm.release(table, schema={"x": [0, 1], "y": [0, 1]}, privacy_unit=gm.PrivacyUnit("id", 2), **budget)
     assert embedded_release(weighted, 500)["sample_rows"] is None
     assert embedded_release(persons, 500)["sample_rows"] is None
 

@@ -42,7 +42,7 @@ def test_a_label_says_unit_budget_attack_and_conditions(private):
 
 def test_a_label_of_a_ledger_names_what_it_covers(table, tmp_path):
     ledger = gm.Ledger(tmp_path / "p.ledger", epsilon=1.0, delta=1e-6, releases=2)
-    label = label_of(gm.release(table, schema=SCHEMA, ledger=ledger))
+    label = label_of(gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger)))
     lines = dict(label.lines)
     assert lines["Covers"] == "all releases of one ledger"
     assert lines["μ (Gaussian DP)"].endswith(", this release alone")
@@ -61,7 +61,7 @@ def test_a_void_label_has_no_numbers(which, request):
 
 def test_persons_with_a_hostile_name():
     rows = pd.DataFrame({"x": np.linspace(0, 1, 300), EVIL: np.arange(300) // 3})
-    release = gm.release(rows, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, unit=EVIL, max_contributions=3)
+    release = gm.release(rows, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, privacy_unit=gm.PrivacyUnit(EVIL, 3))
     svg = as_svg(release)
     assert {element.tag for element in ET.fromstring(svg).iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "title", "desc", "rect", "text")

@@ -34,7 +34,7 @@ def private(tmp_path_factory):
     folder = tmp_path_factory.mktemp("registry")
     ledger = gm.Ledger(folder / "p.ledger", epsilon=1.0, delta=1e-6, releases=2)
     file = folder / "r.parquet"
-    release = gm.release(patients(500), schema=SCHEMA, ledger=ledger, passes=1, out=file)
+    release = gm.release(patients(500), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=file)
     return release, file
 
 
@@ -200,7 +200,7 @@ def test_a_record_names_the_unit(private):
     rows = record_of(release)["deployment"]["privacy_loss"]
     assert (rows["privacy_unit"], rows["privacy_unit_details"][:28]) == ("Row-level", "The privacy unit is one row.")
     table = patients(500).assign(who=range(500))
-    persons = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, unit="who", max_contributions=2)
+    persons = gm.release(table, schema=SCHEMA, epsilon=1, delta=1e-6, passes=1, privacy_unit=gm.PrivacyUnit("who", 2))
     found = record_of(persons)["deployment"]["privacy_loss"]
     assert found["privacy_unit"] == "Person-level"
     assert "all rows with the same who" in found["privacy_unit_details"]

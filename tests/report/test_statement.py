@@ -101,7 +101,7 @@ def test_pages_about_void_releases_promise_nothing(evil, unprotected):
 
 def test_a_ledger_is_said_to_cover_all_releases(table, tmp_path):
     ledger = gm.Ledger(tmp_path / "l.sqlite", epsilon=1.0, delta=1e-6, releases=5)
-    shown = words(report.render(gm.release(table, schema=SCHEMA, ledger=ledger)))
+    shown = words(report.render(gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger))))
     assert "all releases through one ledger together" in shown
     assert "does not match" not in shown
     assert "the certified pair covers the whole ledger" in shown
@@ -139,5 +139,5 @@ def test_plain_words_at_any_epsilon(private, epsilon, words_of_it):
         certificate = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=epsilon, delta=1e-6).certificate
     assert words_of_it in statement.in_plain_words(certificate)[0]
     assert "Adding or removing one row changes" in statement.in_plain_words(certificate)[0]
-    other = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, epsilon=1.0, delta=1e-6, neighbours="replace-one")
+    other = gm.release({"x": [0.5]}, schema={"x": [0, 1]}, budget=gm.Budget(1.0, 1e-6, neighbours="replace-one"))
     assert "Replacing one row changes" in statement.in_plain_words(other.certificate)[0]

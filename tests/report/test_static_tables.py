@@ -103,7 +103,7 @@ def test_what_a_release_does_not_show_is_said():
     weighted = gm.release(table, schema=gm.Schema.of({**declared, "w": [0, 2]}, weight="w"), **budget)
     with pytest.raises(gm.ArgumentError, match="weighted"):
         static_tables(weighted, None, alpha=0.05)
-    persons = gm.release(table, schema=declared, unit="id", max_contributions=1, **budget)
+    persons = gm.release(table, schema=declared, privacy_unit=gm.PrivacyUnit("id", 1), **budget)
     found = static_tables(persons, None, alpha=0.05)
     assert found.crosstabs == ()
     assert any("per privacy unit" in note for note in found.notes)

@@ -82,7 +82,7 @@ def test_the_entry_without_a_file_is_named(tmp_path, table):
     ledger = gm.Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6, releases=5)
     kept, lost, other = (tmp_path / name for name in ("kept.parquet", "lost.parquet", "other.parquet"))
     for path in (kept, lost, other):
-        gm.release(table, schema=SCHEMA, ledger=ledger, passes=1, out=path, note=path.stem)
+        gm.release(table, schema=SCHEMA, budget=gm.Budget(ledger=ledger, note=path.stem), passes=1, out=path)
     lost.unlink()  # as if the process had been killed between the record and the file
     other.write_bytes(kept.read_bytes())
     ledger.spend(mu=0.01)

@@ -15,7 +15,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "schema": "data",
     "check": "data",
-    "propose": "data",
+    "bounds": "data",
     "moments": "data",
     "release": "data",
     "ols": "models",

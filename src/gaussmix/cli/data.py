@@ -7,7 +7,6 @@ import math
 import operator
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -36,29 +35,30 @@ from gaussmix.cli.options import (
     declared_in,
     inputs,
     refuse_lone_force,
+    unit_of,
 )
 from gaussmix.data.check import check_table
-from gaussmix.data.contributions import ContributionBounding, Unit
+from gaussmix.data.contributions import ContributionBounding, PrivacyUnit
 from gaussmix.data.moments import Moments, check_name
-from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema, declared_schema, describe_columns
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
-from gaussmix.ledger import Ledger
-from gaussmix.mechanism.bounds import MOST_LEVELS
-from gaussmix.mechanism.bounds import propose as proposed
-from gaussmix.mechanism.release import Prepared, prepare
+from gaussmix.errors import ArgumentError
+from gaussmix.ledger import Budget, Ledger
+from gaussmix.mechanism.bounds import MOST_LEVELS, propose_bounds
+from gaussmix.mechanism.release import release as draw_release
 from gaussmix.models.bounds import TAIL
 from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.preconditioning import CLIPS, Clip
 
 __all__ = [
     "LEDGER",
     "NOTE",
     "SHARE",
+    "bounds",
     "check",
     "moments",
     "print_left",
-    "propose",
     "refuse_lone_note",
     "release",
     "schema",
@@ -178,10 +178,8 @@ def moments(
         sums = Moments.of(
             data,
             declared,
-            options=options,
-            unit=privacy_unit,
-            max_contributions=max_contributions,
-            contribution_bounding=contribution_bounding,
+            reading=options,
+            privacy_unit=unit_of(privacy_unit, max_contributions, contribution_bounding),
         )
         written = output.commit(sums.to_bytes(), mode=0o600)
     if as_json:
@@ -198,7 +196,13 @@ def moments(
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
-@click.option("--keep-tails", is_flag=True, help="Shorten hardly any row: skewed columns, at 2 to 3 times the noise.")
+@click.option(
+    "--clip",
+    type=click.Choice(CLIPS),
+    default="prediction",
+    show_default=True,
+    help="What later passes clip rows for: inference clips hardly any row, at 2 to 3 times the noise.",
+)
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
 @SHARE
@@ -219,7 +223,7 @@ def release(
     epsilon: float | None,
     delta: float | None,
     passes: int | None,
-    keep_tails: bool,
+    clip: Clip,
     neighbours: Neighbours | None,
     ledger_file: Path | None,
     share: str | None,
@@ -263,45 +267,44 @@ def release(
     tables = [source for source in sources if not source.endswith(".moments")]
     if (formula is not None or weight is not None) and schema_file is None:
         raise click.UsageError("--formula and --weight need the columns that they are made of: give --schema.")
-    read = inputs(tables, query=query, kind=kind, outputs=[out], others=[*map(Path, sums), schema_file, ledger_file])
-    declared = declared_schema(_declared(schema_file, sums if not tables else []), formula=formula, weight=weight)
-    whose = Unit.declared(privacy_unit, max_contributions, contribution_bounding, declared)
-    if whose is None and sums and not tables:
-        whose = Moments.load(sums[0]).unit
-    with (
-        read as data,
-        prepare(
+    others = [*map(Path, sums), schema_file, ledger_file]
+    budget = Budget(epsilon, delta, neighbours=neighbours, ledger=ledger_file, share=share, note=note)
+    unit = unit_of(privacy_unit, max_contributions, contribution_bounding)
+    declared: Any = _declared(schema_file, sums if not tables else [])
+    with inputs(tables, query=query, kind=kind, outputs=[out], others=others) as data:
+        if sums:
+            declared = declared_schema(declared, formula=formula, weight=weight)
+            data, options = _total(data, sums, declared, options, unit)
+            formula = weight = None
+        private = draw_release(
+            data,
             declared,
-            epsilon=epsilon,
-            delta=delta,
+            budget=budget,
+            reading=options,
+            privacy_unit=unit,
+            formula=formula,
+            weight=weight,
             passes="auto" if passes is None else passes,
-            keep_tails=keep_tails,
-            neighbours=neighbours,
-            ledger=ledger_file,
-            share=share,
-            note=note,
+            clip=clip,
             out=out,
             force=force,
-            unit=whose,
-        ) as prepared,
-        closing(_rows(prepared, data, sums, options)) as rows,
-    ):
-        private = prepared.draw(rows, progress=True)
+        )
     echo(f"wrote {out}", err=True)
     echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
     print_left(ledger_file, private.certificate)
 
 
-def _rows(prepared: Prepared, data: Any, sums: Sequence[str], options: ReadOptions) -> RowSource:
-    """Return tables that can be read again; with files of moments, sums that cannot."""
-    if not sums:
-        return prepared.rows(data, options)
+def _total(
+    data: Any, sums: Sequence[str], schema: Schema, options: ReadOptions, unit: PrivacyUnit | None
+) -> tuple[Moments, ReadOptions]:
+    """Add moments of tables, which are read once, to files of moments; return how the total is checked."""
     parts = [Moments.load(source) for source in sums]
     if data != []:
-        with closing(prepared.rows(data, replace(options, expected_rows=None))) as rows:
-            parts.append(rows.moments())
-        options = ReadOptions(expected_rows=options.expected_rows)
-    return prepared.rows(functools.reduce(operator.add, parts), options)
+        if options.sorted_by_unit and unit is None:
+            raise ArgumentError("sorted_by_unit goes with a unit and the table: name the unit's column.")
+        parts.append(Moments.of(data, schema, reading=replace(options, expected_rows=None), privacy_unit=unit))
+        options = ReadOptions(expected_rows=options.expected_rows, progress=options.progress)
+    return functools.reduce(operator.add, parts), options
 
 
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:
@@ -341,9 +344,8 @@ def check(
         found = check_table(
             data,
             declared,
-            options=ReadOptions(csv=options, expected_rows=expected_rows, progress=True),
-            unit=privacy_unit,
-            max_contributions=max_contributions,
+            reading=ReadOptions(csv=options, expected_rows=expected_rows, progress=True),
+            privacy_unit=unit_of(privacy_unit, max_contributions),
         )
     if as_json:
         content = {"sensitive": True, **asdict(found), "remarks": found.remarks()}
@@ -387,7 +389,7 @@ def check(
 @INPUT
 @ROW_BY_ROW
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="JSON file for the schema.")
-def propose(
+def bounds(
     sources: tuple[str, ...],
     schema_file: Path,
     epsilon: float | None,
@@ -413,28 +415,20 @@ def propose(
 
     \b
     gaussmix schema patients.parquet -o open.json
-    gaussmix propose patients.parquet -s open.json --ledger patients.ledger --share 0.1 -o patients.json
+    gaussmix bounds patients.parquet -s open.json --ledger patients.ledger --share 0.1 -o patients.json
     """  # noqa: D301 - click wants the character
     refuse_lone_note(note, ledger_file)
     options = csv_options(sources, **csv)
     with inputs(sources, query=query, kind=kind, outputs=[out], others=[schema_file, ledger_file]) as data:
-        found = proposed(
+        found = propose_bounds(
             data,
             schema_file,
-            epsilon=epsilon,
-            delta=delta,
-            neighbours=neighbours,
-            ledger=ledger_file,
-            share=share,
-            note=note,
+            budget=Budget(epsilon, delta, neighbours=neighbours, ledger=ledger_file, share=share, note=note),
+            reading=ReadOptions(csv=options, expected_rows=expected_rows, progress=True, row_by_row=row_by_row),
             tail=tail,
             most_levels=most_levels,
-            csv=options,
-            expected_rows=expected_rows,
             out=out,
             force=force,
-            progress=True,
-            row_by_row=row_by_row,
         )
     echo(f"wrote {out}", err=True)
     if as_json:

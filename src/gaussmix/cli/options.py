@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 import click
 
 from gaussmix._files import refuse_inputs
-from gaussmix.data.contributions import BOUNDS
+from gaussmix.data.contributions import BOUNDS, ContributionBounding, PrivacyUnit
 from gaussmix.data.engines import DuckDBQuery, is_database
 from gaussmix.data.readers import FORMATS, PLAIN_SUFFIXES
 from gaussmix.data.schema import Schema
 from gaussmix.data.source import CsvOptions
-from gaussmix.errors import DataError
+from gaussmix.errors import ArgumentError, DataError, DeclarationError
 
 __all__ = [
     "COLLAPSE",
@@ -52,6 +52,7 @@ __all__ = [
     "inputs",
     "references",
     "refuse_lone_force",
+    "unit_of",
 ]
 
 
@@ -159,6 +160,24 @@ def UNIT_NAMED(command: F) -> F:  # noqa: N802 - used as the options above are
     ):
         command = option(command)
     return command
+
+
+def unit_of(
+    column: str | None, max_contributions: int | None, contribution_bounding: ContributionBounding | None = None
+) -> PrivacyUnit | None:
+    """Return the privacy unit that options declare; None for one row."""
+    if column is None:
+        if max_contributions is not None or contribution_bounding is not None:
+            raise ArgumentError(
+                "max_contributions and contribution_bounding go with a unit: name its column, or leave them out."
+            )
+        return None
+    if max_contributions is None:
+        raise DeclarationError(
+            "max_contributions must be declared with a unit: how many rows of one person count. It must be fixed "
+            "before the data are seen."
+        )
+    return PrivacyUnit(column, max_contributions, contribution_bounding or "scale")
 
 
 def CSV(command: F) -> F:  # noqa: N802 - used as the options above are

@@ -22,8 +22,8 @@ from gaussmix._text import json_text, plain
 from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.parameters import NEIGHBOURS, BoundHoldsFor, Neighbours
 from gaussmix.cli.exits import NOT_PRIVATE, echo, echo_json
-from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force
-from gaussmix.data.contributions import ONE_ROW, Unit
+from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force, unit_of
+from gaussmix.data.contributions import ONE_ROW
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.release import Release
@@ -229,7 +229,9 @@ def plan(
     if plot is not None and rows is None:
         raise click.UsageError("--plot needs --rows: how many rows the table has.")
     schema = numbers_only(features) if schema_file is None and features is not None else Schema.of(schema_file or "")
-    whose = Unit.declared(privacy_unit, max_contributions, None, schema)
+    whose = unit_of(privacy_unit, max_contributions)
+    if whose is not None:
+        whose.check_schema(schema)
     if whose is not None and plot is not None:
         raise click.UsageError("--plot is for rows: leave it out, or --privacy-unit.")
     question: Any = {
@@ -240,7 +242,7 @@ def plan(
         "neighbours": neighbours,
     }
     if whose is not None:
-        question["max_contributions"] = whose.rows
+        question["max_contributions"] = whose.max_contributions
     found, least = None, None
     with Console(stderr=True).status("imagining tables") as status:
         if rows is not None:

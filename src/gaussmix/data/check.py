@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from gaussmix import _validation as check
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.data.contributions import Unit, unit_ids
+from gaussmix.data.contributions import PrivacyUnit, unit_ids
 from gaussmix.data.encode import codes_of, entries_of, numbers_of, one_column, present, without_negative
 from gaussmix.data.schema import Schema
 from gaussmix.data.source import ReadOptions
@@ -113,9 +114,8 @@ def check_table(
     data: Any,
     schema: Schema | dict[str, Any] | str | Path,
     *,
-    options: ReadOptions | None = None,
-    unit: str | None = None,
-    max_contributions: int | None = None,
+    reading: ReadOptions | None = None,
+    privacy_unit: PrivacyUnit | None = None,
 ) -> TableCheck:
     """Read a table as a release would, and count what the schema does to it. Costs no privacy and keeps nothing.
 
@@ -125,22 +125,22 @@ def check_table(
 
     Parameters
     ----------
-    data, schema, options, unit, max_contributions
+    data, schema, reading, privacy_unit
         As for :meth:`gaussmix.data.moments.Moments.of`.
     """
     declared = Schema.of(schema)
-    whose = Unit.declared(unit, max_contributions, None, declared)
     columns, types = list(declared.columns), declared.text_types
-    if whose is not None:
-        columns, types = [*columns, whose.column], {**types, whose.column: pa.string()}
-    stream = open_table(data, options).batches(columns, types=types)
+    if privacy_unit is not None:
+        check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
+        columns, types = [*columns, privacy_unit.column], {**types, privacy_unit.column: pa.string()}
+    stream = open_table(data, reading).batches(columns, types=types)
     counts = {name: _Counts() for name in declared.columns}
     rows = dropped = 0
     with closing(stream):
         for batch in stream:
             rows += batch.num_rows
-            if whose is not None:
-                unit_ids(whose.column, one_column(batch, whose.column), _NO_KEY)
+            if privacy_unit is not None:
+                unit_ids(privacy_unit.column, one_column(batch, privacy_unit.column), _NO_KEY)
             drop = np.zeros(batch.num_rows, dtype=bool)
             for name, column in declared.columns.items():
                 array = one_column(batch, name)

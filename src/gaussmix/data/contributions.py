@@ -3,9 +3,9 @@ r"""Contribution bounding: the privacy unit, and tables read by whole units with
 **The unit**, declared and public, is one row, or all rows that have the same value in a column. Only the name of the
 column and the number of rows that count are ever shown, never a value.
 
->>> print(Unit("patient_id", rows=12))
+>>> print(PrivacyUnit("patient_id", 12))
 one person (all rows with the same patient_id, together counted as at most 12)
->>> print(Unit("patient_id", rows=12, bound="sample"))
+>>> print(PrivacyUnit("patient_id", 12, "sample"))
 one person (all rows with the same patient_id, at most 12 counted)
 
 **Reading by unit** is sensitive. The column of the unit is read as text, hashed with a secret key, and forgotten:
@@ -29,7 +29,7 @@ rows come. Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.d
 
 >>> from gaussmix.data.gram import Gram
 >>> table = {"who": np.array([1, 2, 1]), "a": np.array([0.5, 1.0, 0.0])}
->>> units = UnitReader(table, Schema.of({"a": [0, 1]}), Unit("who", rows=2), key=bytes(32))
+>>> units = UnitReader(table, Schema.of({"a": [0, 1]}), PrivacyUnit("who", 2), key=bytes(32))
 >>> units.aggregate(Gram(2)).n, units.counts(), units.close()
 (3, (2, 3), None)
 """
@@ -41,7 +41,7 @@ import tempfile
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -69,7 +69,7 @@ __all__ = [
     "ContributionBounding",
     "GroupedUnits",
     "Partitions",
-    "Unit",
+    "PrivacyUnit",
     "UnitBlock",
     "UnitReader",
     "Words",
@@ -90,64 +90,45 @@ MOST_ROWS = 2**12
 
 
 @dataclass(frozen=True)
-class Unit:
+class PrivacyUnit:
     """All rows that have the same value in a column, such as those of one person.
 
     Attributes
     ----------
     column : str
         Name of the column. It is read, and never released.
-    rows : int
+    max_contributions : int
         The contribution bound j, from 1 to 4,096: a unit changes the Gram matrix by at most jC².
-    bound : {"scale", "sample"}
+    contribution_bounding : {"scale", "sample"}
         How contributions are bounded. ``"scale"``: all rows of a unit are multiplied by one factor, so that their
         squared norms add up to at most jC². ``"sample"``: at most j rows of a unit are read, chosen by a keyed hash.
     """
 
     column: str
-    rows: int
-    bound: ContributionBounding = "scale"
+    max_contributions: int
+    contribution_bounding: ContributionBounding = "scale"
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise ArgumentTypeError(f"unit must be the name of a column, got {type(self.column).__name__}.")
         check_text("unit", self.column)
-        rows = check.positive_integer(max_contributions=self.rows)
-        object.__setattr__(self, "rows", rows)  # a small integer of NumPy's would overflow where it is squared
+        rows = check.positive_integer(max_contributions=self.max_contributions)
+        # A small integer of NumPy's would overflow where it is squared.
+        object.__setattr__(self, "max_contributions", rows)
         if rows > MOST_ROWS:
-            raise ArgumentError(f"max_contributions must be from 1 to {MOST_ROWS:,}, got {self.rows!r}.")
-        check.choice(BOUNDS, contribution_bounding=self.bound)
+            raise ArgumentError(f"max_contributions must be from 1 to {MOST_ROWS:,}, got {self.max_contributions!r}.")
+        check.choice(BOUNDS, contribution_bounding=self.contribution_bounding)
+
+    def check_schema(self, schema: Schema) -> None:
+        """Reject a schema that releases the column of the unit, or weighs rows by it."""
+        if self.column in schema.columns or self.column == INTERCEPT:
+            raise DeclarationError(
+                f"Column {self.column!r} is the unit and cannot be released as well, nor weigh rows: take it out of "
+                "the schema."
+            )
 
     @classmethod
-    def declared(
-        cls,
-        column: str | None,
-        max_contributions: int | None,
-        contribution_bounding: ContributionBounding | None,
-        schema: Schema,
-    ) -> Unit | None:
-        """From the arguments of a release; None if no unit is declared."""
-        if column is None:
-            if max_contributions is not None or contribution_bounding is not None:
-                raise ArgumentError(
-                    "max_contributions and contribution_bounding go with a unit: name its column, or leave them out."
-                )
-            return None
-        if max_contributions is None:
-            raise DeclarationError(
-                "max_contributions must be declared with a unit: how many rows of one person count. It must be fixed "
-                "before the data are seen."
-            )
-        unit = cls(column, max_contributions, "scale" if contribution_bounding is None else contribution_bounding)
-        if column in schema.columns or column == INTERCEPT:
-            raise DeclarationError(
-                f"Column {column!r} is the unit and cannot be released as well, nor weigh rows: take it out of the "
-                "schema."
-            )
-        return unit
-
-    @classmethod
-    def of(cls, stored: object) -> Unit:
+    def of(cls, stored: object) -> PrivacyUnit:
         """What :meth:`to_dict` gave."""
         if not isinstance(stored, Mapping):
             raise ArgumentTypeError("a stored unit must be an object.")
@@ -155,12 +136,12 @@ class Unit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"column": self.column, "rows": self.rows, "bound": self.bound}
+        return asdict(self)
 
     def __str__(self) -> str:
-        counted = f"at most {self.rows} counted"
-        if self.bound == "scale":
-            counted = f"together counted as at most {self.rows}"
+        counted = f"at most {self.max_contributions} counted"
+        if self.contribution_bounding == "scale":
+            counted = f"together counted as at most {self.max_contributions}"
         return f"one person (all rows with the same {self.column}, {counted})"
 
 
@@ -350,7 +331,7 @@ class UnitBlock:
             first = last
 
 
-def truncated(block: UnitBlock, unit: Unit, key: bytes) -> UnitBlock:
+def truncated(block: UnitBlock, unit: PrivacyUnit, key: bytes) -> UnitBlock:
     """Return at most j rows of each unit, if that is how contributions are bounded, by a hash of unit, row and copy.
 
     Equal rows of one unit are told apart by a copy number, 0, 1, …; which of them has which makes no difference. So the
@@ -358,7 +339,7 @@ def truncated(block: UnitBlock, unit: Unit, key: bytes) -> UnitBlock:
     by content alone, which would choose the same kind of row of every unit.
     """
     sizes = block.sizes
-    if unit.bound != "sample" or not len(sizes) or sizes.max() <= unit.rows:
+    if unit.contribution_bounding != "sample" or not len(sizes) or sizes.max() <= unit.max_contributions:
         return block
     owner = np.repeat(np.arange(len(sizes)), sizes)
     content = siphash(np.column_stack([block.ids[owner], _packed(block.rows)]), derive_key(key, b"row"))
@@ -366,8 +347,8 @@ def truncated(block: UnitBlock, unit: Unit, key: bytes) -> UnitBlock:
     order = siphash(np.column_stack([content, copy]), derive_key(key, b"copy"))
     ranked = np.lexsort((order, owner))
     rank = np.arange(len(owner)) - np.repeat(block.starts, sizes)
-    first = ranked[rank < unit.rows]
-    left = np.minimum(sizes, unit.rows)
+    first = ranked[rank < unit.max_contributions]
+    left = np.minimum(sizes, unit.max_contributions)
     return UnitBlock(block.ids, np.cumsum(left) - left, block.rows[first])
 
 
@@ -552,7 +533,7 @@ class UnitReader:
         self,
         data: Any,
         schema: Schema,
-        unit: Unit,
+        unit: PrivacyUnit,
         options: ReadOptions | None = None,
         *,
         key: bytes,
@@ -575,7 +556,7 @@ class UnitReader:
         aggregator, counts = query.aggregator(self._schema.n_columns), np.zeros(2, dtype=np.int64)
         with self._turn, closing(self._blocks(describe)) as blocks:
             for block in blocks:
-                counts += len(block.starts), np.minimum(block.sizes, self._unit.rows).sum()
+                counts += len(block.starts), np.minimum(block.sizes, self._unit.max_contributions).sum()
                 chosen = block if sample is None else block.chosen(_in_sample(block.ids, sample))
                 for rows, starts in chosen.pieces(EXACT_ROWS):
                     aggregator.add(rows, starts)

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import ContributionBounding, Unit, UnitReader
+from gaussmix.data.contributions import PrivacyUnit, UnitReader
 from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.data.source import ReadOptions, unexpected_rows
@@ -61,7 +61,7 @@ class Moments:
         How the rows were encoded: equal in all parts of a merge.
     parts : frozenset of str
         Random ids of the builds that were merged; the same id is never merged twice.
-    unit : Unit or None
+    unit : PrivacyUnit or None
         Whose rows were bounded together: equal in all parts of a merge, which must have no person in common. None:
         every row is by itself.
     is_computed : bool
@@ -73,7 +73,7 @@ class Moments:
     _n: int  # rows read; never shown
     schema: Schema
     parts: frozenset[str]
-    unit: Unit | None = None
+    unit: PrivacyUnit | None = None
     is_computed: bool = False
 
     @classmethod
@@ -138,10 +138,8 @@ class Moments:
         data: Any,
         schema: Schema | dict[str, Any] | str | Path,
         *,
-        options: ReadOptions | None = None,
-        unit: str | None = None,
-        max_contributions: int | None = None,
-        contribution_bounding: ContributionBounding | None = None,
+        reading: ReadOptions | None = None,
+        privacy_unit: PrivacyUnit | None = None,
     ) -> Moments:
         """Moments of a table: anything that :func:`gaussmix.data.table.open_table` opens, in one pass.
 
@@ -149,20 +147,20 @@ class Moments:
         ----------
         data : table, path, glob, query or iterable of batches
         schema : Schema, dict or path of a TOML or JSON file
-        options : ReadOptions, optional
+        reading : ReadOptions, optional
             How the table is read.
-        unit, max_contributions, contribution_bounding
-            As in :func:`gaussmix.release`: the rows of a person are bounded together. No person may be in two parts
-            that are merged.
+        privacy_unit : PrivacyUnit, optional
+            As in :func:`gaussmix.release`. No privacy unit may be in two parts that are merged.
         """
         declared = Schema.of(schema)
-        whose = Unit.declared(unit, max_contributions, contribution_bounding, declared)
-        if whose is not None:
-            with closing(UnitReader(data, declared, whose, options, key=os.urandom(32))) as units:
-                return cls.built(units.aggregate(Gram(whose.rows)), declared, whose, is_computed=units.is_computed)
-        if options is not None and options.sorted_by_unit:
+        if privacy_unit is not None:
+            check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
+            with closing(UnitReader(data, declared, privacy_unit, reading, key=os.urandom(32))) as units:
+                sums = units.aggregate(Gram(privacy_unit.max_contributions))
+                return cls.built(sums, declared, privacy_unit, is_computed=units.is_computed)
+        if reading is not None and reading.sorted_by_unit:
             raise ArgumentError("sorted_by_unit goes with a unit: name its column, or leave it out.")
-        reader = TableReader(data, options)
+        reader = TableReader(data, reading)
         return cls.built(reader.aggregate(Gram(), declared), declared, is_computed=reader.table.computed)
 
     @classmethod
@@ -189,7 +187,9 @@ class Moments:
         return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
 
     @classmethod
-    def built(cls, sums: ExactSums, schema: Schema, unit: Unit | None = None, *, is_computed: bool = False) -> Moments:
+    def built(
+        cls, sums: ExactSums, schema: Schema, unit: PrivacyUnit | None = None, *, is_computed: bool = False
+    ) -> Moments:
         """From sums over the encoded rows of a table, under a new random id."""
         return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit, is_computed)
 
@@ -269,7 +269,7 @@ def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
     upper = np.triu_indices(m)
     full = np.zeros((2, m, m), dtype=np.int64)
     full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = np.stack([high, low])
-    unit = None if header["unit"] is None else Unit.of(header["unit"])
+    unit = None if header["unit"] is None else PrivacyUnit.of(header["unit"])
     computed = header["is_computed"]
     found = Moments(full[0], full[1], n, schema, frozenset(parts), unit, computed)
     gram = found.gram()

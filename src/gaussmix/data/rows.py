@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import Unit, UnitReader
+from gaussmix.data.contributions import PrivacyUnit, UnitReader
 from gaussmix.data.encode import ArrayEncoder, checked_arrays
 from gaussmix.data.engines import ClusterTable
 from gaussmix.data.gram import (
@@ -62,7 +62,7 @@ class RowSource(ABC):
     """
 
     schema: Schema
-    unit: Unit | None = None
+    unit: PrivacyUnit | None = None
     is_computed: bool = False  # rows come from a query, a lazy frame or a stream
 
     @abstractmethod
@@ -88,7 +88,7 @@ class RowSource(ABC):
         With ``cache``, a sample of the release, a source that is read again for every pass may cache rows for later
         passes with the same sampling keys.
         """
-        query = Gram() if self.unit is None else Gram(self.unit.rows)
+        query = Gram() if self.unit is None else Gram(self.unit.max_contributions)
         sums = self._aggregate(query, sample, describe)
         return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
 
@@ -206,7 +206,7 @@ class UnitRows(RowSource):
     """
 
     def __init__(
-        self, data: Any, schema: Schema, unit: Unit, options: ReadOptions | None = None, *, key: bytes
+        self, data: Any, schema: Schema, unit: PrivacyUnit, options: ReadOptions | None = None, *, key: bytes
     ) -> None:
         self.schema, self.unit = schema, unit
         self._units = UnitReader(data, schema, unit, options, key=key)
@@ -310,7 +310,7 @@ def rows_of(
     schema: Schema | dict[str, Any] | str | Path | None = None,
     options: ReadOptions | None = None,
     *,
-    unit: Unit | None = None,
+    unit: PrivacyUnit | None = None,
     new_key: Callable[[], bytes] | None = None,
 ) -> RowSource:
     """Return the rows of a table, or of moments that were summed up before. To be closed.
@@ -323,7 +323,7 @@ def rows_of(
         Not needed with moments.
     options : ReadOptions, optional
         How the table is read.
-    unit : Unit, optional
+    unit : PrivacyUnit, optional
         The privacy unit; default: one row.
     new_key : function
         Returns 32 secret bytes, by which the ids of units are hashed. Needed with a unit.

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike
 
 from gaussmix._types import Rows
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
 from gaussmix.estimators.base import FEATURES, rows_of_arrays, target_names
-from gaussmix.ledger import Ledger
+from gaussmix.ledger import Budget, Ledger
 from gaussmix.mechanism.release import Passes, Prepared, prepare
 from gaussmix.releases.certificate import Condition
 from gaussmix.releases.preconditioning import Likelihood
@@ -38,9 +38,9 @@ GROUPS = "groups"
 """What certificates and ledgers name the unit of an estimator."""
 
 
-def group_unit(max_contributions: int | None) -> Unit | None:
+def group_unit(max_contributions: int | None) -> PrivacyUnit | None:
     """The unit that is declared, before a row is read; None is one row."""
-    return None if max_contributions is None else Unit(GROUPS, max_contributions)
+    return None if max_contributions is None else PrivacyUnit(GROUPS, max_contributions)
 
 
 def check_groups(groups: ArrayLike | None, max_contributions: int | None) -> None:
@@ -119,13 +119,14 @@ def prepare_estimator(
 ) -> Prepared:
     """The release behind an estimator; a ledger's budget takes the place of the estimator's own."""
     name = type(estimator).__name__
+    if estimator.ledger is None:
+        budget = Budget(estimator.epsilon, estimator.delta)
+    else:
+        budget = Budget(ledger=estimator.ledger, note=name)
     prepared = prepare(
         schema,
-        epsilon=estimator.epsilon if estimator.ledger is None else None,
-        delta=estimator.delta if estimator.ledger is None else None,
+        budget,
         passes=estimator.passes,
-        ledger=estimator.ledger,
-        note="" if estimator.ledger is None else name,
         n_rows=estimator.n_rows,
         random_state=estimator.random_state,
         made_by=name,

@@ -107,7 +107,6 @@ def lattice_cost(reserved: BudgetCap, account: LatticeAccount, *, failures: floa
 
     ε is the ledger's. ``failures``, the probability that a threshold fails, comes from δ₀ too.
     """
-    account.verify()
     if account.neighbours != reserved.neighbours:
         raise ArgumentError(
             f"This ledger is for neighbours={reserved.neighbours!r}, the account for {account.neighbours!r}."
@@ -159,7 +158,7 @@ class Ledger:
     releases : int
         How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
     unit : str, optional
-        The column that names a person, where the budget is for all rows of one (``gaussmix.release(..., unit=)``).
+        The column that names a person, where the budget is for all rows of one (``gaussmix.release(..., privacy_unit=)``).
         Default: it is for one row. A ledger has one unit.
 
     Notes

@@ -1,4 +1,4 @@
-r"""Bounds and levels from noisy counts: ``gaussmix.propose``.
+r"""Bounds and levels from noisy counts: ``gaussmix.propose_bounds``.
 
 **Part of the line** between sensitive and private. In this order: what is declared is settled, the rows are counted,
 the ledger is charged, noise is drawn. Numbers are counted on a public grid, every bin of which gets noise; then, where
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,21 @@ from gaussmix._files import Output, refuse_inputs, refuse_suffix, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import diagonal_sigma
-from gaussmix.accounting.parameters import Neighbours, warn_if_weak
+from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, count_columns, count_finely
 from gaussmix.data.schema import PartialSchema
-from gaussmix.data.source import CsvOptions, ReadOptions
+from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import TableReader
-from gaussmix.errors import ArgumentError, BudgetUnmetError, GaussmixError
-from gaussmix.ledger import Entry, Ledger
+from gaussmix.errors import BudgetUnmetError, GaussmixError
+from gaussmix.ledger import Budget, Charged, Ledger
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import add_noise, describe, discrete_gaussian, generator, to_floats
-from gaussmix.mechanism.release import certify, named_in, refuse_alone, remember, warn_if_released_before
+from gaussmix.mechanism.release import certify, refuse_lone_force, remember, warn_if_released_before
 from gaussmix.models.bounds import TAIL, Proposal, coarse_bounds, distinct_levels, fine_bounds, usable
 from gaussmix.releases.certificate import ROW_BY_ROW, SECURE, Condition
 
-__all__ = ["MOST_LEVELS", "propose"]
+__all__ = ["MOST_LEVELS", "propose_bounds"]
 
 MOST_LEVELS = 64
 """Levels of a proposed category, at most: those with the largest noisy counts."""
@@ -43,25 +42,19 @@ MOST_LEVELS = 64
 _SCHEMA_BYTES = 2**20
 
 
-def propose(
+def propose_bounds(
     data: Any,
     schema: PartialSchema | Mapping[str, Any] | str | os.PathLike[str],
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    neighbours: Neighbours | None = None,
-    ledger: Ledger | str | Path | None = None,
-    share: float | str | None = None,
-    note: str = "",
+    budget: Budget | None = None,
+    reading: ReadOptions | None = None,
     tail: float = TAIL,
     most_levels: int = MOST_LEVELS,
-    csv: CsvOptions | None = None,
-    expected_rows: int | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
-    progress: bool = False,
-    row_by_row: bool = False,
 ) -> Proposal:
     """Find bounds of numbers and levels of categories by a private release of its own.
 
@@ -73,9 +66,7 @@ def propose(
     schema : mapping or path
         Names and kinds of columns: ``"number"``, ``"category"`` (text), ``"codes"`` (integers that are levels), or a
         template with bounds and levels left open. Columns that are declared whole are taken over and not read.
-    epsilon, delta : float
-        The privacy budget of the proposal; left out with a ledger.
-    relation, ledger, share, note, csv, expected_rows, out, force, random_state, progress, row_by_row
+    epsilon, delta, budget, reading, out, force, random_state
         As for :func:`gaussmix.release`; ``out`` is a JSON file for the schema.
     tail : float
         Share of the rows that may lie beyond either bound of a number.
@@ -94,7 +85,7 @@ def propose(
     Examples
     --------
     >>> table = {"age": np.arange(20000.0) % 70 + 20, "sex": ["f", "m"] * 10000}
-    >>> found = propose(table, {"age": "number", "sex": "category"}, epsilon=1.0, delta=1e-6)
+    >>> found = propose_bounds(table, {"age": "number", "sex": "category"}, epsilon=1.0, delta=1e-6)
     >>> age, sex = found.schema.columns.values()
     >>> 16 <= age.lower <= 20, 90 <= age.upper <= 128, sex.levels
     (True, True, ('f', 'm'))
@@ -102,11 +93,11 @@ def propose(
     columns = PartialSchema.of(schema)
     tail, most = check.in_interval(0, 0.5, tail=tail), check.positive_integer(most_levels=most_levels)
     rng = generator(random_state)
-    options = ReadOptions(csv=csv, expected_rows=expected_rows, progress=progress, row_by_row=row_by_row)
-    reader = TableReader(data, options)
-    ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
-    refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
-    account = _account(columns, _twice(reader), epsilon, delta, neighbours, ledger, share)
+    spent = Budget.of(epsilon, delta, budget)
+    ledger = spent.ledger
+    reader = TableReader(data, None if reading is None else check.instance(ReadOptions, reading=reading))
+    refuse_lone_force(out, force=force)
+    account = _account(columns, _twice(reader), spent)
     warn_if_weak(account.epsilon, account.delta)
     protects = describe(rng) == SECURE
     if protects and ledger is None:
@@ -116,13 +107,13 @@ def propose(
         if protects:
             remember(data)
         with interruptions_wait():
-            entry = None if ledger is None else _recorded(ledger, account, note)
+            charged = spent.charge(account.lattice, failures=account.threshold_delta)
             draw = _Draw(account, columns, rng, tail, most)
             bounds, levels = draw.coarse(counts), draw.levels(counts)
         bounds = draw.refined(reader, bounds)
         with interruptions_wait():
             conditions = [ROW_BY_ROW] * reader.table.computed
-            return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, ledger, entry))
+            return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, charged))
 
 
 def _twice(reader: TableReader) -> bool:
@@ -134,41 +125,19 @@ def _twice(reader: TableReader) -> bool:
     return True
 
 
-def _account(
-    columns: PartialSchema,
-    twice: bool,
-    epsilon: float | None,
-    delta: float | None,
-    neighbours: Neighbours | None,
-    ledger: Ledger | None,
-    share: float | str | None,
-) -> CountsAccount:
+def _account(columns: PartialSchema, twice: bool, budget: Budget) -> CountsAccount:
     """Noise and threshold, from what is declared alone."""
     grids, keys = [COARSE_BINS] * len(columns.numbers), len(columns.keys)
     refined = [FINE_BINS] * len(grids) if twice else []
-    if ledger is None:
-        if epsilon is None or delta is None:
-            raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
-        return counts_account(
-            epsilon, delta, grids=grids, keys=keys, refined=refined, neighbours=neighbours or "add-remove"
-        )
-    if not (epsilon is None and delta is None):
-        raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
-    ledger.check_unit(None)  # a row is in one bin of each column; a person with many rows is not
-    reserved = ledger.reservation
-    if neighbours not in (None, reserved.neighbours):
-        raise ArgumentError(
-            f"The ledger is for neighbours={reserved.neighbours!r}, got {neighbours!r}: leave relation out."
-        )
+    if budget.ledger is None:
+        epsilon, delta = check.positive(epsilon=budget.epsilon), check.real(delta=budget.delta)
+        return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, neighbours=budget.relation)
+    budget.ledger.check_unit(None)  # a row is in one bin of each column; a person with many rows is not
     shares, coordinates = releases_of_counts(grids, keys, refined)
-    lattice = ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
+    lattice = budget.lattice_account(shares=shares, coordinates=coordinates)
     keyed = tuple(range(len(grids), len(grids) + keys))
-    allowed = ledger.failures_left(lattice, share=share)
+    allowed, reserved = budget.ledger.failures_left(lattice, share=budget.share), budget.ledger.reservation
     return with_threshold(lattice, keyed, allowed=allowed, epsilon=reserved.epsilon, delta=reserved.delta)
-
-
-def _recorded(ledger: Ledger, account: CountsAccount, note: str) -> Entry:
-    return ledger.spend_account(account.lattice, failures=account.threshold_delta, note=note)
 
 
 class _Draw:
@@ -232,8 +201,7 @@ def _proposal(
     account: CountsAccount,
     rng: np.random.Generator,
     conditions: Sequence[Condition],
-    ledger: Ledger | None,
-    entry: Entry | None,
+    charged: Charged | None,
 ) -> Proposal:
     """The schema and its certificate, from what was drawn."""
     ranges = {name: usable(pair, columns.numbers[name]) for name, pair in bounds.items()}
@@ -249,13 +217,12 @@ def _proposal(
         found,
         account,
         rng,
-        made_by="propose",
+        made_by="propose_bounds",
         budget=(account.epsilon, account.delta),
         neighbours=account.neighbours,
         conditions=conditions,
+        charged=charged,
     )
-    if ledger is not None and entry is not None:
-        certificate = named_in(certificate, ledger, entry)
     return Proposal(found, certificate, left_out)
 
 

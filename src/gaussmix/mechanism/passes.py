@@ -41,15 +41,18 @@ from gaussmix.errors import BudgetUnmetError
 from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.classification import plan_step
 from gaussmix.releases.preconditioning import (
+    Clip,
     Likelihood,
+    PassRequest,
     Persons,
+    State,
     StepOutput,
     budgets_of,
     label_of,
     plan_histogram,
     plan_pass,
     rates_of,
-    update_state,
+    run_passes,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -65,7 +68,7 @@ def draw_passes(
     rng: np.random.Generator,
     *,
     likelihood: Likelihood | None = None,
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     coins: Sample | None = None,
     progress: bool = False,
 ) -> Transcript:
@@ -83,8 +86,8 @@ def draw_passes(
         The secure one, or a seeded one, which voids the guarantee.
     likelihood : Likelihood, optional
         Steps that the account has, and their target.
-    keep_tails : bool
-        Whether the last pass shortens as few rows as it can.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last pass is chosen for.
     coins : Sample, optional
         Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
     progress : bool
@@ -98,7 +101,7 @@ def draw_passes(
     steps = 0 if likelihood is None else likelihood.steps
     passes_mu, steps_mu = budgets_of(account, steps)
     mu = passes_mu if len(passes_mu) == 1 else passes_mu[1:]
-    most = 1 if rows.unit is None else rows.unit.rows
+    most = 1 if rows.unit is None else rows.unit.max_contributions
     output = PassOutput(draw.matrix(first.sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
@@ -110,18 +113,24 @@ def draw_passes(
         rates = [1.0 if sample is None else sample.rate for sample in samples]
         budgets = [part * share for part, share in zip(mu, rates, strict=True)]
         state = replace(start(schema, output.matrix, budgets, rows.unit), persons=persons)
-        for q in range(1, len(mu), 2):
-            histogram, pass_name = plan_histogram(state), f"Pass {q // 2 + 2} of {len(mu) // 2 + 1}"
+        passes = len(mu) // 2 + 1
+
+        def request_of(number: int, known: State) -> PassRequest:
+            q, histogram = 2 * number - 1, plan_histogram(known)
             transforms = [metric.transform for metric in histogram.metrics]
-            words = f"{pass_name}, lengths of rows"
+            words = f"Pass {number + 1} of {passes}, lengths of rows"
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
-            counts = draw.histograms(found, mu[q])
-            seen = tuple(count / rates[q] for count in counts)
-            request = plan_pass(state, histogram, seen, keep_tails=keep_tails)
-            sums = rows.mapped(request.metric.transform, request.clip, sample=samples[q + 1], describe=pass_name)
-            output = PassOutput(draw.matrix(sums, mu[q + 1]), mu[q + 1], request, rates[q + 1], rates[q])
-            state = update_state(state, request, output.matrix / output.rate)
+            seen = tuple(count / rates[q] for count in draw.histograms(found, mu[q]))
+            return plan_pass(known, histogram, seen, clip=clip)
+
+        def output_of(number: int, request: PassRequest) -> Floats:
+            p, words = 2 * number, f"Pass {number + 1} of {passes}"
+            sums = rows.mapped(request.metric.transform, request.clip, sample=samples[p], describe=words)
+            output = PassOutput(draw.matrix(sums, mu[p]), mu[p], request, rates[p], rates[p - 1])
             outputs.append(output)
+            return output.matrix / output.rate
+
+        run_passes(state, passes, request_of, output_of)
     transcript = Transcript(tuple(outputs), schema, unit=rows.unit)
     return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, steps_mu, draw)
 
@@ -133,9 +142,9 @@ def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[f
     (part,) = split_mu(mu, [Fraction(1, 2)])
     number, total = (
         float(draw.counts(np.array([count]), part, most=most)[0])
-        for count, most in zip(rows.unit_counts(), (1, rows.unit.rows), strict=True)
+        for count, most in zip(rows.unit_counts(), (1, rows.unit.max_contributions), strict=True)
     )
-    return number, Persons(number, total, rows.unit.rows)
+    return number, Persons(number, total, rows.unit.max_contributions)
 
 
 def _with_steps(

@@ -49,7 +49,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -61,17 +61,17 @@ from gaussmix._files import Output, refuse_inputs, reserve
 from gaussmix._signals import interruptions_wait
 from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, NonPrivate
-from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma, lattice_account
+from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma
 from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
-from gaussmix.data.contributions import ContributionBounding, Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
-from gaussmix.data.source import CsvOptions, FileOrigin, ReadOptions
+from gaussmix.data.source import FileOrigin, ReadOptions
 from gaussmix.data.table import open_table, origins_of
 from gaussmix.errors import ArgumentError, BudgetUnmetError, DeclarationError, GaussmixError, OutputError
-from gaussmix.ledger import Entry, Ledger
+from gaussmix.ledger import Budget, Charged, Ledger
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import describe, generator, secure_generator
 from gaussmix.mechanism.passes import draw_passes
@@ -86,22 +86,28 @@ from gaussmix.releases.certificate import (
     Condition,
 )
 from gaussmix.releases.file import check_name
-from gaussmix.releases.preconditioning import AUTOMATIC_PASSES, Likelihood, label_of, releases_of, schedule_of
+from gaussmix.releases.preconditioning import (
+    AUTOMATIC_PASSES,
+    CLIPS,
+    Clip,
+    Likelihood,
+    label_of,
+    releases_of,
+    schedule_of,
+)
 from gaussmix.releases.transcript import PassOutput, Transcript
 
 __all__ = [
     "OneDraw",
     "Passes",
     "Prepared",
+    "accounts_of",
     "certify",
     "check_rows",
     "draw",
-    "from_budget",
-    "from_ledger",
-    "named_in",
     "nonprivate_release",
     "prepare",
-    "refuse_alone",
+    "refuse_lone_force",
     "release",
     "remember",
     "warn_if_released_before",
@@ -114,46 +120,29 @@ Accounts = tuple[LatticeAccount | None, LatticeAccount | None]
 """The noise of a release; and that of one pass, where the number of passes was left open."""
 
 
-def refuse_alone(
-    *,
-    ledger: Ledger | None,
-    share: float | str | None,
-    note: str,
-    out: str | os.PathLike[str] | None,
-    force: bool,
-) -> None:
-    """What would do nothing without a ledger, or without a file to be written, is a mistake."""
-    if share is not None and ledger is None:
-        raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
-    if check.text(note=note) and ledger is None:
-        raise ArgumentError("note is kept in a ledger: name the ledger, or leave it out.")
+def refuse_lone_force(out: str | os.PathLike[str] | None, *, force: bool) -> None:
+    """Reject ``force`` where no file is written."""
     if force and out is None:
         raise ArgumentError("force replaces a file, but none is written: name it with out, or leave force out.")
 
 
-def from_budget(
-    epsilon: float | None,
-    delta: float | None,
-    passes: Passes,
-    neighbours: Neighbours,
-    schema: Schema,
-    steps: int = 0,
-    unit: Unit | None = None,
+def accounts_of(
+    budget: Budget, passes: Passes, schema: Schema, *, steps: int = 0, unit: PrivacyUnit | None = None
 ) -> Accounts:
-    """The least noise for a budget; none for an infinite ε."""
-    if epsilon is None or delta is None:
-        raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
-    if check.positive(epsilon=epsilon) == math.inf:
+    """Return the least noise for a budget; none for an infinite ε. Nothing is spent."""
+    if budget.is_infinite:
         return None, None
+    if budget.ledger is not None:
+        budget.ledger.check_unit(None if unit is None else unit.column)
 
     def account(number: int) -> LatticeAccount:
         shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
-        return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=neighbours)
+        return budget.lattice_account(shares=shares, coordinates=coordinates)
 
     return _in_passes(passes, account, unit)
 
 
-def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount], unit: Unit | None) -> Accounts:
+def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount], unit: PrivacyUnit | None) -> Accounts:
     """The account of so many passes; left open, also that of one."""
     if passes != "auto":
         return _fine_enough(account(check.positive_integer(passes=passes)), unit), None
@@ -164,7 +153,7 @@ def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount], unit: U
         return single, single
 
 
-def _fine_enough(account: LatticeAccount, unit: Unit | None) -> LatticeAccount:
+def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None) -> LatticeAccount:
     """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise.
 
     Persons who count as j rows have j times the noise in the first pass, and √2 j times in the count of rows.
@@ -175,39 +164,12 @@ def _fine_enough(account: LatticeAccount, unit: Unit | None) -> LatticeAccount:
             "a larger budget, or for fewer passes."
         )
     least = min(account.noise_mu[:2])
-    if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.rows) >= LARGEST_SIGMA:
+    if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.max_contributions) >= LARGEST_SIGMA:
         raise BudgetUnmetError(
-            f"epsilon={account.epsilon!r} is too small for persons who count as {unit.rows} rows: the noise would "
-            "leave the lattice. Ask for fewer max_contributions, for a larger budget or for fewer passes."
+            f"epsilon={account.epsilon!r} is too small for max_contributions={unit.max_contributions}: the noise "
+            "would leave the lattice. Ask for fewer max_contributions, for a larger budget or for fewer passes."
         )
     return account
-
-
-def from_ledger(
-    ledger: Ledger,
-    passes: Passes,
-    schema: Schema,
-    epsilon: float | None,
-    delta: float | None,
-    neighbours: Neighbours | None,
-    share: float | str | None,
-    steps: int = 0,
-    unit: Unit | None = None,
-) -> Accounts:
-    """The ledger's noise, where there is room left; only its being charged decides."""
-    if not (epsilon is None and delta is None):
-        raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
-    if neighbours not in (None, ledger.reservation.neighbours):
-        raise ArgumentError(
-            f"The ledger is for neighbours={ledger.reservation.neighbours!r}, got {neighbours!r}: leave relation out."
-        )
-    ledger.check_unit(None if unit is None else unit.column)
-
-    def account(number: int) -> LatticeAccount:
-        shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
-        return ledger.lattice_account(shares=shares, coordinates=coordinates, share=share)
-
-    return _in_passes(passes, account, unit)
 
 
 NOT_PROTECTED = Condition(True, "epsilon is infinite, nothing is protected.")
@@ -225,8 +187,9 @@ def draw(
     made_by: str,
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
+    charged: Charged | None = None,
     likelihood: Likelihood | None = None,
-    keep_tails: bool = False,
+    clip: Clip = "prediction",
     coins: Sample | None = None,
     progress: bool = False,
 ) -> Release:
@@ -240,19 +203,19 @@ def draw(
         Exact sums over all of them.
     account, rng
         Noise and where it comes from.
-    made_by, n_rows, conditions
+    made_by, n_rows, conditions, charged
         For the certificate (`certify`).
     likelihood : Likelihood, optional
         Steps that the account has.
-    keep_tails : bool
-        Whether the last of several passes shortens as few rows as it can.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last of several passes is chosen for.
     coins : Sample, optional
         Under which the first pass kept rows for later ones.
     progress : bool
         Show on a terminal how far the noise is.
     """
     transcript = draw_passes(
-        rows, moments, account, rng, likelihood=likelihood, keep_tails=keep_tails, coins=coins, progress=progress
+        rows, moments, account, rng, likelihood=likelihood, clip=clip, coins=coins, progress=progress
     )
     certificate = certify(
         rows.schema,
@@ -264,6 +227,7 @@ def draw(
         n_rows=n_rows,
         conditions=conditions,
         unit=rows.unit,
+        charged=charged,
     )
     return Release(transcript, certificate)
 
@@ -291,12 +255,21 @@ def certify(
     neighbours: Neighbours,
     n_rows: int | None = None,
     conditions: Sequence[Condition] = (),
-    unit: Unit | None = None,
+    unit: PrivacyUnit | None = None,
+    charged: Charged | None = None,
 ) -> Certificate:
-    """A certificate, with what voids or conditions the guarantee spelled out."""
+    """A certificate, with what voids or conditions the guarantee spelled out.
+
+    ``charged`` is the ledger that the release was recorded in, whose budget covers all of its releases, and its entry.
+    """
     epsilon, delta = budget
+    recorded: dict[str, Any] = {"release": uuid.uuid4().hex}
+    if charged is not None:
+        ledger, entry = charged
+        recorded = {"release": entry.release, "ledger": ledger.fingerprint, "entry": entry.id}
+        recorded["reservation"] = ledger.reservation
     generator = SECURE if math.isinf(epsilon) else describe(rng)
-    found = [*conditions]
+    found = [*[LEDGER_BUDGET] * (charged is not None), *conditions]
     found += [PERSONS_APART] * (unit is not None)
     found += [ROWS_PUBLIC] * (n_rows is not None)
     found += [NOT_PROTECTED] * math.isinf(epsilon)
@@ -312,20 +285,8 @@ def certify(
         conditions=tuple(found),
         version=__version__,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        release=uuid.uuid4().hex,
         unit=unit,
-    )
-
-
-def named_in(certificate: Certificate, ledger: Ledger, entry: Entry) -> Certificate:
-    """Return the certificate of a release that was recorded in a ledger, whose budget covers all of its releases."""
-    return replace(
-        certificate,
-        conditions=(LEDGER_BUDGET, *certificate.conditions),
-        release=entry.release,
-        ledger=ledger.fingerprint,
-        entry=entry.id,
-        reservation=ledger.reservation,
+        **recorded,
     )
 
 
@@ -343,7 +304,7 @@ class OneDraw:
             )
 
 
-def check_rows(rows: RowSource, schema: Schema, unit: Unit | None = None) -> None:
+def check_rows(rows: RowSource, schema: Schema, unit: PrivacyUnit | None = None) -> None:
     """Refuse rows of another schema or unit, before they are read."""
     if rows.schema != schema:
         raise DeclarationError(
@@ -360,7 +321,7 @@ def check_rows(rows: RowSource, schema: Schema, unit: Unit | None = None) -> Non
 ADD_UP = (
     "These rows were released before in this process, and the privacy budgets of several releases of the same rows add "
     'up. Keep a ledger, which accounts for all of them: ledger = gm.Ledger("rows.ledger", epsilon=..., delta=..., '
-    "releases=...), then release(..., ledger=ledger)."
+    "releases=...), then release(..., budget=gm.Budget(ledger=ledger))."
 )
 
 
@@ -417,8 +378,8 @@ class Prepared:
         number of passes open.
     likelihood : Likelihood or None
         Steps that the account has, on the likelihood of one column.
-    keep_tails : bool
-        Whether the last of several passes shortens as few rows as it can.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last of several passes is chosen for.
     """
 
     schema: Schema
@@ -427,13 +388,12 @@ class Prepared:
     made_by: str
     n_rows: int | None
     conditions: tuple[Condition, ...]
-    ledger: Ledger | None
-    note: str
+    budget: Budget
     output: Output | None
     rng: np.random.Generator
     likelihood: Likelihood | None = None
-    unit: Unit | None = None
-    keep_tails: bool = False
+    unit: PrivacyUnit | None = None
+    clip: Clip = "prediction"
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
@@ -447,7 +407,7 @@ class Prepared:
         """
         check_rows(rows, self.schema, self.unit)
         protects = self.account is not None and describe(self.rng) == SECURE
-        if protects and self.ledger is None:
+        if protects and self.budget.ledger is None:
             warn_if_released_before(data)
         account = self._account_for(rows)
         several = account is not None and len(account.noise_mu) > 1
@@ -470,8 +430,9 @@ class Prepared:
         self, rows: RowSource, moments: Moments, account: LatticeAccount, progress: bool, coins: Sample | None = None
     ) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
-        entry = None if self.ledger is None else self._recorded(self.ledger, account)
-        private = draw(
+        file = None if self.output is None else self.output.path
+        charged = self.budget.charge(account, file=file, unit=None if self.unit is None else self.unit.column)
+        return draw(
             rows,
             moments,
             account,
@@ -479,20 +440,12 @@ class Prepared:
             made_by=self.made_by,
             n_rows=self.n_rows,
             conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
+            charged=charged,
             likelihood=self.likelihood,
-            keep_tails=self.keep_tails,
+            clip=self.clip,
             coins=coins,
             progress=progress,
         )
-        if self.ledger is None or entry is None:
-            return private
-        return replace(private, certificate=named_in(private.certificate, self.ledger, entry))
-
-    def _recorded(self, ledger: Ledger, account: LatticeAccount) -> Entry:
-        """Charge the ledger."""
-        file = None if self.output is None else self.output.path
-        unit = None if self.unit is None else self.unit.column
-        return ledger.spend_account(account, note=self.note, file=file, unit=unit)
 
     def _account_for(self, rows: RowSource) -> LatticeAccount | None:
         """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
@@ -503,9 +456,9 @@ class Prepared:
         except GaussmixError:
             if self.single is None or self.likelihood is not None:
                 raise
-            if self.keep_tails:
+            if self.clip == "inference":
                 raise ArgumentError(
-                    "This table can be read only once, and one pass shortens no row: leave keep_tails out, or pass a "
+                    "This table can be read only once, and one pass shortens no row: leave clip out, or pass a "
                     "table that can be read again."
                 ) from None
             return self.single
@@ -532,15 +485,10 @@ class Prepared:
 
 def prepare(
     schema: Schema,
+    budget: Budget,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
     passes: Passes = "auto",
-    keep_tails: bool = False,
-    neighbours: Neighbours | None = None,
-    ledger: Ledger | str | Path | None = None,
-    share: float | str | None = None,
-    note: str = "",
+    clip: Clip = "prediction",
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     n_rows: int | None = None,
@@ -548,7 +496,7 @@ def prepare(
     made_by: str = "release",
     conditions: Sequence[Condition] = (),
     likelihood: Likelihood | None = None,
-    unit: Unit | None = None,
+    unit: PrivacyUnit | None = None,
 ) -> Prepared:
     """Everything about a release that can be settled before a row is read.
 
@@ -556,7 +504,9 @@ def prepare(
     ----------
     schema : Schema
         Declared columns.
-    epsilon, delta, passes, keep_tails, relation, ledger, share, note, out, force, random_state
+    budget : Budget
+        What the release may spend.
+    passes, clip, out, force, random_state
         As in :func:`gaussmix.release`.
     n_rows : int, optional
         The number of rows, if it is public.
@@ -566,34 +516,29 @@ def prepare(
         What the guarantee rests on besides.
     likelihood : Likelihood, optional
         Steps on the likelihood of one boolean column, after the passes and within the same budget.
-    unit : Unit, optional
-        One person; default: one row.
+    unit : PrivacyUnit, optional
+        Default: one row.
     """
-    ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
-    refuse_alone(ledger=ledger, share=share, note=note, out=out, force=force)
-    if keep_tails and passes == 1:
-        raise ArgumentError("One pass shortens no row: leave keep_tails out, or ask for more passes.")
+    refuse_lone_force(out, force=force)
+    if check.choice(CLIPS, clip=clip) == "inference" and passes == 1:
+        raise ArgumentError("One pass shortens no row: leave clip out, or ask for more passes.")
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
-        if "replace-one" in (neighbours, None if ledger is None else ledger.reservation.neighbours):
+        if budget.relation == "replace-one":
             raise ArgumentError(
                 'Steps on a likelihood need neighbours="add-remove": of two rows, one in place of the other, gradients '
                 "may be opposite, and the account has no room for that."
             )
     if unit is not None:
-        _refuse_for_persons(epsilon, likelihood)
+        _refuse_for_persons(budget, likelihood)
     rng = generator(random_state)
-    if ledger is not None:
-        accounts = from_ledger(ledger, passes, schema, epsilon, delta, neighbours, share, steps, unit)
-    else:
-        accounts = from_budget(epsilon, delta, passes, neighbours or "add-remove", schema, steps, unit)
-    account, single = accounts
-    if keep_tails and account is not None and len(account.noise_mu) == 1:
-        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave keep_tails out.")
+    account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit)
+    if clip == "inference" and account is not None and len(account.noise_mu) == 1:
+        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave clip out.")
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, ledger, likelihood, force=force)
+    output = None if out is None else _reserved(out, schema, account, budget.ledger, likelihood, force=force)
     return Prepared(
         schema,
         account,
@@ -601,19 +546,18 @@ def prepare(
         made_by,
         n_rows,
         tuple(conditions),
-        ledger,
-        note,
+        budget,
         output,
         rng,
         likelihood,
         unit,
-        keep_tails,
+        clip,
     )
 
 
-def _refuse_for_persons(epsilon: float | None, likelihood: Likelihood | None) -> None:
+def _refuse_for_persons(budget: Budget, likelihood: Likelihood | None) -> None:
     """What protects rows alone, where the unit is a person."""
-    if epsilon == math.inf:
+    if budget.is_infinite:
         raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")
     if likelihood is not None:
         raise ArgumentError(
@@ -652,29 +596,20 @@ def _most_bytes(schema: Schema, account: LatticeAccount | None, likelihood: Like
 
 def release(
     data: Any,
-    *,
     schema: Schema | dict[str, Any] | str | Path | None = None,
-    formula: str | None = None,
-    weight: str | None = None,
+    *,
     epsilon: float | None = None,
     delta: float | None = None,
+    budget: Budget | None = None,
+    reading: ReadOptions | None = None,
+    privacy_unit: PrivacyUnit | None = None,
+    formula: str | None = None,
+    weight: str | None = None,
     passes: Passes = "auto",
-    keep_tails: bool = False,
-    neighbours: Neighbours | None = None,
-    ledger: Ledger | str | Path | None = None,
-    share: float | str | None = None,
-    note: str = "",
-    csv: CsvOptions | None = None,
-    expected_rows: int | None = None,
+    clip: Clip = "prediction",
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
-    progress: bool = False,
-    unit: str | None = None,
-    max_contributions: int | None = None,
-    contribution_bounding: ContributionBounding | None = None,
-    sorted_by_unit: bool = False,
-    row_by_row: bool = False,
 ) -> Release:
     """Release private second moments of a table, which serve any number of models.
 
@@ -687,35 +622,29 @@ def release(
         Anything that :func:`gaussmix.data.table.open_table` opens, or moments that were built before.
     schema : Schema, dict or path
         Columns with declared bounds and levels; not needed with moments, which refuse another one than theirs.
+    epsilon, delta : float
+        The privacy budget: short for ``budget=Budget(epsilon, delta)``.
+    budget : Budget, optional
+        The privacy budget, its neighbouring relation, or the ledger that holds it. Without a ledger, a second release
+        of the same files or objects in a process gives a warning: budgets of several releases of the same rows add up.
+    reading : ReadOptions, optional
+        How the table is read: CSV files, an expected number of rows, a progress bar, declarations about queries.
+    privacy_unit : PrivacyUnit, optional
+        The column that names a person, and the contribution bound: the guarantee is then for **all rows of one
+        person** (docs/persons.md). Default: the guarantee is for one row.
     formula : str, optional
         The columns and terms that the release is to hold, made from the declared columns (docs/terms.md):
         ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Others are left out.
     weight : str, optional
         A numeric column with declared bounds [0, w_max] whose values weigh the rows; it is not released itself.
-    epsilon, delta : float
-        The privacy budget; left out with a ledger, whose budget covers all of its releases together.
     passes : int or "auto"
         How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
         less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
         an iterator, or moments. 1 to 4.
-    keep_tails : bool
-        Rows far out are shortened in later passes, and results are those of the shortened rows. True shortens hardly
-        any in the last pass: for skewed columns whose own means, standard deviations and coefficients are wanted, at
-        two to three times the noise (docs/inference.md).
-    neighbours : {"add-remove", "replace-one"}, optional
-        Neighbouring relation; default: add-remove, or the ledger's.
-    ledger : Ledger or path, optional
-        Where the release is recorded before its noise is drawn. Without one, a second release of the same files or
-        objects in a process gives a warning: budgets of several releases of the same rows add up.
-    share : float or str, optional
-        Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
-        for.
-    note : str
-        Kept in the ledger.
-    csv : CsvOptions, optional
-        How CSV files are written.
-    expected_rows : int, optional
-        Another number of rows is an error, before anything is spent.
+    clip : {"prediction", "inference"}
+        What the norm clipping of the last pass is chosen for. ``"prediction"`` clips high-leverage rows, and results
+        are those of the clipped rows. ``"inference"`` clips hardly any row: for means, standard deviations and
+        coefficients of skewed columns, at two to three times the noise (docs/inference.md).
     out : path, optional
         File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
         error. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
@@ -724,23 +653,6 @@ def release(
         Whether a file of that name is replaced; otherwise it is an error.
     random_state : optional
         None is the secure generator; a seed is for tests.
-    progress : bool
-        Show a progress bar on a terminal.
-    unit : str, optional
-        Name of the column that says whose a row is: the guarantee is then for **all rows of one person**. The column is
-        read as text or whole numbers, and never released. Default: the guarantee is for one row.
-    max_contributions : int, optional
-        j, needed with a unit: as how many rows a person counts at most, fixed before the data are seen.
-    contribution_bounding : {"scale", "sample"}, optional
-        Of who has more than j rows, all are multiplied by one factor, so that their squared norms add up to at most jC²
-        (the default), or j are kept, by a keyed hash (docs/persons.md).
-    sorted_by_unit : bool
-        Declares that rows of a person stand together in the table, which is checked: nothing is kept between passes.
-        Otherwise encoded rows are brought together in memory or, where they are many, in a temporary file.
-    row_by_row : bool
-        Declares that each stored row affects at most one row of a query's result. By default a DuckDB query or relation
-        whose plan has other operators than scans, filters, projections and UNION ALL is an error, before anything is
-        spent; other lazy frames are not examined. The certificate states the condition in every case.
     """
     if isinstance(data, Moments):
         if formula is not None or weight is not None:
@@ -753,13 +665,14 @@ def release(
             "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "
             "`gaussmix schema FILE` writes a template."
         )
-    whose = Unit.declared(unit, max_contributions, contribution_bounding, declared)
-    options = ReadOptions(
-        csv=csv, expected_rows=expected_rows, progress=progress, row_by_row=row_by_row, sorted_by_unit=sorted_by_unit
-    )
+    spent = Budget.of(epsilon, delta, budget)
+    options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
+    unit = privacy_unit
+    if unit is not None:
+        check.instance(PrivacyUnit, privacy_unit=unit).check_schema(declared)
     inputs = [schema] if isinstance(schema, str | os.PathLike) else []
     if isinstance(data, Moments):
-        whose = data.unit if whose is None else whose
+        unit = data.unit if unit is None else unit
     else:
         data = open_table(data, options)
         inputs += data.paths
@@ -768,19 +681,14 @@ def release(
     with (
         prepare(
             declared,
-            epsilon=epsilon,
-            delta=delta,
+            spent,
             passes=passes,
-            keep_tails=keep_tails,
-            neighbours=neighbours,
-            ledger=ledger,
-            share=share,
-            note=note,
+            clip=clip,
             out=out,
             force=force,
             random_state=random_state,
-            unit=whose,
+            unit=unit,
         ) as prepared,
         closing(prepared.rows(data, options)) as rows,
     ):
-        return prepared.draw(rows, data=data, progress=progress)
+        return prepared.draw(rows, data=data, progress=options.progress)

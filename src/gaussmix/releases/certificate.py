@@ -27,7 +27,7 @@ from gaussmix.accounting.accounts import (
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
 from gaussmix.accounting.thresholds import CountsAccount
-from gaussmix.data.contributions import ONE_ROW, Unit
+from gaussmix.data.contributions import ONE_ROW, PrivacyUnit
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
 from gaussmix.ledger.claims import verify_claim
@@ -134,7 +134,7 @@ class Certificate:
         Number of the entry in it, from 1; 0 without one.
     reservation : BudgetCap or None
         What that ledger reserved for all of its releases: (ε, δ) are computed from it. None without a ledger.
-    unit : Unit or None
+    unit : PrivacyUnit or None
         The unit of privacy: all rows of one person; None for one row.
     """
 
@@ -152,7 +152,7 @@ class Certificate:
     ledger: str = ""
     entry: int = 0
     reservation: BudgetCap | None = None
-    unit: Unit | None = None
+    unit: PrivacyUnit | None = None
 
     def __post_init__(self) -> None:
         self.verify()
@@ -249,7 +249,7 @@ class Certificate:
         _check_keys(cls, plain)
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
-        plain["unit"] = None if plain["unit"] is None else Unit.of(plain["unit"])
+        plain["unit"] = None if plain["unit"] is None else PrivacyUnit.of(plain["unit"])
         if plain["reservation"] is not None:
             _check_keys(BudgetCap, plain["reservation"])
             plain["reservation"] = BudgetCap(**plain["reservation"])
@@ -323,8 +323,8 @@ def _check_types(certificate: Certificate) -> None:
     check.choice(NEIGHBOURS, neighbours=certificate.neighbours)
     if not isinstance(certificate.reservation, BudgetCap | None):
         raise ArgumentTypeError("reservation must be a BudgetCap, or None without a ledger.")
-    if not isinstance(certificate.unit, Unit | None):
-        raise ArgumentTypeError("unit must be a Unit, or None for one row.")
+    if not isinstance(certificate.unit, PrivacyUnit | None):
+        raise ArgumentTypeError("unit must be a PrivacyUnit, or None for one row.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
         raise ArgumentError("release must be 32 hexadecimal digits.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):

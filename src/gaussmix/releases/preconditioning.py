@@ -48,8 +48,10 @@ One private step on the likelihood of two classes: what was asked of the rows, a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -66,9 +68,11 @@ from gaussmix.errors import ArgumentError
 __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
+    "CLIPS",
     "SCHEDULES",
     "STEPS",
     "Cleaned",
+    "Clip",
     "HistogramRequest",
     "Likelihood",
     "NoisyGram",
@@ -93,6 +97,7 @@ __all__ = [
     "read_tail",
     "releases_of",
     "rows_in",
+    "run_passes",
     "schedule_of",
     "update_state",
     "whitenings",
@@ -381,6 +386,10 @@ POWERS = (0.75, 1.0)
 FLOOR = 0.25
 """Part of the noise's edge 2√m that is added to every eigenvalue before whitening."""
 
+Clip = Literal["prediction", "inference"]
+CLIPS: tuple[Clip, ...] = ("prediction", "inference")
+"""What the norm clipping of the last pass is chosen for."""
+
 LOST_WEIGHT = 0.05
 """What clipping costs: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
 
@@ -605,7 +614,7 @@ class PassRequest:
 
 
 def plan_pass(
-    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, keep_tails: bool = False
+    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, clip: Clip = "prediction"
 ) -> PassRequest:
     r"""Choose metric and clip by the least of
 
@@ -616,7 +625,7 @@ def plan_pass(
     lost. At the optimum lost(c) falls like the square of the standard error: the bias vanishes beside the noise. The
     declared metric, with the largest norm as its clip, loses nothing, and wins a near tie (`WHOLE_TIE`).
     """  # noqa: D400
-    last_weight = TAILS_LOST_WEIGHT if keep_tails else LAST_LOST_WEIGHT
+    last_weight = TAILS_LOST_WEIGHT if clip == "inference" else LAST_LOST_WEIGHT
     lost_weight = last_weight if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
@@ -666,6 +675,34 @@ def update_state(state: State, request: PassRequest, matrix: Floats) -> State:
     release = release.times(min(max(weight, 1.0), LARGEST_RESCALING))
     histograms = state.histograms + 1
     return replace(state, pool=state.pool.add(release), mu=state.mu[2:], rows=request.rows, histograms=histograms)
+
+
+def run_passes(
+    state: State,
+    passes: int,
+    request_of: Callable[[int, State], PassRequest],
+    output_of: Callable[[int, PassRequest], Floats],
+) -> tuple[State, ...]:
+    """Run the passes after the first, and return what is known after each pass, the first included.
+
+    Drawing, replay of a transcript and simulation are this loop with other functions.
+
+    Parameters
+    ----------
+    state : State
+        What is known after the first pass.
+    passes : int
+        Number of passes, the first included.
+    request_of : function
+        Returns what pass 1, 2, … asks of the rows, from what is known before it.
+    output_of : function
+        Returns the noisy matrix of that pass for all rows: divided by the rate of its sample.
+    """
+    states = [state]
+    for number in range(1, passes):
+        request = request_of(number, states[-1])
+        states.append(update_state(states[-1], request, output_of(number, request)))
+    return tuple(states)
 
 
 AUTOMATIC_PASSES = 4

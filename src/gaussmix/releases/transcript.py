@@ -47,7 +47,7 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.data.columns import Vector
-from gaussmix.data.contributions import Unit
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.releases.noisy import ClippingLoss, NoisyMoment
@@ -62,7 +62,7 @@ from gaussmix.releases.preconditioning import (
     as_released,
     first_state,
     rows_in,
-    update_state,
+    run_passes,
 )
 from gaussmix.releases.shrinkage import RidgeFit, Shrinkage
 
@@ -95,7 +95,7 @@ class PassOutput:
     counted_rate: float = 1.0
 
 
-def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: Unit | None = None) -> State:
+def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: PrivacyUnit | None = None) -> State:
     """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first.
 
     Where rows have weights, the intercept's sum of squares is that of the weights: it does not count rows. Where the
@@ -104,7 +104,7 @@ def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: Unit | None
     entry = float(schema.in_units(schema.intercept)) / 2.0**FRACTION_BITS
     counts = bool(schema.intercept) and schema.weight is None
     at = schema.groups[INTERCEPT][0] if counts else None
-    first = mu[0] / (1 if unit is None else unit.rows)
+    first = mu[0] / (1 if unit is None else unit.max_contributions)
     return first_state(matrix, (first, *mu[1:]), intercept=at, intercept_energy=entry**2 if counts else 1.0)
 
 
@@ -120,7 +120,7 @@ class Transcript:
         How rows were encoded: declared.
     steps : tuple of StepOutput
         Steps on the likelihood of one column, drawn after the passes.
-    unit : Unit or None
+    unit : PrivacyUnit or None
         The unit of privacy, declared; None for one row.
     void : str
         Why the release guarantees nothing; empty if it does.
@@ -129,7 +129,7 @@ class Transcript:
     passes: tuple[PassOutput, ...]
     schema: Schema
     steps: tuple[StepOutput, ...] = ()
-    unit: Unit | None = None
+    unit: PrivacyUnit | None = None
     void: str = ""
 
     def check(self) -> None:
@@ -158,13 +158,19 @@ class Transcript:
     @cached_property
     def _states(self) -> tuple[State, ...]:
         """What is known after each pass."""
-        first, *later = self.passes
-        states = [start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)]
-        for output in later:
-            if output.request is None:
+        first = self.passes[0]
+        known = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
+
+        def request_of(number: int, state: State) -> PassRequest:
+            request = self.passes[number].request
+            if request is None:
                 raise ArgumentError("Only the first pass is in the declared metric.")
-            states.append(update_state(states[-1], output.request, output.matrix / output.rate))
-        return tuple(states)
+            return request
+
+        def output_of(number: int, request: PassRequest) -> Floats:
+            return self.passes[number].matrix / self.passes[number].rate
+
+        return run_passes(known, len(self.passes), request_of, output_of)
 
     @property
     def pools(self) -> tuple[Pool, ...]:

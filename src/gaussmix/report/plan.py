@@ -64,13 +64,15 @@ from gaussmix.errors import ArgumentError, BudgetUnmetError
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
     NoisyGram,
+    PassRequest,
+    State,
     goe,
     plan_histogram,
     plan_pass,
     rates_of,
     releases_of,
+    run_passes,
     schedule_of,
-    update_state,
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
@@ -327,18 +329,23 @@ class Trial:
         m = len(self.gram)
         outputs = [PassOutput(self.gram + goe(m, rng) / (math.sqrt(2) * mu[0]), mu[0])]
         state = start(self.schema, outputs[0].matrix, mu)
-        while not state.done:
-            asked, counts = plan_histogram(state), []
+
+        def request_of(number: int, known: State) -> PassRequest:
+            asked, counts = plan_histogram(known), []
             for metric, edges in zip(asked.metrics, asked.edges, strict=True):
                 _, squares = self._mapped(metric.transform.matrix)
                 found = self.weight * np.bincount(np.searchsorted(edges, squares), minlength=len(edges) + 1)
                 counts.append(found + rng.normal(scale=asked.noise, size=len(found)))
-            request = plan_pass(state, asked, tuple(counts))
+            return plan_pass(known, asked, tuple(counts))
+
+        def output_of(number: int, request: PassRequest) -> Floats:
             z, squares = self._mapped(request.metric.transform.matrix)
             z /= np.sqrt(np.maximum(squares, request.clip))[:, np.newaxis]  # z̄ in units of the clip's root
             matrix = self.weight * (z.T @ z) + goe(m, rng) / (math.sqrt(2) * request.mu)
             outputs.append(PassOutput(matrix, request.mu, request))
-            state = update_state(state, request, matrix)
+            return matrix
+
+        run_passes(state, len(mu) // 2 + 1, request_of, output_of)
         return Transcript(tuple(outputs), self.schema)
 
     def _mapped(self, transform: Floats) -> tuple[Floats, Floats]:

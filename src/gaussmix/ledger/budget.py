@@ -1,0 +1,156 @@
+"""The privacy budget of one release as one value: (ε, δ), or a share of a ledger.
+
+Public parameters of releases; nothing in this module sees data.
+
+>>> Budget(epsilon=1.0, delta=1e-6).relation
+'add-remove'
+>>> Budget(epsilon=1.0)
+Traceback (most recent call last):
+    ...
+gaussmix.errors.ArgumentError: Give epsilon and delta, or a ledger that holds the budget.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaussmix import _validation as check
+from gaussmix.accounting.discrete import LatticeAccount, Share, lattice_account
+from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
+from gaussmix.errors import ArgumentError, ArgumentTypeError
+from gaussmix.ledger.composition import Entry
+from gaussmix.ledger.ledger import Ledger
+
+__all__ = ["Budget", "Charged"]
+
+Charged = tuple[Ledger, Entry]
+"""A ledger, and the entry of a release that was recorded in it."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one release may spend.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget of the release; left out with a ledger, whose budget covers all of its releases together.
+    neighbours : {"add-remove", "replace-one"}, optional
+        Neighbouring relation; default: add-remove, or the ledger's.
+    ledger : Ledger or path, optional
+        Where the release is recorded before its noise is drawn; a path is opened.
+    share : float or str, optional
+        Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
+        for.
+    note : str
+        Stored in the ledger.
+
+    Raises
+    ------
+    ArgumentError
+        If the arguments contradict each other, or one has no effect.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    neighbours: Neighbours | None = None
+    ledger: Ledger | None = None
+    share: float | str | None = None
+    note: str = ""
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        neighbours: Neighbours | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        share: float | str | None = None,
+        note: str = "",
+    ) -> None:
+        opened = Ledger.open(Path(ledger)) if isinstance(ledger, str | os.PathLike) else ledger
+        if not isinstance(opened, Ledger | None):
+            raise ArgumentTypeError(f"ledger must be a Ledger or a path, got {type(ledger).__name__}.")
+        given = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, "share": share, "note": note}
+        for name, value in {**given, "ledger": opened}.items():
+            object.__setattr__(self, name, value)
+        if neighbours is not None:
+            check.choice(NEIGHBOURS, neighbours=neighbours)
+        check.text(note=note)
+        if opened is None:
+            self._check_alone()
+        else:
+            self._check_ledger(opened)
+
+    def _check_alone(self) -> None:
+        if self.share is not None:
+            raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
+        if self.note:
+            raise ArgumentError("note is kept in a ledger: name the ledger, or leave it out.")
+        if self.epsilon is None or self.delta is None:
+            raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
+        if check.positive(epsilon=self.epsilon) < math.inf:
+            check.in_interval(0, 1, delta=self.delta)
+
+    def _check_ledger(self, ledger: Ledger) -> None:
+        if not (self.epsilon is None and self.delta is None):
+            raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
+        if self.neighbours not in (None, ledger.reservation.neighbours):
+            raise ArgumentError(
+                f"The ledger is for neighbours={ledger.reservation.neighbours!r}, got {self.neighbours!r}: leave "
+                "neighbours out."
+            )
+
+    @classmethod
+    def of(cls, epsilon: float | None, delta: float | None, budget: Budget | None) -> Budget:
+        """Return the budget of a call that takes ``budget``, or ``epsilon`` and ``delta`` as its short form."""
+        if budget is None:
+            return cls(epsilon, delta)
+        if not isinstance(budget, Budget):
+            raise ArgumentTypeError(f"budget must be a Budget, got {type(budget).__name__}.")
+        if not (epsilon is None and delta is None):
+            raise ArgumentError("budget holds epsilon and delta: leave them out, or leave out budget.")
+        return budget
+
+    @property
+    def relation(self) -> Neighbours:
+        """The neighbouring relation of the release."""
+        if self.ledger is not None:
+            return self.ledger.reservation.neighbours
+        return self.neighbours or "add-remove"
+
+    @property
+    def is_infinite(self) -> bool:
+        """Whether ε is infinite: no noise, no privacy."""
+        return self.epsilon == math.inf
+
+    def lattice_account(self, *, shares: Sequence[Share], coordinates: Sequence[int]) -> LatticeAccount:
+        """Return the account with the least noise for this budget. Nothing is spent.
+
+        ``shares`` and ``coordinates`` are those of :func:`gaussmix.accounting.discrete.lattice_account`.
+        """
+        if self.ledger is not None:
+            return self.ledger.lattice_account(shares=shares, coordinates=coordinates, share=self.share)
+        if self.epsilon is None or self.delta is None:
+            raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
+        return lattice_account(
+            self.epsilon, self.delta, shares=shares, coordinates=coordinates, neighbours=self.relation
+        )
+
+    def charge(
+        self,
+        account: LatticeAccount,
+        *,
+        failures: float = 0.0,
+        file: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
+    ) -> Charged | None:
+        """Record a release in the ledger, where there is one. Only once this has returned may noise be drawn."""
+        if self.ledger is None:
+            return None
+        entry = self.ledger.spend_account(account, failures=failures, note=self.note, file=file, unit=unit)
+        return self.ledger, entry
