@@ -158,7 +158,7 @@ class Ledger:
     releases : int
         How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
     unit : str, optional
-        The column that names a person, where the budget is for all rows of one (``gaussmix.release(..., privacy_unit=)``).
+        The column that names a person, where the budget is for all rows of one (``release(privacy_unit=)``).
         Default: it is for one row. A ledger has one unit.
 
     Notes
