@@ -38,7 +38,7 @@ NEEDS = {"Haswell": "X86_V3", "SkylakeX": "X86_V4"}
 
 
 def kinds() -> dict[str, dict]:
-    """Nine releases: passes, persons, weights, neighbours, a ledger."""
+    """Ten releases: passes, privacy units, weights, neighbours, clipping, a ledger."""
     persons = {"privacy_unit": gm.PrivacyUnit("person", 2)}
     return {
         "one pass": {"passes": 1},
@@ -49,6 +49,7 @@ def kinds() -> dict[str, dict]:
         "persons, sampled": {"passes": 2, "privacy_unit": gm.PrivacyUnit("person", 2, "sample")},
         "weights": {"passes": 3, "weight": "weight"},
         "replace-one": {"passes": 2, "budget": gm.Budget(1.0, 1e-6, neighbours="replace-one")},
+        "minimal clipping": {"passes": 3, "clip": "inference"},
         "ledger": {"passes": 4},
     }
 

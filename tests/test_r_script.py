@@ -36,7 +36,7 @@ def wald(private):
     problem = Problem.of(noisy, schema, Response("cost", unit, encoded.centre, encoded.scale), names)
     theta = np.linalg.solve(problem.moment, problem.cross)
     back = problem.to_user @ np.linalg.inv(problem.moment)
-    V = back @ score_covariance(problem.noisy, theta, None, 1.0) @ back.T
+    V = back @ score_covariance(problem.noisy, theta) @ back.T
     return problem.names, problem.to_user @ theta + problem.offset, np.sqrt(np.diagonal(V))
 
 

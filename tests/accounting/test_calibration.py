@@ -6,15 +6,14 @@ import dataclasses
 import math
 import pickle
 
+import numpy as np
 import pytest
-from gaussmix.mechanism.mixing import draw_release
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaussmix import accounting
+from gaussmix import accounting, paper
 from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.private_scale import private_scale_delta
-from gaussmix.data.moments import Moments
 from gaussmix.errors import NotPrivateError
 from gaussmix.mechanism.noise import secure_generator
 
@@ -133,11 +132,10 @@ def test_no_calibration_claims_less_than_is_true(way):
 
 def test_a_false_calibration_from_elsewhere_draws_nothing():
     """Unpickled ones do not pass through the constructor."""
-    wrong = pickle.loads(pickle.dumps(calibrate(1.0, 1e-6, sketch_size=250)))
+    wrong = pickle.loads(pickle.dumps(calibrate(1.0, 1e-6, sketch_size=250, scale="private")))
     object.__setattr__(wrong, "gamma", 5.0)
-    moments = Moments.of({"x": [0.5]}, {"x": [0, 1]})
     with pytest.raises(NotPrivateError):
-        draw_release(moments, wrong, secure_generator())
+        paper.modified_gauss_mix(np.zeros((1, 2)), 1.0, calibration=wrong, rng=secure_generator())
 
 
 @pytest.mark.parametrize(

@@ -759,9 +759,9 @@ def test_paths_of_a_table_are_those_of_all_of_its_parts(tmp_path):
     nested = [parquet, [pattern, (database, "from people"), TABLE], ds.dataset(parquet)]
     assert open_table(nested).paths == (parquet, pattern, database, str(parquet))
     for out in (parquet, tmp_path / "new.csv", database):
-        with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
+        with pytest.raises(OutputError, match="would overwrite an input or lie among the inputs"):
             gm.release(nested, schema=BOUNDED, epsilon=1.0, delta=1e-6, out=out, force=True)
-    with pytest.raises(OutputError, match="would overwrite, or lie among, what is read"):
+    with pytest.raises(OutputError, match="would overwrite an input or lie among the inputs"):
         gm.propose_bounds([tmp_path / "*.json"], {"a": "number"}, epsilon=1.0, delta=1e-6, out=tmp_path / "new.json")
 
 

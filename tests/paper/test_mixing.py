@@ -204,7 +204,7 @@ WRONG = {
     "sigma": [-1.0, math.nan, math.inf, "1", 0.0, 1e7],
     "row_norm": [0.0, -1.0, math.inf, 1e-200, 1e200],
     "scale_bound": [-1.0, math.inf],
-    "neighbours": ["add-remove", None],
+    "neighbours": ["add-or-remove", None],
     "method": ["fast", 3],
     "rng": [-1, 1.5, "0", np.random.RandomState(0)],
 }

@@ -47,15 +47,15 @@ Second moments whose structure is known: counts of levels, sums within groups, b
 
 A row that has level a of one category and level b of another is u_ab = (1, 1_a, 1_b): its block of the Gram matrix is
 Σ n_ab u_ab u_abᵀ, linear in few counts, while the noisy block has many entries. For G = Σ_k β_k D_k, seen with noise of
-spread Q and size α (:mod:`gaussmix.releases.noisy`), normal likelihood gives
+shape N (:mod:`gaussmix.releases.noisy`), normal likelihood gives
 
-.. math:: \hat\beta = K^{-1} r,\quad K_{kl} = \tfrac12\mathrm{tr}(D_k Q^{-1} D_l Q^{-1}),\quad
-    r_k = \tfrac12\mathrm{tr}(D_k Q^{-1} M Q^{-1}),\quad \mathrm{Cov}(\hat\beta) = \alpha K^{-1} .
+.. math:: \hat\beta = K^{-1} r,\quad K_{kl} = \tfrac12\mathrm{tr}(D_k N^{-1} D_l N^{-1}),\quad
+    r_k = \tfrac12\mathrm{tr}(D_k N^{-1} M N^{-1}),\quad \mathrm{Cov}(\hat\beta) = K^{-1} .
 
-β̂ is unbiased whatever the weights are; with the law as stated no unbiased linear estimate has less variance.
+β̂ is unbiased whatever the weights are; with the distribution as stated no unbiased linear estimate has less variance.
 Post-processing: functions of a release alone.
 
->>> noisy = NoisyMoment.gaussian(np.array([[10.0, 4.2], [4.2, 3.9]]), shape=np.eye(2))
+>>> noisy = NoisyMoment(np.array([[10.0, 4.2], [4.2, 3.9]]), np.eye(2))
 >>> counts = fit_structure(noisy, level_designs(np.array([[1.0, 0.0], [1.0, 1.0]])))
 >>> counts.values.round(3).tolist()
 [5.9, 4.1]
