@@ -18,8 +18,8 @@ from gaussmix.report.plan import (
     imagine,
     least_useful_epsilon,
     numbers_only,
+    response_of,
     rows_needed,
-    target_of,
 )
 
 SCHEMA = {
@@ -164,8 +164,8 @@ def test_imagined_tables_are_as_described(kind):
 
 
 def test_targets():
-    assert target_of(Schema.of(SCHEMA)) == "cost"
-    assert target_of(Schema.of({"a": ["x", "y"], "b": "boolean"})) == "b"
+    assert response_of(Schema.of(SCHEMA)) == "cost"
+    assert response_of(Schema.of({"a": ["x", "y"], "b": "boolean"})) == "b"
     plan = expect({"a": ["x", "y"], "n": [0, 1], "b": "boolean"}, n_rows=50_000, **BUDGET, response="b", r2=0.2)
     assert plan.response == "b"
     assert plan["even"].r2 == pytest.approx(0.2, abs=0.03)
@@ -184,8 +184,8 @@ def test_targets():
         ({"delta": 0.0}, "delta must lie in"),
         ({"passes": 9}, "passes must be one of 1, 2, 3, 4"),
         ({"neighbours": "swap"}, "neighbours must be one of"),
-        ({"target": "height"}, "is not in the schema. Its columns are age"),
-        ({"target": "region"}, "target must be a numeric or Boolean column"),
+        ({"response": "height"}, "is not in the schema. Its columns are age"),
+        ({"response": "region"}, "response must be a numeric or Boolean column"),
         ({"schema": {"age": [0, 1]}}, "a response and at least one predictor"),
         ({"schema": {"a": ["x", "y"], "b": ["x", "y"]}}, "must declare a numeric or Boolean column as the response"),
         ({"schema": {"a": {"size": 600, "norm": 1.0}, "y": [0, 1]}}, "at most 500 encoded columns, got 602"),

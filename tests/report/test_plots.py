@@ -68,7 +68,7 @@ def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
         (compare_analyses, {**ANALYSES, "sketch_size": 0}, "sketch_size must be"),
         (compare_analyses, {**ANALYSES, "delta": 2.0}, "delta must"),
         (lost_r2, {**PLAN, "n_rows": 0}, "rows must be an integer ≥ 1"),
-        (lost_r2, {**PLAN, "target": "z"}, "'z' is not in the schema"),
+        (lost_r2, {**PLAN, "response": "z"}, "'z' is not in the schema"),
         (lost_r2, {**PLAN, "chosen": 0.0}, "epsilon must be a finite number > 0"),
         (lost_r2, {**PLAN, "r2": 1.5}, "r2 must lie in"),
         (lost_r2, {**PLAN, "delta": 0.0}, "delta must lie in"),

@@ -5,7 +5,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.report.page_data import first_response
-from gaussmix.report.plan import KINDS, imagine, target_of
+from gaussmix.report.plan import KINDS, imagine, response_of
 from gaussmix.report.statement import bounds_of
 
 SCHEMA = gm.Schema.of(
@@ -24,7 +24,7 @@ SCHEMA = gm.Schema.of(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_imagined_tables_have_the_terms_of_their_columns(kind):
-    target = target_of(SCHEMA)
+    target = response_of(SCHEMA)
     assert target == "log(wage)"
     rows = imagine(SCHEMA, kind, response=target, r2=0.5, rows=500).rows * SCHEMA.row_norm
     z, square, product, male = (
