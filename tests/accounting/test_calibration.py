@@ -132,7 +132,7 @@ def test_no_calibration_claims_less_than_is_true(way):
 
 def test_a_false_calibration_from_elsewhere_draws_nothing():
     """Unpickled ones do not pass through the constructor."""
-    wrong = pickle.loads(pickle.dumps(calibrate(1.0, 1e-6, sketch_size=250, scale="private")))
+    wrong = pickle.loads(pickle.dumps(calibrate(1.0, 1e-6, sketch_size=250, scale="private", eigenvalue_error=0.01)))
     object.__setattr__(wrong, "gamma", 5.0)
     with pytest.raises(NotPrivateError):
         paper.modified_gauss_mix(np.zeros((1, 2)), 1.0, calibration=wrong, rng=secure_generator())
