@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Per cent of lines and branches, a point below what is measured.
 COVERAGE := 96
 
-.PHONY: demo test test-processors test-oldest test-python release-check docs format audit bench bench-compare field figures networks networks-env clean
+.PHONY: demo test test-slow test-processors test-oldest test-python release-check docs format audit bench bench-compare field figures networks networks-env clean
 
 demo: .venv/core
 	$(BIN)/gaussmix demo --out demo --force
@@ -16,6 +16,10 @@ test: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE)
+
+# Simulations of distributions, coverage and attacks, and long sweeps over inputs.
+test-slow: .venv/test
+	$(BIN)/pytest -n auto -m slow
 
 # Golden files, formats and accounts as other processors compute them: BLAS kernels, SIMD paths, no compiled functions.
 test-processors: .venv/test

@@ -2,14 +2,12 @@
 
 Where every test must run, as in ``.ci/run``, a skipped one is a failure: GAUSSMIX_NO_SKIPS=1.
 
-Tests named in ``uncovered.txt`` run without being watched for coverage, which would double their time: simulations and
-sweeps, behind functions that quick tests reach too.
+Simulations and sweeps have the marker ``slow``: ``make test`` leaves them out, ``make test-slow`` runs them.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -27,14 +25,6 @@ ALLOWED = (
     "R is not installed",
     "this processor has no such kernel",
 )
-
-
-UNCOVERED = frozenset((Path(__file__).parent / "uncovered.txt").read_text().split())
-
-
-def pytest_itemcollected(item):
-    if item.nodeid.partition("[")[0] in UNCOVERED:
-        item.add_marker("no_cover")
 
 
 def _strict(report):

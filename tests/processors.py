@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     failed = False
     for environment in environments():
         print(*(f"{name}={value!r}" for name, value in environment.items()), flush=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", *(arguments or TESTS)]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "slow or not slow", *(arguments or TESTS)]
         done = subprocess.run(command, env={**os.environ, **environment}, check=False)
         failed |= done.returncode != 0
     return int(failed)

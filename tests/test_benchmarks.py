@@ -66,6 +66,7 @@ def test_the_newest_run_is_compared_and_accepted(tmp_path, monkeypatch):
     assert compare.ratios(tmp_path / "reference") == {("speed", "fit", "ratio"): 1.0}
 
 
+@pytest.mark.slow
 def test_benchmarks_of_passes_and_summaries_measure_ratios(tmp_path, monkeypatch):
     out = tmp_path / "run.csv"
     monkeypatch.setattr(passes, "SIZES", ((2_000, 3),))

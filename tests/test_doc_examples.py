@@ -134,6 +134,7 @@ def insured(n: int = 5_000) -> gm.Release:
     return gm.release(table, schema=schema, **BUDGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.filterwarnings("ignore::gaussmix.BudgetWarning")
 def test_python_of_a_page_runs(page, folder, patients, monkeypatch):

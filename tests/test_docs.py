@@ -92,6 +92,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_ends_as_it_says(page, folder):
     found = [command for kind, block in blocks(page) if kind == "console" for command in commands(block)]
@@ -101,6 +102,7 @@ def test_every_command_of_a_page_ends_as_it_says(page, folder):
         assert run(command)[0] == code, command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WORKED)
 def test_a_worked_page_runs_from_beginning_to_end(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -247,6 +247,7 @@ def test_bikes_come_from_uci_in_the_units_of_the_published_file(mirror, monkeypa
 
 # ---------------------------------------------------------------------------------------------------------------
 # The published code
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", ["boston", "wine"])
 def test_replaying_the_published_code_gives_its_numbers(name, monkeypatch):
@@ -283,6 +284,7 @@ def some_rows(seed, count):
     return [{"seed": seed, "method": "one, two", "error": error} for error in (*rng.standard_normal(count), np.inf)]
 
 
+@pytest.mark.slow
 def test_trials_do_not_depend_on_processes_nor_on_the_folder(tmp_path):
     jobs = [(seed, 50) for seed in range(8)]
     wanted = pd.DataFrame([row for job in jobs for row in some_rows(*job)])
@@ -291,6 +293,7 @@ def test_trials_do_not_depend_on_processes_nor_on_the_folder(tmp_path):
     assert len(list(tmp_path.iterdir())) == len(jobs)
 
 
+@pytest.mark.slow
 def test_coverage_is_near_its_level_and_the_same_for_any_number_of_processes(monkeypatch, capsys):
     monkeypatch.setattr(coverage, "ORDINARY", [(2_000, 2, 1.0)])
     monkeypatch.setattr(coverage, "WEAK", [(1, 0.3, 20.0, 0.05), (3, 0.1, 5.0, 0.02)])
@@ -309,6 +312,7 @@ def drawn(folder, name):
     return png.read_bytes().startswith(PNG) and "</svg>" in svg.read_text()
 
 
+@pytest.mark.slow
 def test_tables_of_figure_1(tmp_path):
     reproduce.figure1(tmp_path, points=5)
     table = pd.read_csv(tmp_path / "figure1.csv")
@@ -319,6 +323,7 @@ def test_tables_of_figure_1(tmp_path):
     assert (required["exact"] <= required[["renyi", "tcdp", "sheffet"]].min(axis=1)).all()
 
 
+@pytest.mark.slow
 def test_the_committed_tables_draw_all_five_figures(tmp_path):
     reproduce.main(["--draw", "--out", str(tmp_path)])
     assert (tmp_path / "figure1.png").read_bytes().startswith(PNG)
@@ -329,6 +334,7 @@ def never_again(*job):
     raise InterruptedError("a trial that was kept is run again")
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", ["figure2", "figure4"])
 def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypatch):
@@ -356,6 +362,7 @@ def test_figures_2_and_4_on_few_trials_of_small_tables(name, tmp_path, monkeypat
         reproduce.main([name, "--trials", "2", "--fresh", *folders])
 
 
+@pytest.mark.slow
 @needs_data
 def test_trials_in_passes_on_the_splits_of_figures_2_and_4(tmp_path, monkeypatch):
     folders = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path)]
@@ -412,6 +419,7 @@ def test_heads_in_passes_on_made_features(tmp_path, monkeypatch):
         logistic_in_passes.main([*asked, "--fresh"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["figure3", "figure5"])
 def test_figures_3_and_5_on_few_trials_of_made_features(name, tmp_path, monkeypatch):
     monkeypatch.setattr(logistic, "TUNED_K", np.array([2.0, 3.0]))
@@ -436,6 +444,7 @@ def test_quick_tries_do_not_overwrite_the_kept_tables(capsys):
     assert "give it other --results" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_network_and_head_compose_to_the_exact_account(tmp_path):
     """Without subsampling the network is a Gaussian release of μ = √steps/noise, for which there is an exact curve."""
     from experiments.sketches import LARGE_SKETCH

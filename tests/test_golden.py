@@ -88,6 +88,7 @@ def test_gram_bits_of_tables(name):
     assert moments.schema.row_norm.hex() == golden["row_norm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN["calibrations"])
 def test_calibrations(name):
     epsilon, delta, k, *options = name.split()

@@ -179,6 +179,7 @@ def unless_refused(ask: Callable[[], Any]) -> Any:
         return f"refused: {error}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"passes": 4}, {"passes": 1}, {"passes": 4, **PERSONS}],
@@ -235,6 +236,7 @@ def described(release: gm.Release) -> list[Any]:
     return [release, release.to_bytes(), *map(unless_refused, asked)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -418,6 +420,7 @@ report persons.parquet -o persons.html --registry record.yaml --title Costs --re
 OPEN = {"age": "number", "cost": {"lower": 0, "upper": None}, "region": "category", "code": "codes"}
 
 
+@pytest.mark.slow
 def test_commands(compared, tmp_path, monkeypatch):
     """Exit codes, standard output, standard error, and files."""
     monkeypatch.setattr("os.urandom", bytes)  # names of moments, which their command prints
@@ -492,6 +495,7 @@ def shown_by(fitted: Any, **asked: Any) -> list[Any]:
     return [*found, unless_refused(fitted.odds_ratios)] if hasattr(fitted, "odds_ratios") else found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_estimators(model, compared):
     def subject(table):

@@ -42,6 +42,7 @@ def test_least_squares_and_clustered_errors_are_those_of_statsmodels(panel):
     np.testing.assert_allclose(errors, fit.bse[names], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_method_is_run_and_reported(panel):
     results = experiment.run(1)
     assert list(results["method"].unique()) == list(experiment.methods(1.0))

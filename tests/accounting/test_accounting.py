@@ -174,6 +174,7 @@ def test_replace_one_with_a_bound_for_one_table_is_the_worse_of_both_orders():
     assert one_sided < accounting.delta(1.0, sketch_size=20, gamma=14, neighbours="replace-one")
 
 
+@pytest.mark.slow
 def test_privacy_loss_distribution_is_pessimistic_and_composes_with_dp_sgd():
     dp_event = pytest.importorskip("dp_accounting.dp_event")
     from dp_accounting.pld import PLDAccountant
@@ -230,6 +231,7 @@ def log_density(sketches: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     return -0.5 * np.einsum("nkm,ml,nkl->n", sketches, inverse, sketches) - 0.5 * k * log_det
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_full_matrix_mechanism_has_the_curve_of_its_leverage(seed):
     """S A + σ Ξ itself, both directions: the curve at the row's leverage, and not at one 10 % smaller."""

@@ -20,6 +20,7 @@ from gaussmix.mechanism.noise import secure_generator
 budgets = {"epsilon": st.floats(0.02, 30), "log_delta": st.floats(-25, -1), "k": st.integers(1, 5000)}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(**budgets)
 def test_noise_alone_meets_the_budget_and_no_less_would(epsilon, log_delta, k):
@@ -33,6 +34,7 @@ def test_noise_alone_meets_the_budget_and_no_less_would(epsilon, log_delta, k):
         assert accounting.delta(epsilon, sketch_size=k, gamma=found.gamma * (1 - 1e-6)) > delta
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(**budgets)
 def test_renyi_and_paper_meet_the_budget(epsilon, log_delta, k):
@@ -49,6 +51,7 @@ def test_renyi_and_paper_meet_the_budget(epsilon, log_delta, k):
     assert private_scale_delta(epsilon, sketch_size=k, gamma=paper.gamma, eta=paper.eta, tau=paper.tau) <= delta
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(**budgets)
 def test_private_scale_meets_the_budget(epsilon, log_delta, k):
@@ -60,6 +63,7 @@ def test_private_scale_meets_the_budget(epsilon, log_delta, k):
     assert sum(part for _, part in found.delta_split) == pytest.approx(found.delta_spent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "epsilon", "reach"),  # least γ + ητ on a coarse grid at δ = 1e-6
     [(57, 0.3, 163.0), (57, 1.0, 55.1), (57, 5.0, 13.8), (250, 0.3, 246.7), (250, 1.0, 82.6), (1280, 1.0, 145.4)],
@@ -158,6 +162,7 @@ def test_a_calibration_has_sound_arguments(change):
         dataclasses.replace(calibrate(1.0, 1e-6, sketch_size=250), **change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "gamma"), [(250, 30.0), (10**6, 3000.0), (5, 1.5)])
 @pytest.mark.parametrize("way", WAYS[:3])
 def test_chosen_noise_is_told_its_cost(k, gamma, way):

@@ -11,6 +11,7 @@ from gaussmix.accounting.accounts import AdaSSPAccount, NonPrivate
 from gaussmix.accounting.curve import curve_of, privacy_curve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("neighbours", "k", "gamma"),
     [
@@ -32,6 +33,7 @@ def test_curve_is_never_below_the_exact_one_and_close_to_it(neighbours, k, gamma
     assert curve.certified_delta <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_curve_of_an_account_goes_through_its_own_pair(neighbours):
     account = gm.calibrate(1.0, 3.3e-7, sketch_size=250, neighbours=neighbours)

@@ -42,6 +42,7 @@ def epsilon_with_delta(target: float, k: int, odds: float) -> float:
     return float(optimize.brentq(excess, -2.0, high, xtol=1e-300, rtol=1e-10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["none", "larger"])
 @pytest.mark.parametrize("k", SKETCH_SIZES)
 def test_delta_has_a_relative_error_below_1e_9(k, scale):
@@ -80,6 +81,7 @@ def test_arrays_give_what_scalars_give():
     assert np.all(np.diff(together) <= 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     k=st.integers(1, 10**6),
@@ -128,6 +130,7 @@ COMPOSITIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("k", "gamma", "mu", "epsilon"), COMPOSITIONS)
 def test_sketch_beside_gaussian_is_within_its_stated_error(k, gamma, mu, epsilon, direction):
@@ -138,6 +141,7 @@ def test_sketch_beside_gaussian_is_within_its_stated_error(k, gamma, mu, epsilon
     assert float(found.error) <= 1e-8 * exact + 1e-100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "gamma", "epsilon"), [(1, 5.0, 1.0), (1, 5.0, -0.05), (3, 4.0, -0.2), (57, 20.0, 1.0)])
 def test_replacing_a_row_is_within_its_stated_error(k, gamma, epsilon):
     losses = ChiSquareLoss.addition(k, odds=1 / gamma), ChiSquareLoss.removal(k, odds=1 / gamma)

@@ -73,6 +73,7 @@ def test_renyi_divergence_is_largest_for_equal_rows(seed):
     assert as_accounted == pytest.approx(7 * renyi(order, total)[0], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "gamma"), CASES)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 0.35, 0.5])
 def test_two_rows_stay_below_what_is_proved(k, gamma, share):

@@ -108,6 +108,7 @@ def comparisons(configuration: tuple[int, float, float, float], *, misjudged: fl
     return np.array(ratios)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda c: f"k{c[0]}-gamma{c[1]:.3g}")
 def test_no_table_exceeds_the_joint_account(configuration):
     ratios = comparisons(configuration)
@@ -115,6 +116,7 @@ def test_no_table_exceeds_the_joint_account(configuration):
     assert ratios.max() <= 1 + 1e-6  # the panels' own error, 1e-7 at worst next to a cusp
 
 
+@pytest.mark.slow
 def test_the_tables_would_notice_a_wrong_account():
     """Accounting for 10 % more noise than there is gets caught by some table."""
     caught = [comparisons(configuration, misjudged=1.1).max() > 1 + 1e-3 for configuration in CONFIGURATIONS[-6::3]]

@@ -36,6 +36,7 @@ def test_a_perfect_test_has_the_largest_bound():
     assert bound == pytest.approx(math.log((0.025**0.01 - 0.1) / (1 - 0.025**0.01)))
 
 
+@pytest.mark.slow
 def test_bounds_are_valid_and_tight():
     """For a mechanism that spends all of (1, 0.01), bounds exceed the truth in 5 % of audits at most and reach 0.75."""
     mu, deltas = gaussian_mu(1.0, 0.01), [0.01, 0.1]

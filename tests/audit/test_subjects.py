@@ -62,6 +62,7 @@ def claim(name: str) -> dict[str, Any]:
     return dict(zip(("epsilon", "delta", "runs"), CLAIMS[name], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claims_hold(name):
     epsilon, delta, runs = CLAIMS[name]
@@ -92,6 +93,7 @@ def test_passes_over_binary_columns_stay_in_the_declared_metric():
     assert [output.request.metric.declared for output in drawn.passes[1:]] == [True] * 3
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_release_is_tight():
     """The likelihood ratio is known: 4,000 runs prove most of the claimed ε."""
     assert audit.run("release", runs=4_000, **LOOSE).tightness > 0.75
@@ -166,11 +168,13 @@ def less_noise(monkeypatch, module, part):
             monkeypatch.setattr(module, name, lambda *given, honest=honest, **rows: part * honest(*given, **rows))
 
 
+@pytest.mark.slow
 def test_noise_a_fifth_too_small_is_detected(monkeypatch):
     less_noise(monkeypatch, passes, 0.8)
     assert not audit.run("release", runs=4_000, **LOOSE).holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sketch", "sketch-replace-one"])
 def test_gamma_without_the_row_norm_is_detected(name, monkeypatch):
     """Noise of variance γ where γC² is needed, C² = 2."""
@@ -205,6 +209,7 @@ class EigenvalueBound(subjects.FittedMixing):
             yield [mixing.draw_eigenvalue(gram, found.gamma, found.eta, found.tau, found.eigenvalue_error, rng)]
 
 
+@pytest.mark.slow
 def test_the_eigenvalue_noise_of_the_published_code_is_detected(monkeypatch):
     """Noise √η instead of η, much less if η is large: here 3.2 instead of 10.5."""
 
@@ -225,6 +230,7 @@ def test_an_eigenvalue_bound_without_noise_is_detected(name, monkeypatch):
     assert not audit.run(name, **claim(name)).holds
 
 
+@pytest.mark.slow
 def test_the_operator_slip_in_adassp_is_detected(monkeypatch):
     """λ_min with noise 9/(ε²√L), as in the published code."""
 
@@ -236,6 +242,7 @@ def test_the_operator_slip_in_adassp_is_detected(monkeypatch):
     assert not audit.run("adassp", runs=2_400, **LOOSE | {"epsilon": 5.0}).holds
 
 
+@pytest.mark.slow
 def test_missing_norm_clipping_is_detected(monkeypatch):
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
@@ -293,12 +300,14 @@ class FromTheRows(LinearRegression):
         return self
 
 
+@pytest.mark.slow
 def test_coefficients_computed_from_the_rows_are_detected():
     estimator = partial(FromTheRows, bounds_X=(-1, 1), bounds_y=(-1, 1))
     subject = partial(subjects.FittedEstimator, "LinearRegression", subjects.LINE, estimator)
     assert not audit.run(subject, **claim("linear")).holds
 
 
+@pytest.mark.slow
 def test_missing_clipping_of_gradients_is_detected(monkeypatch):
     monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert not audit.run("logistic-newton", runs=40, **LOOSE | {"epsilon": 0.5}).holds
@@ -339,6 +348,7 @@ def test_a_hundredth_of_the_noise_of_an_objective_is_detected(monkeypatch):
     assert not audit.run("objective-perturbation", **claim("objective-perturbation")).holds
 
 
+@pytest.mark.slow
 def test_histograms_without_noise_are_detected(monkeypatch):
     """The release publishes the estimated number of rows, which comes from them."""
     monkeypatch.setattr(passes._Draw, "histograms", lambda self, found, mu: [counts.astype(float) for counts in found])

@@ -75,6 +75,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_plot_is_written(tmp_path, suffix):
     path = tmp_path / f"figure1.{suffix}"
@@ -82,6 +83,7 @@ def test_plot_is_written(tmp_path, suffix):
     assert path.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [("account", "-k", "150", "-g", "100"), ("plan", "-n", "100", "-p", "2", "-e", "1")])
 def test_plot_of_an_unknown_format_is_one_line(tmp_path, start):
     said = run(*start, "-d", "1e-8", "--plot", str(tmp_path / "f.xyz"), code=2)
@@ -179,6 +181,7 @@ def test_formulas_and_weights(tmp_path):
     assert "give --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
 
 
+@pytest.mark.slow
 def test_levels_are_merged_and_measured_from_others(tmp_path):
     table = patients(2000)
     out = tmp_path / "r.parquet"
@@ -352,6 +355,7 @@ def test_release_says_what_is_missing(files):
     assert "Nothing was spent" in nowhere
 
 
+@pytest.mark.slow
 def test_plan_from_public_quantities(tmp_path):
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     budget = ("--epsilon", "1", "--delta", "1e-6")
@@ -371,6 +375,7 @@ def test_plan_from_public_quantities(tmp_path):
     run(*again, "--force")
 
 
+@pytest.mark.slow
 def test_plan_tells_how_many_rows_are_needed():
     budget = ("-e", "1", "-d", "1e-6")
     said = run("plan", "-p", "3", *budget)

@@ -46,6 +46,7 @@ def test_local_tables_are_not_clustered(table):
 
 
 # -------------------------------------------------------------------------------------------------------------- Dask
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_dask_frames_and_arrays(table, gram):
     dd = pytest.importorskip("dask.dataframe")

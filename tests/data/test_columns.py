@@ -25,6 +25,7 @@ def squared_norm(column):
     return square * Fraction(column.weight) ** 2
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(columns)
 def test_squared_norm(column):

@@ -57,6 +57,7 @@ def test_stray_quotes(tmp_path, text, words):
         rows(written(tmp_path, text.replace("a,s", "a,other").replace('a,"s', 'a,"other')), ["a"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [10, 300_000, 999_990])
 def test_two_stray_quotes_lose_no_row(tmp_path, at):
     """Whether they are in one block of the file or not."""
@@ -223,6 +224,7 @@ def test_a_file_is_not_closed_while_it_is_read():
     assert lines.read(4) == b""
 
 
+@pytest.mark.slow
 def test_spaces_are_skipped_alike_wherever_the_file_is_cut(tmp_path):
     """Lines at the beginning of a piece of the file kept their spaces, depending on the lengths of earlier lines."""
     schema = {"level": {"levels": ["a", "b", "c"], "unknown": "zero"}, "x": [0, 1]}

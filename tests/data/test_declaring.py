@@ -32,6 +32,7 @@ def test_short_forms(declared, column):
     assert parse_column("a", declared) == column
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(columns)
 def test_written_and_read_back_exactly(column):

@@ -139,6 +139,7 @@ def test_no_row_that_is_summed_is_longer_than_one(schema):
     assert max(squared_lengths(summed_rows(schema, corner_rows(schema)))) <= 2**40
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(schemas)
 def test_the_longest_row_over_the_corners_is_the_bound(schema):
@@ -149,6 +150,7 @@ def test_the_longest_row_over_the_corners_is_the_bound(schema):
     assert math.sqrt(longest) >= 2**20 * (1 - 1e-6) - 2 * math.sqrt(schema.n_columns) - 2
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(schemas)
 def test_a_bound_of_the_row_is_reached_by_all_that_are_longer(schema):
@@ -162,6 +164,7 @@ def test_a_bound_of_the_row_is_reached_by_all_that_are_longer(schema):
     assert math.sqrt(min(reached)) >= 2**20 * (1 - 1e-6) - 4 * math.sqrt(schema.n_columns) - 4
 
 
+@pytest.mark.slow
 @every_schema
 @PROPERTY
 @given(data=st.data())
@@ -176,6 +179,7 @@ def test_no_row_of_arrays_is_longer_than_one(schema, data):
     assert max(squared_lengths(rows[:, :3])) <= squared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 100, 5000])
 @pytest.mark.parametrize("ulps", [-1, 0, 1, 4])
 @pytest.mark.parametrize("norm", [1.0, 0.1, 3.0, 1e-80, 1e80])
@@ -208,6 +212,7 @@ def test_a_row_of_arrays_is_encoded_alike_among_any_others(schema):
     assert np.array_equal(encode_arrays(schema, X, Y), alone)
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(schemas, st.integers(0, 2**32 - 1))
 def test_a_row_of_a_table_is_encoded_alike_among_any_others(schema, seed):

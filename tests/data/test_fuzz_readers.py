@@ -10,6 +10,7 @@ import fuzz_readers
 from fuzz_readers import READERS, Reader, fuzz, mutated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files_are_accepted_or_refused(name):
     report = fuzz(name, 500)

@@ -83,6 +83,7 @@ def test_sums_carry_far_beyond_64_bits(monkeypatch, threads):
 
 
 # -- blind to how rows arrive ------------------------------------------------------------------------------------
+@pytest.mark.slow
 @every_schema
 @settings(max_examples=60)
 @given(
@@ -101,6 +102,7 @@ def test_blocks_threads_and_merge_order_leave_no_trace(schema, cuts, threads, se
     assert same_bits(whole, sum((parts[i] for i in order), Moments.empty(schema)))
 
 
+@pytest.mark.slow
 @every_schema
 @settings(max_examples=15)
 @given(
@@ -125,6 +127,7 @@ def test_arrays_and_tables_give_the_same_bits(schema, cuts, threads, size, seed)
     assert sums.n == 9000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 70])
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("bounded", [True, False])

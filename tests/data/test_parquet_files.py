@@ -61,6 +61,7 @@ class Keys(pe.KmsClient):
         return base64.b64decode(wrapped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plaintext_footer", [True, False])
 @pytest.mark.parametrize("secret", ["x", "other"])
 def test_encrypted_columns(tmp_path, plaintext_footer, secret):

@@ -113,6 +113,7 @@ def test_counts_are_those_of_real_norms():
         assert near < 60
 
 
+@pytest.mark.slow
 @every_schema
 def test_a_table_is_the_sum_of_its_rows(schema):
     X, Y = arrays(schema, 40)
@@ -140,6 +141,7 @@ def test_narrow_rows_fill_blocks_without_rounding():
 
 
 # -- blind to how rows arrive ------------------------------------------------------------------------------------
+@pytest.mark.slow
 @every_schema
 @settings(max_examples=12)
 @given(
@@ -383,6 +385,7 @@ def test_transforms_of_other_rows_are_refused():
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_dask():
     dd = pytest.importorskip("dask.dataframe")

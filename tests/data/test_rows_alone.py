@@ -132,6 +132,7 @@ OBJECT_KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("column", RULES)
 @pytest.mark.parametrize("kind", OBJECT_KINDS)
@@ -192,6 +193,7 @@ def arrow(kind, values):
     return pa.array(values, type=kind)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("column", RULES)
 @pytest.mark.parametrize("name", ARROW_TYPES)
@@ -253,6 +255,7 @@ NUMPY_TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("column", RULES)
 @pytest.mark.parametrize("dtype", NUMPY_TYPES)
@@ -287,6 +290,7 @@ PANDAS_TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("column", RULES)
 @pytest.mark.parametrize("dtype", PANDAS_TYPES)
@@ -325,6 +329,7 @@ POLARS_TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", RULES)
 @pytest.mark.parametrize("dtype", POLARS_TYPES, ids=str)
 def test_polars_columns(dtype, column):
@@ -334,6 +339,7 @@ def test_polars_columns(dtype, column):
     check(lambda rows: frame[rows].lazy(), list(range(len(frame))), schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", RULES)
 @pytest.mark.parametrize(
     ("kind", "values"),
@@ -369,6 +375,7 @@ PAIRS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", VECTOR_RULES)
 @pytest.mark.parametrize(
     "kind", [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.float64(), 2)], ids=str
@@ -393,6 +400,7 @@ def test_vectors(kind, rule):
     check(table, fine * 3, schema, known=known["table"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", VECTOR_RULES)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "g", ">f8", "i1", "i8", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -448,6 +456,7 @@ def written(folder, suffix, lines):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["x", "flag", "text", "code"])
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 @pytest.mark.parametrize(

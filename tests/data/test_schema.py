@@ -44,6 +44,7 @@ def with_boxes(schema):
 
 
 # -- C ----------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @PROPERTY
 @given(schemas.map(with_boxes))
 def test_row_norm_is_the_longest_row_over_the_corners(schema):
@@ -129,6 +130,7 @@ def test_decoding_inverts_the_encoding(schema, seed):
     np.testing.assert_allclose(encoded, (np.column_stack(indicators) - centre) / scale, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @PROPERTY
 @given(schemas)
 def test_the_scale_of_the_intercept_is_that_of_its_rounded_entry(schema):

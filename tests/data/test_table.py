@@ -279,6 +279,7 @@ print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_m
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     """One row group of 128 MB, most of which must never be in memory at once."""
     rng = np.random.default_rng(0)

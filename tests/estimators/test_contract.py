@@ -30,6 +30,7 @@ def test_every_estimator_and_baseline_is_held_to_it():
 
 # No expected failures: each model passes every check. Private ones carry scikit-learn's tag "poor_score", because its
 # checks ask for accuracy on tables of 200 rows, where noise exceeds the signal.
+@pytest.mark.slow
 @parametrize_with_checks(LINEAR + LOGISTIC)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

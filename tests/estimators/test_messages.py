@@ -162,6 +162,7 @@ def assert_silent(call):
         assert not any(secret in str(warning.message) for secret in SHOWN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [*REGRESSORS, *CLASSIFIERS], ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("table", TABLES)
 def test_features(model, table):
@@ -171,6 +172,7 @@ def test_features(model, table):
     assert_silent(lambda: model.score(TABLES[table](), good_y()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [*REGRESSORS, *CLASSIFIERS], ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("labels", LABELS)
 def test_targets(model, labels):

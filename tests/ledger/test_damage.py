@@ -45,6 +45,7 @@ def written_bytes(content: bytes) -> tuple[list[int], list[int]]:
     return records, others
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_is_accepted_with_other_numbers(tmp_path):
     """Every bit of every record; of the rest (SQL text, header), a sample, or all with GAUSSMIX_FULL_SWEEP=1."""
     path = tmp_path / "rows.ledger"
@@ -104,6 +105,7 @@ def edit(path, statements):
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", EDITS)
 def test_edits_are_found_when_opened_and_while_open(tmp_path, what):
     path = tmp_path / "rows.ledger"

@@ -229,6 +229,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_strategy_in_two_rounds_exceeds_the_claim(path, strategy, share):

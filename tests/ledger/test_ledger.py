@@ -125,6 +125,7 @@ def fill(path, count, mu, note=""):
     ledger_store.transaction(path, write, begin="BEGIN IMMEDIATE")
 
 
+@pytest.mark.slow
 def test_ten_thousand_small_releases_never_exceed_mu(path):
     ledger = Ledger(path, **BUDGET, mu=0.15)
     fill(path, 9_999, 0.0015)

@@ -36,6 +36,7 @@ def prepared(analysis="exact", *, epsilon=1.0, delta=1e-6, seed=0):
     return PreparedAdaSSP.of(SCHEMA, epsilon=epsilon, delta=delta, rho=0.05, analysis=analysis, n_rows=None, rng=rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("analysis", "factor"), [("printed", 1.0), ("exact", 0.5)])
 def test_blocks_have_their_noise_and_half_the_variance_off_the_diagonal(analysis, factor):
     moments, plan, draws = moments_of_a_table(), prepared(analysis), 4000

@@ -30,6 +30,7 @@ def untouched():
     yield
 
 
+@pytest.mark.slow
 def test_kills(tmp_path):
     found = count_kills(tmp_path, 40, seed=1)
     assert found.unrecorded == 0
@@ -155,6 +156,7 @@ def test_a_release_in_another_thread(tmp_path, ledger):
     assert gm.load(tmp_path / "x").statistic.passes[0].mu > 0
 
 
+@pytest.mark.slow
 def test_the_room_fits_the_file(tmp_path):
     """What was preallocated is at least what is written; passes in the declared metric need less."""
     for columns in (1, 30, 200):

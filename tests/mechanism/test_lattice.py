@@ -63,6 +63,7 @@ def test_small_scales_have_the_discrete_gaussian_law(sigma):
         assert pearson(draws, law(wrong, reach)) < FALSE_ALARM  # a 10 % error in σ would be seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("sigma", [1e3, 2.0**40 / 0.07, 2.0**56])
 def test_large_scales_have_the_right_variance_and_no_bias(sigma, source):
@@ -75,6 +76,7 @@ def test_large_scales_have_the_right_variance_and_no_bias(sigma, source):
     assert stats.kstest(draws, "norm").pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_matrices_are_symmetric_with_twice_the_variance_on_the_diagonal(source):
     mu, bits, m, repeats = 0.3, 40, 30, 60

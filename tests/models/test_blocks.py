@@ -185,5 +185,6 @@ def _change(stored, rng):
     holder[key] = rng.choice(values)
 
 
+@pytest.mark.slow
 def test_five_hundred_mutated_files(path):
     assert_no_mutated_file_is_believed(path)

@@ -29,6 +29,7 @@ def discriminant(rows):
     return X, LinearDiscriminantAnalysis(solver="lsqr").fit(X, rows["kind"])
 
 
+@pytest.mark.slow
 def test_without_noise_it_is_fishers_discriminant():
     rows = table(5000)
     model = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).mnlogit("kind")
@@ -60,6 +61,7 @@ def test_any_class_can_be_the_reference():
         model.summary(reference={"kind": "e"})
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_discriminant():
     """12 releases, nine slopes each: at 0.95 fewer than 90 of 108 would be a chance of 10⁻⁵ were they independent."""
     rows = table()
@@ -116,6 +118,7 @@ def test_one_level_against_the_rest_is_fishers_discriminant_of_two():
     assert set(model.predict(rows)) == {"all others", "d"}
 
 
+@pytest.mark.slow
 def test_one_level_has_odds_ratios_that_hold_without_noise():
     rows = table(40_000)
     exact = gm.release(rows, schema=SCHEMA, epsilon=math.inf, delta=1e-6).logit("kind", level="b").odds_ratios()

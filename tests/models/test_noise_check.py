@@ -55,6 +55,7 @@ def levels(rng, m, noise):
     return [stats.chi2.cdf(statistic, freedom) for both in each for statistic, freedom in both if freedom]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 3, 8])
 def test_the_statistics_have_the_distribution_they_say(m):
     """Passes that nothing but noise is in. False alarms of the test: 1e-6."""
@@ -65,6 +66,7 @@ def test_the_statistics_have_the_distribution_they_say(m):
     assert stats.kstest(less, "uniform").pvalue < 1e-6  # the test has power
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.3, 5.0])
 @pytest.mark.parametrize("m", [2, 6])
 def test_small_p_values_are_no_more_frequent_than_they_say(m, shift):

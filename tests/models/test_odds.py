@@ -52,6 +52,7 @@ def fisher(G: np.ndarray) -> np.ndarray:
     return np.append(math.log(n1 / (n - n1)) - (mean0 + mean1) @ beta / 2, beta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "noise"), [(0.5, 40.0), (0.1, 40.0), (0.3, 150.0)])
 def test_table_intervals_cover_fishers_discriminant(share, noise):
     """v is a random number too: intervals of a large coefficient that left its noise out would cover far less."""
@@ -68,6 +69,7 @@ def test_table_intervals_cover_fishers_discriminant(share, noise):
     assert hits[1] < releases, hits / releases
 
 
+@pytest.mark.slow
 def test_the_noise_of_the_scale_is_as_stated():
     rng = np.random.default_rng(2)
     G = gram(5000, np.array([1.0, -0.5]), 0.3)
@@ -89,6 +91,7 @@ def test_the_noise_of_the_scale_is_as_stated():
     assert correlation == pytest.approx(expected, abs=0.15)
 
 
+@pytest.mark.slow
 def test_population_intervals_cover_the_model_that_rows_came_from():
     rng = np.random.default_rng(3)
     beta, hits, releases = np.array([1.0, 0.2]), np.zeros(2), 80
@@ -99,6 +102,7 @@ def test_population_intervals_cover_the_model_that_rows_came_from():
     assert np.all(hits / releases > 0.84), hits / releases
 
 
+@pytest.mark.slow
 def test_p_values_agree_with_intervals(release):
     summary = release.logit("smoker", predictors=ON).summary()
     for level in (0.3, 0.05, 1e-3):

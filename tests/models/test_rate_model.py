@@ -59,6 +59,7 @@ def test_ratios_are_exponentials_of_the_summary(model):
     assert "passes=1 avoids clipping" in text
 
 
+@pytest.mark.slow
 def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
     own = model.summary(collapse={"plan": {"gold": ["gold", "rare"]}})
     for level in (0.3, 0.05, 1e-3):
@@ -70,6 +71,7 @@ def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
     assert own.f_test("urban") == own.pvalues["urban"]
 
 
+@pytest.mark.slow
 def test_numbers_are_told_from_nothing_where_least_squares_tells_them(model, private):
     linear = private.ols("calls").summary()
     assert model.pvalues["hours"] == linear.pvalues["hours"] > 1e-3
@@ -77,6 +79,7 @@ def test_numbers_are_told_from_nothing_where_least_squares_tells_them(model, pri
     assert model.params["urban"] == pytest.approx(0.5, abs=0.08)
 
 
+@pytest.mark.slow
 def test_a_level_whose_mean_drowns_in_noise_is_not_identified(model):
     (row,) = [row for row in model.rate_ratios().rows() if row["term"] == "plan=rare"]
     assert math.isnan(row["rate.ratio"])

@@ -122,6 +122,7 @@ def test_forms_of_the_noise_have_the_covariance_that_is_stated():
     assert np.cov(values.T) / np.outer(unit, unit) == pytest.approx(stated / np.outer(unit, unit), abs=0.03)
 
 
+@pytest.mark.slow
 def test_means_move_with_noise_as_stated():
     """Covariances of ȳ, of e and of both with b, against 4,000 draws; a tenth less noise would be seen."""
     rng = np.random.default_rng(2)
@@ -158,6 +159,7 @@ def hits(noise: float, releases: int, less: float = 1.0) -> np.ndarray:
     return found / releases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "releases"), [(20.0, 250), (80.0, 60)])
 def test_intervals_cover_the_tables_own_values(noise, releases):
     found = hits(noise, releases)
@@ -166,6 +168,7 @@ def test_intervals_cover_the_tables_own_values(noise, releases):
     assert found.mean() < 0.95, found
 
 
+@pytest.mark.slow
 def test_coverage_sees_a_tenth_too_little_noise():
     assert hits(20.0, 250, less=0.9).mean() < 0.9
 

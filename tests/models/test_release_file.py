@@ -181,6 +181,7 @@ def test_a_key_that_occurs_twice_is_refused(path, key):
 
 
 # ------------------------------------------------------------------------------------------------------------- fuzz
+@pytest.mark.slow
 def test_five_hundred_mutated_files(path):
     assert_no_mutated_file_is_believed(path)
 

@@ -13,6 +13,7 @@ from gaussmix.models.inference import score_covariance, score_of
 from gaussmix.models.results import summarise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "strength", "theta", "noise"), [(1, 0.05, 5.0, 0.13), (3, 0.1, 5.0, 0.05), (6, 0.3, 20.0, 0.05)]
 )
@@ -57,6 +58,7 @@ def test_an_unbounded_set_is_said_and_not_numbered():
     assert summary.signal_to_noise < 3
 
 
+@pytest.mark.slow
 def test_no_effect_is_rejected_as_often_as_said():
     rng = np.random.default_rng(0)
     G = gram([20.0, 30.0, 8.0], np.array([0.0, 1.0, -1.0]))
@@ -65,6 +67,7 @@ def test_no_effect_is_rejected_as_often_as_said():
     assert binomial_in(rejected, trials, 0.04, 0.06)
 
 
+@pytest.mark.slow
 def test_no_joint_effect_is_rejected_as_often_as_said():
     """Two coefficients at once against two degrees of freedom; one degree, or three, would be seen."""
     rng = np.random.default_rng(1)
@@ -91,6 +94,7 @@ def two_weak(theta):
     return np.block([[CORRELATED, y[:, None]], [y[None], np.array([[theta @ y + 30.0]])]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("B", [np.eye(6), METRIC], ids=["isotropic", "metric"])
 @pytest.mark.parametrize("at", [0.5, 1.0])
 def test_weak_columns_do_not_hide_the_rest(B, at):
@@ -149,6 +153,7 @@ def test_the_variance_is_that_of_the_hypothesis():
             assert constant + linear * t + square * t**2 == pytest.approx(wanted)
 
 
+@pytest.mark.slow
 def test_p_values_are_below_a_level_exactly_where_intervals_leave_the_value_out():
     """Thousands of coefficients of releases from hopeless to strong, every level."""
     rng, compared, unbounded, excluded = np.random.default_rng(0), 0, 0, 0
@@ -173,6 +178,7 @@ def test_p_values_are_below_a_level_exactly_where_intervals_leave_the_value_out(
     assert excluded > 500
 
 
+@pytest.mark.slow
 def test_accepted_values_are_one_interval():
     """No piece of the set lies beyond the ends, on a grid far out."""
     rng = np.random.default_rng(2)
@@ -186,6 +192,7 @@ def test_accepted_values_are_one_interval():
                     assert np.all(score.p(np.concatenate([low - out, high + out]), [i] * 400) < level)
 
 
+@pytest.mark.slow
 def test_joint_tests_hold_where_others_are_weak():
     """At the bound, and conservative: rejected at most as often as said."""
     theta = np.array([0.0, 0.0, 0.2, 1.0, -1.0])
@@ -202,6 +209,7 @@ def test_joint_tests_hold_where_others_are_weak():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_populations_are_covered_with_declared_or_noisy_rows(declared):
     """Tables drawn again with every release; the row count from the intercept's own noisy entry."""

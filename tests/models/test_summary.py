@@ -39,6 +39,7 @@ def values(labelled):
     return np.array(list(labelled.values()))
 
 
+@pytest.mark.slow
 def test_without_noise_it_is_statsmodels_ols(open_table, table, ols):
     summary = open_table.ols("cost").summary(estimand="population", n_rows=len(table))
     names = ["(intercept)", "age", "bmi", "sex=m", "region=south", "region=west", "smoker"]
@@ -105,6 +106,7 @@ def test_f_test_takes_columns_and_coefficients(table, column):
 
 
 # R² within [0, 1] --------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
     weak = gm.release(table.head(300), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=seed)
@@ -120,6 +122,7 @@ def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
             assert "privacy noise dominates" in str(summary)
 
 
+@pytest.mark.slow
 def test_noise_does_take_rsquared_out_of_its_range(table):
     """Proof of power: among weak releases, some have a plain value outside, and some have not."""
     found = {

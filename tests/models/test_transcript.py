@@ -59,6 +59,7 @@ def test_passes_have_less_noise_where_rows_are_few_or_close_together(private, si
     assert abs(a @ error(private) @ a) < 6 * noise["passes"]
 
 
+@pytest.mark.slow
 def test_shapes_are_those_of_the_noise():
     """Every pass of 40 releases less what was asked of the rows, exactly, whitened by its stated shape: variance 1.
 

@@ -66,6 +66,7 @@ def test_rare_levels_are_counted_in_an_earlier_pass(private):
     assert "kind, half are counted in an earlier pass" in str(private.crosstab("kind", "half"))
 
 
+@pytest.mark.slow
 def test_shares_of_rare_levels_are_held():
     """In the last pass the rare level has a tenth of its rows, and an interval that does not know it."""
     rows = table()

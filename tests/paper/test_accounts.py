@@ -19,6 +19,7 @@ EMPTY = np.zeros((1, 3))
 MIXINGS = [(3.0, 2.0, 1), (7.3, 1.0, 250), (40.0, 4.0, 57)]  # σ, C, k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "C", "k"), MIXINGS)
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_gauss_mix_has_the_exact_curve_of_its_gamma(sigma, C, k, neighbours):
@@ -37,6 +38,7 @@ def test_gauss_mix_has_the_exact_curve_of_its_gamma(sigma, C, k, neighbours):
         assert sketch.delta(epsilon) <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "C", "k"), MIXINGS[1:])
 def test_replace_one_by_mpmath(sigma, C, k):
     sketch = paper.gauss_mix(EMPTY, k, sigma, row_norm=C, neighbours="replace-one", rng=0)
@@ -44,6 +46,7 @@ def test_replace_one_by_mpmath(sigma, C, k):
     assert exact * (1 - 1e-9) <= sketch.delta(0.8) <= exact * (1 + 1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_a_scale_bound_is_accounted_for_by_lemma_1(neighbours):
     """Leverage 1/γ: the bound holds for the table that is sketched, not for every neighbour of it."""
@@ -79,6 +82,7 @@ def modified(k, gamma, tau, eta, **options):
     return paper.modified_gauss_mix(EMPTY, 2.0, k, gamma, tau, eta, rng=0, **options).certificate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "gamma", "tau", "eta"), [(57, 40.0, 0.0, 6.0), (5, 8.0, 1.5, 2.0)])
 def test_the_joint_account(k, gamma, tau, eta):
     certificate = modified(k, gamma, tau, eta)
@@ -151,6 +155,7 @@ def test_the_first_branch_is_noise_alone():
     assert certificate.epsilon(1e-3) == accounting.epsilon(1e-3, sketch_size=57, gamma=3.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analysis", ["exact", "paper"])
 def test_what_is_calibrated_can_be_drawn(analysis):
     error = eigenvalue_error_bound(3)

@@ -53,6 +53,7 @@ def in_blocks(A: np.ndarray):
     yield A[6:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [12, 2])
 @pytest.mark.parametrize("method", ["gram", "explicit"])
 @pytest.mark.parametrize("blocks", [False, True], ids=["array", "blocks"])
@@ -76,6 +77,7 @@ def test_second_moment_of_gauss_mix(k, method, blocks, record_property):
     assert wrong < ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gram", "explicit"])
 def test_sampled_rows_are_those_of_gauss_mix(method, record_property):
     """Entries of one row, and products of two, which a rotation that is not uniform would change."""
@@ -106,6 +108,7 @@ CASES = {  # γ, τ, η, and the scale of a table of 200 rows, whose λ_min/C² 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("method", ["gram", "explicit"])
 def test_algorithm_1(case, method, record_property):
@@ -137,6 +140,7 @@ def test_algorithm_1(case, method, record_property):
     assert (variances.std() > 1) == (case == "noise is lowered")
 
 
+@pytest.mark.slow
 def test_the_private_eigenvalue_is_normal():
     """v is exactly λ_min/C² - e - η(τ - z), rounded down to the grid."""
     A, gamma, tau, eta, rng = table(200, 3, 4, 1.5), 20.0, 1.0, 3.0, np.random.default_rng(6)
@@ -157,6 +161,7 @@ def regression(n: int, d: int, seed: int):
     return X, np.clip(X @ np.linspace(1.0, 0.5, d) + rng.uniform(-0.2, 0.2, n), -2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("analysis", "epsilon"), [("paper", 3.0), ("paper", 12.0), ("exact", 3.0)])
 def test_coefficients_of_linear_mixing(analysis, epsilon, record_property):
     n, d, delta, C_X, C_Y = 300, 2, 1e-4, 1.5, 2.0
@@ -182,6 +187,7 @@ def test_coefficients_of_linear_mixing(analysis, epsilon, record_property):
     assert wrong < ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("Q", [6.0, 2.0])
 def test_coefficients_of_logistic_mixing(Q, record_property):
     n, d, epsilon, delta, C_X = 400, 2, 3.0, 1e-4, 1.5
@@ -211,6 +217,7 @@ def test_coefficients_of_logistic_mixing(Q, record_property):
     assert wrong < ALARM
 
 
+@pytest.mark.slow
 def test_stacked_sketches_are_one_of_all_rows(record_property):
     A, sigma, rng = table(40, 3, 11), 5.0, np.random.default_rng(12)
     ks = (4, 2, 6)

@@ -37,6 +37,7 @@ def name_of(model) -> str:
 
 # No expected failures. The models carry scikit-learn's tag "poor_score", because its checks ask for accuracy on tables
 # of 200 rows, where noise exceeds the signal.
+@pytest.mark.slow
 @parametrize_with_checks(MODELS)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -44,6 +44,7 @@ def test_the_test_decides_about_noise(rows, noise_free):
     assert sketch.noise_variance == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_the_margin_grows_with_the_noise_of_the_test(monkeypatch):
     """λ_min just below γ: noise is left out with probability at most δ/2, whatever the solver's error bound is."""
     monkeypatch.setattr("gaussmix.baselines.adassp.eigenvalue_error_bound", lambda columns, n_max: 0.5)

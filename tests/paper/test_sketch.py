@@ -163,6 +163,7 @@ def test_stacks_and_averages():
     assert paper.average(sketches[:2], "a", ["b"], debiased=True).shape == (1,)
 
 
+@pytest.mark.slow
 def test_the_stack_is_more_accurate_than_the_average(monkeypatch):
     """Variances are as 1/(qk - d - 1) to 1/(q(k - d - 1)): here 53 to 15."""
     X, y = A[:, :3], A[:, 3]

@@ -41,6 +41,7 @@ def algorithm_2(X, y, k, rng):
     return model.coef_, model.sketch_.sigma**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "d"), SIZES)
 @pytest.mark.parametrize("release", [fixed_noise, private_noise, algorithm_2])
 def test_excess_risk_has_its_distribution(release, k, d, record_property):

@@ -119,6 +119,7 @@ def test_command_writes_the_page(private, tmp_path):
 
 # ---------------------------------------------------------------------------------------------------------------
 # In a browser
+@pytest.mark.slow
 def test_slider_moves_with_the_keyboard(visit, private, page):
     tab = visit(private, page=page)
     curve = embedded(page)["curve"]
@@ -138,6 +139,7 @@ def test_slider_moves_with_the_keyboard(visit, private, page):
     assert shown.inner_text().startswith("δ = 0.1:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1400])
 def test_page_fits_every_width_and_text_has_contrast(visit, private, page, scheme, width):
@@ -158,6 +160,7 @@ def test_page_fits_every_width_and_text_has_contrast(visit, private, page, schem
     assert contrast(colours[0], mixed(colours[3], colours[-1])) >= 4.5
 
 
+@pytest.mark.slow
 def test_infinite_epsilon_and_printing(visit, unprotected):
     tab = visit(unprotected, color_scheme="dark")
     assert "Not private." in tab.locator("#banner").inner_text()

@@ -46,6 +46,7 @@ def test_a_plan_is_the_same_every_time():
         first["best"]
 
 
+@pytest.mark.slow
 def test_more_of_everything_helps():
     base = {"schema": numbers_only(8), "n_rows": 2000, **BUDGET}
     lost = expect(**base)["usual"]
@@ -64,6 +65,7 @@ def test_kind_tables_do_not_lose_more_than_hard_ones():
         assert usual < 1.5 * hard
 
 
+@pytest.mark.slow
 def test_rows_needed_and_least_epsilon_are_where_usefulness_begins():
     schema = numbers_only(5)
     rows = rows_needed(schema, **BUDGET)

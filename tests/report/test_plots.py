@@ -17,6 +17,7 @@ ANALYSES = {"sketch_size": 150, "delta": 1e-8}
 PLAN = {"schema": numbers_only(3), "n_rows": 500, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", STARTS)
 @pytest.mark.parametrize(("draw", "arguments"), [(compare_analyses, ANALYSES), (lost_r2, PLAN)])
 def test_files_are_written(tmp_path, draw, arguments, ending):
@@ -32,6 +33,7 @@ def test_files_are_written(tmp_path, draw, arguments, ending):
     assert [entry.name for entry in tmp_path.iterdir()] == [f"figure.{ending}"]
 
 
+@pytest.mark.slow
 def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
     from matplotlib.figure import Figure
 
