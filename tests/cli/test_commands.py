@@ -67,7 +67,7 @@ def test_an_analysis_that_does_not_apply_says_so():
         (("-k", "5", "-d", "2", "-g", "3"), "delta must lie in [0, 1]"),
         (("-k", "5", "-d", "1e-6", "-e", "-1"), "epsilon must be a finite number > 0"),
         (("-k", "5", "-d", "1e-6", "-g", "0.5", "--bound-holds-for", "larger"), "gamma must be > 1"),
-        (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for goes with --gamma"),
+        (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for requires --gamma"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
@@ -177,7 +177,7 @@ def test_formulas_and_weights(tmp_path):
     assert found["coefficients"]["years"]["coef"] == pytest.approx(0.08, rel=0.2)
     assert found["coefficients"]["years^2"]["coef"] == pytest.approx(-0.001, rel=0.3)
     assert "would have to be among the schema's terms" in run("regress", out, "log(wage) ~ poly(years, 3)", code=2)
-    assert "give --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
+    assert "require --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
 
 
 def test_levels_are_merged_and_measured_from_others(tmp_path):
@@ -203,10 +203,10 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     plain = json.loads(run("classify", str(out), "region", "--on", "cost", "--odds", "--json"))["classes"]["west"]
     assert plain["odds_ratios"] == model.odds_ratios()["west"].as_plain()
     for words, arguments in {
-        "--merge is written": ("--merge", "region=south"),
-        "--reference is written": ("--reference", "region"),
-        "makes one level twice": ("--merge", "region:a=south", "--merge", "region:a=west"),
-        "names a column twice": ("--reference", "region=west", "--reference", "region=south"),
+        "--merge must have the form": ("--merge", "region=south"),
+        "--reference must have the form": ("--reference", "region"),
+        "defines the same new level twice": ("--merge", "region:a=south", "--merge", "region:a=west"),
+        "must be given at most once per column": ("--reference", "region=west", "--reference", "region=south"),
     }.items():
         assert words in run("regress", str(out), "cost", *arguments, code=2)
 
@@ -214,9 +214,12 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --estimand population"),
-        (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
-        (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
+        (("regress", "RELEASE", "cost", "--rows", "2000"), "--rows requires --estimand population"),
+        (("classify", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows requires --estimand pop"),
+        (
+            ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"),
+            "--note requires --ledger",
+        ),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--passes", "1", "--keep-tails"),
             "shortens no row",
@@ -226,9 +229,9 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("moments", "TABLE", "-s", "SCHEMA", "-o", "OUT", "--quoted-newlines"), "no CSV file"),
         (("check", "TABLE", "-s", "SCHEMA", "--no-quoting"), "no CSV file"),
         (("schema", "TABLE", "--skip-initial-space"), "no CSV file"),
-        (("schema", "TABLE", "--force"), "--force replaces a file"),
-        (("plan", "-n", "9999", "-p", "2", "-e", "1", "-d", "1e-6", "--force"), "--force replaces a file"),
-        (("account", "-k", "150", "-g", "100", "-d", "1e-8", "--force"), "--force replaces a file"),
+        (("schema", "TABLE", "--force"), "--force has no effect"),
+        (("plan", "-n", "9999", "-p", "2", "-e", "1", "-d", "1e-6", "--force"), "--force has no effect"),
+        (("account", "-k", "150", "-g", "100", "-d", "1e-8", "--force"), "--force has no effect"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(files, arguments, words):
@@ -303,7 +306,7 @@ def test_two_sites_and_one_curator(files):
         code=3,
     )
     assert "counted twice" in same
-    assert "protects nothing" in run(
+    assert "--epsilon must be finite" in run(
         "release", table, "-s", schema, "-e", "inf", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2
     )
     (files / "copy.moments").write_bytes((files / "a.moments").read_bytes())
@@ -341,8 +344,16 @@ def test_plan_from_public_quantities(tmp_path):
     budget = ("--epsilon", "1", "--delta", "1e-6")
     arguments = ("plan", str(tmp_path / "schema.json"), "--rows", "5000", *budget)
     said = run(*arguments)
-    about = "intervals are about the table as it is clipped"
-    for words in ("explaining cost", "even", "usual", "hard", "R² lost to privacy, of 0.4", "No data was read", about):
+    about = "intervals refer to the clipped table"
+    for words in (
+        "response cost",
+        "even",
+        "usual",
+        "hard",
+        "loss of R² to privacy (from 0.4)",
+        "No data were read",
+        about,
+    ):
         assert words in said
     plan = json.loads(run(*arguments, "--target", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
     assert (plan["target"], plan["passes"], plan["r2"], plan["n_rows"]) == ("bmi", 2, 0.2, 5000)
@@ -358,7 +369,7 @@ def test_plan_from_public_quantities(tmp_path):
 def test_plan_tells_how_many_rows_are_needed():
     budget = ("-e", "1", "-d", "1e-6")
     said = run("plan", "-p", "3", *budget)
-    assert "A usual table needs about" in said
+    assert "The usual scenario needs about" in said
     assert "Give --rows" in said
     assert list(json.loads(run("plan", "-p", "3", *budget, "--json"))) == ["rows_needed", "unit"]
     few = run("plan", "-p", "3", "-n", "20", *budget)
@@ -369,8 +380,8 @@ def test_plan_tells_how_many_rows_are_needed():
     ("arguments", "words"),
     [
         (("--rows", "0", "-p", "3"), "rows must be"),
-        (("--rows", "10"), "Name a schema, or give --features"),
-        (("-p", "3", "--plot", "x.png"), "--plot needs --rows"),
+        (("--rows", "10"), "Give either SCHEMA or --features"),
+        (("-p", "3", "--plot", "x.png"), "--plot requires --rows"),
         (("-p", "3", "--target", "z"), "'z' is not in the schema. Its columns are x1, x2, x3, y"),
         (("-p", "3", "--passes", "7"), "passes must be one of 1, 2, 3, 4"),
         (("no-such-file.json",), "does not exist"),

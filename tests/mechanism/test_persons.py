@@ -256,11 +256,11 @@ def test_a_ledger_has_one_unit(tmp_path):
     rows = gm.Ledger(tmp_path / "rows.ledger", **BUDGET)
     assert "unit='who'" in repr(persons)
     assert gm.Ledger.open(persons.path).reservation.unit == "who"
-    with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
+    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
         gm.release(table(), schema=SCHEMA, ledger=persons)
-    with pytest.raises(gm.ArgumentError, match=r"rows \(no unit\), the release for persons \(unit='who'\)"):
+    with pytest.raises(gm.ArgumentError, match=r"row-level privacy, the release for the privacy unit 'who'"):
         gm.release(table(), schema=SCHEMA, ledger=rows, unit="who", max_contributions=3)
-    with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
+    with pytest.raises(gm.ArgumentError, match="Use a ledger with the privacy unit of the release"):
         persons.spend(mu=0.01)
     assert not persons.entries()
     assert not rows.entries()
@@ -274,10 +274,10 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
     """A row is in one bin of each column, a person with many rows is not."""
     persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, unit="who")
     unread = iter([])
-    with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
+    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
         gm.propose(unread, {"x": "number"}, ledger=persons)
     account = persons.lattice_account(shares=["1"], coordinates=[9])
-    with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
+    with pytest.raises(gm.ArgumentError, match="Use a ledger with the privacy unit of the release"):
         persons.spend_account(account, failures=1e-12)
     assert not persons.entries()
 
@@ -301,13 +301,13 @@ def test_the_certificate_says_whose_rows_are_protected(tmp_path):
         assert f"one person (all rows with the same who, {words})" in str(again.certificate)
         assert np.array_equal(again.second_moment, private.second_moment)
     plain = gm.release(table(), schema=SCHEMA, **BUDGET).certificate
-    assert "unit of privacy: one row\n" in str(plain)
+    assert "privacy unit: one row\n" in str(plain)
     assert plain.to_dict()["unit"] is None
 
 
 def test_populations_need_independent_rows():
     private = gm.release(table(), schema=SCHEMA, unit="who", max_contributions=3, random_state=0, **BUDGET)
-    with pytest.raises(gm.ArgumentError, match="one person has several"):
+    with pytest.raises(gm.ArgumentError, match="a privacy unit may have several rows"):
         private.regress("y").summary(estimand="population", n_rows=400)
 
 
@@ -319,7 +319,7 @@ def test_moments_of_persons(tmp_path):
     total = gm.Moments.load(tmp_path / "one.moments") + two
     private = gm.release(total, **BUDGET)
     assert private.certificate.unit == Unit("who", J)
-    assert "nobody in common" in str(private.certificate)
+    assert "share no unit" in str(private.certificate)
     with pytest.raises(gm.DataError, match="different units"):
         _ = one + gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.DeclarationError, match="another unit"):

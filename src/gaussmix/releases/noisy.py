@@ -1,11 +1,11 @@
 r"""A second moment with noise of known distribution: post-processing.
 
-M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it) is an unbiased estimate of the Gram matrix G, and N = BBᵀ,
-which is 0 without noise. For a = (-θ, 1) with (Ga)_x = 0 and g = (Ma)_x,
+M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it) is an unbiased estimate of the Gram matrix G, and N = BBᵀ
+is the shape of its noise, 0 without noise. For a = (-θ, 1) with (Ga)_x = 0 and g = (Ma)_x,
 
 .. math:: \mathrm{Cov}(g) = N_{xx}\,(a^\top N a) + (Na)_x (Na)_x^\top .
 
-The form survives linear maps of the columns: both of M and N become L · Lᵀ.
+A linear map L of the columns takes M to LMLᵀ and N to LNLᵀ.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["NoisyMoment", "Shortened"]
 
 @dataclass(frozen=True)
 class Shortened:
-    """What was lost in the pass that intervals come from. A row z longer than the clip has the weight clip/‖z‖².
+    """Row weight removed by norm clipping in the last pass. A row z with ‖z‖² > clip has the weight clip/‖z‖².
 
     Attributes
     ----------
     weight, deviation : float
-        1 less the mean weight of a row, and the standard deviation of its noise, which may make it negative. NaN
-        where no intercept's entry shows the weights.
+        1 less the mean weight of a row, and its standard error; noise may make it negative. NaN if the intercept's
+        entry does not show the weights.
     expected : float
-        The same as the last histogram has it: less noise, but blind to rows too few for its bins.
+        The same, estimated from the last histogram: less noise, but it misses rows too few to fill a bin.
 
     >>> str(Shortened(weight=0.0042, deviation=0.0016, expected=0.0031))
-    'about 0.42 ± 0.16 % of the weight of all rows (by its histogram 0.31 %)'
+    'about 0.42 % (SE 0.16 %) of the total row weight (histogram estimate: 0.31 %)'
     >>> str(Shortened(weight=-0.001, deviation=0.0016, expected=0.0031))
-    'about 0 ± 0.16 % of the weight of all rows (by its histogram 0.31 %)'
+    'about 0 % (SE 0.16 %) of the total row weight (histogram estimate: 0.31 %)'
     """
 
     weight: float
@@ -46,9 +46,9 @@ class Shortened:
     def __str__(self) -> str:
         expected = f"{100 * self.expected:.2g} %"
         if math.isnan(self.weight):
-            return f"about {expected} of the weight of all rows"
-        shown = f"{100 * max(self.weight, 0.0):.2g} ± {100 * self.deviation:.2g} %"
-        return f"about {shown} of the weight of all rows (by its histogram {expected})"
+            return f"about {expected} of the total row weight"
+        shown = f"{100 * max(self.weight, 0.0):.2g} % (SE {100 * self.deviation:.2g} %)"
+        return f"about {shown} of the total row weight (histogram estimate: {expected})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +58,15 @@ class NoisyMoment:
     Attributes
     ----------
     moment : array (m, m)
-        M, an unbiased estimate of the Gram matrix; it need not be positive.
+        M, an unbiased estimate of the Gram matrix, not necessarily positive semidefinite.
     shape : array (m, m)
         N: entries of M have covariance N_ik N_jl + N_il N_jk. 0 without noise.
     shortened : Shortened or None
-        What the rows behind the moment lost, where some were shortened.
+        Row weight removed by norm clipping, if any.
     independent : bool
-        Whether rows can be taken to be drawn independently: not where one person has several.
+        Whether rows can be treated as independent draws: not if a privacy unit may have several.
     void : str
-        Why the release that it is from guarantees nothing; empty if it does. It is printed first with every result.
+        Why the release has no privacy guarantee; empty if it has one. Printed first with every result.
     """
 
     moment: Floats
@@ -77,24 +77,24 @@ class NoisyMoment:
 
     @property
     def has_noise(self) -> bool:
-        """Whether there is noise at all."""
+        """Whether the noise is not zero."""
         return bool(self.shape.any())
 
     def mapped(self, L: Floats) -> NoisyMoment:
-        """Of the columns L r in place of r, shape (p, m)."""
+        """Return the moment of the columns L r, L of shape (p, m)."""
         moment, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.shape))
         return replace(self, moment=moment, shape=shape)
 
     def check_independent(self, what: str, *, instead: str) -> None:
-        """Refuse what takes rows to be drawn independently, where one person has several."""
+        """Reject methods that assume independent rows if a privacy unit may have several."""
         if not self.independent:
             raise ArgumentError(
-                f"{what} takes rows to be drawn independently, and in this release one person has several: "
-                f"use {instead}."
+                f"{what} assumes independent rows, but in this release a privacy unit may have several rows. "
+                f"Use {instead}."
             )
 
     def quadratic(self, u: Floats) -> tuple[float, float]:
-        """uᵀMu, which estimates Σ (u·r)², and its standard deviation √2·uᵀNu."""
+        """Return uᵀMu, which estimates Σ (u·r)², and its standard error √2·uᵀNu."""
         return float(u @ self.moment @ u), math.sqrt(2) * float(u @ self.shape @ u)
 
 
