@@ -29,16 +29,16 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("moments a.csv -s s.json --sorted-by-unit -o new.moments", "sorted_by_unit goes with a unit: name its column"),
-        (f"release a.csv -s s.json --sorted-by-unit {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
-        (f"release a.moments --sorted-by-unit {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
+        ("moments a.csv -s s.json --sorted-by-unit -o new.moments", "sorted_by_unit requires a privacy unit"),
+        (f"release a.csv -s s.json --sorted-by-unit {RELEASE}", "sorted_by_unit requires a table and a privacy unit"),
+        (f"release a.moments --sorted-by-unit {RELEASE}", "sorted_by_unit requires a table and a privacy unit"),
         (
             f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
-            "sorted_by_unit goes with a unit and the table",
+            "sorted_by_unit requires a table and a privacy unit",
         ),
         ("release a.moments --keep-tails --ledger a.ledger -o new.parquet", "leave keep_tails out, or pass a table"),
         (f"release a.csv -s s.json --keep-tails --passes 1 {RELEASE}", "leave keep_tails out, or ask for more"),
-        (f"release a.moments --passes 2 {RELEASE}", "serve one pass: set passes=1"),
+        (f"release a.moments --passes 2 {RELEASE}", "one pass only. Set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
         (f"release a.csv -s s.json --note x {RELEASE}", "--note requires --ledger"),
@@ -65,10 +65,10 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
     [
         ("moments", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
         ("batches", {"keep_tails": True}, "leave keep_tails out, or pass a table"),
-        ("moments", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
-        ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv says how files are read"),
+        ("moments", {"sorted_by_unit": True}, "sorted_by_unit requires"),
+        ("moments", {"csv": gm.CsvOptions(quoting=False)}, "csv has no effect on moments"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
-        ("table", {"sorted_by_unit": True}, "sorted_by_unit goes with a unit"),
+        ("table", {"sorted_by_unit": True}, "sorted_by_unit requires"),
         ("table", {"note": "first", "ledger": None, **BUDGET}, "note is kept in a ledger: name the ledger"),
         ("table", {"share": 0.5, "ledger": None, **BUDGET}, "share is a share of a ledger's budget"),
         ("table", {"force": True}, "force replaces a file, but none is written"),
@@ -87,7 +87,7 @@ def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
 
 
 def test_sums_and_proposals_refuse_it_too():
-    with pytest.raises(gm.ArgumentError, match="sorted_by_unit goes with a unit"):
+    with pytest.raises(gm.ArgumentError, match="sorted_by_unit requires"):
         gm.Moments.of(iter(()), SCHEMA, options=gm.ReadOptions(sorted_by_unit=True))
     for lone, said in (({"note": "x"}, "note is kept"), ({"force": True}, "none is written"), ({"share": 1}, "share")):
         with pytest.raises(gm.ArgumentError, match=said):

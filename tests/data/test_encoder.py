@@ -261,10 +261,10 @@ def test_gram_of_one_row_is_its_square():
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (Schema({"a": [0, 1]}), "one Vector and then numbers only: pass a table"),
-        (Schema({"X": Vector(2, norm=1), "c": {"levels": ["a"]}}), "one Vector and then numbers only"),
-        (Schema({"X": Vector(2, norm=1), "w": Vector(2, norm=1)}), "one Vector and then numbers only"),
-        (Schema({"y": [0, 1], "X": Vector(2, norm=1)}), "one Vector and then numbers only"),
+        (Schema({"a": [0, 1]}), "one Vector followed by numeric columns"),
+        (Schema({"X": Vector(2, norm=1), "c": {"levels": ["a"]}}), "one Vector followed by numeric columns"),
+        (Schema({"X": Vector(2, norm=1), "w": Vector(2, norm=1)}), "one Vector followed by numeric columns"),
+        (Schema({"y": [0, 1], "X": Vector(2, norm=1)}), "one Vector followed by numeric columns"),
         (Schema({"X": Vector(2, norm=1)}, max_row_norm=0.5), "without max_row_norm"),
     ],
 )

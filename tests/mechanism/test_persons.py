@@ -233,7 +233,7 @@ def test_samples_are_of_persons(monkeypatch):
         ({"unit": "who", "max_contributions": 0}, "max_contributions must be"),
         ({"unit": "who", "max_contributions": 5000}, "from 1 to 4,096"),
         ({"unit": "who", "max_contributions": 3, "contribution_bounding": "drop"}, "contribution_bounding"),
-        ({"unit": "x", "max_contributions": 3}, "cannot be released as well"),
+        ({"unit": "x", "max_contributions": 3}, "cannot be released or used as a weight"),
         ({"schema": WEIGHTED, "unit": "w", "max_contributions": 3}, "nor weigh rows"),
         ({"unit": "who", "max_contributions": 3, "epsilon": float("inf")}, "protects nobody"),
         ({"unit": "who", "max_contributions": 4096, "epsilon": 0.01}, "fewer max_contributions"),
@@ -290,7 +290,7 @@ def test_steps_on_a_likelihood_are_for_rows():
 
 
 def test_the_certificate_says_whose_rows_are_protected(tmp_path):
-    for bound, words in (("sample", "at most 12 counted"), ("scale", "together counted as at most 12")):
+    for bound, words in (("sample", "at most 12 rows sampled"), ("scale", "contributions scaled to at most 12 rows")):
         private = gm.release(
             table(), schema=SCHEMA, unit="who", max_contributions=12, contribution_bounding=bound, **BUDGET
         )
@@ -298,7 +298,7 @@ def test_the_certificate_says_whose_rows_are_protected(tmp_path):
         again = gm.load(tmp_path / f"{bound}.parquet")
         assert again.certificate == private.certificate
         assert again.fingerprint == private.fingerprint
-        assert f"one person (all rows with the same who, {words})" in str(again.certificate)
+        assert f"all rows with the same who ({words})" in str(again.certificate)
         assert np.array_equal(again.second_moment, private.second_moment)
     plain = gm.release(table(), schema=SCHEMA, **BUDGET).certificate
     assert "privacy unit: one row\n" in str(plain)

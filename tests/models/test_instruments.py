@@ -95,7 +95,7 @@ def test_what_cannot_be_asked():
     for arguments, words in (
         (("y", ["x", "g"], ["z"]), "fewer instruments"),
         (("y", ["x", "y"], ["z", "w"]), "explain itself"),
-        (("g", ["x"], ["z"]), "no number"),
+        (("g", ["x"], ["z"]), "must be numeric"),
         (("y", None, ["z"]), "name one target"),
     ):
         with pytest.raises(gm.ArgumentError, match=words):

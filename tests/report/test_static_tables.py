@@ -108,7 +108,7 @@ def test_what_a_release_does_not_show_is_said():
     assert found.crosstabs == ()
     assert any("by person" in note for note in found.notes)
     pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed")
-    assert "Rows of this release are weighted" in words(report.render(weighted))
+    assert "Counts and means require a release without row weights" in words(report.render(weighted))
     assert "by person" in words(report.render(persons))
 
 
