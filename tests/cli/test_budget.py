@@ -42,7 +42,7 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
         "bounds", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "--share", "0.1", "-o", "s.json"
     )
     assert "noisy counts by column (propose_bounds): (1, 1e-06)-differentially private" in result.stdout
-    assert "; 9 more like this one fit" in result.stderr
+    assert "; budget for 9 more releases of this size remains" in result.stderr
     schema = Schema.of("s.json")
     assert schema.columns["sex"].levels == ("f", "m")
     assert schema.columns["age"].lower <= 20
@@ -50,7 +50,7 @@ def test_a_template_becomes_a_schema_without_anybody_looking(folder):
     result = run(
         "release", "patients.parquet", "-s", "s.json", "--ledger", "p.ledger", "--share", "9/10", "-o", "r.parquet"
     )
-    assert "no more like this one fit" in result.stderr
+    assert "budget for no more releases of this size remains" in result.stderr
     assert load("r.parquet").certificate.entry == 2
     out = run("bounds", "patients.parquet", "-s", "open.json", "--ledger", "p.ledger", "-o", "t.json", code=4)
     assert "does not fit" in out.stderr
@@ -70,7 +70,7 @@ def test_propose_without_a_ledger_and_as_json(folder):
         ("share is a share", ("--share", "0.1", "--force")),
         ("tail must lie in", ("--tail", 2, "--force")),
         ("most_levels must be", ("--most-levels", 0, "--force")),
-        ("give --ledger", ("--note", "x", "--force")),
+        ("--note requires --ledger", ("--note", "x", "--force")),
     ]:
         arguments = ("bounds", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", *options)
         assert words in run(*arguments, code=2).stderr
@@ -80,16 +80,14 @@ def test_a_data_engineer_releases_every_night_until_the_budget_is_gone(folder):
     """Create, release with a share, show, verify; exit code 4 when nothing is left."""
     run("ledger", "create", "nightly.ledger", "--epsilon", 1, "--delta", "1e-6", "--releases", 3)
     heads = []
-    for night, left in enumerate(
-        ["2 more like this one fit", "1 more like this one fits", "no more like this one fit"], 1
-    ):
+    for night, left in enumerate(["2 more releases", "1 more release", "no more releases"], 1):
         out = f"night-{night}.parquet"
         result = run(
             "release", "patients.parquet", "-s", "patients.json", "--ledger", "nightly.ledger", "--share", "1/3",
             "--note", f"night {night}", "--passes", 1, "-o", out, "--json",
         )  # fmt: skip
         certificate = json.loads(result.stdout)
-        assert result.stderr.rstrip().endswith(left)
+        assert result.stderr.rstrip().endswith(f"budget for {left} of this size remains")
         assert certificate["entry"] == night
         assert certificate["ledger"] == Ledger.open("nightly.ledger").fingerprint
         run("verify", out)

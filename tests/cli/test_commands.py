@@ -66,7 +66,7 @@ def test_an_analysis_that_does_not_apply_says_so():
         (("-k", "5", "-d", "2", "-g", "3"), "delta must lie in [0, 1]"),
         (("-k", "5", "-d", "1e-6", "-e", "-1"), "epsilon must be a finite number > 0"),
         (("-k", "5", "-d", "1e-6", "-g", "0.5", "--bound-holds-for", "larger"), "gamma must be > 1"),
-        (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for goes with --gamma"),
+        (("-k", "5", "-d", "1e-6", "-e", "1", "--bound-holds-for", "larger"), "--bound-holds-for requires --gamma"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
@@ -177,8 +177,8 @@ def test_formulas_and_weights(tmp_path):
     assert found["weighted"]
     assert found["coefficients"]["years"]["coef"] == pytest.approx(0.08, rel=0.2)
     assert found["coefficients"]["years^2"]["coef"] == pytest.approx(-0.001, rel=0.3)
-    assert "would have to be among the schema's terms" in run("ols", out, "log(wage) ~ poly(years, 3)", code=2)
-    assert "give --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
+    assert "must be declared in the schema's terms" in run("ols", out, "log(wage) ~ poly(years, 3)", code=2)
+    assert "require --schema" in run("release", "t.moments", "--weight", "w", *budget, "--force", code=2)
 
 
 @pytest.mark.slow
@@ -207,10 +207,10 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     ]
     assert plain["odds_ratios"] == model.odds_ratios()["west"].as_plain()
     for words, arguments in {
-        "--collapse is written": ("--collapse", "region=south"),
-        "--reference is written": ("--reference", "region"),
-        "makes one level twice": ("--collapse", "region:a=south", "--collapse", "region:a=west"),
-        "names a column twice": ("--reference", "region=west", "--reference", "region=south"),
+        "--collapse must have the form": ("--collapse", "region=south"),
+        "--reference must have the form": ("--reference", "region"),
+        "defines the same new level twice": ("--collapse", "region:a=south", "--collapse", "region:a=west"),
+        "must be given at most once per column": ("--reference", "region=west", "--reference", "region=south"),
     }.items():
         assert words in run("ols", str(out), "cost", *arguments, code=2)
 
@@ -218,9 +218,12 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("ols", "RELEASE", "cost", "--rows", "2000"), "--rows goes with --estimand population"),
-        (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows goes with --estimand pop"),
-        (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"), "give --ledger"),
+        (("ols", "RELEASE", "cost", "--rows", "2000"), "--rows requires --estimand population"),
+        (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows requires --estimand pop"),
+        (
+            ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"),
+            "--note requires --ledger",
+        ),
         (
             (
                 "release",
@@ -245,9 +248,9 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("moments", "TABLE", "-s", "SCHEMA", "-o", "OUT", "--quoted-newlines"), "no CSV file"),
         (("check", "TABLE", "-s", "SCHEMA", "--no-quoting"), "no CSV file"),
         (("schema", "TABLE", "--skip-initial-space"), "no CSV file"),
-        (("schema", "TABLE", "--force"), "--force replaces a file"),
-        (("plan", "-n", "9999", "-p", "2", "-e", "1", "-d", "1e-6", "--force"), "--force replaces a file"),
-        (("account", "-k", "150", "-g", "100", "-d", "1e-8", "--force"), "--force replaces a file"),
+        (("schema", "TABLE", "--force"), "--force has no effect"),
+        (("plan", "-n", "9999", "-p", "2", "-e", "1", "-d", "1e-6", "--force"), "--force has no effect"),
+        (("account", "-k", "150", "-g", "100", "-d", "1e-8", "--force"), "--force has no effect"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(files, arguments, words):
@@ -277,7 +280,7 @@ def test_messages_of_the_library_are_shown_as_they_are(files):
     table, schema = str(files / "b.csv"), str(files / "schema.json")
     out = ("-o", str(files / "x.parquet"))
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
-    assert "rows than expected_rows=3." in run("release", table, *budget, "--expected-rows", "3", code=3)
+    assert "does not have expected_rows=3 rows" in run("release", table, *budget, "--expected-rows", "3", code=3)
     assert "leave epsilon and delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
     assert "for neighbours='add-remove', got 'replace-one': leave neighbours out" in run(
         "release", table, "-s", schema, "--ledger", _ledger(files), "--neighbours", "replace-one", *out, code=2
@@ -321,8 +324,8 @@ def test_two_sites_and_one_curator(files):
         str(files / "x.parquet"),
         code=3,
     )
-    assert "counted twice" in same
-    assert "protects nothing" in run(
+    assert "double-counted" in same
+    assert "--epsilon must be finite" in run(
         "release", table, "-s", schema, "-e", "inf", "-d", "1e-5", "-o", str(files / "x.parquet"), code=2
     )
     (files / "copy.moments").write_bytes((files / "a.moments").read_bytes())
@@ -361,8 +364,16 @@ def test_plan_from_public_quantities(tmp_path):
     budget = ("--epsilon", "1", "--delta", "1e-6")
     arguments = ("plan", str(tmp_path / "schema.json"), "--rows", "5000", *budget)
     said = run(*arguments)
-    about = "intervals are about the table as it is clipped"
-    for words in ("explaining cost", "even", "usual", "hard", "R² lost to privacy, of 0.4", "No data was read", about):
+    about = "intervals refer to the clipped table"
+    for words in (
+        "response cost",
+        "even",
+        "usual",
+        "hard",
+        "loss of R² to privacy (from 0.4)",
+        "No data were read",
+        about,
+    ):
         assert words in said
     plan = json.loads(run(*arguments, "--response", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
     assert (plan["response"], plan["passes"], plan["r2"], plan["n_rows"]) == ("bmi", 2, 0.2, 5000)
@@ -379,7 +390,7 @@ def test_plan_from_public_quantities(tmp_path):
 def test_plan_tells_how_many_rows_are_needed():
     budget = ("-e", "1", "-d", "1e-6")
     said = run("plan", "-p", "3", *budget)
-    assert "A usual table needs about" in said
+    assert "The usual scenario needs about" in said
     assert "Give --rows" in said
     assert list(json.loads(run("plan", "-p", "3", *budget, "--json"))) == ["rows_needed", "unit"]
     few = run("plan", "-p", "3", "-n", "20", *budget)
@@ -390,8 +401,8 @@ def test_plan_tells_how_many_rows_are_needed():
     ("arguments", "words"),
     [
         (("--rows", "0", "-p", "3"), "rows must be"),
-        (("--rows", "10"), "Name a schema, or give --features"),
-        (("-p", "3", "--plot", "x.png"), "--plot needs --rows"),
+        (("--rows", "10"), "Give either SCHEMA or --features"),
+        (("-p", "3", "--plot", "x.png"), "--plot requires --rows"),
         (("-p", "3", "--response", "z"), "'z' is not in the schema. Its columns are x1, x2, x3, y"),
         (("-p", "3", "--passes", "7"), "passes must be one of 1, 2, 3, 4"),
         (("no-such-file.json",), "does not exist"),

@@ -29,25 +29,25 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("moments a.csv -s s.json --sorted-by-unit -o new.moments", "sorted_by_unit goes with a unit: name its column"),
-        (f"release a.csv -s s.json --sorted-by-unit {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
-        (f"release a.moments --sorted-by-unit {RELEASE}", "sorted_by_unit goes with a unit and the table: name"),
+        ("moments a.csv -s s.json --sorted-by-unit -o new.moments", "sorted_by_unit requires a privacy unit"),
+        (f"release a.csv -s s.json --sorted-by-unit {RELEASE}", "sorted_by_unit requires a table and a privacy unit"),
+        (f"release a.moments --sorted-by-unit {RELEASE}", "sorted_by_unit requires a table and a privacy unit"),
         (
             f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
-            "sorted_by_unit goes with a unit and the table",
+            "sorted_by_unit requires a table and a privacy unit",
         ),
         ("release a.moments --clip inference --ledger a.ledger -o new.parquet", "leave clip out, or pass a table"),
         (f"release a.csv -s s.json --clip inference --passes 1 {RELEASE}", "leave clip out, or ask for more"),
-        (f"release a.moments --passes 2 {RELEASE}", "serve one pass: set passes=1"),
-        (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read: leave them out"),
+        (f"release a.moments --passes 2 {RELEASE}", "one pass only. Set passes=1"),
+        (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
-        (f"release a.csv -s s.json --note x {RELEASE}", "--note is kept in a ledger"),
-        ("report r.parquet --label new.svg --response cost", "--response is about the page: give --out as well"),
-        ("report r.parquet --label new.svg --alpha 0.05", "--alpha is about the page"),
-        ("report r.parquet --registry new.yaml --rows 9", "--rows is about the page"),
-        ("report r.parquet --registry new.yaml --title x", "--title is about the page"),
-        ("report r.parquet --registry new.yaml --description x", "--description is about the page"),
-        ("report r.parquet --registry new.yaml --json", "--json is about the page"),
+        (f"release a.csv -s s.json --note x {RELEASE}", "--note requires --ledger"),
+        ("report r.parquet --label new.svg --response cost", "--response requires --out"),
+        ("report r.parquet --label new.svg --alpha 0.05", "--alpha requires --out"),
+        ("report r.parquet --registry new.yaml --rows 9", "--rows requires --out"),
+        ("report r.parquet --registry new.yaml --title x", "--title requires --out"),
+        ("report r.parquet --registry new.yaml --description x", "--description requires --out"),
+        ("report r.parquet --registry new.yaml --json", "--json requires --out"),
     ],
 )
 def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, said):
@@ -65,10 +65,10 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
     [
         ("moments", {"clip": "inference"}, "leave clip out, or pass a table"),
         ("batches", {"clip": "inference"}, "leave clip out, or pass a table"),
-        ("moments", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit goes with a unit"),
-        ("moments", {"reading": gm.ReadOptions(csv=gm.CsvOptions(quoting=False))}, "csv says how files are read"),
+        ("moments", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
+        ("moments", {"reading": gm.ReadOptions(csv=gm.CsvOptions(quoting=False))}, "csv has no effect on moments"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
-        ("table", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit goes with a unit"),
+        ("table", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
         ("table", {"force": True}, "force replaces a file, but none is written"),
     ],
 )
@@ -85,7 +85,7 @@ def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
 
 
 def test_sums_and_proposals_refuse_it_too():
-    with pytest.raises(gm.ArgumentError, match="sorted_by_unit goes with a unit"):
+    with pytest.raises(gm.ArgumentError, match="sorted_by_unit requires"):
         gm.Moments.of(iter(()), SCHEMA, reading=gm.ReadOptions(sorted_by_unit=True))
     with pytest.raises(gm.ArgumentError, match="none is written"):
         gm.propose_bounds(iter(()), {"age": "number"}, **BUDGET, force=True)

@@ -55,7 +55,7 @@ def test_exit_codes(files, tmp_path):
     shell("release", table, "-s", files / "schema.json", *BUDGET, "-o", out, code=2)
     (tmp_path / "narrow.json").write_text(json.dumps({**SCHEMA, "sex": ["f"]}))
     bad = here("release", table, "-s", tmp_path / "narrow.json", *BUDGET, "-o", tmp_path / "y", code=3)
-    assert "'sex' has values that are not among its levels" in bad
+    assert "'sex' has values that are not among its declared levels" in bad
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
     here("release", tmp_path / "bad.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "y", code=3)
     full = ["--ledger", files / "patients.ledger"]
@@ -79,7 +79,7 @@ def test_exit_codes(files, tmp_path):
         ("release a.csv", "Missing option '--out' / '-o'. Try 'main release --help'."),
         ("release a.csv -e", "Option '-e' requires an argument. Try 'main release --help'."),
         ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
-        ("verify", "Missing argument 'FILE'. It is written 'main verify [OPTIONS] FILE'. Try 'main verify --help'."),
+        ("verify", "Missing argument 'FILE'. Usage: 'main verify [OPTIONS] FILE'. Try 'main verify --help'."),
         ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
         ("release a.csv -o x", "`gaussmix schema SOURCE` writes a template. Try 'main release --help'."),
     ],
@@ -104,13 +104,15 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
     gm.Ledger(ledger, epsilon=1.0, delta=1e-6)
     options = ["-s", files / "schema.json", "--ledger", ledger, "-o", tmp_path / "x.csv"]
     said = here("release", files / table, *options, code=2)
-    assert "x.csv would be a Parquet file, as every release is. Choose a name that ends in .parquet. Nothing" in said
+    assert (
+        "x.csv would be a Parquet file (the format of releases). Choose a name that ends in .parquet. Nothing" in said
+    )
     assert not gm.Ledger.open(ledger).entries()
     for line, wrong, words in (
-        (["schema", files / table, "-o"], "x.toml", "a schema in JSON. Choose a name that ends in .json"),
-        (["report", files / "r.parquet", "-o"], "x.pdf", "a page in HTML. Choose a name that ends in .html"),
-        (["report", files / "r.parquet", "--label"], "x.png", "a label in SVG"),
-        (["report", files / "r.parquet", "--registry"], "x.json", "a record in YAML"),
+        (["schema", files / table, "-o"], "x.toml", "a JSON schema. Choose a name that ends in .json"),
+        (["report", files / "r.parquet", "-o"], "x.pdf", "an HTML page. Choose a name that ends in .html"),
+        (["report", files / "r.parquet", "--label"], "x.png", "an SVG label"),
+        (["report", files / "r.parquet", "--registry"], "x.json", "a YAML record"),
         (["export", files / "r.parquet"], "x.parquet", "a CSV file"),
     ):
         assert f"{wrong} would be {words}" in here(*line, tmp_path / wrong, code=2)
@@ -137,7 +139,7 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
 def test_a_table_is_no_release_and_is_not_said_to_be_damaged(files, tmp_path, monkeypatch, command, rest, table):
     monkeypatch.chdir(tmp_path)
     said = here(command, files / table, *rest, code=5).strip()
-    assert f"{files / table} is not a release of gaussmix. Make one from a table first: `gaussmix release" in said
+    assert f"{files / table} is not a gaussmix release. Make one from a table first: `gaussmix release" in said
     assert "damaged" not in said
     assert "\n" not in said
     assert not list(tmp_path.iterdir())
@@ -146,12 +148,12 @@ def test_a_table_is_no_release_and_is_not_said_to_be_damaged(files, tmp_path, mo
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("absent.csv", "There is no file"),
+        ("absent.csv", "does not exist"),
         ("absent-*.csv", "No file matches"),
         ("rows.xlsx", "must end in one of"),
-        ("empty", "holds no Parquet, Arrow or CSV file"),
-        ("dangling.csv", "link to nothing"),
-        ("absent.moments", "There is no file"),
+        ("empty", "contains no Parquet, Arrow or CSV file"),
+        ("dangling.csv", "must be a file or a directory"),
+        ("absent.moments", "does not exist"),
     ],
 )
 @pytest.mark.parametrize("command", ["schema", "check", "moments", "release"])
@@ -169,7 +171,7 @@ def test_a_source_that_is_not_there_or_no_table_is_a_wrong_argument(files, tmp_p
 def test_csv_options_that_contradict_each_other_are_wrong_arguments(files, tmp_path):
     (tmp_path / "a.csv").write_text("age\n1\n")
     command = ("check", tmp_path / "a.csv", "-s", files / "schema.json", "--skip-initial-space", "--quoted-newlines")
-    assert "cannot be declared together" in here(*command, code=2)
+    assert "cannot be combined" in here(*command, code=2)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_csv_options_that_contradict_each_other_are_wrong_arguments(files, tmp_p
         ('{"age": [0, ' + "9" * 100_000 + "]}", "not a valid JSON file"),
         ('{"\\ud800": [0, 1]}', "valid Unicode"),
         ("{}", "must not be empty"),
-        ("[]", "must hold one object"),
+        ("[]", "must contain one object"),
         ("\0", "not a valid JSON file"),
         ('{"age": {"type": [[[]]]}}', "type must be one of"),
         ('{"age": [0, 1], "age": [0, 2]}', "occurs twice"),
@@ -280,7 +282,7 @@ def test_a_fault_of_ours_looks_like_one(files, monkeypatch):
         monkeypatch.setattr("gaussmix.cli.models.load", lambda *_, fault=fault: (_ for _ in ()).throw(fault))
         result = CliRunner().invoke(main, ["ols", str(files / "r.parquet"), "cost"])
         assert result.exception is fault
-        assert "a fault of gaussmix" in result.exception.__notes__[0]
+        assert "a bug in gaussmix" in result.exception.__notes__[0]
     faulty = "import gaussmix.cli.models as r; r.load = lambda path: len(None)\nfrom gaussmix.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", faulty, "ols", files / "r.parquet", "cost"],
@@ -320,7 +322,7 @@ def test_a_ledger_without_room_refuses_before_a_row_is_read(files, tmp_path):
     assert time.monotonic() - start < 0.5
     (tmp_path / "big.parquet").write_bytes(b"not even a table")
     command = ("release", tmp_path / "big.parquet", "-s", files / "schema.json", "-o", tmp_path / "x")
-    assert "is left" in shell(*command, "--ledger", ledger.path, code=4).stderr
+    assert "remains" in shell(*command, "--ledger", ledger.path, code=4).stderr
     assert "exists already" in shell(*command[:-1], files / "a.parquet", *BUDGET, code=2).stderr
 
 

@@ -84,8 +84,10 @@ def test_a_query_on_a_database(folder):
     run("check", "h.duckdb", "--query", "FROM people", "-s", "s.json", "--expected-rows", 500)
     run("moments", "h.duckdb", "--query", "FROM people", "-s", "s.json", "-o", "p.moments")
     assert (Moments.load("p.moments").gram() == gram(TABLE)).all()
-    assert "say with --query" in run("release", "h.duckdb", *budget, code=2).stderr
-    assert "nothing else" in run("release", "h.duckdb", "b.duckdb", "--query", "FROM people", *budget, code=2).stderr
+    assert "Give --query to select rows" in run("release", "h.duckdb", *budget, code=2).stderr
+    assert (
+        "exactly one source" in run("release", "h.duckdb", "b.duckdb", "--query", "FROM people", *budget, code=2).stderr
+    )
     assert "is not valid" in run("release", "h.duckdb", "--query", "FROM nobody", *budget, code=3).stderr
     run("release", "h.duckdb", "--query", "DROP TABLE people", *budget, code=3)
     assert (
@@ -127,6 +129,6 @@ def test_standard_input_is_read_as_often_as_there_are_passes(folder, kind, monke
 def test_standard_input_is_asked_for_as_it_is(folder):
     out = ("-s", "s.json", "-e", 1, "-d", "1e-6", "-o", "r.parquet")
     assert "is empty" in run("release", "-", *out, input=b"", code=3).stderr
-    assert "give - once" in run("release", "-", "-", *out, input=b"", code=2).stderr
-    assert "--format is of standard input" in run("release", "t.csv", "--format", "csv", *out, code=2).stderr
-    assert "--query is about one database" in run("release", "-", "--query", "FROM x", *out, code=2).stderr
+    assert 'Give "-" once' in run("release", "-", "-", *out, input=b"", code=2).stderr
+    assert "--format applies to standard input" in run("release", "t.csv", "--format", "csv", *out, code=2).stderr
+    assert "--query requires exactly one source" in run("release", "-", "--query", "FROM x", *out, code=2).stderr

@@ -14,7 +14,7 @@ from gaussmix.cli import main
 from gaussmix.data.contributions import PrivacyUnit
 
 UNIT = ["--privacy-unit", "who", "--max-contributions", "12"]
-WORDS = "one person (all rows with the same who, together counted as at most 12)"
+WORDS = "all rows with the same who (contributions scaled to at most 12 rows)"
 
 
 @pytest.fixture

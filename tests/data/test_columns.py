@@ -67,9 +67,9 @@ def test_equal_vectors_are_declared_alike():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "lower and upper, or norm, are not declared. Fill in bounds. It must be fixed before the data"),
-        ({"lower": 0}, "lower and upper go together: declare both or neither"),
-        ({"upper": 0, "norm": 1}, "lower and upper go together"),
+        ({}, "lower and upper, or norm, must be declared. Declare it without looking at the data"),
+        ({"lower": 0}, "lower and upper must be declared together"),
+        ({"upper": 0, "norm": 1}, "lower and upper must be declared together"),
         ({"norm": 0.0}, "norm must be a finite number > 0"),
         ({"norm": -1.0}, "norm must be a finite number > 0"),
         ({"norm": math.inf}, "norm must be a finite number > 0"),
@@ -81,7 +81,7 @@ def test_equal_vectors_are_declared_alike():
         ({"lower": 0.0, "upper": (1.0, 2.0, 3.0)}, r"upper must be a number or one per entry \(2\)"),
         ({"lower": [[0.0, 0.0]], "upper": 1.0}, r"lower must be a number or one per entry \(2\)"),
         ({"lower": 0.0, "upper": (1.0, 0.0)}, "finite with lower < upper"),
-        ({"lower": (0.0, 1.0), "upper": 1.0}, "A constant column carries no information"),
+        ({"lower": (0.0, 1.0), "upper": 1.0}, "Omit constant columns"),
         ({"lower": 0.0, "upper": (1.0, math.inf)}, "finite with lower < upper"),
         ({"lower": (0.0, math.nan), "upper": 1.0}, "."),
         ({"lower": ("0", "0"), "upper": 1.0}, "."),

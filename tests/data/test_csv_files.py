@@ -78,7 +78,7 @@ def test_tsv_has_no_quotes_unless_declared(tmp_path):
     with pytest.raises(ValueError, match="line break within quotes"):
         rows(path, quoting=True)
     quoted = written(tmp_path, '"a"\t"s"\n1\t"x"\n', "u.tsv")
-    with pytest.raises(ValueError, match=r"has column names in quotes\. Declare quoting=True"):
+    with pytest.raises(ValueError, match=r"has quoted column names\. Declare quoting=True"):
         rows(quoted)
     assert rows(quoted, quoting=True) == [(1.0, "x")]
     assert rows(written(tmp_path, 'a,s\n1,"x\n'), quoting=False) == [(1.0, '"x')]
@@ -126,14 +126,14 @@ def test_missing_values_are_declared(tmp_path):
     assert rows(path, ["a", "s", "n"], na_values=("NA", "-9")) == [
         (1.0, None, 3), (None, "x", None), (None, None, None), (None, None, None),
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"Column 'a' of .* has a field that is not a number"):
+    with pytest.raises(ValueError, match=r"Column 'a' of .* must hold values that are a number"):
         rows(path, na_values=("-9",))
 
 
 def test_options():
-    with pytest.raises(ValueError, match="cannot be declared together"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         CsvOptions(skip_initial_space=True, quoted_newlines=True)
-    with pytest.raises(ValueError, match="quoted_newlines needs quotes"):
+    with pytest.raises(ValueError, match="quoted_newlines requires quoting"):
         CsvOptions(quoting=False, quoted_newlines=True)
     with pytest.raises(TypeError, match="na_values must be strings"):
         CsvOptions(na_values=(1,))

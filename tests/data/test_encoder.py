@@ -266,11 +266,11 @@ def test_gram_of_one_row_is_its_square():
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (Schema({"a": [0, 1]}), "one Vector and then numbers only: pass a table"),
-        (Schema({"X": Vector(2, norm=1), "c": {"levels": ["a"]}}), "one Vector and then numbers only"),
-        (Schema({"X": Vector(2, norm=1), "w": Vector(2, norm=1)}), "one Vector and then numbers only"),
-        (Schema({"y": [0, 1], "X": Vector(2, norm=1)}), "one Vector and then numbers only"),
-        (Schema({"X": Vector(2, norm=1)}, max_row_norm=0.5), "without max_row_norm"),
+        (Schema({"a": [0, 1]}), "one Vector followed by numeric columns"),
+        (Schema({"X": Vector(2, norm=1), "c": {"levels": ["a"]}}), "one Vector followed by numeric columns"),
+        (Schema({"X": Vector(2, norm=1), "w": Vector(2, norm=1)}), "one Vector followed by numeric columns"),
+        (Schema({"y": [0, 1], "X": Vector(2, norm=1)}), "one Vector followed by numeric columns"),
+        (Schema({"X": Vector(2, norm=1)}, max_row_norm=0.5), "do not support max_row_norm"),
     ],
 )
 def test_arrays_are_for_one_vector_and_numbers(schema, words):
@@ -306,7 +306,7 @@ def test_arrays_are_checked(X, y, words):
 )
 def test_a_column_that_rounds_to_nothing_is_refused(columns):
     """A vector of no units shortened its rows by a factor of zero, and zero times a huge entry erased a block."""
-    with pytest.raises(ValueError, match=r"must be at least a 2\*\*-20 of a row's bound"):
+    with pytest.raises(ValueError, match=r"must be at least 2\*\*-20 times the row norm"):
         Schema.of(columns)
 
 

@@ -122,7 +122,7 @@ def test_every_source_answers_alike():
 
 def test_what_is_refused():
     matrix = np.eye(3)
-    with pytest.raises(ArgumentError, match="neither may read the label"):
+    with pytest.raises(ArgumentError, match="neither may use the label"):
         ClippedGradient(Transform.nearest(matrix), 1, 1.0)
     matrix[:, 1] = 0
     matrix[1, 0] = 1
@@ -130,5 +130,5 @@ def test_what_is_refused():
         ClippedGradient(Transform.nearest(matrix), 1, 0.0)
     with pytest.raises(ArgumentError, match="maps rows of 3 columns"):
         ClippedGradient(Transform.nearest(matrix), 1, 1.0).aggregator(4)
-    with pytest.raises(ArgumentError, match="no account for a privacy unit"):
+    with pytest.raises(ArgumentError, match="Gradients require row-level privacy"):
         question().aggregator(M).add(whole_rows(), np.array([0, 10]))

@@ -196,7 +196,7 @@ def test_what_is_not_finite_is_refused(name, bad, by_numpy, monkeypatch):
 def test_a_row_longer_than_its_clip_is_a_fault_that_is_found(monkeypatch):
     monkeypatch.setattr(kernels, "SHRINK", 1.01)
     rows = ArrayRows(np.full((10, 2), 0.7), None, SCHEMAS["both"](2), threads=1)
-    with pytest.raises(RuntimeError, match="longer than its bound"):
+    with pytest.raises(RuntimeError, match="exceeds its norm bound"):
         rows.mapped(Transform.nearest(np.eye(2)), 0.2)
 
 
@@ -207,7 +207,7 @@ def test_a_whole_row_that_is_too_long_is_a_fault_that_is_found():
     rows[70] = 2.0**20, 0.0, 0.0
     Gram().aggregator(3).add(rows)
     rows[70, 2] = 1.0
-    with pytest.raises(RuntimeError, match="longer than its bound"):
+    with pytest.raises(RuntimeError, match="exceeds its norm bound"):
         Gram().aggregator(3).add(rows)
 
 
@@ -238,7 +238,7 @@ def test_a_row_that_clipping_leaves_too_long_is_refused(by_numpy, monkeypatch):
     if by_numpy:
         monkeypatch.setattr(kernels, "serves", lambda columns: False)
     rows = ArrayRows(np.full((5, 3), 9.0), np.zeros(5), Schema.of({"X": {"size": 3, "norm": 1.0}, "y": [-1, 1]}))
-    with pytest.raises(RuntimeError, match="longer than its bound"):
+    with pytest.raises(RuntimeError, match="exceeds its norm bound"):
         rows.moments()
 
 

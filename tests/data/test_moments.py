@@ -27,7 +27,7 @@ def test_a_part_is_merged_once():
     assert a.parts != b.parts
     assert {len(bytes.fromhex(part)) for part in (a + b).parts} == {16}
     for again in (a, b, a + b, pickle.loads(pickle.dumps(a)), copy.deepcopy(b)):
-        with pytest.raises(ValueError, match="half the protection"):
+        with pytest.raises(ValueError, match="cannot be merged twice"):
             (a + b) + again
 
 
@@ -60,7 +60,7 @@ def test_rows_are_counted_for_the_curator():
     assert not sums.rows_between(4)
     assert not sums.rows_between(1, 2)
     sums.expected_rows(3)
-    with pytest.raises(ValueError, match="another number of rows than expected_rows=4"):
+    with pytest.raises(ValueError, match="does not have expected_rows=4"):
         sums.expected_rows(4)
 
 
@@ -107,12 +107,12 @@ def test_damaged_moments_are_refused(tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="is damaged: build it again"):
+    with pytest.raises(ValueError, match=r"is damaged\. Build it again"):
         Moments.load(path)
     path.write_bytes(b"something else")
     with pytest.raises(ValueError, match="not a file of moments"):
         Moments.load(path)
-    with pytest.raises(FileNotFoundError, match="There is no file"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         Moments.load(tmp_path / "none")
 
 
@@ -217,12 +217,12 @@ def test_no_file_is_counted_twice_under_any_name(tmp_path, monkeypatch):
         ["a.parquet", "*.parquet"],
         ["a.parquet", "."],
     ):
-        with pytest.raises(ValueError, match="counted twice"):
+        with pytest.raises(ValueError, match="double-counted"):
             Moments.of(twice, SCHEMA)
     (folder / "b.parquet").symlink_to(folder / "a.parquet")
     with pytest.raises(ValueError, match="same file as"):
         Moments.of(folder, SCHEMA)
-    with pytest.raises(ValueError, match="comes twice"):
+    with pytest.raises(ValueError, match="Duplicate input table"):
         Moments.of([table, table], SCHEMA)
 
 

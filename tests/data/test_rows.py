@@ -304,7 +304,7 @@ def test_moments_serve_one_pass():
     rows = rows_of(moments)
     assert isinstance(rows, SummedRows)
     assert rows.moments() is moments
-    with pytest.raises(ValueError, match="serve one pass: set passes=1"):
+    with pytest.raises(ValueError, match=r"one pass only\. Set passes=1"):
         rows.check_again()
     with pytest.raises(ValueError, match="serve one pass"):
         rows.counts(**question(moments.n_columns))
@@ -320,13 +320,13 @@ def test_a_table_that_changes_between_passes_is_refused(tmp_path):
     rows.moments()
     rows.moments(Sample.seeded(0.5, 0))
     table.iloc[:-1].to_csv(path, index=False)
-    with pytest.raises(ValueError, match="changed while it was read") as raised:
+    with pytest.raises(ValueError, match="changed between two passes") as raised:
         rows.moments()
     assert not any(character.isdigit() for character in str(raised.value))
     growing = Growing(pa.Table.from_pandas(table, preserve_index=False))
     rows = rows_of(growing, SCHEMA)
     rows.moments()
-    with pytest.raises(ValueError, match="changed while it was read"):
+    with pytest.raises(ValueError, match="changed between two passes"):
         rows.moments(Sample.seeded(0.01, 0))
 
 
@@ -347,14 +347,14 @@ def test_a_file_that_is_rewritten_with_as_many_rows_is_refused(tmp_path):
     rows = rows_of(path, SCHEMA)
     rows.moments()
     pq.write_table(pa.Table.from_pandas(patients(400, seed=1)), path)
-    with pytest.raises(ValueError, match="changed while it was read"):
+    with pytest.raises(ValueError, match="changed between two passes"):
         rows.moments()
 
 
 def test_expected_rows_are_checked_in_the_first_pass():
     table = patients(300)
     rows_of(table, SCHEMA, ReadOptions(expected_rows=300)).moments(Sample.seeded(0.1, 0))
-    with pytest.raises(ValueError, match="another number of rows"):
+    with pytest.raises(ValueError, match="does not have expected_rows"):
         rows_of(table, SCHEMA, ReadOptions(expected_rows=299)).moments(Sample.seeded(0.1, 0))
 
 
@@ -403,7 +403,7 @@ def test_dask():
     expected = rows_of(chosen, SCHEMA).mapped(transform_of(10), 5.0)
     assert np.array_equal(sums.high, expected.high)
     assert np.array_equal(sums.low, expected.low)
-    with pytest.raises(ValueError, match="another number of rows"):
+    with pytest.raises(ValueError, match="does not have expected_rows"):
         rows_of(frame, SCHEMA, ReadOptions(expected_rows=2999)).moments()
 
 
@@ -433,7 +433,7 @@ def test_a_dask_table_that_changes_is_refused():
 
     rows = rows_of(dd.from_pandas(patients(100), npartitions=1).map_partitions(shrinking, meta=patients(1)), SCHEMA)
     rows.moments()
-    with pytest.raises(ValueError, match="changed while it was read"):
+    with pytest.raises(ValueError, match="changed between two passes"):
         rows.mapped(transform_of(10), 1.0)
 
 

@@ -203,7 +203,7 @@ def test_named_arrays(order):
 def test_schema_without_rows(make, tmp_path):
     data = make(tmp_path)
     if isinstance(data, list) or type(data).__name__ == "list_iterator":
-        with pytest.raises(TypeError, match="cannot be known without reading rows"):
+        with pytest.raises(TypeError, match="cannot be determined without reading rows"):
             open_table(data).schema()
         return
     found = open_table(data).schema()
@@ -320,17 +320,17 @@ def fails(error, message, data, columns=("a",), **options):
 
 @every_source
 def test_missing_columns(make, tmp_path):
-    cure = "Correct the name where it is declared, in the schema or as the unit, or add the column."
+    cure = "Correct the name in the schema or privacy unit, or add the column."
     fails(ValueError, f"Column 'absent' is not in .*{cure}", make(tmp_path), ["a", "absent"])
 
 
 def test_a_name_that_differs_by_capitals():
-    fails(ValueError, "Column 'A' is not in .* differs by capitals alone is: declare", TABLE, ["A"])
+    fails(ValueError, "Column 'A' is not in .* differs only in case exists: use", TABLE, ["A"])
 
 
 @pytest.mark.parametrize("columns", [[], ["a", "a"]])
 def test_columns_asked_for(columns):
-    fails(ValueError, "columns must name at least one column, and each column once", TABLE, columns)
+    fails(ValueError, "columns must contain at least one name and no duplicates", TABLE, columns)
 
 
 def test_batch_rows():
@@ -339,9 +339,9 @@ def test_batch_rows():
 
 def test_not_a_table():
     fails(TypeError, "data must be a path of files, .* a NumPy array with names, .*; got int", 3)
-    fails(TypeError, "A NumPy array has no column names", np.zeros((2, 2)))
+    fails(TypeError, "A NumPy array must come with column names", np.zeros((2, 2)))
     fails(ValueError, r"\(array, names\) must be a 2-D array and one name", (np.zeros((2, 2)), ["a"]))
-    fails(ValueError, "must have one length", {"a": np.zeros(2), "b": np.zeros(3)})
+    fails(ValueError, "must have the same length", {"a": np.zeros(2), "b": np.zeros(3)})
     fails(ValueError, "Column 'a' of a dictionary must be a one-dimensional array, or two-", {"a": np.zeros((2, 2, 2))})
 
 
@@ -380,7 +380,7 @@ def test_duplicate_names(make, tmp_path):
 def test_truncated_parquet(tmp_path, keep):
     path = parquet_file(tmp_path)
     path.write_bytes(path.read_bytes()[:keep])
-    fails(ValueError, r"t.parquet cannot be read: it is truncated, corrupt or of another format", path)
+    fails(ValueError, r"t.parquet cannot be read: it is truncated, corrupt or in another format", path)
     with pytest.raises(ValueError, match=r"t.parquet cannot be read"):
         open_table(path).schema()
     assert open_table(path).n_rows is None
@@ -413,7 +413,7 @@ def test_a_column_that_appears_late_in_the_files(tmp_path):
 def test_csv_type_that_changes_in_mid_file(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("b,a\n" + "0,1.5\n" * 1_000_000 + f"0,{SECRET}\n")
-    fails(ValueError, r"Column 'a' of .*t.csv has a field that is not a number", path)
+    fails(ValueError, r"Column 'a' of .*t.csv must hold values that are a number", path)
 
 
 def test_csv_errors_have_the_same_words_when_arrow_has_one_thread(tmp_path):
@@ -422,7 +422,7 @@ def test_csv_errors_have_the_same_words_when_arrow_has_one_thread(tmp_path):
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     try:
-        fails(ValueError, r"Column 'a' of .*t.csv has a field that is not a number", path)
+        fails(ValueError, r"Column 'a' of .*t.csv must hold values that are a number", path)
     finally:
         pa.set_cpu_count(threads)
 
@@ -458,7 +458,7 @@ def test_truncated_csv(tmp_path):
 
 def test_csv_that_is_not_text(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,s\n1,\xff\xfe\n")
-    fails(ValueError, r"Column 's' of .*t.csv has a field that is not of the type string", tmp_path / "t.csv", ["s"],
+    fails(ValueError, r"Column 's' of .*t.csv must hold values that are of the type string", tmp_path / "t.csv", ["s"],
           types={"s": pa.string()})  # fmt: skip
 
 
@@ -484,8 +484,8 @@ def test_files_without_rows(tmp_path):
 
 def test_no_matching_files(tmp_path):
     fails(MissingFileError, "No file matches '.*x-[*].parquet'", f"{tmp_path}/x-*.parquet")
-    fails(MissingFileError, "holds no Parquet, Arrow or CSV file", tmp_path)
-    fails(MissingFileError, "There is no file '.*absent.parquet'", tmp_path / "absent.parquet")
+    fails(MissingFileError, "contains no Parquet, Arrow or CSV file", tmp_path)
+    fails(MissingFileError, "The file '.*absent.parquet' does not exist", tmp_path / "absent.parquet")
     (tmp_path / "t.xlsx").write_text("")
     fails(
         ArgumentError,
@@ -512,31 +512,31 @@ def test_mixed_python_objects():
 
 
 def test_types_are_never_guessed(tmp_path):
-    fails(TypeError, "holds Python objects, whose type cannot be guessed", {"a": [1.0]}, types=None)
+    fails(TypeError, "holds Python objects, which have no common type", {"a": [1.0]}, types=None)
     fails(TypeError, "holds Python objects, which cannot be read as date32", {"a": [1.0]}, types={"a": pa.date32()})
     fails(TypeError, r"Column 'a' of .*t.csv has no declared type", csv_file(tmp_path), types={"b": pa.int64()})
 
 
 def test_engines_that_fail_on_the_way():
     lazy = pl.LazyFrame({"a": ["1", SECRET]}).with_columns(pl.col("a").cast(pl.Float64))
-    fails(ValueError, "the LazyFrame failed while it ran. Run it on its own", lazy)
+    fails(ValueError, "the LazyFrame failed. Run it separately", lazy)
     neighbours = duckdb.sql(
         f"select case when i < 9000 then '1' else '{SECRET}' end::double as a from range(9999) t(i)"
     )
-    fails(ValueError, "the DuckDBPyRelation failed while it ran", neighbours, batch_rows=100)
+    fails(ValueError, "the DuckDBPyRelation failed", neighbours, batch_rows=100)
 
 
 def test_duckdb(tmp_path):
     path = duckdb_file(tmp_path)
     fails(ValueError, r"The query on .*table.duckdb is not valid", DuckDBQuery(path, "select nothing from people"))
     fails(ValueError, "is not valid", DuckDBQuery(path, "selec"))
-    fails(ValueError, "failed while it ran", DuckDBQuery(path, "select unused::double as a from people"), batch_rows=10)
-    fails(MissingFileError, "There is no file", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
+    fails(ValueError, r"failed\. Run it", DuckDBQuery(path, "select unused::double as a from people"), batch_rows=10)
+    fails(MissingFileError, "does not exist", DuckDBQuery(tmp_path / "absent.duckdb", "select 1"))
     (tmp_path / "bad.duckdb").write_text(SECRET * 1000)
     fails(ValueError, "cannot be opened as a DuckDB file", DuckDBQuery(tmp_path / "bad.duckdb", "select 1"))
     assert plain(batches((path, 'select 1 as "q""uoted name"'), ['q"uoted name'])) == [(1,)]
     before = path.read_bytes()
-    fails(ValueError, "failed while it ran", DuckDBQuery(path, "drop table people"))
+    fails(ValueError, r"failed\. Run it", DuckDBQuery(path, "drop table people"))
     assert path.read_bytes() == before
 
 
@@ -546,16 +546,14 @@ def test_names_that_a_pivot_makes_of_rows_are_not_quoted(tmp_path):
         connection.execute(f"create table t as from (values ('{SECRET}', 1.0), ('bob', 2.0)) v(name, x)")
     near = SECRET[: len(SECRET) // 2 + 1]
     query = DuckDBQuery(path, f'from (pivot t on name using sum(x)) select sum("{near}") as a')
-    fails(ValueError, "a column or a function in it is not known", query)
+    fails(ValueError, "it uses an unknown column or function", query)
 
 
 def test_batches_of_duckdb_are_checked():
     """Text that is none is refused here, not where it is read."""
     offsets, content = np.array([0, 3, 6, 7], np.int32), b"a\xff\xfeSECb"
     bad = pa.StringArray.from_buffers(3, pa.py_buffer(offsets), pa.py_buffer(content))
-    fails(
-        ValueError, "cannot be read|failed while it ran", duckdb.arrow(pa.table({"a": bad})), types={"a": pa.string()}
-    )
+    fails(ValueError, "cannot be read|failed", duckdb.arrow(pa.table({"a": bad})), types={"a": pa.string()})
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
@@ -578,7 +576,7 @@ def test_views_become_text_that_can_be_filtered(kind):
 def test_duckdb_does_not_tell_names_apart_by_case(wrap):
     """It read the first of them, whichever was asked for."""
     for name in ("a", "A"):
-        fails(ValueError, "differs from another one by case alone", wrap(duckdb.sql('select 1 as a, 2 as "A"')), [name])
+        fails(ValueError, "differs from another only in case", wrap(duckdb.sql('select 1 as a, 2 as "A"')), [name])
     assert plain(batches(wrap(duckdb.sql('select 1 as a, 2 as b, 3 as "B"')), ["a"])) == [(1,)]
 
 
@@ -673,7 +671,7 @@ def again(item, times=2):
     ],
 )
 def test_the_same_object_twice_is_refused(make):
-    with pytest.raises(ValueError, match="A table comes twice: its rows would be counted twice"):
+    with pytest.raises(ValueError, match="Duplicate input table: rows would be double-counted"):
         Moments.of(make(), BOUNDED)
 
 
@@ -687,7 +685,7 @@ def test_parts_of_a_table_are_other_rows(table):
 
 def test_a_file_and_a_dataset_of_it_are_refused(tmp_path):
     pq.write_table(HALVES, tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"is the same file as .* would be counted twice"):
+    with pytest.raises(ValueError, match=r"is the same file as .* would be double-counted"):
         Moments.of([tmp_path / "t.parquet", ds.dataset(tmp_path)], BOUNDED)
     halves = [ds.dataset(tmp_path).filter(half) for half in (ds.field("a") < 0.5, ds.field("a") >= 0.5)]
     assert np.array_equal(Moments.of(halves, BOUNDED).gram(), Moments.of(HALVES, BOUNDED).gram())
@@ -699,7 +697,7 @@ def test_the_same_query_twice_is_refused(tmp_path):
         connection.execute("create table t as select 0.5 as a, 0.5 as b")
     (tmp_path / "link.duckdb").symlink_to(path)
     for other in (DuckDBQuery(path, "from t"), DuckDBQuery(path, " from t;"), (tmp_path / "link.duckdb", "from t")):
-        with pytest.raises(ValueError, match=r"A query on .*\.duckdb comes twice"):
+        with pytest.raises(ValueError, match=r"Duplicate query on .*\.duckdb"):
             Moments.of([DuckDBQuery(path, "from t"), other], BOUNDED)
 
 
@@ -804,7 +802,7 @@ def test_a_new_kind_of_table_needs_one_class_and_one_line(monkeypatch):
     assert np.array_equal(Moments.of(values, schema).gram(), expected.gram())
     assert check_table([values], schema, reading=ReadOptions(expected_rows=3)).rows == 3
     assert open_table(values).schema().names == ["a"]
-    with pytest.raises(ValueError, match="A table comes twice"):
+    with pytest.raises(ValueError, match="Duplicate input table"):
         Moments.of([values, values], schema)
     budget = {"schema": schema, "epsilon": 1.0, "delta": 1e-6, "random_state": 0, "passes": 1}
     found, same = (gm.release(table, **budget).second_moment for table in (values, expected))

@@ -33,7 +33,7 @@ def test_template_has_names_and_types_only():
     with pytest.raises(ValueError, match="Column 'age': lower and upper are not declared"):
         Schema.of(again)
     again["columns"] |= {"age": [0, 120], "cost": [0, 9], "sex": {"levels": ["f", "m"]}}
-    with pytest.raises(ValueError, match="2 columns cannot be used"):
+    with pytest.raises(ValueError, match="2 columns are not declared correctly"):
         Schema.of(again)
     again["columns"]["born"] = {"type": "date", "lower": "1900-01-01", "upper": "2030-01-01"}
     with pytest.raises(ValueError, match="Column 'photo': its type cannot be encoded"):
@@ -46,7 +46,7 @@ def test_template_has_names_and_types_only():
 def test_vectors_of_a_size_wait_for_their_bounds(kind):
     template = describe_columns(pa.schema({"v": pa.list_(kind, 3)}))
     assert template["columns"] == {"v": {"type": "vector", "size": 3, "norm": None}}
-    with pytest.raises(ValueError, match="Column 'v': lower and upper, or norm, are not declared"):
+    with pytest.raises(ValueError, match="Column 'v': lower and upper, or norm, must be declared"):
         Schema.of(template)
     template["columns"]["v"]["norm"] = 1.0
     assert Schema.of(template).names == ("v[0]", "v[1]", "v[2]", "(intercept)")

@@ -193,11 +193,11 @@ def test_transforms_that_would_round_are_refused():
             Transform(np.array([[1.0, bad]]), np.ones(1))
         with pytest.raises(ValueError, match="scales"):
             Transform(np.array([[1.0]]), np.array([bad]))
-        with pytest.raises(ValueError, match="finite rows"):
+        with pytest.raises(ValueError, match="finite, nonzero rows"):
             Transform.nearest(np.array([[1.0, bad]]))
     with pytest.raises(ValueError, match="none of them zero"):
         Transform.nearest(np.array([[1.0, 1.0], [0.0, 0.0]]))
-    with pytest.raises(ValueError, match="one number for each"):
+    with pytest.raises(ValueError, match="one number per row"):
         Transform(np.eye(2), np.ones(3))
     with pytest.raises(ValueError, match="scales"):
         Transform(np.eye(1), np.array([5e-324]))

@@ -63,13 +63,13 @@ def test_options_are_kept_and_one_bound_may_be_declared():
     ("declared", "words"),
     [
         ({}, "columns must map names"),
-        ({"a": [0, 1]}, "nothing to propose"),
+        ({"a": [0, 1]}, "no bounds or levels are open"),
         ({"a": "number", "b": {"levels": None, "unknown": "error"}}, "Column 'b': unknown must be \"other\""),
         ({"a": {"lower": None, "upper": None, "colour": 1}}, "Column 'a': unknown key 'colour'"),
         ({"a": {"levels": None, "missing": "lower"}}, "Column 'a': missing must be one of"),
         ({"a": {"lower": "x", "upper": None}}, "Column 'a': lower must be a real number"),
         ({"a": "number", "v": {"size": 3, "norm": None}}, "Column 'v': lower and upper, or norm"),
-        ({"a": "category", "a=(other)": "number"}, "Two encoded columns would be called 'a=\\(other\\)'"),
+        ({"a": "category", "a=(other)": "number"}, "Two encoded columns would have the name 'a=\\(other\\)'"),
         ({"columns": {"a": "number"}, "intercept": -1}, "intercept must be 0 or a finite number > 0"),
     ],
 )
@@ -79,7 +79,7 @@ def test_what_cannot_be_is_said_before_a_row_is_read(declared, words):
 
 
 def test_a_whole_schema_leaves_nothing_to_propose():
-    with pytest.raises(DeclarationError, match="nothing to propose"):
+    with pytest.raises(DeclarationError, match="no bounds or levels are open"):
         PartialSchema.of(Schema.of({"a": [0, 1]}))
 
 
@@ -171,7 +171,7 @@ def test_a_type_that_rows_decided_is_refused():
     template = describe_columns(pa.schema({"age": pa.int64(), "smoker": pa.bool_()}), guessed=True)
     assert [entry["type"] for entry in template["columns"].values()] == ["numeric?", "boolean?"]
     for name in ("age", "smoker"):
-        with pytest.raises(DeclarationError, match=f"Column '{name}': its type was guessed from rows"):
+        with pytest.raises(DeclarationError, match=f"Column '{name}': its type was guessed from the data"):
             PartialSchema.of({"columns": {name: template["columns"][name], "cost": "number"}})
     declared = template["columns"] | {"age": {"type": "numeric?", "lower": 0, "upper": 99}}
     assert Schema.of(declared).columns["age"].upper == 99  # whoever filled in bounds has seen the type

@@ -48,7 +48,7 @@ def test_the_release_is_that_of_a_table_with_a_unit(table, passes):
     assert len(whole.statistic.passes) == len(model.release_.statistic.passes) == passes
     for mine, theirs in zip(model.release_.statistic.passes, whole.statistic.passes, strict=True):
         np.testing.assert_array_equal(mine.matrix, theirs.matrix)
-    assert str(model.privacy_.unit) == "one person (all rows with the same groups, together counted as at most 3)"
+    assert str(model.privacy_.unit) == "all rows with the same groups (contributions scaled to at most 3 rows)"
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ def test_entries_record_what_was_asked(path):
 def test_refusals_say_what_is_left_and_record_nothing(path):
     ledger = Ledger(path, **BUDGET, mu=0.1, delta_slack=1e-6)
     ledger.spend(delta_slack=5e-7)
-    left = r"Left in the ledger: mu ≤ 0\.1, delta_slack ≤ 5e-07: 0 more releases of the planned size\. Nothing was"
+    left = r"Remaining budget: mu ≤ 0\.1, delta_slack ≤ 5e-07: 0 more releases of the planned size\. Nothing was"
     for words, request in {
-        r"it asks for mu=0\.10000000000000002, 0\.1 is left": {"mu": math.nextafter(0.1, 1)},
-        "it asks for delta_slack=2e-06, 5e-07 is left": {"delta_slack": 2e-6},
-        r"it asks for mu=1\.0, 0\.1 is left; it asks for delta_slack=2e-06": {"mu": 1.0, "delta_slack": 2e-6},
+        r"it needs mu=0\.10000000000000002, 0\.1 remains": {"mu": math.nextafter(0.1, 1)},
+        "it needs delta_slack=2e-06, 5e-07 remains": {"delta_slack": 2e-6},
+        r"it needs mu=1\.0, 0\.1 remains; it needs delta_slack=2e-06": {"mu": 1.0, "delta_slack": 2e-6},
     }.items():
         with pytest.raises(BudgetExceededError, match=f"The release does not fit: .*{words}.*{left}"):
             ledger.spend(**request)
@@ -91,7 +91,7 @@ def test_equal_parts_fit_exactly_as_often_as_they_should(parts):
     up = math.nextafter(down, 1)
     assert room_left(RESERVED, [gaussian(down)] * (parts - 1)).mu >= down
     assert up > room_left(RESERVED, [gaussian(up)] * (parts - 1)).mu
-    with pytest.raises(ValueError, match="more is recorded than was reserved"):
+    with pytest.raises(ValueError, match="the recorded releases exceed the reservation"):
         room_left(RESERVED, [gaussian(up)] * parts)
 
 
@@ -262,15 +262,17 @@ def test_any_name_is_a_file(tmp_path, monkeypatch, name):
 
 
 def test_missing_directory_and_missing_file(tmp_path, path):
-    with pytest.raises(MissingFileError, match=r"There is no directory .*nowhere for the ledger; create it first"):
+    with pytest.raises(MissingFileError, match=r"directory .*nowhere does not exist\. Create it first"):
         Ledger(tmp_path / "nowhere" / "x.ledger", **BUDGET)
-    with pytest.raises(MissingFileError, match=r"There is no ledger .*rows\.ledger; create it with Ledger\(path"):
+    with pytest.raises(
+        MissingFileError, match=r"The ledger .*rows\.ledger does not exist\. Create it with Ledger\(path"
+    ):
         Ledger.open(path)
     with pytest.raises(LedgerError, match="is a directory, not a ledger"):
         Ledger.open(tmp_path)
     ledger = Ledger(path, **BUDGET)
     path.unlink()
-    with pytest.raises(MissingFileError, match=r"The ledger .* is gone\. Nothing was recorded"):
+    with pytest.raises(MissingFileError, match=r"The ledger .* no longer exists\. Nothing was recorded"):
         ledger.spend(mu=0.01)
     assert not path.exists()  # never made anew by a release
 
@@ -279,7 +281,7 @@ def test_a_ledger_put_in_its_place_is_noticed(path):
     ledger = Ledger(path, **BUDGET)
     path.unlink()
     Ledger(path, **BUDGET)
-    with pytest.raises(LedgerError, match="has been replaced by another ledger since it was opened"):
+    with pytest.raises(LedgerError, match="was replaced by another ledger after it was opened"):
         ledger.spend(mu=0.01)
 
 
@@ -287,7 +289,7 @@ def test_a_ledger_put_in_its_place_is_noticed(path):
 def test_remains_of_a_deleted_ledger_are_not_ignored(path, suffix):
     path.with_name(f"{path.name}-{suffix}").write_bytes(b"spent")
     with pytest.raises(
-        LedgerError, match=rf"is missing but rows\.ledger-{suffix}, which may hold what was spent, is there"
+        LedgerError, match=rf"is missing, but rows\.ledger-{suffix} exists and may contain recorded releases"
     ):
         Ledger(path, **BUDGET)
     assert not path.exists()
@@ -347,7 +349,9 @@ def test_damaged_ledger(path, damage):
         connection.execute(statement)
         connection.commit()
         connection.close()
-    with pytest.raises(LedgerError, match=r"rows\.ledger is damaged\. Restore it from a copy that has every release"):
+    with pytest.raises(
+        LedgerError, match=r"rows\.ledger is damaged\. Restore it from a copy that contains every release"
+    ):
         Ledger.open(path)
     with pytest.raises(LedgerError):
         Ledger(path, **BUDGET, mu=0.1)
@@ -358,7 +362,7 @@ def test_a_ledger_held_by_another_process_is_an_error_in_the_end(path, monkeypat
     monkeypatch.setattr("gaussmix.ledger.store.BUSY_SECONDS", 0.2)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LedgerError, match=r"held by another process for 0\.2 seconds\. Nothing was recorded"):
+    with pytest.raises(LedgerError, match=r"locked by another process for 0\.2 seconds\. Nothing was recorded"):
         ledger.spend(mu=0.01)
     assert ledger.entries() == []  # reading goes on
     other.execute("ROLLBACK")
@@ -377,12 +381,12 @@ def test_a_ledger_held_by_another_process_is_an_error_in_the_end(path, monkeypat
         ({"delta": 0.0}, ValueError, r"delta must lie in \(0, 1\), got 0\.0\."),
         ({"mu": -0.1}, ValueError, r"mu must be a finite number > 0, got -0\.1\."),
         ({"mu": math.nan}, ValueError, "mu must be a real number, got nan"),
-        ({"delta_slack": 1e-5}, ValueError, "delta_slack is a part of delta=1e-05 and must be less, got 1e-05"),
+        ({"delta_slack": 1e-5}, ValueError, "delta_slack must be less than delta=1e-05, got 1e-05"),
         ({"delta_slack": -1.0}, ValueError, "delta_slack must be a finite number ≥ 0"),
         ({"releases": 0}, ValueError, "releases must be an integer ≥ 1, got 0"),
         ({"releases": 1.5}, TypeError, r"releases must be an integer ≥ 1, got 1\.5"),
         ({"neighbours": "swap"}, ValueError, "neighbours must be one of 'add-remove', 'replace-one', got 'swap'"),
-        ({"mu": 1.0}, ValueError, r"mu=1\.0 is more than epsilon=1\.0 and delta=1e-05 .* at most 0\.26"),
+        ({"mu": 1.0}, ValueError, r"mu must be at most 0\.26.* at epsilon=1\.0 and delta=1e-05 .* got 1\.0"),
     ],
 )
 def test_bad_budget(path, change, error, words):
@@ -394,7 +398,7 @@ def test_bad_budget(path, change, error, words):
 @pytest.mark.parametrize(
     ("request_", "error", "words"),
     [
-        ({}, ValueError, "A release spends something: give mu or delta_slack"),
+        ({}, ValueError, "mu or delta_slack must be positive, got 0 for both"),
         ({"mu": -0.01}, ValueError, r"mu must be a finite number ≥ 0, got -0\.01"),
         ({"mu": math.inf}, ValueError, "mu must be a finite number ≥ 0, got inf"),
         ({"delta_slack": math.nan}, ValueError, "delta_slack must be a real number, got nan"),

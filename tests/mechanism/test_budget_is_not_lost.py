@@ -97,7 +97,7 @@ def test_a_disk_that_fills_up_while_rows_are_read_costs_nothing(tmp_path, ledger
 
 def test_bad_rows_cost_nothing_and_leave_nothing(tmp_path, ledger):
     rows = patients(50).assign(sex="?")
-    with pytest.raises(ValueError, match="not among its levels"):
+    with pytest.raises(ValueError, match="not among its declared levels"):
         gm.release(rows, schema=SCHEMA, budget=gm.Budget(ledger=ledger), out=tmp_path / "x.parquet")
     assert ledger.entries() == []
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("l.ledger")] == []

@@ -224,9 +224,9 @@ def test_samples_are_of_persons(monkeypatch):
     ("arguments", "words"),
     [
         ({"privacy_unit": "who"}, "privacy_unit must be a PrivacyUnit, got str"),
-        ({"reading": gm.ReadOptions(sorted_by_unit=True)}, "goes with a unit"),
-        ({"privacy_unit": gm.PrivacyUnit("x", 3)}, "cannot be released as well"),
-        ({"schema": WEIGHTED, "privacy_unit": gm.PrivacyUnit("w", 3)}, "nor weigh rows"),
+        ({"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
+        ({"privacy_unit": gm.PrivacyUnit("x", 3)}, "cannot be released or used as a weight"),
+        ({"schema": WEIGHTED, "privacy_unit": gm.PrivacyUnit("w", 3)}, "or used as a weight"),
         ({"privacy_unit": gm.PrivacyUnit("who", 3), "epsilon": float("inf")}, "protects nobody"),
         ({"privacy_unit": gm.PrivacyUnit("who", 4096), "epsilon": 0.01}, "fewer max_contributions"),
         ({"privacy_unit": gm.PrivacyUnit("whom", 3)}, "'whom' is not in"),
@@ -262,11 +262,11 @@ def test_a_ledger_has_one_unit(tmp_path):
     rows = gm.Ledger(tmp_path / "rows.ledger", **BUDGET)
     assert "unit='who'" in repr(persons)
     assert gm.Ledger.open(persons.path).reservation.unit == "who"
-    with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
+    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
         gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=persons))
-    with pytest.raises(gm.ArgumentError, match=r"rows \(no unit\), the release for persons \(unit='who'\)"):
+    with pytest.raises(gm.ArgumentError, match=r"row-level privacy, the release for the privacy unit 'who'"):
         gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=rows), privacy_unit=gm.PrivacyUnit("who", 3))
-    with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
+    with pytest.raises(gm.ArgumentError, match="Use a ledger with the privacy unit of the release"):
         persons.spend(mu=0.01)
     assert not persons.entries()
     assert not rows.entries()
@@ -282,10 +282,10 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
     """A row is in one bin of each column, a person with many rows is not."""
     persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, unit="who")
     unread = iter([])
-    with pytest.raises(gm.ArgumentError, match=r"persons \(unit='who'\), the release for rows"):
+    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
         gm.propose_bounds(unread, {"x": "number"}, budget=gm.Budget(ledger=persons))
     account = persons.lattice_account(shares=["1"], coordinates=[9])
-    with pytest.raises(gm.ArgumentError, match="one budget cannot cover both"):
+    with pytest.raises(gm.ArgumentError, match="Use a ledger with the privacy unit of the release"):
         persons.spend_account(account, failures=1e-12)
     assert not persons.entries()
 
@@ -298,22 +298,22 @@ def test_steps_on_a_likelihood_are_for_rows():
 
 
 def test_the_certificate_says_whose_rows_are_protected(tmp_path):
-    for bound, words in (("sample", "at most 12 counted"), ("scale", "together counted as at most 12")):
+    for bound, words in (("sample", "at most 12 rows sampled"), ("scale", "contributions scaled to at most 12 rows")):
         private = gm.release(table(), schema=SCHEMA, privacy_unit=gm.PrivacyUnit("who", 12, bound), **BUDGET)
         private.save(tmp_path / f"{bound}.parquet")
         again = gm.load(tmp_path / f"{bound}.parquet")
         assert again.certificate == private.certificate
         assert again.fingerprint == private.fingerprint
-        assert f"one person (all rows with the same who, {words})" in str(again.certificate)
+        assert f"all rows with the same who ({words})" in str(again.certificate)
         assert np.array_equal(again.second_moment, private.second_moment)
     plain = gm.release(table(), schema=SCHEMA, **BUDGET).certificate
-    assert "unit of privacy: one row\n" in str(plain)
+    assert "privacy unit: one row\n" in str(plain)
     assert plain.to_dict()["unit"] is None
 
 
 def test_populations_need_independent_rows():
     private = gm.release(table(), schema=SCHEMA, privacy_unit=gm.PrivacyUnit("who", 3), random_state=0, **BUDGET)
-    with pytest.raises(gm.ArgumentError, match="one person has several"):
+    with pytest.raises(gm.ArgumentError, match="a privacy unit may have several rows"):
         private.ols("y").summary(estimand="population", n_rows=400)
 
 
@@ -325,8 +325,8 @@ def test_moments_of_persons(tmp_path):
     total = gm.Moments.load(tmp_path / "one.moments") + two
     private = gm.release(total, **BUDGET)
     assert private.certificate.unit == PrivacyUnit("who", J)
-    assert "nobody in common" in str(private.certificate)
-    with pytest.raises(gm.DataError, match="different units"):
+    assert "share no unit" in str(private.certificate)
+    with pytest.raises(gm.DataError, match="different privacy units"):
         _ = one + gm.Moments.of(table(), SCHEMA)
     with pytest.raises(gm.DeclarationError, match="another unit"):
         gm.release(total, **BUDGET, privacy_unit=gm.PrivacyUnit("who", J + 1))

@@ -277,7 +277,7 @@ def test_a_level_called_as_another_encoded_column_costs_no_error():
 
 def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(OutputError, match=r"x\.csv would be a schema in JSON\. Choose a name that ends in \.json"):
+    with pytest.raises(OutputError, match=r"x\.csv would be a JSON schema\. Choose a name that ends in \.json"):
         propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger), out=tmp_path / "x.csv")
     assert not ledger.entries()
 
@@ -285,6 +285,6 @@ def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
 @pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
 def test_no_proposal_takes_the_place_of_its_ledger(tmp_path, ending):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(OutputError, match="a file of the ledger's"):
+    with pytest.raises(OutputError, match="belongs to the ledger"):
         propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger), out=f"{ledger.path}{ending}", force=True)
     assert not ledger.entries()

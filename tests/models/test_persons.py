@@ -64,16 +64,16 @@ def test_no_release_of_persons_has_steps(persons):
     found = prepared.draw(rows_of(table(2000), schema))
     unit = {"unit": UNIT, "conditions": (*found.certificate.conditions, PERSONS_APART)}
     statistic = Transcript(found.statistic.passes, schema, found.statistic.steps, UNIT)
-    with pytest.raises(gm.ArgumentError, match="for rows, and this release has a unit"):
+    with pytest.raises(gm.ArgumentError, match="row-level privacy, but this release has a privacy unit"):
         gm.Release(statistic, replace(found.certificate, **unit))
 
 
 def test_what_takes_rows_to_be_independent_is_refused(persons):
-    with pytest.raises(gm.ArgumentError, match="An analysis of variance takes rows to be drawn independently"):
+    with pytest.raises(gm.ArgumentError, match="An analysis of variance assumes independent rows"):
         persons.anova("y", "level")
     model = persons.iv("y", ["x"], instruments=["z"])
     assert model.params["x"] == pytest.approx(0.5, abs=0.05)
-    with pytest.raises(gm.ArgumentError, match="one person has several"):
+    with pytest.raises(gm.ArgumentError, match="a privacy unit may have several rows"):
         model.summary(estimand="population")
 
 

@@ -142,13 +142,13 @@ def test_what_a_model_may_hold(exact):
     assert set(exact.ols("y ~ smsa*sex").coef) == {"smsa", "sex=f", "sex=m", "sex=x", "sex=m:smsa", "sex=x:smsa"}
     with pytest.raises(ValueError, match="needs 'sex' in the model as well"):
         exact.ols("y", predictors=["experience", "experience:sex"])
-    with pytest.raises(ValueError, match="'age:sex' would have to be among the schema's terms"):
+    with pytest.raises(ValueError, match="'age:sex' must be declared in the schema's terms"):
         exact.ols("y ~ age*sex")
-    with pytest.raises(ValueError, match="by itself: only terms or weights"):
+    with pytest.raises(ValueError, match="used only inside terms"):
         exact.ols("y ~ wage")
     with pytest.raises(ValueError, match=r"experience\^2' cannot be a response"):
         exact.ols("experience^2", predictors=["age"])
-    with pytest.raises(ValueError, match="leave predictors= out"):
+    with pytest.raises(ValueError, match="cannot be combined with a formula"):
         exact.ols("y ~ age", predictors=["age"])
     assert exact.pca(["poly(experience, 2)"])[2] == ("experience", "experience^2")
 

@@ -104,7 +104,7 @@ def test_a_release_without_noise_is_certified_as_such_and_no_other_is(private, o
 def test_a_pass_that_is_no_number_is_refused(private, entry):
     matrix = private.statistic.passes[0].matrix.copy()
     matrix[0, 0] = entry
-    with pytest.raises(gm.ArgumentError, match="finite, symmetric matrix"):
+    with pytest.raises(gm.ArgumentError, match="finite symmetric matrix"):
         replace(private, statistic=with_pass(private, 0, matrix=matrix))
 
 

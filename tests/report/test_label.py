@@ -28,7 +28,7 @@ def test_a_label_says_unit_budget_attack_and_conditions(private):
     lines = dict(label.lines)
     assert label.numbers == (("ε", "1"), ("δ", "3.3e-07"))
     assert lines["Privacy unit"] == "one row"
-    assert lines["Neighbours"] == "add-remove: one row set to zero, added or removed"
+    assert lines["Neighbours"] == "add-remove: one row added or removed"
     assert lines["Covers"] == "this release"
     assert float(lines["μ (Gaussian DP)"]) == pytest.approx(private.certificate.account.mu, rel=0.01)
     assert float(lines["μ (Gaussian DP)"]) >= private.certificate.account.mu  # rounded up
@@ -37,7 +37,7 @@ def test_a_label_says_unit_budget_attack_and_conditions(private):
     assert lines["Release"] == private.certificate.release[:16]
     assert label.conditions[0].startswith("No condition voids")
     drawn = " ".join(texts(as_svg(private)))
-    assert all(value in drawn for value in ("Privacy label", "3.3e-07", "one row", "Gaussian mixing in the limit"))
+    assert all(value in drawn for value in ("Privacy label", "3.3e-07", "one row", "Gaussian mechanism"))
 
 
 def test_a_label_of_a_ledger_names_what_it_covers(table, tmp_path):
@@ -66,7 +66,7 @@ def test_persons_with_a_hostile_name():
     assert {element.tag for element in ET.fromstring(svg).iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "title", "desc", "rect", "text")
     }
-    assert dict(label_of(release).lines)["Privacy unit"].startswith("one person (")
+    assert dict(label_of(release).lines)["Privacy unit"].startswith("all rows with the same ")
     assert "onerror" in "".join(texts(svg))  # as text
     assert all(len(text) <= 60 for text in texts(svg))
 

@@ -37,7 +37,7 @@ def test_command_for_a_void_release_exits_with_5(which, request, tmp_path):
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 5
     assert json.loads(result.stdout)["private"] is False
-    assert "guarantees nothing: do not publish it" in result.stderr
+    assert "has no privacy guarantee. Do not publish it" in result.stderr
     assert_nothing_is_promised((tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
@@ -45,7 +45,7 @@ def test_command_for_a_damaged_release_exits_with_5_and_writes_nothing(tmp_path)
     (tmp_path / "r.parquet").write_bytes(b"PAR1 damaged")
     result = CliRunner().invoke(main, ["report", str(tmp_path / "r.parquet"), "-o", str(tmp_path / "r.html")])
     assert result.exit_code == 5
-    assert "is not a release of gaussmix, or it is damaged" in result.stderr
+    assert "is not a gaussmix release, or it is damaged" in result.stderr
     assert not (tmp_path / "r.html").exists()
 
 

@@ -20,7 +20,7 @@ pytest.importorskip("jinja2", reason="the extra gaussmix[plots] is not installed
 
 def test_every_field_of_the_certificate_is_on_the_page(private, page):
     certificate, shown = private.certificate, words(page)
-    for text in ("one row", certificate.neighbours, "one row set to zero", "3.3e-07", "Gaussian mixing"):
+    for text in ("one row", certificate.neighbours, "one row added or removed", "3.3e-07", "Gaussian mechanism"):
         assert text in shown
     for text in (certificate.made_by, certificate.account.analysis, certificate.generator, certificate.version):
         assert text in shown

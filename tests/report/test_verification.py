@@ -96,7 +96,7 @@ def test_the_entry_without_a_file_is_named(tmp_path, table):
     assert f"{kept}: file present" in lines[1]
     assert "file does not contain this release" in lines[3]
     assert lines[5].endswith("1 more release of the planned size")
-    assert lines[6] == f"head: {ledger.head}"
+    assert lines[6] == f"digest: {ledger.head}"
     found = json.loads(run("ledger", "show", ledger.path, "--json").stdout)
     assert [entry["state"] for entry in found["entries"]] == ["there", "missing", "other", "unnamed"]
     assert found["left"]["releases_left"] == 1

@@ -1,4 +1,4 @@
-"""The command ``gaussmix``: numbers on standard output, words on standard error. A command loads what it needs."""
+"""The command ``gaussmix``: numbers on standard output, messages on standard error. Commands are imported lazily."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _COMMANDS = {
     "account": "report",
     "demo": "demo",
 }
-"""Module of every command, in the order of the help."""
+"""Module of each command, in the order shown by --help."""
 
 
 class _Commands(Group):
-    """Commands that are imported when they are asked for."""
+    """A command group that imports each command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of a curator's work."""
+        """Return the names of the commands in the order of a typical workflow."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, from its module."""
+        """Import a command from its module."""
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"gaussmix.cli.{_COMMANDS[cmd_name]}")
@@ -60,7 +60,7 @@ def main() -> None:
     """Differentially private regression by the Gaussian mixing mechanism.
 
     \b
-    Exit codes: 0 done, 1 interrupted or out of memory, 2 cannot be done as asked,
-    3 rows do not fit their declaration or cannot be read, 4 no budget left,
+    Exit codes: 0 success, 1 interrupted or out of memory, 2 invalid arguments,
+    3 data do not match the schema or cannot be read, 4 budget exceeded,
     5 damaged or not private.
     """  # noqa: D301 - click wants the character

@@ -69,34 +69,34 @@ LEDGER = click.option(
     "--ledger",
     "ledger_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A ledger (`gaussmix ledger create`): its budget takes the place of -e and -d.",
+    help="Ledger to charge (`gaussmix ledger create`); replaces -e and -d.",
 )
 SHARE = click.option(
-    "--share", metavar="SHARE", help="Share of the ledger's budget, 0.1 or 1/3; default: one of its planned parts."
+    "--share", metavar="SHARE", help="Share of the ledger's budget, e.g. 0.1 or 1/3. Default: one planned release."
 )
-NOTE = click.option("--note", default="", help="Kept in the ledger.")
+NOTE = click.option("--note", default="", help="Note stored in the ledger.")
 
 ADD_UP = (
-    "Privacy budgets of several releases of the same rows add up. A ledger accounts for all of them: "
+    "Several releases of the same rows compose. Use a ledger to account for all of them: "
     "gaussmix ledger create FILE, then --ledger FILE."
 )
 
 
 def refuse_lone_note(note: str, ledger_file: Path | None) -> None:
-    """A note that would be kept nowhere is a mistake."""
+    """Reject --note without --ledger."""
     if note and ledger_file is None:
-        raise click.UsageError("--note is kept in a ledger: give --ledger as well, or leave it out.")
+        raise click.UsageError("--note requires --ledger.")
 
 
 def print_left(ledger_file: Path | None, certificate: Certificate) -> None:
-    """What a ledger has left, and how many more releases of the same cost, on standard error; or why to keep one."""
+    """Print the remaining budget of the ledger, or advice to use one, on standard error."""
     if ledger_file is None:
         echo(ADD_UP, err=True)
         return
     ledger = Ledger.open(ledger_file)
     more = ledger.remaining_releases(certificate.entry)
-    fit = "1 more like this one fits" if more == 1 else f"{more or 'no'} more like this one fit"
-    echo(f"left in {ledger_file}: {ledger.remaining()}; {fit}", err=True)
+    fit = f"budget for {more or 'no'} more {'release' if more == 1 else 'releases'} of this size remains"
+    echo(f"remaining budget in {ledger_file}: {ledger.remaining()}; {fit}", err=True)
 
 
 _SPARE_BYTES = 2**12  # for names of parts
@@ -104,20 +104,19 @@ _SPARE_BYTES = 2**12  # for names of parts
 
 @click.command()
 @click.argument("source")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="JSON file; default: print.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="JSON file. Default: standard output.")
 @FORCE
 @CSV
 @INPUT
 def schema(source: str, out: Path | None, force: bool, query: str | None, kind: str | None, **csv: Any) -> None:
-    """Write a template of a schema for SOURCE (Parquet, Arrow, CSV, a folder or a glob, a DuckDB database, -).
+    """Write a schema template for SOURCE (Parquet, Arrow, CSV, a directory or glob, a DuckDB database, -).
 
-    It holds names and types of columns, never a value; bounds and levels are for you to fill in, from what is known
-    about the columns without looking at the rows. CSV files have no types: those with a question mark were guessed
-    from the first rows.
+    The template has column names and types but no values. Fill in bounds and levels from public knowledge, without
+    looking at the data. CSV files have no types: those marked with a question mark were guessed from the first rows.
     """
     refuse_lone_force(force, out)
     if out is not None:
-        refuse_suffix(out, own=(".json",), kind="a schema in JSON")
+        refuse_suffix(out, own=(".json",), kind="a JSON schema")
     with inputs([source], query=query, kind=kind, outputs=[out]) as data:
         table = open_table(data, ReadOptions(csv=csv_options([source], **csv)))
         text = json_text(describe_columns(table.schema(), guessed=table.types_are_guessed)) + "\n"
@@ -126,7 +125,7 @@ def schema(source: str, out: Path | None, force: bool, query: str | None, kind: 
         return
     content = text.encode()
     written = reserve(out, len(content), force=force).commit(content)
-    echo(f"wrote {written}: fill in bounds and levels, delete the columns that you do not want", err=True)
+    echo(f"wrote {written}: fill in bounds and levels, and delete unwanted columns", err=True)
 
 
 @click.command()
@@ -156,10 +155,10 @@ def moments(
     sorted_by_unit: bool,
     **csv: Any,
 ) -> None:
-    """Sum up the rows of SOURCES into one file of moments, which is **as sensitive as the rows**.
+    """Aggregate SOURCES into a file of exact second moments, which is **as sensitive as the rows**.
 
-    Sites that trust one curator send such files; `gaussmix release` adds them up and draws the noise once. With
-    --privacy-unit no unit may be in the files of two sites.
+    Sites that trust one curator send such files; `gaussmix release` adds them and draws the noise once. With
+    --privacy-unit, each unit must be in the file of one site only.
     """
     check_name(out)
     declared = declared_in(schema_file)
@@ -195,13 +194,13 @@ def moments(
 @WEIGHT
 @click.option("--epsilon", "-e", type=float, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
-@click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4, or 1 for moments.")
+@click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4, or 1 for moments.")
 @click.option(
     "--clip",
     type=click.Choice(CLIPS),
     default="prediction",
     show_default=True,
-    help="What later passes clip rows for: inference clips hardly any row, at 2 to 3 times the noise.",
+    help="Purpose of clipping in later passes: inference clips almost no row, at 2 to 3 times the noise.",
 )
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
@@ -243,8 +242,8 @@ def release(
 ) -> None:
     """Release private second moments of SOURCES: tables, files of moments, or - for standard input.
 
-    Budget, ledger, schema and output are looked at before a row is read; the ledger is charged when the output has its
-    room on the disk.
+    Budget, ledger, schema and output are checked before the data are read. The ledger is charged after disk space for
+    the output has been reserved.
 
     \b
     gaussmix release patients.parquet --schema patients.json -e 1 -d 1e-6 -o patients.release.parquet
@@ -254,7 +253,9 @@ def release(
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
     if epsilon == math.inf:
-        raise click.UsageError("An infinite ε protects nothing: the file would be as sensitive as the rows.")
+        raise click.UsageError(
+            "--epsilon must be finite: with infinite ε the release would be as sensitive as the rows."
+        )
     refuse_lone_note(note, ledger_file)
     options = ReadOptions(
         csv=csv_options(sources, **csv),
@@ -266,7 +267,7 @@ def release(
     sums = [source for source in sources if source.endswith(".moments")]
     tables = [source for source in sources if not source.endswith(".moments")]
     if (formula is not None or weight is not None) and schema_file is None:
-        raise click.UsageError("--formula and --weight need the columns that they are made of: give --schema.")
+        raise click.UsageError("--formula and --weight require --schema.")
     others = [*map(Path, sums), schema_file, ledger_file]
     budget = Budget(epsilon, delta, neighbours=neighbours, ledger=ledger_file, share=share, note=note)
     unit = unit_of(privacy_unit, max_contributions, contribution_bounding)
@@ -297,18 +298,20 @@ def release(
 def _total(
     data: Any, sums: Sequence[str], schema: Schema, options: ReadOptions, unit: PrivacyUnit | None
 ) -> tuple[Moments, ReadOptions]:
-    """Add moments of tables, which are read once, to files of moments; return how the total is checked."""
+    """Add the moments of tables to files of moments; return the sum and the options for checking it."""
     parts = [Moments.load(source) for source in sums]
     if data != []:
         if options.sorted_by_unit and unit is None:
-            raise ArgumentError("sorted_by_unit goes with a unit and the table: name the unit's column.")
+            raise ArgumentError(
+                "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
+            )
         parts.append(Moments.of(data, schema, reading=replace(options, expected_rows=None), privacy_unit=unit))
         options = ReadOptions(expected_rows=options.expected_rows, progress=options.progress)
     return functools.reduce(operator.add, parts), options
 
 
 def _declared(schema_file: Path | None, sums: Sequence[str]) -> Schema:
-    """The schema that is named, or the one that a file of moments holds."""
+    """Return the schema from --schema, or the one stored in a file of moments."""
     return declared_in(schema_file) if schema_file is not None or not sums else Moments.load(sums[0]).schema
 
 
@@ -331,9 +334,9 @@ def check(
     max_contributions: int | None,
     **csv: Any,
 ) -> None:
-    """Show what a schema does to SOURCES, **for the curator's eyes only**: what is printed is not private.
+    """Show the effect of a schema on SOURCES. **For the curator only**: the output is not private.
 
-    Shares of rows that are clipped, unknown, missing or dropped, and what looks like a mistake. Spends nothing.
+    Prints the shares of clamped, unknown, missing and dropped values, and likely mistakes. Spends no budget.
 
     \b
     gaussmix check patients.csv --schema patients.json --expected-rows 120000
@@ -361,7 +364,7 @@ def check(
     Console(file=sys.stdout).print(table)
     for remark in found.remarks():
         echo(remark)
-    echo("For the curator only: these numbers are not private. Nothing was spent.", err=True)
+    echo("For the curator only: these numbers are not private. No budget was spent.", err=True)
 
 
 @click.command()
@@ -372,16 +375,18 @@ def check(
     "schema_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     required=True,
-    help="TOML or JSON: kinds of columns, bounds and levels left open, as in a template.",
+    help="TOML or JSON file with column types; bounds and levels may be open, as in a template.",
 )
-@click.option("--epsilon", "-e", type=float, help="ε of the proposal.")
-@click.option("--delta", "-d", type=float, help="δ of the proposal.")
+@click.option("--epsilon", "-e", type=float, help="ε of this release.")
+@click.option("--delta", "-d", type=float, help="δ of this release.")
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
 @SHARE
 @NOTE
-@click.option("--tail", type=float, default=TAIL, show_default=True, help="Share of rows beyond either bound.")
-@click.option("--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Levels of a category, at most.")
+@click.option("--tail", type=float, default=TAIL, show_default=True, help="Share of rows beyond each bound.")
+@click.option(
+    "--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Maximum number of levels of a category."
+)
 @EXPECT_ROWS
 @JSON
 @FORCE
@@ -409,9 +414,9 @@ def bounds(
     out: Path,
     **csv: Any,
 ) -> None:
-    """Propose bounds and levels for SOURCES, privately: a release of its own, which costs a budget.
+    """Estimate bounds and levels for SOURCES privately. This is a release and consumes budget.
 
-    What is printed is its certificate. Columns for which nothing stands out from the noise are left out.
+    Prints its certificate. Columns without a bound or level above the noise threshold are omitted.
 
     \b
     gaussmix schema patients.parquet -o open.json

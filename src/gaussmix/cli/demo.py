@@ -1,4 +1,4 @@
-"""``gaussmix demo``: a private release of synthetic patients beside the truth."""
+"""``gaussmix demo``: compare models from a private release of synthetic patients with the truth."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = ["demo"]
     "-o",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder for table, release and report.",
+    help="Directory for table, release and report.",
 )
 @FORCE
 @JSON
 def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) -> None:
-    """One private release of 100,000 synthetic patients, and three models from it beside the truth."""
+    """Release 100,000 synthetic patients and compare three models with the true coefficients."""
     out.mkdir(parents=True, exist_ok=True)
     patients = hospital.make_patients()
     with (
@@ -70,20 +70,20 @@ def _page(private: Release) -> str:
         private,
         response="cost",
         title="100,000 synthetic patients",
-        description="A made-up hospital table whose coefficients are known.",
+        description="A synthetic hospital table with known coefficients.",
         n_rows=hospital.ROWS,
     )
 
 
 def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> Release:
-    """Print the models of a release, and return it."""
-    with Console(stderr=True).status("making one private release of 100,000 patients"):
+    """Print the models of a release and return it."""
+    with Console(stderr=True).status("releasing 100,000 synthetic patients"):
         private = hospital.private_patients(patients, epsilon=epsilon, delta=delta)
     models: dict[str, tuple[FittedModel, dict[str, float]]] = {}
     for target, truth in hospital.LINEAR_TRUTHS.items():
         on = [name for name in private.schema.columns if any(key.split("=")[0] == name for key in truth)]
         models[f"{target}, linear"] = (private.ols(target, on), truth)
-    title = "readmitted, log odds; intervals are for the linear discriminant, which is near the truth, not equal to it"
+    title = "readmitted, log odds; intervals are for the linear discriminant, which approximates the truth"
     models[title] = (
         fit_classification(private.statistic, "readmitted", ["age", "smoker"]),
         hospital.LOGISTIC_TRUTH,
@@ -106,15 +106,15 @@ def _shown(patients: pa.Table, epsilon: float, delta: float, as_json: bool) -> R
 
 
 def _passes(private: Release) -> list[dict[str, float]]:
-    """What each reading of the table had of the budget, and the share of the rows that it saw."""
+    """Return the budget of each pass and its sampling rate."""
     passes = private.statistic.passes
     whole = sum(output.mu**2 for output in passes)
     return [{"mu": output.mu, "share": output.mu**2 / whole, "rate": output.rate} for output in passes]
 
 
 def _pass_table(passes: Sequence[Mapping[str, float]]) -> Table:
-    table = Table(title="passes, each in the metric that was learned", title_justify="left")
-    for heading in ("pass", "μ", "of the matrices' budget", "rows read"):
+    table = Table(title="passes (adaptive preconditioning)", title_justify="left")
+    for heading in ("pass", "μ", "share of the matrices' budget", "rows read"):
         table.add_column(heading, justify="right")
     for number, row in enumerate(passes, 1):
         table.add_row(str(number), f"{row['mu']:.3f}", f"{row['share']:.0%}", f"{row['rate']:.0%}")
@@ -122,7 +122,7 @@ def _pass_table(passes: Sequence[Mapping[str, float]]) -> Table:
 
 
 def _odds_beside_truth(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The same on the scale of odds: factors by which they are multiplied."""
+    """Return the same table as odds ratios."""
     return {
         name: {
             "truth": math.exp(row["truth"]),
@@ -135,7 +135,7 @@ def _odds_beside_truth(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[
 
 
 def _beside_truth(summary: Summary, truth: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """True value, private estimate and interval of every coefficient; no numbers where it is not identified."""
+    """Return true value, estimate and interval of every coefficient; no estimate if it is not identified."""
     found = {}
     for name, (low, high) in summary.conf_int().items():
         known = math.isfinite(low)

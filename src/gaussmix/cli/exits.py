@@ -1,17 +1,19 @@
-"""How the command ``gaussmix`` ends: one line and an exit code for what the user can mend, a traceback for our faults.
+"""Exit codes, error messages and terminal output of the command ``gaussmix``.
+
+Errors that the user can fix are printed in one line; bugs in gaussmix show a traceback.
 
 ====  ==============================================================================
 code  meaning
 ====  ==============================================================================
-0     done
-1     interrupted, or out of memory; with a traceback, a fault of gaussmix
-2     what was asked for cannot be done: arguments, schema, files that are not there
-3     the rows do not fit their declaration, or cannot be read
-4     the ledger has no budget left for it
-5     a release, moments or ledger is damaged, or is not private
+0     success
+1     interrupted or out of memory; with a traceback, a bug in gaussmix
+2     invalid arguments or schema, or missing files
+3     the data do not match the schema, or cannot be read
+4     the remaining budget of the ledger is too small
+5     a release, file of moments or ledger is damaged or not private
 ====  ==============================================================================
 
-What commands print: no control character of a name, a note or a file reaches the terminal.
+Control characters in names, notes and files are escaped before they are printed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ __all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "cell", "echo", "echo_json", "e
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print lines of text, control characters as escapes."""
+    """Print text with control characters escaped."""
     click.echo(plain(text, lines=True), err=err, nl=nl)
 
 
@@ -47,14 +49,14 @@ def echo_json(content: Any) -> None:
 
 
 def cell(text: str) -> Text:
-    """Return a cell of a table that is printed as it is, brackets included."""
-    from rich.text import Text  # every command imports this module, and few print tables
+    """Return a table cell that is printed verbatim, brackets included."""
+    from rich.text import Text  # every command imports this module, but few print tables
 
     return Text(plain(text))
 
 
 NOT_PRIVATE = 5
-"""Exit code of a release that is damaged, or guarantees nothing."""
+"""Exit code for a release that is damaged or has no guarantee."""
 
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.BudgetExceededError, 4),
@@ -66,19 +68,18 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (OSError, 2),
     (ImportError, 2),
 )
-"""The first type that fits decides."""
+"""The first matching type decides."""
 
 _FAULT = (
-    "This is a fault of gaussmix, not of your input: please report it. Read the traceback before you send it: "
-    "it may quote values."
+    "This is a bug in gaussmix; please report it. Read the traceback before you send it: it may contain data values."
 )
 
 
 class Group(click.Group):
-    """Commands whose errors end as the table above says."""
+    """A command group that maps errors to the exit codes above."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run with standard streams that can be written to, whatever the caller has closed."""
+        """Run with usable standard streams, even if the caller has closed them."""
         _open_closed_streams()
         try:
             return super().main(*arguments, **options)
@@ -86,21 +87,21 @@ class Group(click.Group):
             _let_go_of_broken_streams()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse bytes that are no text before they reach a file, a ledger or a terminal."""
+        """Reject arguments that are not valid UTF-8."""
         if not all(_is_text(argument) for argument in args):
-            raise _failure("Arguments and names of files must be valid UTF-8: rename the file.", 2)
+            raise _failure("Arguments and file names must be valid UTF-8. Rename the file.", 2)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             raise _in_one_line(error, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Turn errors that the user can mend into one line."""
+        """Print errors that the user can fix in one line."""
         with _warnings_as_lines():
             try:
                 return super().invoke(ctx)
             except MemoryError as error:
-                raise _failure(str(error) or "There is not enough memory.", 1) from None
+                raise _failure(str(error) or "Out of memory.", 1) from None
             except click.UsageError as error:
                 raise _in_one_line(error, ctx) from None
             except Exception as error:
@@ -112,14 +113,14 @@ class Group(click.Group):
 
 
 def _failure(message: str, code: int) -> click.ClickException:
-    """One line and an exit code."""
+    """Return an exception with a message and an exit code."""
     failure = click.ClickException(plain(message, lines=True))
     failure.__dict__["exit_code"] = code  # click reads it from the instance, and declares it on the class
     return failure
 
 
 def _in_one_line(error: click.UsageError, ctx: click.Context) -> click.ClickException:
-    """What is wrong with a command, and where to read how it is written; help that was asked for stays as it is."""
+    """Format a usage error in one line with a pointer to --help; requested help is left unchanged."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error
     words = re.sub(r"\s*\n\s*", " ", error.format_message())
@@ -130,12 +131,12 @@ def _in_one_line(error: click.UsageError, ctx: click.Context) -> click.ClickExce
         command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
     if error.ctx is not None and isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         pieces = error.ctx.command.collect_usage_pieces(error.ctx)
-        words = f"{words} It is written '{' '.join([command, *pieces])}'."
+        words = f"{words} Usage: '{' '.join([command, *pieces])}'."
     return _failure(f"{words} Try '{command} --help'.", error.exit_code)
 
 
 def exit_code(error: Exception) -> int | None:
-    """What the command ends with; None for click's own errors, and for faults of the library."""
+    """Return the exit code for an error; None for click's own errors and for bugs."""
     if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort):
         return None
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
@@ -156,19 +157,19 @@ def _is_text(argument: str) -> bool:
 
 
 def _open_closed_streams() -> None:
-    """Give the first three descriptors to /dev/null where they are closed: no file of ours may become one of them."""
+    """Open /dev/null for closed standard descriptors, so that no output file gets one of their numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:  # so Python has it where they were closed
+        if getattr(sys, name) is None:  # Python sets closed streams to None
             setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 
 def _let_go_of_broken_streams() -> None:
-    """Python writes what is left when it ends, and complains of a full disk or a closed pipe once more."""
+    """Detach broken streams: otherwise Python reports a full disk or closed pipe again at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -180,7 +181,7 @@ def _let_go_of_broken_streams() -> None:
 
 @contextlib.contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Warnings about the user's choices as lines on standard error; all others as Python shows them."""
+    """Print gaussmix warnings as single lines on standard error."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 

@@ -1,4 +1,4 @@
-"""``gaussmix ledger``: budgets of sets of rows."""
+"""``gaussmix ledger``: create, show and verify privacy ledgers."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ _LEDGER: Callable[[Any], Any] = click.argument(
 
 @click.group()
 def ledger() -> None:
-    """Ledgers: one budget for all releases of one set of rows."""
+    """Privacy ledgers: one budget for all releases of one set of rows."""
 
 
 @ledger.command()
 @click.argument("file", metavar="LEDGER", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of all releases together.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
-@click.option("--releases", type=int, default=1, show_default=True, help="How many releases of one size are planned.")
+@click.option("--releases", type=int, default=1, show_default=True, help="Planned number of equal releases.")
 @click.option(
     "--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True, help="Neighbours."
 )
-@click.option(
-    "--privacy-unit", help="Column that names a person: the budget is for all rows of one. Default: for one row."
-)
-@click.option("--mu", type=float, help="Gaussian budget. Default: all that ε and δ allow.")
-@click.option("--delta-slack", type=float, help="Part of δ for slacks. Default: δ/1000.")
+@click.option("--privacy-unit", help="Privacy-unit column: the budget covers all rows of a unit. Default: row-level.")
+@click.option("--mu", type=float, help="Gaussian-DP budget μ. Default: the largest that ε and δ allow.")
+@click.option("--delta-slack", type=float, help="Part of δ reserved for discretisation. Default: δ/1000.")
 @JSON
 def create(
     file: Path,
@@ -56,13 +54,13 @@ def create(
     delta_slack: float | None,
     as_json: bool,
 ) -> None:
-    """Make a ledger. What it reserves never changes: a release that does not fit is refused.
+    """Create a ledger. Its budget is fixed; releases that exceed it are rejected.
 
     \b
     gaussmix ledger create patients.ledger --epsilon 1 --delta 1e-6 --releases 4
     """  # noqa: D301 - click wants the character
     if file.exists():
-        raise OutputExistsError(f"{file} is there already, and a ledger is never replaced: see gaussmix ledger show.")
+        raise OutputExistsError(f"{file} already exists, and a ledger cannot be replaced. See gaussmix ledger show.")
     made = Ledger(
         file,
         epsilon=epsilon,
@@ -77,14 +75,14 @@ def create(
         echo_json({"reserved": asdict(made.reservation), "head": made.head})
         return
     _print_reserved(file, made.reservation)
-    echo(f"left: {made.remaining()}")
+    echo(f"remaining budget: {made.remaining()}")
 
 
 @ledger.command()
 @_LEDGER
 @JSON
 def show(file: Path, as_json: bool) -> None:
-    """What a ledger has recorded, what is left, how many more releases fit, and which entry has no file."""
+    """Show the entries of a ledger, its remaining budget, and entries without a release file."""
     opened = Ledger.open(file)
     found, room, head = outcomes(opened), opened.remaining(), opened.head
     if as_json:
@@ -95,24 +93,26 @@ def show(file: Path, as_json: bool) -> None:
     _print_reserved(file, opened.reservation)
     for outcome in found:
         echo(f"  {_words(outcome)}")
-    echo(f"left: {room}")
-    echo(f"head: {head}")
+    echo(f"remaining budget: {room}")
+    echo(f"digest: {head}")
 
 
 @ledger.command()
 @_LEDGER
-@click.option("--head", help="A head that was noted: fail if the ledger has never had it, as an older copy has not.")
+@click.option(
+    "--head", help="A digest noted earlier: fail if the ledger's hash chain does not contain it (stale copy)."
+)
 @JSON
 def verify(file: Path, head: str | None, as_json: bool) -> None:
-    """Compute anew what a ledger reserves, and every hash. Exit code 0: all of it is true.
+    """Verify the reservation and hash chain of a ledger. Exit code 0: valid.
 
-    Exit code 5: it is damaged or edited, reserves more than its budget, or has never had the head that was noted.
+    Exit code 5: it is damaged or edited, reserves more than its budget, or does not contain the given digest.
     """
     opened = Ledger.open(file)
     if head is not None and not opened.contains_digest(head.strip().lower()):
         raise LedgerDamagedError(
-            f"{file} has never had this head: it is an older copy, or another ledger. Restore the one that has every "
-            "release; if there is none, take its budget as spent."
+            f"The hash chain of {file} does not contain this digest: stale copy or different ledger. Restore the copy "
+            "that contains every release. If there is none, treat its budget as spent."
         )
     reserved, entries = opened.reservation, opened.entries()
     if as_json:
@@ -120,9 +120,9 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
         echo_json({**content, "head": opened.head, "true": True})
         return
     echo(
-        f"{file}: true. Computed anew, everything reserved is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
+        f"{file}: valid. The reservation is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
         f"differentially private ({reserved.neighbours}), within delta = {reserved.delta:g}; "
-        f"the {len(entries)} recorded are within what is reserved, and their hashes fit."
+        f"{len(entries)} recorded release{'s' * (len(entries) != 1)} within the reservation; hash chain intact."
     )
 
 
@@ -133,7 +133,7 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
 )
 @FORCE
 def export(file: Path, out: Path | None, force: bool) -> None:
-    """Budget and entries as JSON, for records elsewhere. Only a ledger itself can be spent from."""
+    """Export budget and entries as JSON. The export cannot be used as a ledger."""
     opened = Ledger.open(file)
     content = {
         "reservation": asdict(opened.reservation),
@@ -147,7 +147,7 @@ def export(file: Path, out: Path | None, force: bool) -> None:
         return
     refuse_as_output(out, opened.path)
     with reserve(out, 0, force=force) as output:
-        written = output.commit(f"{text}\n".encode(), mode=0o600)  # as the ledger
+        written = output.commit(f"{text}\n".encode(), mode=0o600)  # same mode as the ledger
     echo(f"wrote {written}", err=True)
 
 
@@ -158,14 +158,14 @@ def _plain(entry: Entry) -> dict[str, Any]:
 def _print_reserved(file: Path, reserved: BudgetCap) -> None:
     budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.neighbours}"
     if reserved.unit:
-        budget += f", of one person (all rows with the same {reserved.unit})"
+        budget += f", privacy unit: all rows with the same {reserved.unit}"
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
-    gaussian = f"mu {reserved.mu:.6g} and {reserved.delta_slack:g} of delta for slacks"
-    echo(f"{file}: {budget}; Gaussian: {gaussian}, {planned}")
+    gaussian = f"μ = {reserved.mu:.6g}, δ reserved for discretisation {reserved.delta_slack:g}"
+    echo(f"{file}: {budget}; Gaussian-DP budget {gaussian}, {planned}")
 
 
 def _words(outcome: Outcome) -> str:
     entry = outcome.entry
     named = f" {entry.file}:" if entry.file else ""
     note = f" ({entry.note})" if entry.note else ""
-    return f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, mu {entry.mu:g}{note}:{named} {outcome.words}"
+    return f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, μ = {entry.mu:g}{note}:{named} {outcome.words}"

@@ -42,7 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _model_options(command: F) -> F:
-    """Add the arguments of a model, and the options of its summary."""
+    """Add the arguments of a fitted model and the options of its summary."""
     response = click.argument("response")
     for option in reversed((RELEASE, response, PREDICTORS, JSON, ESTIMAND, ROWS, COLLAPSE, REFERENCE, MAX_EFFECT)):
         command = option(command)
@@ -55,9 +55,9 @@ _ODDS = click.option("--odds", is_flag=True, help="Print odds ratios in place of
 @click.command()
 @_model_options
 def ols(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, **summary: Any) -> None:
-    """Linear regression of the column RESPONSE of a release on others. Costs no privacy.
+    """Regress the column RESPONSE of a release on other columns. Costs no privacy.
 
-    RESPONSE may be a formula of columns and terms that the release holds, in place of --predictors.
+    RESPONSE may also be a formula of columns and terms of the release, instead of --predictors.
 
     \b
     gaussmix ols cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
@@ -69,7 +69,7 @@ def ols(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, *
 @click.command()
 @_model_options
 @_ODDS
-@click.option("--level", help="The level of RESPONSE that is compared with all others; for a boolean, true or false.")
+@click.option("--level", help="One level of RESPONSE against all others. For a boolean: true (default) or false.")
 def logit(
     file: Path,
     response: str,
@@ -79,9 +79,10 @@ def logit(
     level: str | None,
     **summary: Any,
 ) -> None:
-    """Log odds of the column RESPONSE of a release, by the linear discriminant.
+    """Estimate log odds of the column RESPONSE of a release by linear discriminant analysis.
 
-    RESPONSE is a boolean column, a category with two levels, or one --level of a category against all others.
+    RESPONSE is a boolean column, a categorical column with two levels, or one --level of a categorical column against
+    all others.
     """
     options = _summary_options(**summary)
     model = load(file).logit(response, list(predictors) or None, level=level)
@@ -105,7 +106,7 @@ def mnlogit(file: Path, response: str, predictors: tuple[str, ...], as_json: boo
 
 
 def family_command(name: str) -> click.Command:
-    """Return the command of a family that is fitted by name, with the options that the family has."""
+    """Return the command of a model family with its options."""
     own = registration(name)
     ratio, has_population = own.family.ratio, "population" in own.family.intervals_are_for
 
@@ -129,14 +130,14 @@ def family_command(name: str) -> click.Command:
         COLLAPSE,
         REFERENCE,
     ]
-    logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients in place of their exponentials.")
+    logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of their exponentials.")
     for option in reversed([*options, MAX_EFFECT, *([logs] * bool(ratio))]):
         command = option(command)
     return click.command(name, help=own.help)(command)
 
 
 def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: dict[str, Any]) -> None:
-    """One table a class; as JSON by class, with the coefficients that predict best against the first."""
+    """Print one table per class; as JSON by class, with the predictive coefficients against the first."""
     if odds:
         ratios = {str(name): own for name, own in model.odds_ratios(**options).items()}
         tables = {name: str(own) for name, own in ratios.items()}
@@ -167,14 +168,14 @@ def _summary_options(
     reference: tuple[str, ...],
     max_effect: float | None,
 ) -> dict[str, Any]:
-    """What was asked of the summary, as the library has it."""
+    """Convert summary options to keyword arguments."""
     if rows is not None and estimand != "population":
-        raise click.UsageError("--rows goes with --estimand population: other intervals do not depend on it.")
+        raise click.UsageError("--rows requires --estimand population.")
     return {"estimand": estimand, "n_rows": rows, **_coding_options(collapse, reference, max_effect)}
 
 
 def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...], max_effect: float | None) -> dict[str, Any]:
-    """What was asked of features and of their coefficients, as the library has it."""
+    """Convert options on features and coefficients to keyword arguments."""
     return {
         "max_effect": DEFAULT if max_effect is None else max_effect,
         "collapse": collapses(collapse),
@@ -183,7 +184,7 @@ def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...], max_e
 
 
 def _print_summary(model: FittedModel, as_json: bool, options: dict[str, Any]) -> None:
-    """The summary as a table; as JSON also the coefficients that predict best."""
+    """Print the summary as a table; as JSON also the predictive coefficients."""
     summary = model.summary(**options)
     if as_json:
         content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}
@@ -192,9 +193,15 @@ def _print_summary(model: FittedModel, as_json: bool, options: dict[str, Any]) -
         echo(str(summary))
 
 
-_COLUMNS = click.option("--columns", multiple=True, help="A column; repeat. Default: all.")
-_CSV = click.option("--csv", "csv", is_flag=True, help="Print CSV, numbers in all their digits.")
-_ALPHA = click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
+_COLUMNS = click.option("--columns", multiple=True, help="Column to include; repeatable. Default: all.")
+_CSV = click.option("--csv", "csv", is_flag=True, help="Print CSV with full precision.")
+_ALPHA = click.option(
+    "--alpha",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="Significance level; intervals have coverage 1 - alpha.",
+)
 
 
 @click.command()
@@ -204,7 +211,7 @@ _ALPHA = click.option("--alpha", type=float, default=0.05, show_default=True, he
 @JSON
 @_CSV
 def describe(file: Path, columns: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
-    """Rows, means, standard deviations and shares of levels of a release, with intervals."""
+    """Print the row count, means, standard deviations and shares of levels of a release, with intervals."""
     table = load(file).describe(list(columns) or None, alpha=alpha)
     _print(table, str(table), as_json=as_json, csv=csv)
 
@@ -212,12 +219,12 @@ def describe(file: Path, columns: tuple[str, ...], alpha: float, as_json: bool, 
 @click.command()
 @RELEASE
 @_COLUMNS
-@click.option("--given", multiple=True, help="A column that is held fixed; repeat.")
+@click.option("--given", multiple=True, help="Column to partial out; repeatable.")
 @_ALPHA
 @JSON
 @_CSV
 def corr(file: Path, columns: tuple[str, ...], given: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
-    """Correlations of the columns of a release; with intervals as JSON or CSV."""
+    """Print correlations of the columns of a release; with intervals as JSON or CSV."""
     found = load(file).corr(list(columns) or None, given=list(given))
     _print(found.pairs(alpha), str(found), as_json=as_json, csv=csv)
 
@@ -230,7 +237,7 @@ def corr(file: Path, columns: tuple[str, ...], given: tuple[str, ...], alpha: fl
 @JSON
 @_CSV
 def crosstab(file: Path, rows: str, columns: str, alpha: float, as_json: bool, csv: bool) -> None:
-    """Counts of two categorical or boolean columns against each other, with a test that knows the noise."""
+    """Cross-tabulate two categorical or boolean columns, with a test that accounts for the privacy noise."""
     found = load(file).crosstab(rows, columns)
     _print(found.table(alpha), str(found), as_json=as_json, csv=csv)
 
@@ -239,12 +246,12 @@ def crosstab(file: Path, rows: str, columns: str, alpha: float, as_json: bool, c
 @RELEASE
 @click.argument("n", type=int)
 @click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File: .csv or .parquet."
+    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Output file, .csv or .parquet."
 )
-@click.option("--seed", type=int, help="For the same rows again.")
+@click.option("--seed", type=int, help="Seed for reproducible rows.")
 @FORCE
 def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> None:
-    """N made-up rows with the second moments of a release. Only these are right: nothing else is."""
+    """Generate N synthetic rows that match the second moments of a release, and nothing else."""
     release = load(file)
     table, sink = release.synthetic(n, seed=seed), pa.BufferOutputStream()
     if out.suffix.lower() in PARQUET:
@@ -255,7 +262,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
         raise click.UsageError("--out must end in .csv or .parquet.")
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
     _say_void(release.certificate.void_words)
-    echo(f"wrote {out}: synthetic rows, of which only second moments are right", err=True)
+    echo(f"wrote {out}: synthetic rows that match the release's second moments only", err=True)
 
 
 @click.command()
@@ -263,7 +270,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @FORCE
 def export(file: Path, out: Path, force: bool) -> None:
-    """Write the matrices of a release to OUT, a CSV file, for tools that read no Parquet (docs/gaussmix.R)."""
+    """Write the matrices of a release to OUT, a CSV file, for tools that cannot read Parquet (docs/gaussmix.R)."""
     refuse_suffix(out, own=(".csv",), kind="a CSV file")
     release = load(file)
     write_whole(out, as_csv(release).encode(), force=force)
@@ -272,13 +279,13 @@ def export(file: Path, out: Path, force: bool) -> None:
 
 
 def _say_void(*words: str) -> None:
-    """Print that nothing is guaranteed on standard error, where the output has no room for words."""
+    """Print on standard error that there is no guarantee."""
     for note in filter(None, words):
         echo(note, err=True)
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """Return a table whose names and text cells no spreadsheet takes for formulas."""
+    """Escape names and text cells that a spreadsheet would interpret as formulas."""
     columns = [
         pa.array([csv_cell(value) for value in column.to_pylist()], column.type)
         if pa.types.is_string(column.type)
@@ -290,7 +297,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 
 def _print(table: ResultTable, text: str, *, as_json: bool, csv: bool) -> None:
     if as_json and csv:
-        raise click.UsageError("--json and --csv are two ways to print: give one.")
+        raise click.UsageError("--json and --csv are mutually exclusive.")
     if as_json:
         echo_json(table.as_plain())
     else:

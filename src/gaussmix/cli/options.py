@@ -1,9 +1,7 @@
-"""Options that several commands have.
+"""Options shared by several commands, and the sources that commands read.
 
-What commands read: files, folders and patterns, a query on a DuckDB database, or standard input.
-
-Standard input comes once, and a release in passes reads its table several times: it is copied to a file of the user's
-alone, which is deleted at the end.
+A source is a file, a directory, a glob, a query on a DuckDB database, or standard input. A release in passes reads its
+table several times, so standard input is copied to a private temporary file, which is deleted at the end.
 """
 
 from __future__ import annotations
@@ -59,92 +57,98 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 SCHEMA = click.option(
-    "--schema", "-s", "schema_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML or JSON."
+    "--schema",
+    "-s",
+    "schema_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Schema, TOML or JSON.",
 )
-FORMULA = click.option(
-    "--formula", help="Columns and terms of the release, made from the schema's: 'log(wage) ~ poly(age, 2) + sex'."
-)
-WEIGHT = click.option("--weight", help="A numeric column, declared from 0, that weighs the rows.")
+FORMULA = click.option("--formula", help="Columns and terms to release, e.g. 'log(wage) ~ poly(age, 2) + sex'.")
+WEIGHT = click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
 ESTIMAND = click.option(
     "--estimand",
     type=click.Choice(["table", "population"]),
     default="table",
     show_default=True,
-    help="Which coefficients the intervals are for.",
+    help="Estimand of the intervals.",
 )
-EXPECT_ROWS = click.option("--expected-rows", type=int, help="Refuse a table with another number of rows.")
-ROWS = click.option("--rows", type=int, help="Rows of the table, if public: for --estimand population.")
+EXPECT_ROWS = click.option("--expected-rows", type=int, help="Fail if the table has a different number of rows.")
+ROWS = click.option("--rows", type=int, help="Number of rows, if public; for --estimand population.")
 COLLAPSE = click.option(
     "--collapse",
     multiple=True,
     metavar="COLUMN:NEW=LEVEL,...",
-    help="Take levels as one, 'job:other=none,unpaid'; repeat.",
+    help="Collapse levels, e.g. 'job:other=none,unpaid'; repeatable.",
 )
 REFERENCE = click.option(
     "--reference",
     multiple=True,
     metavar="COLUMN=LEVEL",
-    help="The level that others are measured from, 'race=White'; repeat. Default: the first.",
+    help="Reference level, e.g. 'race=White'; repeatable. Default: the first level.",
 )
 MAX_EFFECT = click.option(
     "--max-effect",
     type=float,
-    help="Assumed: no predictor changes RESPONSE by more than this many times its range. Default: 5.",
+    help="Assumed maximum effect of a predictor, in multiples of RESPONSE's range. Default: 5.",
 )
-FORCE = click.option("--force", is_flag=True, help="Replace the output if it is there already.")
+FORCE = click.option("--force", is_flag=True, help="Overwrite an existing output file.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-PREDICTORS = click.option("--predictors", multiple=True, help="A predictor; repeat. Default: all other columns.")
+PREDICTORS = click.option("--predictors", multiple=True, help="Predictor; repeatable. Default: all other columns.")
 RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
 def declared_in(schema_file: Path | None) -> Schema:
-    """The schema that ``--schema`` names."""
+    """Load the schema given by ``--schema``."""
     if schema_file is None:
-        raise click.UsageError("Declare the columns with --schema FILE; `gaussmix schema SOURCE` writes a template.")
+        raise click.UsageError("--schema is required. `gaussmix schema SOURCE` writes a template.")
     return Schema.of(schema_file)
 
 
 def collapses(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """``--collapse column:new=level,level`` as the library has it."""
+    """Parse ``--collapse column:new=level,level``."""
     found: dict[str, dict[str, list[str]]] = {}
     for text in given:
         column, colon, rest = text.partition(":")
         new, equals, levels = rest.partition("=")
         if not (column and colon and new and equals and levels):
-            raise click.UsageError("--collapse is written COLUMN:NEW=LEVEL,LEVEL, as in 'job:other=none,unpaid'.")
+            raise click.UsageError(
+                "--collapse must have the form COLUMN:NEW=LEVEL,LEVEL, e.g. 'job:other=none,unpaid'."
+            )
         if new in found.setdefault(column, {}):
-            raise click.UsageError("--collapse makes one level twice: name all that it replaces at once.")
+            raise click.UsageError(
+                "--collapse defines the same new level twice. List all replaced levels in one option."
+            )
         found[column][new] = levels.split(",")
     return found
 
 
 def references(given: Sequence[str]) -> dict[str, str]:
-    """``--reference column=level`` as the library has it."""
+    """Parse ``--reference column=level``."""
     found: dict[str, str] = {}
     for text in given:
         column, equals, level = text.partition("=")
         if not (column and equals and level):
-            raise click.UsageError("--reference is written COLUMN=LEVEL, as in 'race=White'.")
+            raise click.UsageError("--reference must have the form COLUMN=LEVEL, e.g. 'race=White'.")
         if column in found:
-            raise click.UsageError("--reference names a column twice.")
+            raise click.UsageError("--reference must be given at most once per column.")
         found[column] = level
     return found
 
 
 def refuse_lone_force(force: bool, output: Path | None) -> None:
-    """An option that would do nothing is a mistake."""
+    """Reject --force without an output file."""
     if force and output is None:
-        raise click.UsageError("--force replaces a file, but none is written: leave it out.")
+        raise click.UsageError("--force has no effect without an output file. Omit it.")
 
 
-def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
-    """Whose rows are protected together, for every command that sums them up."""
+def UNIT(command: F) -> F:  # noqa: N802 - used like the options above
+    """Add the options of the privacy unit, for commands that aggregate rows."""
     for option in (
+        click.option("--sorted-by-unit", is_flag=True, help="SOURCES are sorted by privacy unit (verified)."),
         click.option(
-            "--sorted-by-unit", is_flag=True, help="Rows of a person stand together in SOURCES; it is checked."
-        ),
-        click.option(
-            "--contribution-bounding", type=click.Choice(BOUNDS), help="Of who has more rows: shorten all (default)."
+            "--contribution-bounding",
+            type=click.Choice(BOUNDS),
+            help="For units with more rows: scale all (default) or sample.",
         ),
         UNIT_NAMED,
     ):
@@ -152,11 +156,11 @@ def UNIT(command: F) -> F:  # noqa: N802 - used as the options above are
     return command
 
 
-def UNIT_NAMED(command: F) -> F:  # noqa: N802 - used as the options above are
-    """The two of them that a command needs to read the unit."""
+def UNIT_NAMED(command: F) -> F:  # noqa: N802 - used like the options above
+    """Add the options needed to read the privacy unit."""
     for option in (
-        click.option("--max-contributions", type=int, help="As how many rows a person counts at most."),
-        click.option("--privacy-unit", help="Column that names a person: all rows of one are protected together."),
+        click.option("--max-contributions", type=int, help="Maximum number of rows counted per privacy unit."),
+        click.option("--privacy-unit", help="Privacy-unit column: all rows of a unit are protected together."),
     ):
         command = option(command)
     return command
@@ -169,25 +173,27 @@ def unit_of(
     if column is None:
         if max_contributions is not None or contribution_bounding is not None:
             raise ArgumentError(
-                "max_contributions and contribution_bounding go with a unit: name its column, or leave them out."
+                "max_contributions and contribution_bounding require a privacy unit. Declare it or omit them."
             )
         return None
     if max_contributions is None:
         raise DeclarationError(
-            "max_contributions must be declared with a unit: how many rows of one person count. It must be fixed "
-            "before the data are seen."
+            "max_contributions must be declared with a privacy unit: the maximum number of rows counted per unit. "
+            "Declare it without looking at the data."
         )
     return PrivacyUnit(column, max_contributions, contribution_bounding or "scale")
 
 
-def CSV(command: F) -> F:  # noqa: N802 - used as the options above are
-    """How CSV files are written, for every command that reads tables; `csv_options` takes what was given."""
+def CSV(command: F) -> F:  # noqa: N802 - used like the options above
+    """Add the CSV options, for commands that read tables; `csv_options` collects them."""
     for option in (
-        click.option("--skip-initial-space", is_flag=True, help="CSV: spaces after a delimiter do not count."),
-        click.option("--na-value", "na_values", multiple=True, help="CSV: a field that means missing; repeat."),
-        click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may hold line breaks."),
+        click.option("--skip-initial-space", is_flag=True, help="CSV: ignore spaces after a delimiter."),
         click.option(
-            "--quoting/--no-quoting", default=None, help='CSV: whether " encloses fields; default: not in TSV.'
+            "--na-value", "na_values", multiple=True, help="CSV: text that denotes a missing value; repeatable."
+        ),
+        click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may contain line breaks."),
+        click.option(
+            "--quoting/--no-quoting", default=None, help='CSV: whether " quotes fields. Default: yes, except in TSV.'
         ),
     ):
         command = option(command)
@@ -202,7 +208,7 @@ def csv_options(
     quoted_newlines: bool,
     quoting: bool | None,
 ) -> CsvOptions:
-    """What was declared about CSV files; where none is read it would do nothing, and is refused."""
+    """Return the CSV options; reject them if no CSV file is read."""
     found = CsvOptions(
         skip_initial_space=skip_initial_space,
         na_values=na_values or None,
@@ -211,7 +217,7 @@ def csv_options(
     )
     others = (".moments", *(suffix for known in FORMATS if not known.types_are_guessed for suffix in known.suffixes))
     if found != CsvOptions() and all(is_database(source) or source.lower().endswith(others) for source in sources):
-        raise click.UsageError("Options for CSV files are given, but no CSV file is read: leave them out.")
+        raise click.UsageError("CSV options have no effect because no CSV file is read. Omit them.")
     return found
 
 
@@ -219,17 +225,17 @@ STANDARD_INPUT = "-"
 ROW_BY_ROW = click.option(
     "--row-by-row",
     is_flag=True,
-    help="Declare that each stored row affects at most one row of what --query returns; its plan is not examined.",
+    help="Declare that each stored row affects at most one row of the --query result; the plan is not checked.",
 )
 _KINDS = tuple(suffix.removeprefix(".") for suffix in PLAIN_SUFFIXES)
 
 
-def INPUT(command: F) -> F:  # noqa: N802 - used as the options are
-    """Options about what is read, for every command that reads tables; `inputs` takes what was given."""
+def INPUT(command: F) -> F:  # noqa: N802 - used like the options
+    """Add the input options, for commands that read tables; `inputs` evaluates them."""
     for option in (
-        click.option("--query", help="SQL, where the source is a DuckDB database; it is opened read-only."),
+        click.option("--query", help="SQL query on a DuckDB database, which is opened read-only."),
         click.option(
-            "--format", "kind", type=click.Choice(_KINDS), help="Of standard input, the source -. Default: csv."
+            "--format", "kind", type=click.Choice(_KINDS), help='Format of standard input (SOURCE "-"). Default: csv.'
         ),
     ):
         command = option(command)
@@ -245,40 +251,40 @@ def inputs(
     outputs: Sequence[Path | None] = (),
     others: Sequence[Path | None] = (),
 ) -> Iterator[Any]:
-    """What the library reads for the sources of a command.
+    """Return the data sources of a command.
 
     Parameters
     ----------
     sources : sequence of str
         Paths, patterns, ``-``.
     query, kind
-        What was given for `INPUT`.
+        Values of the options of `INPUT`.
     outputs, others : sequence of Path or None
-        Files to be written, none of which may be a source or one of the others.
+        Files to be written. They must differ from the sources and from each other.
     """
     if kind is not None and STANDARD_INPUT not in sources:
-        raise click.UsageError("--format is of standard input: give - as a source, or leave it out.")
+        raise click.UsageError('--format applies to standard input only. Give "-" as a source or omit it.')
     if sources.count(STANDARD_INPUT) > 1:
-        raise click.UsageError("Standard input can be read only once: give - once.")
+        raise click.UsageError('Standard input can be read only once. Give "-" once.')
     named = [source for source in sources if source != STANDARD_INPUT]
     for output in outputs:
         if output is not None:
             refuse_inputs(output, [*named, *(other for other in others if other is not None)])
     if query is not None:
         if len(named) != 1 or len(sources) != 1:
-            raise click.UsageError("--query is about one database: give its file, and nothing else.")
+            raise click.UsageError("--query requires exactly one source, a DuckDB database file.")
         yield DuckDBQuery(sources[0], query)
         return
     databases = [source for source in named if is_database(source)]
     if databases:
-        raise click.UsageError(f"{databases[0]} is a database: say with --query what is read from it.")
+        raise click.UsageError(f"{databases[0]} is a database. Give --query to select rows.")
     with _spooled(sources, kind or "csv") as found:
         yield found[0] if len(found) == 1 else found
 
 
 @contextmanager
 def _spooled(sources: Sequence[str], kind: str) -> Iterator[list[str]]:
-    """The sources, with a file for standard input."""
+    """Yield the sources, with standard input copied to a file."""
     if STANDARD_INPUT not in sources:
         yield list(sources)
         return
@@ -287,5 +293,5 @@ def _spooled(sources: Sequence[str], kind: str) -> Iterator[list[str]]:
         with file.open("xb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
         if not file.stat().st_size:
-            raise DataError("Standard input is empty: pipe a table into it.")
+            raise DataError("Standard input is empty.")
         yield [str(file) if source == STANDARD_INPUT else source for source in sources]

@@ -43,13 +43,19 @@ __all__ = ["account", "plan", "report", "sign", "verify"]
 @click.command()
 @RELEASE
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file.")
-@click.option("--registry", type=click.Path(path_type=Path), help="YAML file: a record for the public registry.")
-@click.option("--label", type=click.Path(path_type=Path), help="SVG file: the privacy label.")
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="Intervals have level 1 - alpha.")
-@click.option("--response", help="Response of the model that the page opens with; default: the first numeric column.")
-@click.option("--title", default="", help="What the page is about.")
-@click.option("--description", default="", help="The same in a sentence or two.")
-@click.option("--rows", type=int, help="Number of rows, if it is public: shown, and used for intervals of populations.")
+@click.option("--registry", type=click.Path(path_type=Path), help="YAML file for a record in the public registry.")
+@click.option("--label", type=click.Path(path_type=Path), help="SVG file for the privacy label.")
+@click.option(
+    "--alpha",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="Significance level; intervals have coverage 1 - alpha.",
+)
+@click.option("--response", help="Response of the initial model. Default: the first numeric column.")
+@click.option("--title", default="", help="Title of the page.")
+@click.option("--description", default="", help="One or two sentences shown below the title.")
+@click.option("--rows", type=int, help="Number of rows, if public; for population intervals.")
 @FORCE
 @JSON
 def report(
@@ -65,30 +71,27 @@ def report(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write one HTML page about a release: its privacy statement, and models and tables that its readers choose.
+    """Write an HTML page about a release: privacy statement, and models and tables chosen by the reader.
 
-    The page holds the release and computes from it in the browser. It loads nothing from elsewhere, sends nothing, and
-    costs no privacy.
+    The page contains the release and computes in the browser. It loads and sends nothing, and costs no privacy.
 
     \b
     gaussmix report patients.release.parquet -o report.html --response cost
     gaussmix report patients.release.parquet -o report.html --title "Costs of patients, 2025" --rows 20000
     gaussmix report patients.release.parquet --registry record.yaml --label label.svg
 
-    A record for the public registry of deployments is filled in as far as a machine can.
+    Fields of the registry record that need human judgement are left to be filled in.
 
-    Exit code 5 if the release guarantees nothing: the page says so, and shows no ε.
+    Exit code 5 if the release has no privacy guarantee: the page says so and shows no ε.
     """  # noqa: D301 - click wants the character
     if out is None and registry is None and label is None:
-        raise click.UsageError(
-            "Say what to write: --out for the page, --registry for the record, --label for the label, or several."
-        )
+        raise click.UsageError("At least one of --out, --registry and --label is required.")
     if out is None:
         _refuse_about_the_page("alpha", "response", "title", "description", "rows", "as_json")
     for path, own, kind in (
-        (out, (".html",), "a page in HTML"),
-        (registry, (".yaml", ".yml"), "a record in YAML"),
-        (label, (".svg",), "a label in SVG"),
+        (out, (".html",), "an HTML page"),
+        (registry, (".yaml", ".yml"), "a YAML record"),
+        (label, (".svg",), "an SVG label"),
     ):
         if path is not None:
             refuse_inputs(path, [file])
@@ -116,28 +119,28 @@ def report(
         echo_json({"file": str(written), "release": str(file), "private": valid})
     echo(f"wrote {written}", err=True)
     if not valid:
-        echo(f"{file} guarantees nothing: do not publish it.", err=True)
+        echo(f"{file} has no privacy guarantee. Do not publish it.", err=True)
         raise click.exceptions.Exit(NOT_PRIVATE)
 
 
 def _refuse_about_the_page(*names: str) -> None:
-    """Options that were given, where no page is written: they would do nothing."""
+    """Reject page options if no page is written."""
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option.opts[0]} is about the page: give --out as well, or leave it out.")
+            raise click.UsageError(f"{option.opts[0]} requires --out.")
 
 
 def _write_record(release: Release, digest: str, registry: Path, force: bool) -> None:
-    """The record, checked, and what is left for people to fill in."""
+    """Write and validate the registry record, and say which fields are open."""
     text = as_yaml(record_of(release, file_sha256=digest))
     with reserve(registry, 0, force=force) as output:
         written = output.commit(text.encode())
-    echo(f"wrote {written}: fill in what says {TO_FILL_IN}", err=True)
+    echo(f"wrote {written}: fill in the fields marked {TO_FILL_IN}", err=True)
 
 
 def _write_label(release: Release, label: Path, force: bool) -> None:
-    """The label, which says so where nothing is guaranteed."""
+    """Write the label, which states if there is no guarantee."""
     text = as_svg(release)
     with reserve(label, 0, force=force) as output:
         written = output.commit(text.encode())
@@ -154,7 +157,7 @@ def _write_label(release: Release, label: Path, force: bool) -> None:
 )
 @FORCE
 def sign(file: Path, key: Path, force: bool) -> None:
-    """Sign a release: the signature of its bytes goes into FILE.sig. A release that is not private is not signed."""
+    """Sign a release with an Ed25519 key, in FILE.sig. A release without a guarantee is not signed."""
     content = read_bytes(file)
     verdict = verdict_on(content, file)
     if not verdict.is_private:
@@ -168,13 +171,13 @@ def sign(file: Path, key: Path, force: bool) -> None:
 @click.option(
     "--key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Ed25519 public key, PEM: FILE.sig must be there and be by it.",
+    help="Ed25519 public key, PEM: require a valid signature in FILE.sig.",
 )
 @JSON
 def verify(file: Path, key: Path | None, as_json: bool) -> None:
-    """Compute (ε, δ) of a release anew from its noise. Exit code 0: its certificate is true.
+    """Recompute (ε, δ) of a release from its noise. Exit code 0: its certificate is valid.
 
-    Exit code 5: it claims more privacy than it gives, is void, is damaged, or is not signed by the key.
+    Exit code 5: it claims more privacy than it gives, is void or damaged, or is not signed with the key.
     """
     verdict = verified(file, key=key)
     echo(json_text(verdict.to_dict()) if as_json else verdict.sentence)
@@ -186,18 +189,24 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @click.argument(
     "schema_file", metavar="[SCHEMA]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option("--features", "-p", type=int, help="Instead of SCHEMA: so many numbers that explain one.")
-@click.option("--rows", "-n", type=int, help="Rows of the table; without it, only how many are needed.")
+@click.option("--features", "-p", type=int, help="Instead of SCHEMA: number of numeric predictors.")
+@click.option("--rows", "-n", type=int, help="Number of rows. Without it, only the required number is printed.")
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
-@click.option("--response", help="The number or Boolean that is explained; default: the last number.")
-@click.option("--r2", type=float, default=0.4, show_default=True, help="R² that you expect without privacy.")
-@click.option("--passes", type=int, help="How often the table is read, 1 to 4; default: 4.")
+@click.option("--response", help="Response, numeric or boolean. Default: the last numeric column.")
+@click.option("--r2", type=float, default=0.4, show_default=True, help="Expected R² without privacy.")
+@click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4.")
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True)
-@click.option("--privacy-unit", help="Column that names a person: all rows of one are protected together.")
-@click.option("--max-contributions", type=int, help="As how many rows a person counts at most; all are imagined to.")
+@click.option("--privacy-unit", help="Privacy-unit column: all rows of a unit are protected together.")
+@click.option(
+    "--max-contributions",
+    type=int,
+    help="Maximum number of rows per privacy unit; simulated units have exactly as many.",
+)
 @JSON
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw R² lost against ε to a file.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Plot the loss of R² against ε to a file."
+)
 @FORCE
 def plan(
     schema_file: Path | None,
@@ -215,9 +224,9 @@ def plan(
     plot: Path | None,
     force: bool,
 ) -> None:
-    """How many rows a release needs, and what to expect of it, before any data is touched.
+    """Estimate the required number of rows and the expected accuracy of a release, without data.
 
-    Three tables that fit SCHEMA (TOML or JSON) are imagined, from kind to hard, and released with simulated noise.
+    Simulates three tables that match SCHEMA (TOML or JSON), even, usual and hard, with simulated noise.
 
     \b
     gaussmix plan patients.json -e 1 -d 1e-6
@@ -225,15 +234,15 @@ def plan(
     """  # noqa: D301 - click wants the character
     refuse_lone_force(force, plot)
     if (schema_file is None) == (features is None):
-        raise click.UsageError("Name a schema, or give --features for a table of numbers: one of them.")
+        raise click.UsageError("Give either SCHEMA or --features.")
     if plot is not None and rows is None:
-        raise click.UsageError("--plot needs --rows: how many rows the table has.")
+        raise click.UsageError("--plot requires --rows.")
     schema = numbers_only(features) if schema_file is None and features is not None else Schema.of(schema_file or "")
     whose = unit_of(privacy_unit, max_contributions)
     if whose is not None:
         whose.check_schema(schema)
     if whose is not None and plot is not None:
-        raise click.UsageError("--plot is for rows: leave it out, or --privacy-unit.")
+        raise click.UsageError("--plot does not support --privacy-unit. Omit one of them.")
     question: Any = {
         "delta": delta,
         "response": response,
@@ -244,12 +253,12 @@ def plan(
     if whose is not None:
         question["max_contributions"] = whose.max_contributions
     found, least = None, None
-    with Console(stderr=True).status("imagining tables") as status:
+    with Console(stderr=True).status("simulating tables") as status:
         if rows is not None:
             found = expect(schema, n_rows=rows, epsilon=epsilon, **question)
-            status.update("looking for the least useful ε")
+            status.update("searching for the smallest useful ε")
             least = least_useful_epsilon(schema, n_rows=rows, **question)
-        status.update("looking for the least number of rows")
+        status.update("searching for the required number of rows")
         needed = rows_needed(schema, epsilon=epsilon, **question)
         if plot is not None:
             status.update("drawing")
@@ -263,7 +272,7 @@ def plan(
     else:
         if found is not None:
             Console(file=sys.stdout).print(_expectations(found))
-        echo(f"Unit of privacy: {ONE_ROW if whose is None else whose}.")
+        echo(f"Privacy unit: {ONE_ROW if whose is None else whose}.")
         for sentence in _sentences(found, least, needed, epsilon):
             echo(sentence)
     if plot is not None:
@@ -271,16 +280,16 @@ def plan(
 
 
 def _expectations(found: Plan) -> Table:
-    """One column for each imagined table."""
+    """Return one column per simulated table."""
     title = (
-        f"{found.n_rows:,} rows, {found.columns} encoded columns, explaining {plain(found.response)}: "
+        f"{found.n_rows:,} rows, {found.columns} encoded columns, response {plain(found.response)}: "
         f"ε = {found.epsilon:g}, δ = {found.delta:g}, {found.passes} pass{'es' if found.passes > 1 else ''}"
     )
     table = Table(title=escape(title), title_justify="left")
-    table.add_column("expected of a table that is")
+    table.add_column("simulated scenario")
     lines: list[list[str]] = [
-        [f"R² lost to privacy, of {found.r2:g}"],
-        ["standard error over that without privacy"],
+        [f"loss of R² to privacy (from {found.r2:g})"],
+        ["standard error relative to no privacy"],
         ["95 % interval, ± share of the response's range"],
         ["useful"],
     ]
@@ -296,33 +305,33 @@ def _expectations(found: Plan) -> Table:
 
 
 def _sentences(found: Plan | None, least: float | None, needed: int | None, epsilon: float) -> list[str]:
-    """What it means, in words."""
-    words = ["Useful: privacy and sampling together lose less than a tenth of R² on new rows."]
+    """Return the explanation of the plan."""
+    words = ["Useful means that privacy and sampling together lose less than a tenth of R² on new rows."]
     if needed is None:
-        words.append(f"A usual table is not useful at ε = {epsilon:g}, however many rows it has.")
+        words.append(f"The usual scenario is not useful at ε = {epsilon:g} with any number of rows.")
     else:
-        words.append(f"A usual table needs about {_two_digits(needed):,} rows at ε = {epsilon:g}.")
+        words.append(f"The usual scenario needs about {_two_digits(needed):,} rows at ε = {epsilon:g}.")
     if found is None:
-        return [*words, "Give --rows to see what to expect of a table."]
+        return [*words, "Give --rows for the expected accuracy."]
     if least is None:
-        words.append(f"With {found.n_rows:,} rows no ε up to {MOST_EPSILON:g} makes it useful.")
+        words.append(f"With {found.n_rows:,} rows it is not useful for any ε up to {MOST_EPSILON:g}.")
     else:
         words.append(f"With {found.n_rows:,} rows it needs ε of about {least:.2g}.")
     if not found.useful:
         words.append("Use more rows, fewer columns or levels, or a larger ε.")
     words.append(
-        "Standard errors and intervals are about the table as it is clipped, as those of a summary are: a harder one "
-        "is clipped more, and may have narrower intervals while it loses more R²."
+        "Standard errors and intervals refer to the clipped table, as in a summary: a hard table is clipped more "
+        "and may have narrower intervals but a larger loss of R²."
     )
     words.append(
-        "Tables are imagined from the schema: even ones spread over their bounds, usual ones are skewed, correlated "
-        "and have rare levels, hard ones more so. No data was read."
+        "Tables are simulated from the schema: even columns are spread over their bounds, usual ones are "
+        "skewed and correlated with rare levels, hard ones more so. No data were read."
     )
     return words
 
 
 def _two_digits(number: int) -> int:
-    """Rounded up."""
+    """Round up to two significant digits."""
     unit = int(10 ** max(len(str(number)) - 2, 0))
     return -(-number // unit) * unit
 
@@ -343,18 +352,18 @@ _WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @click.command()
-@click.option("--sketch-size", "-k", type=int, required=True, help="Rows of the sketch.")
+@click.option("--sketch-size", "-k", type=int, required=True, help="Number of rows of the sketch.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget, for example 1e-6.")
-@click.option("--gamma", "-g", type=float, help="(σ² + λ)/C²: print the ε that this noise gives.")
-@click.option("--epsilon", "-e", type=float, help="ε of the budget: print the γ that it needs.")
+@click.option("--gamma", "-g", type=float, help="(σ² + λ)/C²: print the resulting ε.")
+@click.option("--epsilon", "-e", type=float, help="ε of the budget: print the required γ.")
 @click.option(
     "--bound-holds-for",
     type=click.Choice(accounting.BOUND_HOLDS_FOR),
-    help="With --gamma: leverage 1/(1+γ) (both, the default) or the paper's 1/γ (larger).",
+    help="With --gamma: leverage 1/(1+γ) (both, default) or the paper's 1/γ (larger).",
 )
 @JSON
 @click.option(
-    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw ε against γ to a PNG, SVG or PDF file."
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Plot ε against γ to a PNG, SVG or PDF file."
 )
 @FORCE
 def account(
@@ -367,7 +376,7 @@ def account(
     plot: Path | None,
     force: bool,
 ) -> None:
-    """Privacy of a sketch: ε from γ by every analysis, or γ from ε.
+    """Account for the privacy of a sketch: ε from γ by each analysis, or γ from ε.
 
     \b
     gaussmix account --sketch-size 150 --gamma 100 --delta 1e-8
@@ -375,7 +384,7 @@ def account(
     """  # noqa: D301 - click wants the character
     refuse_lone_force(force, plot)
     if (gamma is None) == (epsilon is None):
-        raise click.UsageError("Give either --gamma, to account for it, or --epsilon, to calibrate.")
+        raise click.UsageError("Give either --gamma or --epsilon.")
     if gamma is not None:
         holds = bound_holds_for or "both"
         rows = _try_each(_ANALYSIS_NAMES, lambda name: _epsilon_row(name, sketch_size, gamma, delta, holds))
@@ -383,7 +392,7 @@ def account(
         first = "analysis"
     else:
         if bound_holds_for is not None:
-            raise click.UsageError("--bound-holds-for goes with --gamma: a calibration to --epsilon has its own.")
+            raise click.UsageError("--bound-holds-for requires --gamma.")
         names = {name: label for name, (label, _) in _WAYS.items()}
         rows = _try_each(names, lambda name: _gamma_row(name, sketch_size, epsilon, delta))
         title, first = f"γ for ε = {epsilon:g}, δ = {delta:g}, k = {sketch_size}", "calibration"
@@ -399,7 +408,7 @@ def account(
 
 
 def _try_each(names: Mapping[str, str], row: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """One row a name; where an analysis does not apply, its reason. If even the exact one fails, its error."""
+    """Return one row per analysis, with the reason if it does not apply. Raise if the exact one fails."""
     rows: dict[str, dict[str, Any]] = {}
     for name, label in names.items():
         try:

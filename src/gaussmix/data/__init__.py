@@ -1,1 +1,1 @@
-"""."""
+"""Declared schemas and exact sums over rows. **Sensitive**: only the mechanism reads the results."""

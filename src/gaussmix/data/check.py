@@ -1,7 +1,7 @@
-"""What a schema does to a table: for the curator's eyes only, before anything is spent.
+"""Show the effect of a schema on a table, for the curator only, before any budget is spent.
 
-Nothing here is private, and nothing is written: shares of rows that are clipped, unknown, missing or dropped, and what
-looks like a mistake. A level that is read as *other* because of a space costs as much budget as one that is read well.
+The output is not private, and nothing is written: shares of clamped, unknown, missing and dropped values, and likely
+mistakes. A level that is read as *other* because of a space costs as much budget as a valid one.
 
 >>> table = {"age": [20.0, 30.0, 400.0], "sex": ["f", " m", "f"]}
 >>> found = check_table(table, {"age": [0, 100], "sex": {"levels": ["f", "m"], "unknown": "other"}})
@@ -32,7 +32,7 @@ from gaussmix.data.table import open_table
 
 __all__ = ["ColumnCheck", "TableCheck", "check_table"]
 
-_NO_KEY = bytes(16)  # names of persons are made as for a release, and forgotten
+_NO_KEY = bytes(16)  # unit ids are hashed as for a release and discarded
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class ColumnCheck:
     Attributes
     ----------
     clipped : float
-        Numbers beyond the bounds.
+        Numbers outside the bounds.
     unknown : float
         Values that are not among the levels; for a Boolean, numbers other than 0 and 1.
     missing : float
         Missing, NaN or infinite.
     dropped : float
-        Rows that this column's ``missing="drop-row"`` leaves out.
+        Rows dropped by this column's ``missing="drop-row"``.
     spaced : float
-        Values that would be a level without the spaces around them.
+        Values that match a level after removing surrounding spaces.
     constant : bool
-        Whether all rows are encoded alike in this column.
+        Whether all rows have the same encoded value.
     refused : bool
-        Whether a release of the table would end in an error because of this column.
+        Whether a release would fail because of this column.
     """
 
     clipped: float
@@ -87,7 +87,7 @@ class TableCheck:
     alike: Mapping[str, tuple[str, ...]]
 
     def remarks(self) -> list[str]:
-        """What looks like a mistake, one sentence each."""
+        """Return likely mistakes, one sentence each."""
         found = [
             f"{name}: levels {', '.join(map(repr, levels))} differ only by spaces"
             for name, levels in self.alike.items()
@@ -101,12 +101,12 @@ class TableCheck:
                     "for CSV files declare skip_initial_space"
                 )
             if column.clipped > 0.05:
-                found.append(f"{name}: {column.clipped:.2%} of the values are clipped to the bounds")
+                found.append(f"{name}: {column.clipped:.2%} of the values are clamped to the bounds")
             if column.unknown > 0.05:
-                found.append(f"{name}: {column.unknown:.2%} of the values are not declared")
+                found.append(f"{name}: {column.unknown:.2%} of the values are not among the declared levels")
             if column.refused:
                 what = "unknown" if column.unknown else "missing"
-                found.append(f"{name}: a release is refused for {what} values, until the schema has a rule for them")
+                found.append(f"{name}: a release fails because of {what} values; declare a rule for them in the schema")
         return found
 
 
@@ -117,11 +117,11 @@ def check_table(
     reading: ReadOptions | None = None,
     privacy_unit: PrivacyUnit | None = None,
 ) -> TableCheck:
-    """Read a table as a release would, and count what the schema does to it. Costs no privacy and keeps nothing.
+    """Read a table as a release would, and count the effects of the schema. Costs no privacy and stores nothing.
 
-    Missing values and unknown levels are counted even where the schema makes them an error. A column of the unit that
-    does not say whose every row is, is an error here too: there is no rule for it. How many rows a person has is not
-    looked at, for ``max_contributions`` must not be chosen by it.
+    Missing values and unknown levels are counted even where the schema makes them an error. Missing values in the
+    privacy-unit column are an error, as in a release. Rows per unit are not counted, because ``max_contributions`` must
+    not be chosen from the data.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class _Counts:
 
 
 def _count(counts: _Counts, name: str, column: Column, array: pa.Array) -> NDArray[np.bool_]:
-    """Add one batch of one column; which of its rows are missing."""
+    """Add one batch of one column; return which of its rows are missing."""
     if isinstance(column, Categorical):
         return _count_levels(counts, name, column, array)
     if isinstance(column, Vector):
@@ -215,7 +215,7 @@ def _count_levels(counts: _Counts, name: str, column: Categorical, array: pa.Arr
 
 
 def _count_vectors(counts: _Counts, name: str, column: Vector, array: pa.Array) -> NDArray[np.bool_]:
-    """A vector is clipped if an entry is beyond its bounds, or the vector beyond its norm."""
+    """Count a vector as clipped if an entry exceeds its bounds or the vector its norm."""
     kept = present(array)
     there = np.ones(len(array), dtype=bool) if kept is None else kept.to_numpy(zero_copy_only=False)
     entries = np.asarray(entries_of(name, column, array.filter(pa.array(there))), dtype=np.float64)

@@ -1,12 +1,12 @@
-"""What a column of a table may hold: declared, public, and written before the data are seen.
+"""Column types with their declared, public bounds or levels.
+
+Each type defines the entries of its encoded row, their names and the maximum of their squared norm (``squared_norm``,
+in units of the row). The norm of a row is a sum over its columns and does not depend on the data.
 
 >>> Numeric(0, 10).squared_norm, Categorical(("a", "b"), weight=2.0).squared_norm, Vector(3, norm=7.0).squared_norm
 (Fraction(1, 1), Fraction(4, 1), Fraction(1, 1))
 
-Every kind says how many entries an encoded row has for it, what they are called and what their squares can add up to
-(``squared_norm``, in units of the row): the norm of a row is a sum over its columns, whatever the data are.
-
-Dates and times as days since a declared date: each by itself, the same in every unit of time.
+Dates and times are read as days since a declared date, independently of the unit of time.
 
 >>> days_since(pa.array([datetime.datetime(2020, 1, 2, 18)]), "2020-01-01").tolist()
 [1.75]
@@ -48,7 +48,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 def iso_date(**named: object) -> datetime.date:
-    """A date, or its text in ISO form; errors name the argument."""
+    """Return a date from a date or ISO text; errors name the argument."""
     ((name, value),) = named.items()
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value
@@ -56,20 +56,20 @@ def iso_date(**named: object) -> datetime.date:
         return datetime.date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
         raise DeclarationError(
-            f'{name} must be a date, such as "2020-01-31". It must be fixed before the data are seen.'
+            f'{name} must be a date, such as "2020-01-31". Declare it without looking at the data.'
         ) from None
 
 
 def holds_dates(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of dates or of times."""
+    """Return whether an Arrow type holds dates or times."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def days_since(array: pa.Array, origin: str) -> Floats:
-    """Days since midnight of the origin, NaN where a value is missing.
+    """Return days since midnight of the origin, NaN where a value is missing.
 
-    Times with a zone are read in UTC, others as they stand. Whole days and the part of a day are exact integers, and
-    the quotient of the part is rounded once: microseconds and nanoseconds of the same time give the same bits.
+    Times with a zone are converted to UTC, others are used unchanged. Whole days and fractions are exact integers and
+    rounded once, so microseconds and nanoseconds of the same time give the same bits.
     """
     if pa.types.is_date32(array.type):
         array, per_day = array.cast(pa.int32()).cast(pa.int64()), 1
@@ -88,29 +88,28 @@ def days_since(array: pa.Array, origin: str) -> Floats:
 
 
 GUESSED = "?"
-"""Ends the name of a type that was guessed from rows."""
+"""Suffix of a type that was guessed from rows."""
 
 LARGEST_WEIGHT = 2.0**100  # weights in [2**-100, 2**100] and half ranges in [2**-300, 2**300]: no scale overflows
 LARGEST_HALF_RANGE = 2.0**300
-NOT_FROM_DATA = "It must be fixed before the data are seen: a value taken from the data is not private."
+NOT_FROM_DATA = "Declare it without looking at the data: a value computed from the data is not private."
 
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number, clipped to [lower, upper] and mapped to weight · [-1, 1].
+    """A number, clamped to [lower, upper] and mapped to weight · [-1, 1].
 
     Parameters
     ----------
     lower, upper : float
-        Declared bounds. Values outside are clipped, never an error.
+        Declared bounds. Values outside are clamped.
     weight : float
-        Share of the row's norm: a column with a larger weight is released more exactly, at the others' cost.
+        Share of the row's norm: a larger weight makes a column more accurate and the others less.
     missing : {"error", "drop-row", "lower", "indicator"}
-        What to do where the value is missing, NaN or infinite: stop, leave the row out, read it as ``lower``, or encode
-        the value and all its terms as 0 and say so in an encoded column of its own, ``age=(missing)``.
+        Rule for missing, NaN and infinite values: raise, drop the row, use ``lower``, or encode the value and its
+        terms as 0 and add an indicator column ``age=(missing)``.
     origin : str, optional
-        The column holds dates or times, read as days since this date, ``"2020-01-31"``; `gaussmix.Date` takes bounds
-        as dates.
+        Read dates or times as days since this date, ``"2020-01-31"``. `gaussmix.Date` takes bounds as dates.
     """
 
     lower: float
@@ -146,16 +145,14 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Boolean:
-    """True or false, encoded as weight and -weight: exactly ``Numeric(0, 1)`` with false as 0 and true as 1.
-
-    Both values have the square weight², and a coefficient is the difference between true and false.
+    """True or false, encoded as weight and -weight: equivalent to ``Numeric(0, 1)`` with false as 0 and true as 1.
 
     Parameters
     ----------
     weight : float
         As for `Numeric`.
     missing : {"error", "drop-row", "lower"}
-        ``"lower"`` reads a missing value as false. For a level of its own declare
+        ``"lower"`` reads a missing value as false. For a separate level declare
         ``Categorical([False, True], missing="level")``.
     """
 
@@ -191,7 +188,7 @@ class Categorical:
     missing : {"error", "drop-row", "level"}
         ``"level"`` adds an encoded column for missing values.
     unknown : {"error", "zero", "other"}
-        What to do with a value that is not a level: stop, encode zeros, or add an encoded column for all of them.
+        Rule for values that are not levels: raise, encode zeros, or add one encoded column for all of them.
     """
 
     levels: tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]
@@ -225,25 +222,25 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Vector:
-    r"""Numbers that belong together, bounded one by one, jointly, or both: features, an embedding, a histogram.
+    r"""A vector of numbers with bounds on its entries, on its norm, or both: features, an embedding, a histogram.
 
-    With ``lower`` and ``upper`` every entry is clipped and mapped to weight · [-1, 1], and ``norm`` bounds the
-    Euclidean norm of the mapped entries (default, and largest value that makes a difference: √size). With ``norm``
-    alone entries are divided by it, so that their norm is at most weight. A row whose vector is longer is multiplied
-    **as a whole** by norm / length, other columns and intercept included, so that linear relations survive.
+    With ``lower`` and ``upper`` every entry is clamped and mapped to weight · [-1, 1], and ``norm`` bounds the
+    Euclidean norm of the mapped entries (default and effective maximum: √size). With ``norm`` alone entries are divided
+    by it, so that their norm is at most weight. A row whose vector exceeds the norm is scaled **as a whole** by
+    norm / length, including other columns and the intercept, which preserves linear relations.
 
     Parameters
     ----------
     size : int
         Number of entries.
     lower, upper : float or sequence of float, optional
-        Declared bounds of the entries, one for all or one each.
+        Declared bounds of the entries, scalar or one per entry.
     norm : float, optional
         Declared bound of the Euclidean norm.
     weight : float
         As for `Numeric`.
     missing : {"error", "drop-row"}
-        What to do where the vector, or an entry of it, is missing, NaN or infinite.
+        Rule for a vector with missing, NaN or infinite entries.
     """
 
     size: int
@@ -257,14 +254,14 @@ class Vector:
     def __post_init__(self) -> None:
         _set(self, "size", positive_integer(size=self.size))
         if (self.lower is None) != (self.upper is None):
-            raise DeclarationError(f"lower and upper go together: declare both or neither. {NOT_FROM_DATA}")
+            raise DeclarationError(f"lower and upper must be declared together. {NOT_FROM_DATA}")
         if self.lower is None and self.norm is None:
-            raise DeclarationError(f"lower and upper, or norm, are not declared. Fill in bounds. {NOT_FROM_DATA}")
+            raise DeclarationError(f"lower and upper, or norm, must be declared. {NOT_FROM_DATA}")
         if self.lower is not None:
             lower, upper = (_one_each(self.size, **{name: getattr(self, name)}) for name in ("lower", "upper"))
             for pair in zip(lower, upper, strict=True):
                 _check_range(*pair)
-            _set(self, "lower", lower[0] if len(set(lower)) == 1 else lower)  # equal vectors are the same text
+            _set(self, "lower", lower[0] if len(set(lower)) == 1 else lower)  # canonical form
             _set(self, "upper", upper[0] if len(set(upper)) == 1 else upper)
         if self.norm is not None:
             norm = positive(finite=True, norm=self.norm)
@@ -300,7 +297,7 @@ Column = Numeric | Boolean | Categorical | Vector
 
 
 def check_text(name: str, text: str) -> None:
-    """Text that a file can hold."""
+    """Reject text that is not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -318,19 +315,15 @@ def _centre_and_half_range(lower: float, upper: float) -> tuple[float, float]:
 def _check_range(lower: float, upper: float) -> None:
     half_range = upper / 2 - lower / 2
     if -math.inf < half_range < 0:
-        raise DeclarationError(
-            f"lower must be below upper, got lower={lower!r} and upper={upper!r}: the smaller bound comes first, "
-            "as in [lower, upper]. Swap them."
-        )
+        raise DeclarationError(f"lower must be less than upper, got lower={lower!r} and upper={upper!r}. Swap them.")
     if not (1 / LARGEST_HALF_RANGE <= half_range <= LARGEST_HALF_RANGE):
         raise DeclarationError(
-            f"lower and upper must be finite with lower < upper, got {lower!r} and {upper!r}. "
-            "A constant column carries no information: leave it out."
+            f"lower and upper must be finite with lower < upper, got {lower!r} and {upper!r}. Omit constant columns."
         )
 
 
 def _one_each(size: int, **named: Any) -> tuple[float, ...]:
-    """A bound for every entry, from one for all or one each."""
+    """Return one bound per entry, from a scalar or a sequence."""
     ((name, bound),) = named.items()
     values = numbers(**named)
     if values.ndim > 1 or (values.ndim == 1 and len(values) != size):
@@ -339,7 +332,7 @@ def _one_each(size: int, **named: Any) -> tuple[float, ...]:
 
 
 def checked_weight(weight: object) -> float:
-    """A column's share of the row's norm."""
+    """Validate a column's share of the row's norm."""
     number = positive(finite=True, weight=weight)
     if not (1 / LARGEST_WEIGHT <= number <= LARGEST_WEIGHT):
         raise DeclarationError(f"weight must lie between 2**-100 and 2**100, got {number!r}.")
@@ -355,16 +348,16 @@ def _levels(levels: object) -> tuple[Any, ...]:
         )
     found = tuple(level.item() if isinstance(level, np.generic) else level for level in levels)
     if not found:
-        raise DeclarationError("levels must not be empty: name every level that may occur.")
+        raise DeclarationError("levels must not be empty. List every level that may occur.")
     types = {type(level) for level in found}
     if len(types) > 1 or not types <= {str, int, bool}:
         names = ", ".join(sorted(kind.__name__ for kind in types))
         raise ArgumentTypeError(
             f"levels must be all strings, all integers or all booleans, got {names}. "
-            "Fractions are no levels: declare a numeric column, or round to integers."
+            "For fractional values declare a numeric column, or round to integers."
         )
     if len(set(found)) < len(found):
-        raise DeclarationError("levels must differ from each other: a level is named twice.")
+        raise DeclarationError("levels must be distinct.")
     if types == {int} and not all(-(2**63) <= level < 2**63 for level in found):
         raise DeclarationError("levels that are integers must fit into 64 bits. Use strings for longer codes.")
     if types == {str}:

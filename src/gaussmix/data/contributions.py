@@ -1,31 +1,29 @@
 r"""Contribution bounding: the privacy unit, and tables read by whole units with bounded contributions.
 
-**The unit**, declared and public, is one row, or all rows that have the same value in a column. Only the name of the
-column and the number of rows that count are ever shown, never a value.
+**The unit**, declared and public, is one row, or all rows with the same value in a column. Only the name of the column
+and the contribution bound are shown, never a value.
 
 >>> print(PrivacyUnit("patient_id", 12))
-one person (all rows with the same patient_id, together counted as at most 12)
+all rows with the same patient_id (contributions scaled to at most 12 rows)
 >>> print(PrivacyUnit("patient_id", 12, "sample"))
-one person (all rows with the same patient_id, at most 12 counted)
+all rows with the same patient_id (at most 12 rows sampled)
 
-**Reading by unit** is sensitive. The column of the unit is read as text, hashed with a secret key, and forgotten:
-whoever has the key can tell which unit a row belongs to by trying values. The id of a unit is 128 bits, two hashes
-under two keys, so that two of U units share an id with a probability of at most U²/2¹²⁹: 10⁻²⁵ for ten million. The
-hash is SipHash-2-4 (Aumasson and Bernstein, 2012), a pseudo-random function for short inputs; here it runs on arrays,
-one 64-bit lane a value.
+**Reading by unit** is sensitive. The privacy-unit column is read as text, hashed with a secret key, and discarded; a
+holder of the key could identify units by trying values. The id of a unit is 128 bits, two hashes under two keys, so
+that two of U units share an id with a probability of at most U²/2¹²⁹: 10⁻²⁵ for ten million. The hash is SipHash-2-4
+(Aumasson and Bernstein, 2012), a pseudo-random function for short inputs, vectorised over arrays.
 
 >>> key = bytes(range(16))
 >>> message = np.frombuffer(bytes(range(8)), dtype="<u8").reshape(1, 1)
->>> hex(siphash(message, key)[0])  # a test vector of the authors'
+>>> hex(siphash(message, key)[0])  # a test vector from the paper
 '0x93f5f5799a932462'
 
-The rows of a unit must stand together. In a table that is declared to be sorted they do: every pass reads it again, and
-a unit that reappears is an error. Any other table is read once, and its encoded rows are grouped by partitions, which
-later passes read: a hash of the unit says which partition a row goes to. Few rows stay in memory; more go to a
-temporary file that has no name, mode 0600, and is gone with the process, however that ends. A partition is read whole:
-1/256 of the table, and at least all rows of one unit. A row is stored as whole numbers of 32 bits
-(:mod:`gaussmix.data.encode`: at most 2²⁰), and comes back as it was. Both ways give the same bits, in whatever order
-rows come. Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.data.gram`).
+Aggregation needs the rows of a unit to be adjacent. A table declared as sorted is read again in every pass, and a unit
+that reappears is an error. Any other table is read once, and its encoded rows are partitioned by a hash of the unit for
+later passes. Partitions beyond a memory limit go to an unnamed temporary file, mode 0600, which disappears with the
+process. A partition is read whole: 1/256 of the table, and at least all rows of one unit. Rows are stored exactly, as
+32-bit integers (:mod:`gaussmix.data.encode`: at most 2²⁰). Both ways give the same bits for any order of the rows.
+Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.data.gram`).
 
 >>> from gaussmix.data.gram import Gram
 >>> table = {"who": np.array([1, 2, 1]), "a": np.array([0.5, 1.0, 0.0])}
@@ -83,20 +81,20 @@ ContributionBounding = Literal["sample", "scale"]
 BOUNDS: tuple[ContributionBounding, ...] = ("scale", "sample")
 
 ONE_ROW = "one row"
-"""The unit where none is declared."""
+"""The default privacy unit."""
 
 MOST_ROWS = 2**12
-"""So many rows of norm 2²⁰ have squares that float64 adds up exactly, whatever the order."""
+"""Largest number of rows of norm 2²⁰ whose squares float64 sums exactly in any order."""
 
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """All rows that have the same value in a column, such as those of one person.
+    """All rows with the same value in a column, such as those of one person.
 
     Attributes
     ----------
     column : str
-        Name of the column. It is read, and never released.
+        Name of the column. It is read but never released.
     max_contributions : int
         The contribution bound j, from 1 to 4,096: a unit changes the Gram matrix by at most jC².
     contribution_bounding : {"scale", "sample"}
@@ -113,25 +111,25 @@ class PrivacyUnit:
             raise ArgumentTypeError(f"unit must be the name of a column, got {type(self.column).__name__}.")
         check_text("unit", self.column)
         rows = check.positive_integer(max_contributions=self.max_contributions)
-        # A small integer of NumPy's would overflow where it is squared.
+        # A small NumPy integer would overflow when squared.
         object.__setattr__(self, "max_contributions", rows)
         if rows > MOST_ROWS:
             raise ArgumentError(f"max_contributions must be from 1 to {MOST_ROWS:,}, got {self.max_contributions!r}.")
         check.choice(BOUNDS, contribution_bounding=self.contribution_bounding)
 
     def check_schema(self, schema: Schema) -> None:
-        """Reject a schema that releases the column of the unit, or weighs rows by it."""
+        """Reject a schema that releases the privacy-unit column or uses it as a weight."""
         if self.column in schema.columns or self.column == INTERCEPT:
             raise DeclarationError(
-                f"Column {self.column!r} is the unit and cannot be released as well, nor weigh rows: take it out of "
-                "the schema."
+                f"Column {self.column!r} is the privacy unit and cannot be released or used as a weight. Remove it "
+                "from the schema."
             )
 
     @classmethod
     def of(cls, stored: object) -> PrivacyUnit:
-        """What :meth:`to_dict` gave."""
+        """Read the output of :meth:`to_dict`."""
         if not isinstance(stored, Mapping):
-            raise ArgumentTypeError("a stored unit must be an object.")
+            raise ArgumentTypeError("A stored unit must be a JSON object.")
         return cls(**stored)
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,10 +137,10 @@ class PrivacyUnit:
         return asdict(self)
 
     def __str__(self) -> str:
-        counted = f"at most {self.max_contributions} counted"
+        counted = f"at most {self.max_contributions} rows sampled"
         if self.contribution_bounding == "scale":
-            counted = f"together counted as at most {self.max_contributions}"
-        return f"one person (all rows with the same {self.column}, {counted})"
+            counted = f"contributions scaled to at most {self.max_contributions} rows"
+        return f"all rows with the same {self.column} ({counted})"
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -223,12 +221,12 @@ def _words(data: NDArray[np.uint8], starts: Integers, length: int) -> Words:
 
 
 def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
-    """Return the values of the unit's column as text: 17, 17.0 and "17" are one unit, "017" is another.
+    """Return the values of the privacy-unit column as text: 17, 17.0 and "17" are one unit, "017" is another.
 
     Raises
     ------
     DataError
-        If a value is missing, or is neither text nor a whole number. No value is named.
+        If a value is missing, or is neither text nor a whole number. The message quotes no value.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -249,10 +247,7 @@ def _whole(name: str, array: pa.Array) -> pa.Array:
     if np.isnan(values).any():
         raise _missing(name)
     if not ((np.trunc(values) == values) & (np.abs(values) < _EXACT)).all():
-        raise DataError(
-            f"Column {name!r} is the unit and holds numbers that are not whole: a person is named by text or by a "
-            "whole number."
-        )
+        raise DataError(f"Privacy-unit column {name!r} must hold text or integers, but has fractional numbers.")
     return pa.array(values.astype(np.int64))
 
 
@@ -262,13 +257,13 @@ def _textual(kind: pa.DataType) -> bool:
 
 def _missing(name: str) -> DataError:
     return DataError(
-        f"Column {name!r} is the unit and has missing values: every row must say whose it is. Drop such rows, or "
-        "give each a unit of its own, by a rule that looks at one row at a time."
+        f"Privacy-unit column {name!r} has missing values. Drop these rows, or give each its own unit by a rule that "
+        "depends on that row alone."
     )
 
 
 def _other_type(name: str, kind: pa.DataType) -> DataTypeError:
-    return DataTypeError(f"Column {name!r} is the unit and has the type {kind}. Cast it to text or to whole numbers.")
+    return DataTypeError(f"Privacy-unit column {name!r} must hold text or integers, but its type is {kind}. Cast it.")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -278,8 +273,8 @@ MEMORY = 2**25
 """Bytes that wait in memory before they are written."""
 
 _NO_ROOM = (
-    "There is no room for the temporary file that brings the rows of each person together. Nothing was spent: free "
-    "some, name a folder with room for the encoded table in TMPDIR, or sort the table by the unit and declare it."
+    "There is not enough disk space for the temporary file that groups rows by privacy unit. No budget was spent. "
+    "Free space, set TMPDIR to a larger directory, or sort the table by unit and declare sorted_by_unit."
 )
 
 
@@ -303,7 +298,7 @@ class UnitBlock:
 
     @classmethod
     def of(cls, ids: Words, rows: NDArray[np.int32]) -> UnitBlock:
-        """From rows whose units stand together; ``ids`` has one id for each row."""
+        """Build a block from rows grouped by unit; ``ids`` has one id per row."""
         new = np.any(ids[1:] != ids[:-1], axis=1)
         starts = np.flatnonzero(np.append(len(ids) > 0, new))
         return cls(ids[starts], starts, rows)
@@ -314,13 +309,13 @@ class UnitBlock:
         return np.diff(np.append(self.starts, len(self.rows)))
 
     def chosen(self, units: NDArray[np.bool_]) -> UnitBlock:
-        """Some of the units."""
+        """Return some of the units."""
         sizes = self.sizes[units]
         starts = np.cumsum(sizes) - sizes
         return UnitBlock(self.ids[units], starts, self.rows[np.repeat(units, self.sizes)])
 
     def pieces(self, rows: int) -> Iterator[tuple[Floats, Integers]]:
-        """Whole units with at most ``rows`` rows together, or one with more; rows in floats, and their starts."""
+        """Yield whole units, as float rows and starts, of at most ``rows`` rows together, or one larger unit."""
         stops = self.starts + self.sizes
         first = 0
         while first < len(stops):
@@ -332,11 +327,10 @@ class UnitBlock:
 
 
 def truncated(block: UnitBlock, unit: PrivacyUnit, key: bytes) -> UnitBlock:
-    """Return at most j rows of each unit, if that is how contributions are bounded, by a hash of unit, row and copy.
+    """Return at most j rows of each unit if contributions are bounded by sampling, by a hash of unit, row and copy.
 
-    Equal rows of one unit are told apart by a copy number, 0, 1, …; which of them has which makes no difference. So the
-    choice is a function of the key and of the unit's rows, in whatever order they come, and of no other row. It is not
-    by content alone, which would choose the same kind of row of every unit.
+    Equal rows of one unit are distinguished by a copy number 0, 1, …. The choice is a function of the key and of the
+    unit's rows only, in any order. It is not by content alone, which would select the same kind of row in every unit.
     """
     sizes = block.sizes
     if unit.contribution_bounding != "sample" or not len(sizes) or sizes.max() <= unit.max_contributions:
@@ -394,7 +388,7 @@ class _Spool:
         content = out.view(np.uint8).reshape(-1).data
         self._file.seek(at)
         if self._file.readinto(content) != content.nbytes:
-            raise OutputError("The temporary file that holds rows was cut off while it was used. Run it again.")
+            raise OutputError("The temporary file of grouped rows was truncated during use. Run the release again.")
 
     def close(self) -> None:
         self._file.close()
@@ -404,7 +398,7 @@ class _Spool:
 
 
 class Partitions:
-    """Rows in any order go in; whole units come out, one partition after the other. Closed, it keeps nothing."""
+    """Group rows that arrive in any order into whole units, one partition at a time."""
 
     def __init__(self, m: int) -> None:
         self._kind = np.dtype([("id", np.uint64, (2,)), ("row", np.int32, (m,))])
@@ -500,10 +494,10 @@ class GroupedUnits:
 # ---------------------------------------------------------------------------------------------------------------
 # Reading
 REAPPEARS = (
-    "The table was declared to be sorted by its unit, and rows of one person do not stand together in it. Sort it, or "
-    "leave the declaration out: rows are then brought together in a temporary file."
+    "The table was declared sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort it, or omit the "
+    "declaration; rows are then grouped in a temporary file."
 )
-"""Neither the unit nor its place is named."""
+"""The message names neither the unit nor its position."""
 
 _ENCODED_BYTES = 2**25
 
@@ -542,14 +536,14 @@ class UnitReader:
         table = self._reader.table
         if isinstance(table, ClusterTable):
             raise ArgumentError(
-                "The rows of a person are brought together on one machine: write the Dask or Spark table to Parquet "
-                "files and pass their folder."
+                "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
+                "their directory."
             )
         self.is_computed = table.computed
         self._schema, self._unit, self._key, self._is_sorted = schema, unit, key, table.options.sorted_by_unit
         self._grouped: GroupedUnits | None = None
         self._counts: tuple[int, int] | None = None
-        self._turn = threading.Lock()  # one file is behind it, and ids, starts and rows are read one after the other
+        self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, *, describe: str = "Reading") -> A:
         """Read all units, or a sample of them."""
@@ -564,13 +558,13 @@ class UnitReader:
         return aggregator.result()
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of units, and of their rows, at most j of each counted, after a pass. **Sensitive**."""
+        """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
         if self._counts is None:
-            raise ArgumentError("Units are counted in the first pass.")
+            raise ArgumentError("Units must be counted after the first pass.")
         return self._counts
 
     def check_again(self) -> None:
-        """Refuse a sorted table that can be read only once; groups can always be read again."""
+        """Reject a sorted table that can be read only once."""
         if self._is_sorted:
             self._reader.check_again()
 
@@ -580,7 +574,7 @@ class UnitReader:
             self._grouped.close()
 
     def _blocks(self, describe: str) -> Generator[UnitBlock]:
-        """Yield whole units, no more rows of each than are read."""
+        """Yield whole units with bounded contributions."""
         if self._is_sorted:
             yield from self._in_order(describe)
             return
@@ -623,7 +617,9 @@ class UnitReader:
         columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
         with self._reader.reading(columns, types, describe=describe) as stream:
             for batch in stream:
-                ids = unit_ids(column, one_column(batch, column), self._key)  # missing: an error, dropped or not
+                ids = unit_ids(
+                    column, one_column(batch, column), self._key
+                )  # a missing id is an error even in a dropped row
                 keep = complete_rows(batch, schema)
                 if keep is not None:
                     batch, ids = batch.filter(keep), ids[keep.to_numpy(zero_copy_only=False)]

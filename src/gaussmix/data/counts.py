@@ -1,13 +1,9 @@
-"""Counts of single columns: rows by bin of a public grid, and by key. **Sensitive**: only the mechanism reads them.
+"""Counts of single columns on public grids and by key. **Sensitive**: only the mechanism reads them.
 
-A row counts once in every column, or not at all where its value is missing, NaN or infinite. What a row counts for
-depends on that row and on what is declared, on no other row.
-
-Public grids of numbers, made of powers of two, and the bin of a value in them. Nothing here depends on data.
-
-The coarse grid covers both signs and zero: bins [2^(e-1), 2^e) for e from -998 to 1000, beside zero one bin for all
-that is smaller, and the outermost for all that is larger. That is more than 10^-300 to 10^300. A fine grid has bins of
-one width, a power of two, between two bounds of the coarse one.
+A row counts once in every column, or not at all where its value is missing, NaN or infinite, independently of other
+rows. Grids are made of powers of two and do not depend on the data. The coarse grid covers both signs and zero: bins
+[2^(e-1), 2^e) for e from -998 to 1000, one bin on each side of zero for smaller and outermost bins for larger
+magnitudes. A fine grid has bins of equal width, a power of two, between two edges of the coarse one.
 
 >>> coarse_interval(int(coarse_bins(np.array([100.0]))[0])), coarse_interval(int(coarse_bins(np.array([0.0]))[0]))
 ((64.0, 128.0), (0.0, 0.0))
@@ -48,21 +44,21 @@ __all__ = [
 _EXPONENTS = 1000
 _MAGNITUDES = 2 * _EXPONENTS  # exponents -999 to 1000
 COARSE_BINS = 2 * _MAGNITUDES + 1
-"""Bins of the coarse grid: zero in the middle."""
+"""Number of bins of the coarse grid, with zero in the middle."""
 
 FINE_BINS = 129
-"""Most bins of a fine grid."""
+"""Maximum number of bins of a fine grid."""
 
 
 def coarse_bins(values: Floats) -> Integers:
-    """Bin of every value, which must be finite."""
+    """Return the bin of every value; values must be finite."""
     _, exponents = np.frexp(values)
     magnitude = np.clip(exponents.astype(np.int64), 1 - _EXPONENTS, _EXPONENTS) + _EXPONENTS
     return np.asarray(_MAGNITUDES + np.sign(values).astype(np.int64) * magnitude)
 
 
 def coarse_interval(index: int) -> tuple[float, float]:
-    """Lower and upper end of a bin."""
+    """Return the lower and upper edge of a bin."""
     magnitude = abs(index - _MAGNITUDES)
     if magnitude == 0:
         return 0.0, 0.0
@@ -74,7 +70,7 @@ def coarse_interval(index: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class FineGrid:
-    """Bins of one width from ``start`` on. A value beyond either end is in the bin at that end."""
+    """Bins of equal width from ``start``. Values outside fall into the first or last bin."""
 
     start: float
     step: float
@@ -82,37 +78,37 @@ class FineGrid:
 
     @classmethod
     def between(cls, lower: float, upper: float) -> FineGrid:
-        """64 to 129 bins that cover two bounds; ``start`` is a multiple of the width."""
+        """Return 64 to 129 bins that cover two bounds; ``start`` is a multiple of the width."""
         _, exponent = math.frexp(upper - lower)
         step = math.ldexp(1.0, exponent - 7)
         first, last = math.floor(lower / step), math.ceil(upper / step)
         return cls(first * step, step, last - first)
 
     def bins_of(self, values: Floats) -> Integers:
-        """Bin of every value, which must be finite."""
+        """Return the bin of every value; values must be finite."""
         with np.errstate(over="ignore"):
             places = np.floor((values - self.start) / self.step)
         return np.asarray(np.clip(places, 0, self.bins - 1).astype(np.int64))
 
     def edge(self, index: int) -> float:
-        """Lower end of a bin; of the bin after the last, the upper end of the grid."""
+        """Return the lower edge of a bin, or the upper edge of the grid for the index after the last."""
         return self.start + index * self.step
 
 
-_ANY_NUMBER = Numeric(-1.0, 1.0)  # for the words of errors: bounds play no part in how a number is read
-_NEVER = ("(missing)", "(other)")  # names of encoded columns of their own
+_ANY_NUMBER = Numeric(-1.0, 1.0)  # for error messages: bounds do not affect how a number is read
+_NEVER = ("(missing)", "(other)")  # reserved names of encoded columns
 
 
 @dataclass(frozen=True, repr=False)
 class ColumnCounts:
-    """**Sensitive**: rows by bin of the coarse grid, and by key, of every column."""
+    """**Sensitive**: counts of rows by coarse bin and by key, for every column."""
 
     bins: dict[str, Integers]
     keys: dict[str, Counter[Any]]
 
 
 def count_columns(reader: TableReader, columns: PartialSchema) -> ColumnCounts:
-    """Read the table once."""
+    """Read the table once and count all columns."""
     bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
     keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
     with reader.reading(columns.names, columns.text_types, describe="Counting") as stream:
@@ -125,7 +121,7 @@ def count_columns(reader: TableReader, columns: PartialSchema) -> ColumnCounts:
 
 
 def count_finely(reader: TableReader, columns: PartialSchema, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
-    """Read some of the numbers once more: rows by bin of grids that were chosen from released counts."""
+    """Read some numeric columns again and count rows on grids chosen from released counts."""
     found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}
     with reader.reading(list(grids), types, describe="Counting again") as stream:
@@ -141,12 +137,12 @@ def _finite(batch: pa.RecordBatch, name: str) -> Floats:
 
 
 def _keys(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> dict[Any, int]:
-    """Rows by key, of one batch. Words that encoded columns of their own are called by are no keys."""
+    """Count the rows of one batch by key. Reserved column names are not keys."""
     array = one_column(batch, name)
-    codes_of(name, Categorical((1,) if pa.types.is_integer(kind) else ("a",)), array)  # refuses other types
+    codes_of(name, Categorical((1,) if pa.types.is_integer(kind) else ("a",)), array)  # rejects other types
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_uint64(array.type):  # what does not fit is no key
+    if pa.types.is_uint64(array.type):  # values that do not fit are not keys
         array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)
     counted = pc.value_counts(array.drop_null())
     pairs = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)

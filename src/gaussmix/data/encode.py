@@ -1,13 +1,13 @@
-"""How rows become whole numbers: clamped, scaled, clipped and rounded, each by itself.
+"""Encode rows as integers: clamp, scale, clip and round each row independently.
 
 A row of the encoded table is divided by its bound C, so that its norm is at most 1, and every entry is rounded towards
 zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.data.gram`). In here entries are
 counted in units of 2⁻²⁰.
 
-Why no row is longer than 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares
-add up to at most their ``limit`` (a sum of integers below 2⁵³, hence exact and the same in any order) and the intercept
-have squares that add up to at most 2⁴⁰. Longer vectors, and rows beyond a declared ``max_row_norm``, are clipped by
-slightly more than needed, the whole row at a time, and rounded towards zero.
+No row has a norm above 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares
+add up to at most their ``limit`` (a sum of integers below 2⁵³, hence exact in any order) and the intercept have squares
+that add up to at most 2⁴⁰. Longer vectors, and rows beyond a declared ``max_row_norm``, are scaled as whole rows,
+slightly more than needed, and rounded towards zero.
 
 >>> schema = Schema.of({"X": {"size": 2, "norm": 5.0}, "y": [-1, 1]})
 >>> (encode_arrays(schema, np.array([[3.0, 4.0]]), np.array([0.5])) * schema.row_norm).round(3).tolist()
@@ -15,10 +15,8 @@ slightly more than needed, the whole row at a time, and rounded towards zero.
 
 Notation follows docs/notation.md.
 
-Columns of an Arrow table into a block of the encoded row. The result is **sensitive**.
-
-Each row is read by itself: no row changes how another one is read. Errors name the column, never a value; they are for
-the curator, since whoever sees whether one occurred learns about single rows.
+Encoded rows are **sensitive**. No row changes how another one is read. Errors name the column, never a value; they are
+for the curator only, because the occurrence of an error depends on single rows.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ __all__ = [
 
 
 EXACT_ROWS = 2**12
-"""Rows whose Gram matrix float64 holds without rounding: 2**12 * 2**40 < 2**53."""
+"""Number of rows whose Gram matrix is exact in float64: 2**12 * 2**40 < 2**53."""
 
 _UNIT = 2.0**FRACTION_BITS
 _BLOCK_BYTES = 3 * 2**18  # features of a block: they stay in the second-level cache
@@ -111,7 +109,7 @@ class BlockEncoder:
 
     @classmethod
     def of(cls, schema: Schema) -> BlockEncoder:
-        """In units of 2⁻²⁰ of the row's bound."""
+        """Return the encoder in units of 2⁻²⁰ of the row's bound."""
         units = schema.units
         limits = _limits(schema, lambda weight: float(schema.in_units(weight)))
         intercept = float(schema.in_units(schema.intercept))
@@ -119,7 +117,7 @@ class BlockEncoder:
 
     @classmethod
     def plain(cls, schema: Schema) -> BlockEncoder:
-        """In the units of the weights, neither clipped in norm nor rounded: what predictions are made of."""
+        """Return the encoder in units of the weights, without norm clipping or rounding, for predictions."""
         return cls(schema.units.centres, 1 / schema.units.scales, _limits(schema, float), schema.intercept)
 
     def finish(self, block: Floats) -> None:
@@ -128,8 +126,8 @@ class BlockEncoder:
         np.trunc(block, out=block)
 
     def clip(self, block: Floats) -> None:
-        """Clip rows to their norms, in place; what is checked is rounded, the rest is not."""
-        with np.errstate(over="ignore"):  # squares of huge entries: no warning may tell of a row
+        """Clip the norms of rows in place; checked parts are rounded, the rest is not."""
+        with np.errstate(over="ignore"):  # squares of huge entries: a warning would depend on a row
             for bound in self.norm_bounds:
                 part = block[:, bound.start : bound.stop]
                 np.trunc(part, out=part)
@@ -143,10 +141,10 @@ class BlockEncoder:
 def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
     """Vectors first, then the row. None is above 2⁴⁰: a vector that may be longer than a row is left to its bound.
 
-    A row of columns is no longer than its entries' bounds allow. With derived parts its norm is checked all the same:
-    it holds by construction, and not by what is proved of products and indicators.
+    A row of columns is no longer than its entries' bounds allow. With derived parts its norm is checked as well, so
+    that the bound does not rest on properties of products and indicators.
 
-    Squares that could exceed 2⁵³ would be rounded, and whether one is too long would depend on the rows beside it.
+    Squares that could exceed 2⁵³ would be rounded, and the check would depend on other rows of the block.
     """
     most = 2 ** (2 * FRACTION_BITS)
     short = schema.max_row_norm is not None and schema.row_norm == schema.max_row_norm
@@ -162,7 +160,7 @@ def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
 
 
 def _limits(schema: Schema, entry: Callable[[float], float]) -> Floats:
-    """The largest entry of every encoded column; infinite where only a norm is declared."""
+    """Return the largest entry of every encoded column; infinite where only a norm is declared."""
     limits = np.full(schema.n_columns, math.inf)
     for name, column in schema.parts.items():
         if not isinstance(column, Vector) or column.bounded:
@@ -291,25 +289,25 @@ def clip_vectors(part: Floats, totals: Floats, limit: float, starts: Integers | 
     np.trunc(part, out=part)
     # The sensitivity rests on this check, in exact integers, and not on the floats before it.
     if not (squared_norms_of(part, starts) <= limit).all():
-        raise RuntimeError("A row is longer than its bound: a fault of the library. Nothing was released.")
+        raise RuntimeError("An encoded row exceeds its norm bound. This is a bug in gaussmix; nothing was released.")
     return powers * shrink
 
 
 def vector_and_numbers(schema: Schema) -> int:
-    """Entries d of the vector of a schema of one vector X and numbers y, whose rows come as arrays."""
+    """Return the size d of the vector of a schema of one vector X and numbers y."""
     X, *others = schema.columns.values()
     plain = schema.parts.keys() == schema.columns.keys()  # neither terms nor weights nor columns of missing values
     if not isinstance(X, Vector) or not plain or not all(isinstance(column, Numeric | Boolean) for column in others):
         raise ArgumentError(
-            "Rows come as arrays (X, Y) for a schema of one Vector and then numbers only: pass a table."
+            "Arrays (X, Y) require a schema of one Vector followed by numeric columns. Pass a table instead."
         )
     if schema.max_row_norm is not None:
-        raise ArgumentError("Rows come as arrays (X, Y) without max_row_norm: give the Vector a norm, or pass a table.")
+        raise ArgumentError("Arrays (X, Y) do not support max_row_norm. Give the Vector a norm, or pass a table.")
     return X.size
 
 
 def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[Rows, Rows]:
-    """Both arrays in two dimensions, of a real dtype and the declared widths; arrays are not copied."""
+    """Return both arrays in two dimensions, with a real dtype and the declared widths, without copying."""
     d = vector_and_numbers(schema)
     X = np.asarray(X)
     Y = np.empty((len(X), 0)) if Y is None else np.asarray(Y)
@@ -319,14 +317,14 @@ def checked_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None) -> tuple[R
         if array.dtype.kind not in "biuf":
             raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}. Encode other columns first.")
         if array.ndim != 2 or array.shape[1] != columns:
-            raise DataError(f"{name} must have {columns} column(s), one per declared bound.")
+            raise DataError(f"{name} must have {columns} column(s), as the schema declares.")
     if len(X) != len(Y):
         raise DataError("X and y must have the same number of rows.")
     return X, Y
 
 
 def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> Floats:
-    """Encoded rows, ‖r‖ ≤ 1, shape (n, m). **Sensitive.** For tests, explicit sketches and likelihoods."""
+    """Return encoded rows, ‖r‖ ≤ 1, shape (n, m). **Sensitive.** For tests, explicit sketches and likelihoods."""
     X, Y = checked_arrays(schema, X, Y)
     plan = ArrayEncoder(schema)
     rows = np.empty((len(X), plan.m))
@@ -337,7 +335,7 @@ def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> F
 
 
 def _tiled(row: Floats, n: int) -> Floats:
-    """The same row n times; a long one takes no memory, for broadcasting it costs nothing."""
+    """Repeat a row n times; long rows are broadcast without memory."""
     row = row.reshape(1, -1)
     return np.tile(row, (n, 1)) if row.shape[1] < _SHORT_ROW else np.broadcast_to(row, (n, row.shape[1]))
 
@@ -348,7 +346,7 @@ def pieces(n: int, rows: int) -> list[slice]:
 
 
 def row_major(array: Rows) -> bool:
-    """Whether neighbours in memory are neighbours in a row."""
+    """Return whether the array is stored row by row."""
     return abs(array.strides[0]) >= abs(array.strides[1])
 
 
@@ -366,8 +364,8 @@ def squared_norms_of(rows: Floats, starts: Integers | None = None) -> Floats:
 def _check_finite(array: Rows, name: str) -> None:
     if not np.isfinite(array).all():
         raise DataError(
-            f"{name} contains NaN or infinite values. Drop these rows, or replace the values by a rule fixed "
-            "before the data are seen (a declared bound, not the mean of the data)."
+            f"{name} contains NaN or infinite values. Drop these rows, or replace the values by a rule that does not "
+            "depend on the data (a declared bound, not the mean)."
         )
 
 
@@ -454,7 +452,7 @@ def _term_values(schema: Schema, arrays: Mapping[str, pa.Array]) -> TermValues:
 
 
 def _clipped(name: str, column: Numeric | Boolean, array: pa.Array) -> Numbers:
-    """A number within its bounds, in the user's units; the lower one where it is missing, and where it is."""
+    """Return a column clamped to its bounds in original units, missing values as the lower bound, and their mask."""
     found = numbers_of(name, column, array)
     absent = ~np.isfinite(found)
     if column.missing == "error" and absent.any():
@@ -467,20 +465,20 @@ def _clipped(name: str, column: Numeric | Boolean, array: pa.Array) -> Numbers:
 
 
 def without_negative(name: str, column: Column, array: pa.Array) -> pa.Array:
-    """Weights as numbers; one below 0 is none, and counts as missing."""
+    """Return weights as numbers, negative ones as missing."""
     values = np.array(numbers_of(name, cast(Numeric, column), array), dtype=np.float64)
     values[values < 0] = np.nan
     return pa.array(values)
 
 
 def complete_rows(batch: pa.RecordBatch, schema: Schema) -> pa.Array | None:
-    """Which rows ``missing="drop-row"`` keeps; None for all."""
+    """Return which rows ``missing="drop-row"`` keeps; None for all."""
     columns = {name: column for name, column in schema.columns.items() if column.missing == "drop-row"}
     return kept(columns, _columns_of(batch, schema, list(columns)))
 
 
 def _columns_of(batch: pa.RecordBatch | pa.Table, schema: Schema, names: Sequence[str]) -> dict[str, pa.Array]:
-    """Some columns, each as one array; of weights, those that are none are missing."""
+    """Return some columns, each as one array; invalid weights are missing."""
     arrays = {name: one_column(batch, name) for name in names}
     for name, array in arrays.items():
         check_indices(name, array)
@@ -491,13 +489,13 @@ def _columns_of(batch: pa.RecordBatch | pa.Table, schema: Schema, names: Sequenc
 
 
 def _roots_of_weights(schema: Schema, arrays: Mapping[str, pa.Array]) -> Floats:
-    """√(w/w_max) of every row: at most 1, and rounded correctly by itself."""
+    """Return √(w/w_max) of every row: at most 1, correctly rounded."""
     name = str(schema.weight)
     column = cast(Numeric, schema.columns[name])
     if column.missing == "error" and not np.isfinite(arrays[name].to_numpy(zero_copy_only=False)).all():
         raise DataError(
-            f"Column {name!r} has weights that are negative, missing, NaN or infinite. "
-            f"Declare missing={_RULES} for it in the schema, or repair the table."
+            f"Weight column {name!r} has negative, missing, NaN or infinite values. "
+            f"Declare missing={_RULES} for it in the schema, or correct the table."
         )
     return np.sqrt(_clipped(name, column, arrays[name]).values / column.upper)
 
@@ -545,7 +543,7 @@ def _write_vector(
 
 
 def entries_of(name: str, column: Vector, array: pa.Array) -> Rows:
-    """Entries of every row, shape (rows, size); NaN where one is missing."""
+    """Return the entries of every row, shape (rows, size); NaN where one is missing."""
     if pa.types.is_null(array.type):  # a part of the table in which all rows are missing
         array = pa.nulls(len(array), pa.list_(pa.float64(), column.size))
     if not listed(array.type):
@@ -556,12 +554,12 @@ def entries_of(name: str, column: Vector, array: pa.Array) -> Rows:
     if array.null_count:
         raise _missing(name, '"drop-row"')
     if not pc.all(pc.equal(pc.list_value_length(array), column.size)).as_py() and len(array):
-        raise DataError(f"Column {name!r} has vectors that do not have {column.size} entries, the declared size.")
+        raise DataError(f"Column {name!r} must hold vectors of the declared size {column.size}.")
     return numbers_of(name, column, pc.list_flatten(array)).reshape(-1, column.size)
 
 
 def _check_zero_one(name: str, values: Rows, absent: NDArray[np.bool_] | None) -> None:
-    """Numbers for true and false must be 1 and 0: with codes such as 1 and 2 the column would be constant."""
+    """Reject numbers other than 0 and 1 in a boolean column: codes such as 1 and 2 would make it constant."""
     fits = (values == 0) | (values == 1)
     if not (fits if absent is None else fits | absent).all():
         raise DataError(
@@ -571,7 +569,7 @@ def _check_zero_one(name: str, values: Rows, absent: NDArray[np.bool_] | None) -
 
 
 def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -> Rows:
-    """As a NumPy array, NaN where a value is missing; without a copy where that is possible."""
+    """Return a NumPy array, NaN where a value is missing, without a copy if possible."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -580,8 +578,8 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
     if pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
-        # By way of text, which is rounded correctly: Arrow's own cast depends on the scale, and where the scale was
-        # inferred from a batch one row would change another's last digit.
+        # Convert through text, which rounds correctly: Arrow's cast depends on the scale, and if the scale was inferred
+        # from a batch, one row would change the last digit of another.
         array = array.cast(pa.string()).cast(pa.float64())
     elif pa.types.is_null(kind):
         array = array.cast(pa.float64())
@@ -596,17 +594,17 @@ def _days_of(name: str, origin: str, array: pa.Array) -> Rows:
         array = array.cast(pa.date32())
     if not holds_dates(array.type):
         raise DataTypeError(
-            f"Column {name!r} must hold dates or times, but its type is {array.type}. Cast it, or declare no origin."
+            f"Column {name!r} must hold dates or times, but its type is {array.type}. Cast it, or omit the origin."
         )
     return days_since(array, origin)
 
 
 def _cure(kind: pa.DataType) -> str:
     if pa.types.is_temporal(kind):
-        return "Declare it as a date, with an origin that days are counted from."
+        return "Declare it as a date with an origin."
     if _textual(kind):
         return "Cast it to a number, or declare it as categorical with its levels."
-    return "Cast it to a number, or leave the column out of the schema."
+    return "Cast it to a number, or omit the column from the schema."
 
 
 def _textual(kind: pa.DataType) -> bool:
@@ -616,12 +614,12 @@ def _textual(kind: pa.DataType) -> bool:
 def _missing(name: str, rules: str) -> DataError:
     return DataError(
         f"Column {name!r} has missing, NaN or infinite values. "
-        f"Declare missing={rules} for it in the schema, or repair the table."
+        f"Declare missing={rules} for it in the schema, or correct the table."
     )
 
 
 def _write_levels(out: Floats, name: str, column: Categorical, array: pa.Array, entry: float) -> None:
-    """One entry w in each row, at the value's level; none for an unknown value with ``unknown="zero"``."""
+    """Write one entry per row at the value's level; none for an unknown value with ``unknown="zero"``."""
     codes, absent = codes_of(name, column, array)
     missing_at = len(column.levels)
     other_at = missing_at + (column.missing == "level")
@@ -633,7 +631,7 @@ def _write_levels(out: Floats, name: str, column: Categorical, array: pa.Array, 
         strange &= ~absent
     if column.unknown == "error" and strange.any():
         raise DataError(
-            f"Column {name!r} has values that are not among its levels. "
+            f"Column {name!r} has values that are not among its declared levels. "
             'Add the levels, or declare unknown="other" or unknown="zero" for it in the schema.'
         )
     if column.unknown == "other":
@@ -645,9 +643,9 @@ def _write_levels(out: Floats, name: str, column: Categorical, array: pa.Array, 
 
 
 def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
-    """Index of every row's level, -1 where there is none; and which rows are missing (None: no row).
+    """Return the level index of every row, -1 for none, and which rows are missing (None for none).
 
-    The code of a missing row means nothing.
+    The code of a missing row is arbitrary.
     """
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary_decode()
@@ -656,7 +654,7 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
     _check_level_type(name, column, values.type)
     if pa.types.is_null(values.type):
         values = values.cast(column.arrow_type)
-    elif pa.types.is_uint64(values.type):  # what does not fit is no level; a cast would stop and quote it
+    elif pa.types.is_uint64(values.type):  # values that do not fit are not levels; a failing cast would quote one
         values = pc.if_else(pc.less(values, pa.scalar(2**63, pa.uint64())), values, None).cast(pa.int64())
     found = pc.index_in(values, value_set=pa.array(column.levels, type=column.arrow_type))
     codes = np.array(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int32)
@@ -668,7 +666,7 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
 
 
 def _check_level_type(name: str, column: Categorical, kind: pa.DataType) -> None:
-    """Levels are compared with values of their own type only: "1" is not 1, and 1 is not true."""
+    """Require the column to have the type of its levels: "1" is not 1, and 1 is not true."""
     checks = {str: _textual, int: pa.types.is_integer, bool: pa.types.is_boolean}
     wanted = type(column.levels[0])
     if checks[wanted](kind) or pa.types.is_null(kind):
@@ -681,11 +679,11 @@ def _check_level_type(name: str, column: Categorical, kind: pa.DataType) -> None
 
 
 def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
-    """A column as one plain array; dictionaries stay."""
+    """Return a column as one plain array; dictionaries are kept."""
     indices = batch.schema.get_all_field_indices(name)
     if len(indices) != 1:
-        what = "is not in the table" if not indices else "is in the table twice"
-        raise DataError(f"Column {name!r} {what}. The table must have every column of the schema once.")
+        what = "is not in the table" if not indices else "occurs twice in the table"
+        raise DataError(f"Column {name!r} {what}. The table must have every column of the schema exactly once.")
     array = batch.column(indices[0])
     if isinstance(array, pa.ChunkedArray):
         array = array.unify_dictionaries().combine_chunks() if array.num_chunks != 1 else array.chunk(0)
@@ -697,7 +695,7 @@ def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
 
 
 def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with text and bytes in the form that Arrow's functions know; the same batch where it has no views."""
+    """Convert string and binary views, which few Arrow functions support; return the same batch if it has none."""
     columns = batch.columns
     arrays = [_without_views(array) for array in columns]
     if all(array is before for array, before in zip(arrays, columns, strict=True)):
@@ -706,7 +704,7 @@ def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _without_views(array: pa.Array) -> pa.Array:
-    """Text in the form that Arrow's functions know: few of them know views."""
+    """Convert a view array to plain text or bytes."""
     if pa.types.is_string_view(array.type):
         return array.cast(pa.large_string())
     if pa.types.is_binary_view(array.type):
@@ -717,7 +715,7 @@ def _without_views(array: pa.Array) -> pa.Array:
 
 
 def check_indices(name: str, array: pa.Array) -> None:
-    """Indices beyond the dictionary would read foreign memory."""
+    """Reject dictionary indices out of range, which would read foreign memory."""
     if not pa.types.is_dictionary(array.type):
         return
     try:
@@ -727,7 +725,7 @@ def check_indices(name: str, array: pa.Array) -> None:
 
 
 def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Array | None:
-    """Which rows ``missing="drop-row"`` keeps; None for all."""
+    """Return which rows ``missing="drop-row"`` keeps; None for all."""
     keep = None
     for name, column in columns.items():
         if column.missing != "drop-row":
@@ -739,7 +737,7 @@ def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Ar
 
 
 def present(array: pa.Array) -> pa.Array | None:
-    """Where a value is neither missing nor NaN nor infinite, and all entries of a vector are; None for everywhere."""
+    """Return where a value, or every entry of a vector, is not missing, NaN or infinite; None for everywhere."""
     if listed(array.type):
         return _present_vectors(array)
     if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or _floating(array.type.value_type)):
@@ -751,7 +749,7 @@ def present(array: pa.Array) -> pa.Array | None:
 
 
 def _present_vectors(array: pa.Array) -> pa.Array | None:
-    """Where a vector is there, and each of its entries."""
+    """Return where a vector and all of its entries are present."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     entries = present(pc.list_flatten(array))
     complete = array.is_valid().to_numpy(zero_copy_only=False)
@@ -766,5 +764,5 @@ def _floating(kind: pa.DataType) -> bool:
 
 
 def listed(kind: pa.DataType) -> bool:
-    """Whether a type is one of lists."""
+    """Return whether a type is a list type."""
     return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))

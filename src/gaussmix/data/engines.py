@@ -2,9 +2,9 @@
 
 The packages of the engines are imported when they are needed.
 
-**Clusters.** Only sums leave the workers of Dask and Spark, and they are the same to the last bit as on one machine. A
-task that is lost and run again counts once: all partitions are computed in one job, of which the engine keeps one
-result a partition. No noise is drawn on a worker.
+**Clusters.** Only sums leave the workers of Dask and Spark, bit for bit the same as on one machine. A task that is lost
+and run again counts once: all partitions are computed in one job with one result per partition. No noise is drawn on a
+worker.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class QueryTable(Table):
         with _connect(self._query) as connection:
             neighbours = connection.sql(self._query.sql)
             if neighbours is None:
-                raise DataError(f"The query on {self.label} returns no table. It must be a SELECT.")
+                raise DataError(f"The query on {self.label} must be a SELECT that returns a table.")
             yield from _relation_batches(neighbours, request, self.label)
 
     def arrow_schema(self) -> pa.Schema:
@@ -153,9 +153,9 @@ def _connect(query: DuckDBQuery) -> Iterator[Any]:
     try:
         import duckdb
     except ImportError:
-        raise MissingPackageError('A DuckDB query needs duckdb: pip install "gaussmix[duckdb]".') from None
+        raise MissingPackageError('DuckDB queries need the package duckdb: pip install "gaussmix[duckdb]".') from None
     if not Path(query.path).is_file():
-        raise MissingFileError(f"There is no file {str(query.path)!r}.")
+        raise MissingFileError(f"The file {str(query.path)!r} does not exist.")
     try:
         connection = duckdb.connect(os.fspath(query.path), read_only=True)
     except duckdb.Error:
@@ -164,13 +164,13 @@ def _connect(query: DuckDBQuery) -> Iterator[Any]:
         yield connection
     except (duckdb.ParserException, duckdb.CatalogException) as error:
         raise DataError(f"The query on {query.path} is not valid: {error}") from None
-    except duckdb.BinderException:  # proposes names of columns, which a pivot makes of rows
+    except duckdb.BinderException:  # its message suggests column names, which a pivot takes from rows
         raise DataError(
-            f"The query on {query.path} is not valid: a column or a function in it is not known, or does not fit. "
+            f"The query on {query.path} is not valid: it uses an unknown column or function, or a wrong type. "
             "Run it in DuckDB for the details."
         ) from None
     except duckdb.Error:
-        raise DataError(f"The query on {query.path} failed while it ran. Run it in DuckDB for the details.") from None
+        raise DataError(f"The query on {query.path} failed. Run it in DuckDB for the details.") from None
     finally:
         connection.close()
 
@@ -179,7 +179,7 @@ def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator
     """Yield batches of a relation. The engine is told which columns are needed."""
     if request.examine_plan and (found := mixing_operator(neighbours)) is not None:
         raise ArgumentError(
-            f"The plan of {where} contains {found}, by which one stored row may change several rows of the result. "
+            f"The plan of {where} contains {found}, so one stored row may change several rows of the result. "
             "Use only scans, filters, projections and UNION ALL of different tables; or store the result as a table "
             "or a file, if its rows are the privacy unit; or declare with row_by_row=True that each stored row affects "
             "at most one row of the result."
@@ -188,7 +188,7 @@ def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator
     for name in request.columns:
         if sum(other.lower() == name.lower() for other in neighbours.columns) > 1:
             raise DataError(
-                f"Column {name!r} of {where} differs from another one by case alone, and DuckDB would read either. "
+                f"Column {name!r} of {where} differs from another only in case, and DuckDB could read either. "
                 "Rename one of them."
             )
     wanted = neighbours.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
@@ -266,7 +266,7 @@ def _computed(run: Callable[[], Any], where: str) -> Any:
     except GaussmixError as error:
         found: Exception = error
     except Exception:
-        found = DataError(f"{where} failed while it ran. Run it on its own for the details.")
+        found = DataError(f"{where} failed. Run it separately for the details.")
     found.__cause__ = found.__context__ = None
     raise found from None
 
@@ -364,10 +364,10 @@ class SparkTable(ClusterTable):
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
         """Return the sum over partitions by one job, in which Spark keeps one result a partition.
 
-        However often a task was run, it counts once. A job for every partition (``toLocalIterator``) would compute
-        what was lost in between once more, and a partition of a table whose order is not fixed may then hold the rows
-        of another. A shuffle of the results could do the same. The planned job knows how many partitions it has, but
-        for Spark Connect, which does not tell: there the last ones are taken on Spark's word.
+        A task counts once however often it was run. A job for every partition (``toLocalIterator``) would recompute
+        lost partitions, which may then hold rows of another one if the order of the table is not fixed. A shuffle of
+        the results could do the same. The number of partitions is checked, except with Spark Connect, which does not
+        report it.
         """
         data = self._data
         check_columns(list(data.columns), columns, "the table")
@@ -382,7 +382,7 @@ class SparkTable(ClusterTable):
 
         parts, expected = _computed(collected, "The Spark data frame")
         if sorted(row["part"] for row in parts) != list(range(len(parts) if expected is None else expected)):
-            raise DataError("Spark returned a partition twice, or left one out. Nothing was released: run it again.")
+            raise DataError("Spark returned a partition twice or not at all. Nothing was released. Run it again.")
         found = [pickle.loads(bytes(row["sums"])) for row in sorted(parts, key=operator.itemgetter("part"))]
         for failed in found:
             if isinstance(failed, GaussmixError):

@@ -1,27 +1,26 @@
 """Exact sums over the rows of a table: queries, their aggregators, and passes in parallel and in bounded memory.
 
-**Sensitive.** A query is public, small and the same for everybody who reads a part of the table. Its `aggregator` adds
-up encoded rows (:mod:`gaussmix.data.encode`: integers of norm at most 2²⁰), and the results of parts are added. What
-is released with noise: `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a transform and
-clipped; `NormCounts`, histograms of ‖z‖² for several transforms.
+**Sensitive.** A query is public, small and the same for all parts of the table. Its `aggregator` adds encoded rows
+(:mod:`gaussmix.data.encode`: integers of norm at most 2²⁰), and the results of parts are added. The queries released
+with noise are `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a transform and clipped;
+and `NormCounts`, histograms of ‖z‖² for several transforms.
 
-**Contributions.** Where the privacy unit has several rows, an aggregator is given whole units, and where each begins
-(``starts``). It clips the sum of squares of a unit, Σ‖r‖², in place of ‖r‖², and counts units in place of rows. Since
-‖Σ r rᵀ‖_F ≤ Σ‖r‖² (docs/privacy.md), these sums bound what one unit changes.
+**Contributions.** With a privacy unit, an aggregator receives whole units and the position where each begins
+(``starts``). It clips the sum of squares of a unit, Σ‖r‖², instead of ‖r‖², and counts units instead of rows. Since
+‖Σ r rᵀ‖_F ≤ Σ‖r‖² (docs/privacy.md), this bounds the sensitivity to one unit.
 
 **Exact.** In a block of 2¹² rows, ``sum |r_i r_j| <= 2**52``: every partial sum of every order, fused or not, is an
 integer below 2⁵³, which float64 represents, so BLAS makes no rounding error. Blocks are added in two 64-bit integers,
 ``high * 2**40 + low`` with ``0 <= low < 2**40``: a unique form, good for 2⁶² rows. Products with a transform are exact
 integers, scaling and rounding are elementwise, and norms are exact sums of squares of integers
-(:mod:`gaussmix.data.transforms`). So block size, memory order, number of threads, order of merging and processor
-leave no trace in the bits, compiled functions (:mod:`gaussmix.data.kernels`) and numpy compute the same ones, and
-removing a row changes the Gram matrix by exactly r rᵀ.
+(:mod:`gaussmix.data.transforms`). So the bits do not depend on block size, memory order, number of threads, order of
+merging or processor; compiled functions (:mod:`gaussmix.data.kernels`) and numpy compute the same ones, and removing a
+row changes the Gram matrix by exactly r rᵀ.
 
-Gradients of a logistic likelihood, summed over rows that each count for a bounded vector; **sensitive**.
-
-With margin s = y·(θ·r), y = ±1 the sign of a row's label, and q = 1/(1 + eˢ), the probability of the other class, a row
-has the gradient y q z in the metric z = T r and the weight q(1 - q) in the Hessian. Every row comes out the same, bit
-for bit, wherever it stands (:mod:`gaussmix.data.transforms`):
+**Gradients** of a logistic likelihood are clipped per row (`ClippedGradient`). With margin s = y·(θ·r), y = ±1 the sign
+of a row's label, and q = 1/(1 + eˢ), the probability of the other class, a row has the gradient y q z in the metric z =
+T r and the weight q(1 - q) in the Hessian. Every row comes out the same, bit for bit, wherever it stands
+(:mod:`gaussmix.data.transforms`):
 
 - T r and θ·r are one exact product of integers; θ is the last row of the transform.
 - eˢ is a fixed polynomial and a power of two, computed by single additions, multiplications and divisions of float64,
@@ -30,7 +29,7 @@ for bit, wherever it stands (:mod:`gaussmix.data.transforms`):
 - Gradients are rounded to whole numbers, 2⁻²⁰ of the clip, and no longer than that after rounding, in integers; weights
   are whole numbers of at most 2²⁰ units of ¼.
 
-A row without a label, the neighbour's row of zeros among them, has neither.
+A row without a label, such as a row of zeros, adds nothing.
 """
 
 from __future__ import annotations
@@ -250,7 +249,7 @@ class GramAggregator:
 
     def _flush(self) -> None:
         if not np.isfinite(self.pending).all():  # 4096 rows of norm at most 2²⁰ cannot do that
-            raise RuntimeError("Encoded rows are not finite: a fault of the encoder. Nothing was released.")
+            raise RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
         self.low_for(self.pending_rows)[...] += self.pending.astype(np.int64)
         self.pending.fill(0)
         self.pending_rows = 0
@@ -264,7 +263,7 @@ class GramAggregator:
 def refuse_longer(squares: Floats) -> None:
     """Check that no row that was added is longer than 2²⁰: the sensitivity rests on it."""
     if not (squares <= ROW_UNIT**2).all():
-        raise RuntimeError("A row is longer than its bound: a fault of the library. Nothing was released.")
+        raise RuntimeError("An encoded row exceeds its norm bound. This is a bug in gaussmix; nothing was released.")
 
 
 @dataclass(frozen=True)
@@ -339,8 +338,8 @@ class NormCounts:
 
     Of privacy units with several rows: how many units, by Σ‖z‖² over the unit.
 
-    Transforms that differ by their scales alone share the product with their integers. A row, or a unit, that is mapped
-    to zero is in no bin: it is the neighbour's, which is not there.
+    Transforms that differ only in their scales share the product with their integers. A row or unit that is mapped to
+    zero is in no bin, so that it does not differ from an absent one.
     """
 
     transforms: tuple[Transform, ...]
@@ -350,7 +349,7 @@ class NormCounts:
     def of(cls, transforms: Sequence[Transform], edges: Sequence[Floats]) -> NormCounts:
         """One array of edges for every transform."""
         if not transforms or len(transforms) != len(edges):
-            raise ArgumentError("counts needs at least one transform, and edges for each.")
+            raise ArgumentError("counts requires at least one transform, and edges for each.")
         query = cls(tuple(transforms), tuple(edges))
         for transform, edge in zip(transforms, edges, strict=True):
             Bins.of(transform, edge)
@@ -380,7 +379,6 @@ class _CountAggregator:
 
     @property
     def take(self) -> Take | None:
-        """Compiled functions: no whole row is left out."""
         return self._take if self.compiled else None
 
     def add(self, rows: Floats, starts: Integers | None = None) -> None:
@@ -419,7 +417,7 @@ class _CountAggregator:
 
 
 def _mapped_to_zero(product: Floats, starts: Integers | None) -> int:
-    """How many rows, or units, are zero before they are rounded."""
+    """Return how many rows or units are zero before rounding."""
     some = product.any(axis=1)
     return int(np.count_nonzero(~(some if starts is None else np.logical_or.reduceat(some, starts))))
 
@@ -444,7 +442,9 @@ def block_rows(columns: int) -> int:
 
 def _check_width(transform: Transform, m: int) -> None:
     if transform.integers.shape[1] != m:
-        raise ArgumentError(f"The transform maps rows of {transform.integers.shape[1]} columns, the schema has {m}.")
+        raise ArgumentError(
+            f"The transform must have {m} columns, as the schema has, got {transform.integers.shape[1]}."
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -666,8 +666,8 @@ class _Team(Generic[A]):
 
 # ---------------------------------------------------------------------------------------------------------------
 # BLAS with one thread, for as long as anyone in the process needs it
-# The limit is the process's: who ends first may not lift it for others, and who ends last must restore what was there
-# before the first, and not what another had set.
+# The limit applies to the process: the first user to finish must not lift it for others, and the last must restore the
+# setting found by the first.
 _lock = threading.Lock()
 _users = 0
 _limit: Any = None  # of threadpoolctl, while there are users
@@ -685,14 +685,14 @@ def _current_threads() -> int:
 
 
 def blas_threads() -> int:
-    """Threads that BLAS would use, under the limits that the user has set and not under ours."""
+    """Return the number of threads BLAS would use under the user's limits, ignoring ours."""
     with _lock:
         return _threads_before if _users else _current_threads()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; the last one to leave restores what the first one found."""
+    """Limit BLAS to one thread; the last user restores the setting found by the first."""
     global _users, _limit, _threads_before
     with _lock:
         if not _users:
@@ -714,7 +714,7 @@ _COEFFICIENTS = tuple(1 / math.factorial(k) for k in range(14))  # |x| ≤ log(2
 
 
 def exponential(x: Floats) -> Floats:
-    """eˣ for x within ±40, beyond as at ±40, to a relative error of 10⁻¹⁴: the same bits for the same x, always."""
+    """Return eˣ, x clamped to ±40, with relative error 10⁻¹⁴ and the same bits for the same x in any array."""
     x = np.clip(x, -_FARTHEST, _FARTHEST)
     whole = np.rint(x / _LOG2)
     rest = x - whole * _LOG2
@@ -758,13 +758,13 @@ class ClippedGradient:
         to_units(self.transform, self.clip)
         k, m = self.transform.integers.shape
         if k < 2 or not 0 <= self.label < m or self.transform.integers[:, self.label].any():
-            raise ArgumentError("a gradient needs a metric and coefficients, and neither may read the label.")
+            raise ArgumentError("A gradient requires a metric and coefficients, and neither may use the label.")
 
     def aggregator(self, m: int) -> Aggregator[GradientSums]:
         """For rows of m columns."""
         if self.transform.integers.shape[1] != m:
             raise ArgumentError(
-                f"The transform maps rows of {self.transform.integers.shape[1]} columns, the schema has {m}."
+                f"The transform must have {m} columns, as the schema has, got {self.transform.integers.shape[1]}."
             )
         return _GradientAggregator(self)
 
@@ -781,7 +781,7 @@ class _GradientAggregator:
 
     def add(self, rows: Floats, starts: Integers | None = None) -> None:
         if starts is not None:  # the gradients of one unit's rows may add up to any number of clips
-            raise ArgumentError("Gradients are summed over single rows: they have no account for a privacy unit.")
+            raise ArgumentError("Gradients require row-level privacy.")
         for piece in pieces(len(rows), self.block_rows):
             gradients, weights = self.of_rows(rows[piece])
             # Whole numbers of at most 2²⁰, in blocks of at most 2¹² rows: no order of summation rounds them.

@@ -1,17 +1,15 @@
-"""Compiled functions that encode, map, scale, clip and add up a few rows at a time.
+"""Compiled functions that encode, map, scale, clip and sum a few rows at a time.
 
-A row stays in the first-level cache from its encoding to its product, where numpy and BLAS write and read whole blocks
-of rows, and the zeros of a triangular transform cost nothing. The results have the bits that
-:mod:`gaussmix.data.gram` computes with numpy.
+A row stays in the first-level cache from its encoding to its product, and the zeros of a triangular transform are
+skipped. The results are bit for bit those of :mod:`gaussmix.data.gram` with numpy.
 
-`_kernels.c` is built when the package is installed from its source and a C compiler is there (``hatch_build.py``). It
-is a plain library with no Python in it: one build serves every version of Python, and the interpreter's lock is
-released while it runs. Without it, with ``GAUSSMIX_PURE=1`` in the environment when this module is imported, or on a
-processor without AVX2, numpy computes everything.
+`_kernels.c` is built when the package is installed from source with a C compiler (``hatch_build.py``). It does not use
+Python: one build serves every version of Python, and the interpreter lock is released while it runs. Without it, with
+``GAUSSMIX_PURE=1`` in the environment at import, or on a processor without AVX2, numpy computes everything.
 
-What is computed is **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is left out and
-marked (`KernelInput.left_out`): the caller adds it with numpy, or refuses it. The squared norms of rows as they were
-added go back to Python, where they are compared with their limits.
+Results are **sensitive**. A row that is not finite, or whose squares add up to 2⁵³ or more, is skipped and marked
+(`KernelInput.left_out`): the caller adds it with numpy or rejects it. The squared norms of added rows are returned to
+Python and compared with their limits.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ class _Map(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled functions; None where they were not built, are of another version, or are switched off."""
+    """Return the compiled functions; None if not built, of another version, or switched off."""
     if _PURE:
         return None
     try:
@@ -93,24 +91,24 @@ def library() -> ctypes.CDLL | None:
 def _compiled() -> ctypes.CDLL:
     found = library()
     if found is None:
-        raise RuntimeError("There are no compiled functions: ask `serves` first.")
+        raise RuntimeError("Compiled functions are not available. Call `serves` first.")
     return found
 
 
 def serves(columns: int) -> bool:
-    """Whether rows of so many columns are best added by compiled functions."""
+    """Return whether rows with this number of columns should be added by compiled functions."""
     return columns <= MOST_COLUMNS and library() is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Memory
 def padded(width: int) -> int:
-    """Columns of rows and sums in memory."""
+    """Return the number of columns of rows and sums in memory."""
     return -(-width // _LANES) * _LANES
 
 
 def zeros(*shape: int) -> Floats:
-    """At the beginning of a cache line."""
+    """Allocate zeros aligned to a cache line."""
     size = math.prod(shape)
     found = np.zeros(size + _LANES)
     start = -(_address(found) // 8) % _LANES
@@ -118,7 +116,7 @@ def zeros(*shape: int) -> Floats:
 
 
 def _address(array: Rows) -> int:
-    """Where the entries begin; ``array.ctypes`` is slow."""
+    """Return the address of the first entry; ``array.ctypes`` is slow."""
     address: int = array.__array_interface__["data"][0]
     return address
 
@@ -148,7 +146,7 @@ class KernelInput:
 
     @classmethod
     def of_rows(cls, rows: Floats) -> KernelInput:
-        """Encoded rows, (n, m)."""
+        """Wrap encoded rows, (n, m)."""
         found = cls(rows.shape[1])
         if not _by_rows(rows):
             rows = np.ascontiguousarray(rows)
@@ -270,11 +268,11 @@ def mapped(
 
 def _check(exact: int) -> None:
     if not exact:  # 4096 rows of norm at most 2²⁰ cannot do that
-        raise RuntimeError("Encoded rows are not finite: a fault of the encoder. Nothing was released.")
+        raise RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
 
 
 def norms(rows: KernelInput, by: Map, factors: Floats, scratch: Scratch, products: Scratch) -> tuple[Floats, int]:
-    """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), and how many rows have T r = 0; left out ones not."""
+    """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), and the number of added rows with T r = 0."""
     squares = np.empty((len(factors), rows.n))
     arrays = (_address(factors), _address(squares), scratch.address, products.address)
     zero = _compiled().gaussmix_norms(rows.structure, by.structure, len(factors), *arrays)

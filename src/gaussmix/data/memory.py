@@ -1,8 +1,8 @@
 """Tables in memory: arrays, data frames, Arrow tables and readers; and lazy frames, which an engine computes.
 
-A list, an array of objects or an object column has no type of its own. A library that guesses one looks at all of its
-values, so that one row changes how the others are read: a single ``1`` among half-precision floats makes Arrow read
-all of them as integers. Nothing is guessed here: each value is read by a rule that its declared type alone chooses.
+A list, an array of objects or an object column has no type. A library that infers one looks at all values, so one row
+changes how the others are read: a single ``1`` among half-precision floats makes Arrow read all of them as integers.
+Nothing is inferred here: each value is converted by the rule of the declared type.
 
 >>> column_of([np.float16(0.5), 1, None, Decimal("0.25")], pa.float64(), name="x", where="the list").to_pylist()
 [0.5, 1.0, None, 0.25]
@@ -100,7 +100,7 @@ class NamedArray(ArrayTable):
         """Return the columns by name."""
         array, names = self._data[0], list(self._data[1])
         if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError("(array, names) must be a 2-D array and one name per column of it.")
+            raise DataError("(array, names) must be a 2-D array and one name per column.")
         if len(set(names)) < len(names):
             raise duplicate_column(next(name for name in names if names.count(name) > 1), "the array")
         return {name: array[:, j] for j, name in enumerate(names)}
@@ -134,7 +134,9 @@ class StructuredArray(ArrayTable):
         """Return the fields by name."""
         names = self._data.dtype.names
         if names is None:
-            raise DataTypeError("A NumPy array has no column names. Pass (array, names), or a dictionary of arrays.")
+            raise DataTypeError(
+                "A NumPy array must come with column names. Pass (array, names) or a dictionary of arrays."
+            )
         return {name: self._data[name] for name in names}
 
     @property
@@ -157,7 +159,7 @@ class ArrayDictionary(ArrayTable):
         """Return the columns by name."""
         arrays = {name: _as_column(name, values) for name, values in self._data.items()}
         if len({len(array) for array in arrays.values()}) > 1:
-            raise DataError("The arrays of a dictionary must have one length.")
+            raise DataError("The arrays of a dictionary must have the same length.")
         return arrays
 
     @property
@@ -296,7 +298,7 @@ class StreamTable(Table):
             return self._data.schema
         if hasattr(self._data, "__arrow_c_schema__"):
             return pa.schema(self._data)
-        raise DataTypeError(f"The columns of {self.label} cannot be known without reading rows.")
+        raise DataTypeError(f"The columns of {self.label} cannot be determined without reading rows.")
 
 
 def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
@@ -486,8 +488,8 @@ def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, whe
     """
     if kind is None:
         raise DataTypeError(
-            f"Column {name!r} of {where} holds Python objects, whose type cannot be guessed without one row changing "
-            "how others are read. Declare it in types, or convert the column to an array with a type."
+            f"Column {name!r} of {where} holds Python objects, which have no common type. Declare it in types, or "
+            "convert the column to a typed array."
         )
     if kind not in _RULES:
         raise DataTypeError(

@@ -1,7 +1,7 @@
-"""Exact sums over the encoded rows of a table: the only thing that is kept of it.
+"""Exact second moments of the encoded rows of a table.
 
-**Sensitive**: moments are as sensitive as the rows, and only the mechanism reads them; estimators ask them for nothing
-but whether they have the declared number of rows.
+**Sensitive**: moments are as sensitive as the rows, and only the mechanism reads them; estimators only check the
+declared number of rows.
 
 >>> schema = Schema.of({"X": {"size": 2, "norm": 5.0}, "y": [-1, 1]})
 >>> X, y = np.array([[3.0, 4.0], [0.3, -0.4]]), np.array([0.5, -1.0])
@@ -44,7 +44,7 @@ FORMAT = 1
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that promises another format."""
+    """Reject a file name with the suffix of another format."""
     refuse_suffix(path, own=(".moments",), kind="a file of moments")
 
 
@@ -62,10 +62,9 @@ class Moments:
     parts : frozenset of str
         Random ids of the builds that were merged; the same id is never merged twice.
     unit : PrivacyUnit or None
-        Whose rows were bounded together: equal in all parts of a merge, which must have no person in common. None:
-        every row is by itself.
+        The privacy unit: equal in all parts of a merge, which must have no unit in common. None for row-level privacy.
     is_computed : bool
-        Whether rows came from a query, a lazy frame or a stream in any part: a certificate then says what it rests on.
+        Whether rows of any part came from a query, a lazy frame or a stream; the certificate then states a condition.
     """
 
     _high: Integers  # floor of G, shape (m, m)
@@ -78,7 +77,7 @@ class Moments:
 
     @classmethod
     def empty(cls, schema: Schema) -> Moments:
-        """The moments of no rows."""
+        """Return the moments of no rows."""
         zero = np.zeros((schema.n_columns, schema.n_columns), dtype=np.int64)
         return cls(zero, zero.copy(), 0, schema, frozenset())
 
@@ -93,11 +92,11 @@ class Moments:
         return self.schema.row_norm
 
     def rows_between(self, least: int, most: int | None = None) -> bool:
-        """Whether so many rows were read. **Sensitive**: for the curator's checks of what was declared."""
+        """Return whether the number of rows is in a range. **Sensitive**: for the curator's checks."""
         return least <= self._n and (most is None or self._n <= most)
 
     def expected_rows(self, expected: int) -> None:
-        """Refuse another number of rows. For the curator: whoever sees whether it was refused learns about rows."""
+        """Reject another number of rows. For the curator only: the outcome depends on the data."""
         if not self.rows_between(check.positive_integer(expected_rows=expected), expected):
             raise unexpected_rows(expected)
 
@@ -119,13 +118,13 @@ class Moments:
             )
         if self.unit != other.unit:
             raise DataError(
-                "Moments of different units cannot be merged. Build every part with the same unit, bound and "
-                "contribution_bounding; no person may be in two parts."
+                "Moments with different privacy units cannot be merged. Build every part with the same unit, "
+                "max_contributions and contribution_bounding; each unit must be in one part only."
             )
         if self.parts & other.parts:
             raise DataError(
-                "The same part would be merged twice. A row counted twice has half the protection that the "
-                "release promises: merge each part once."
+                "The same part cannot be merged twice: a row counted twice would have a weaker guarantee. "
+                "Merge each part once."
             )
         high, low = carried(self._high + other._high, self._low + other._low)
         parts, computed = self.parts | other.parts, self.is_computed or other.is_computed
@@ -150,7 +149,7 @@ class Moments:
         reading : ReadOptions, optional
             How the table is read.
         privacy_unit : PrivacyUnit, optional
-            As in :func:`gaussmix.release`. No privacy unit may be in two parts that are merged.
+            As in :func:`gaussmix.release`. Each unit must be in one of the merged parts only.
         """
         declared = Schema.of(schema)
         if privacy_unit is not None:
@@ -159,7 +158,7 @@ class Moments:
                 sums = units.aggregate(Gram(privacy_unit.max_contributions))
                 return cls.built(sums, declared, privacy_unit, is_computed=units.is_computed)
         if reading is not None and reading.sorted_by_unit:
-            raise ArgumentError("sorted_by_unit goes with a unit: name its column, or leave it out.")
+            raise ArgumentError("sorted_by_unit requires a privacy unit. Declare it or omit sorted_by_unit.")
         reader = TableReader(data, reading)
         return cls.built(reader.aggregate(Gram(), declared), declared, is_computed=reader.table.computed)
 
@@ -182,7 +181,7 @@ class Moments:
         Raises
         ------
         DataError
-            If a value is NaN or infinite. For the curator: whoever sees whether it occurred learns about single rows.
+            If a value is NaN or infinite. For the curator only: the occurrence of an error depends on single rows.
         """
         return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
 
@@ -190,11 +189,11 @@ class Moments:
     def built(
         cls, sums: ExactSums, schema: Schema, unit: PrivacyUnit | None = None, *, is_computed: bool = False
     ) -> Moments:
-        """From sums over the encoded rows of a table, under a new random id."""
+        """Build from sums over the encoded rows of a table, under a new random id."""
         return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit, is_computed)
 
     def to_bytes(self) -> bytes:
-        """Everything, in a form that :meth:`from_bytes` reads: **sensitive**."""
+        """Return everything in the form that :meth:`from_bytes` reads. **Sensitive**."""
         header = {
             "format": FORMAT,
             "warning": "sensitive: as sensitive as the rows themselves",
@@ -213,8 +212,8 @@ class Moments:
 
     @classmethod
     def from_bytes(cls, content: bytes, *, name: str = "This") -> Moments:
-        """What :meth:`to_bytes` wrote, checked."""
-        damaged = DamagedError(f"{name} is not a file of moments, or it is damaged: build it again.")
+        """Read and verify the output of :meth:`to_bytes`."""
+        damaged = DamagedError(f"{name} is not a file of moments, or it is damaged. Build it again.")
         if content[: len(_MAGIC)] != _MAGIC:
             raise damaged
         digest, content = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
@@ -229,10 +228,10 @@ class Moments:
         raise DamagedError(other_format(name, header["format"], FORMAT))
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a file, whole or not at all, readable by its owner only and **as sensitive as the rows**.
+        """Write a file atomically, readable by its owner only and **as sensitive as the rows**.
 
-        A file that is there already is replaced with ``force`` only. Commands know moments by their name: one that
-        promises another format, as ``x.parquet`` does, is refused.
+        An existing file is replaced only with ``force``. Suffixes of other formats, such as ``x.parquet``, are
+        rejected.
         """
         check_name(path)
         write_whole(path, self.to_bytes(), mode=0o600, force=force)
@@ -242,7 +241,7 @@ class Moments:
         """Read a file that :meth:`save` wrote."""
         path = Path(path)
         if not path.is_file():
-            raise MissingFileError(f"There is no file {path}.")
+            raise MissingFileError(f"The file {path} does not exist.")
         return cls.from_bytes(path.read_bytes(), name=str(path))
 
     def __repr__(self) -> str:
@@ -250,7 +249,7 @@ class Moments:
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Split what follows the checksum into its header, of any format, and the sums."""
+    """Split the bytes after the checksum into header and sums."""
     length = int.from_bytes(content[:8], "little")
     header = strict_json(content[8 : 8 + length])
     if type(header["format"]) is not int:
@@ -259,9 +258,9 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
-    """Moments from a header and sums. Everything that can be checked is; that the rows are real cannot."""
+    """Build moments from a header and sums, and check their consistency."""
     if set(header) != {"format", "warning", "schema", "fingerprint", "parts", "n", "is_computed", "unit"}:
-        raise ValueError("its keys are not those of moments")
+        raise ValueError("its keys do not match the format of moments")
     schema, n, parts = stored_schema(header["schema"]), header["n"], header["parts"]
     m = schema.n_columns
     high, low = np.frombuffer(body, dtype="<i8").reshape(2, m * (m + 1) // 2).astype(np.int64)
@@ -288,5 +287,5 @@ def _unpacked(header: dict[str, Any], body: bytes) -> Moments:
         and np.all((low >= 0) & (low < 2**LIMB_BITS))
         and sums_fit
     ):
-        raise ValueError("its parts do not fit each other")
+        raise ValueError("its parts are inconsistent")
     return found

@@ -1,16 +1,14 @@
-"""Tables in files: which files a path, a folder or a pattern means, and readers of Parquet and Arrow IPC.
+"""Readers of CSV, Parquet and Arrow IPC files, and the files that a path, directory or glob stands for.
 
-A folder that cannot be read is an error, never left out. Files are read in sorted order. Of a Parquet file only names,
-types and numbers of rows are taken from the footer. Its statistics are not looked at: pyarrow ends the process where
-they are damaged or encrypted. Memory follows the batches and not the row groups.
+A directory that cannot be read is an error. Files are read in sorted order. Only names, types and row counts are taken
+from the footer of a Parquet file, because damaged or encrypted statistics crash pyarrow. Memory depends on the size of
+batches, not of row groups.
 
-Batches of a CSV or TSV file: types are declared, and no line can change how another is read.
-
-Arrow's parser lets a quoted field run over the end of its line, whatever it is told, and takes a quote that is never
-closed for one that ends with the file: a stray ``"`` then swallows the rows of others. So lines are counted, and quotes
-examined, on the way from the file to the parser. A row made of several lines has two that are not blank, that of the
-first quote and that of the last, so the parser has found fewer rows than there are lines; only in the last line of a
-file can a quote stay open without that. Both checks are exact, and counting costs next to nothing.
+The columns of CSV and TSV files have declared types, and no line can change how another is read. Arrow's parser lets a
+quoted field continue over line ends, and closes an open quote at the end of the file, so a stray ``"`` could absorb
+other rows. Lines are therefore counted and quotes examined between file and parser. A row that spans several lines has
+at least two that are not blank, so the parser returns fewer rows than there are lines; only in the last line can a
+quote stay open unnoticed, and that line is checked. Both checks are exact.
 """
 
 from __future__ import annotations
@@ -100,9 +98,7 @@ class Csv(FileFormat):
             with _opened_csv(file, csv, pa.csv.ConvertOptions()) as (reader, _):  # the header; nothing is converted
                 header = reader.schema.names
             if not csv.quoting_of(self.suffix_of(file) or "") and any(f'"{name}"' in header for name in columns):
-                raise DataError(
-                    f"{where} has column names in quotes. Declare quoting=True if quotes enclose its fields."
-                )
+                raise DataError(f"{where} has quoted column names. Declare quoting=True if its fields are quoted.")
             check_columns(header, columns, where)
             convert = _conversion(request, csv, where)
             with _opened_csv(file, csv, convert, blank_lines=len(header) == 1) as (reader, lines):
@@ -125,15 +121,12 @@ def _conversion(request: Request, csv: CsvOptions, where: str) -> Any:
     """How Arrow reads the fields: every column as its declared type."""
     undeclared = [name for name in request.columns if name not in request.types]
     if undeclared:
-        raise DataTypeError(
-            f"Column {undeclared[0]!r} of {where} has no declared type, and a type that is guessed from the first rows "
-            "would change how others are read. Declare it in types."
-        )
+        raise DataTypeError(f"Column {undeclared[0]!r} of {where} has no declared type. Declare it in types.")
     vectors = [name for name in request.columns if pa.types.is_fixed_size_list(request.types[name])]
     if vectors:
         raise DataTypeError(
             f"Column {vectors[0]!r} of {where} is declared as a vector, which a CSV file cannot hold. "
-            "Declare its entries as columns of their own, or write a Parquet file."
+            "Declare its entries as separate columns, or write a Parquet file."
         )
     types = {name: request.types[name] for name in request.columns}
     return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **_missing_words(csv))
@@ -186,7 +179,7 @@ def _empty_text_is_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _line_error(words: str, where: str) -> DataError:
     return DataError(
-        f"{where} has {words}. Correct the file; or declare quoted_newlines=True if fields may run over several lines, "
+        f"{where} has {words}. Correct the file; or declare quoted_newlines=True if fields may contain line breaks, "
         "or quoting=False if quotes are ordinary characters."
     )
 
@@ -198,12 +191,12 @@ def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
         name = header[int(found[1])]
         kind = {"double": "a number", "bool": "true or false, 1 or 0"}.get(found[2], f"of the type {found[2]}")
         return DataError(
-            f"Column {name!r} of {where} has a field that is not {kind}, as the schema says. "
-            "Correct the file, or the column's declaration; declare fields that mean a missing value with na_values."
+            f"Column {name!r} of {where} must hold values that are {kind}, as the schema declares. "
+            "Correct the file or the schema; declare codes for missing values with na_values."
         )
     if re.search(r"Expected \d+ columns, got \d+", words):
         return DataError(
-            f"{where} has lines with too many or too few fields. Every line must have the header's fields; "
+            f"{where} has lines with too many or too few fields. Every line must have as many fields as the header; "
             "look for a stray quote or a delimiter within a field."
         )
     if "out of sync" in words:
@@ -218,7 +211,7 @@ _QUOTE = ord('"')
 
 
 class LineError(ValueError):
-    """A line that could change how others are read; its words end the sentence "the file has ..."."""
+    """A line that could change how others are read; its message completes "the file has ..."."""
 
 
 class CheckedLines(io.RawIOBase):
@@ -265,9 +258,9 @@ class CheckedLines(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        """Close both streams, once Arrow's thread that reads ahead is not in the midst of it.
+        """Close both streams after Arrow's read-ahead thread has finished its read.
 
-        It would go on with the file's number, which the next file that is opened gets, and take that one's bytes.
+        Otherwise that thread could continue with a reused file descriptor and read bytes of another file.
         """
         with self._reading:
             if not self.closed:
@@ -602,9 +595,9 @@ def format_of(file: Path) -> FileFormat:
         raise ArgumentError(f"{file} must end in one of {', '.join(PLAIN_SUFFIXES)} (CSV also compressed).")
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ArgumentError(f"{file} is no plain file. Write its content to one.")
+        raise ArgumentError(f"{file} must be a regular file.")
     if not status.st_size:
-        raise DataError(f"{file} is empty. Write it again, or leave it out.")
+        raise DataError(f"{file} is empty. Write it again or omit it.")
     return found
 
 
@@ -621,7 +614,7 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
         found = sorted(file for file in _below(whole) if _named_format(file) is not None)
         if not found:
             *names, last = [known.name for known in FORMATS]
-            raise MissingFileError(f"The directory {str(path)!r} holds no {', '.join(names)} or {last} file.")
+            raise MissingFileError(f"The directory {str(path)!r} contains no {', '.join(names)} or {last} file.")
         return found
     if glob.has_magic(str(path)):
         found = sorted({file for file in _matching(whole) if not _is_folder(file)})
@@ -629,8 +622,8 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
             raise MissingFileError(f"No file matches {str(path)!r}.")
         return found
     if os.path.lexists(whole):
-        raise MissingFileError(f"{whole} is neither a file nor a folder (or a link to nothing). Name a file.")
-    raise MissingFileError(f"There is no file {str(path)!r}.")
+        raise MissingFileError(f"{whole} must be a file or a directory.")
+    raise MissingFileError(f"The file {str(path)!r} does not exist.")
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -641,7 +634,9 @@ def _below(folder: Path) -> Iterator[Path]:
         here = waiting.pop()
         status = here.stat()
         if (status.st_dev, status.st_ino) in seen:
-            raise DataError(f"The folder {here} is reached twice, by a link: its rows would be counted twice.")
+            raise DataError(
+                f"The directory {here} is reached twice through a link; rows would be double-counted. Remove the link."
+            )
         seen.add((status.st_dev, status.st_ino))
         for path in _entries(here):
             if path.name[0] not in "._":

@@ -1,4 +1,4 @@
-"""Tables that can be read several times: what a release in passes asks of one, pass after pass.
+"""Tables that can be read several times, as a release in passes requires.
 
 **Sensitive**: every result is an exact sum over rows, or over privacy units; only the mechanism reads it. A row gives
 the same bits wherever it stands (:mod:`gaussmix.data.gram`), so that sources of every kind give the same results.
@@ -75,10 +75,10 @@ class RowSource(ABC):
 
     def unit_counts(self) -> tuple[int, int]:
         """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
-        raise ArgumentError("Units are counted where a privacy unit with several rows is declared.")
+        raise ArgumentError("Unit counts require a privacy unit.")
 
     def close(self) -> None:  # noqa: B027 - most sources keep nothing
-        """Forget what was kept between passes."""
+        """Discard data stored between passes."""
 
     def moments(
         self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
@@ -232,7 +232,7 @@ class ClusterRows(RowSource):
     """A Dask or Spark table: each pass is one job, only sums leave the workers, the query is sent to all of them.
 
     Sampling keys belong to a partition and a position in it, and are fresh for every pass: an engine that
-    computes a partition again may put its rows in another order. Persist the table, or every pass computes it anew.
+    computes a partition again may put its rows in another order. Persist the table, or every pass recomputes it.
     """
 
     is_computed = True
@@ -252,7 +252,7 @@ class ClusterRows(RowSource):
         if expected is not None and found.rows != expected:
             raise unexpected_rows(expected)
         if not found.rows:
-            raise DataError("The table has no rows. Check the query or the filter that made it.")
+            raise DataError("The table has no rows. Check the query or filter.")
         self._passes, self._rows = self._passes + 1, found.rows
         result: A = found.result
         return result
@@ -280,7 +280,7 @@ def _aggregate_part(part: Any, number: int, *, schema: Schema, query: Query[Any]
 
 
 class SummedRows(RowSource):
-    """Moments that were built before, whose rows are gone: one pass."""
+    """Existing moments without their rows: one pass only."""
 
     def __init__(self, moments: Moments) -> None:
         self.schema, self.unit, self.is_computed = moments.schema, moments.unit, moments.is_computed
@@ -290,7 +290,7 @@ class SummedRows(RowSource):
         raise self._refusal()
 
     def _refusal(self) -> ArgumentError:
-        return ArgumentError("Moments that were summed up before serve one pass: set passes=1, or pass the table.")
+        return ArgumentError("Moments allow one pass only. Set passes=1, or pass the table.")
 
     def moments(
         self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
@@ -334,14 +334,16 @@ def rows_of(
     if isinstance(data, Moments):
         return _summed(data, options)
     if schema is None:
-        raise ArgumentError("schema must be declared for a table.")
+        raise ArgumentError("schema is required for a table.")
     declared = Schema.of(schema)
     if unit is not None:
         if new_key is None:
-            raise ArgumentError("new_key is needed with a unit.")
+            raise ArgumentError("new_key is required with a privacy unit.")
         return UnitRows(data, declared, unit, options, key=new_key())
     if options.sorted_by_unit:
-        raise ArgumentError("sorted_by_unit goes with a unit and the table: name the unit's column, or leave it out.")
+        raise ArgumentError(
+            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
+        )
     table = open_table(data, options)
     return ClusterRows(table, declared) if isinstance(table, ClusterTable) else TableRows(table, declared)
 
@@ -349,11 +351,13 @@ def rows_of(
 def _summed(moments: Moments, options: ReadOptions) -> SummedRows:
     """Reject options that have no effect."""
     if options.sorted_by_unit:
-        raise ArgumentError("sorted_by_unit goes with a unit and the table: name the unit's column, or leave it out.")
+        raise ArgumentError(
+            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
+        )
     if options.csv not in (None, CsvOptions()):
-        raise ArgumentError("csv says how files are read: moments were summed up before, leave it out.")
+        raise ArgumentError("csv has no effect on moments. Omit it.")
     if options.row_by_row:
-        raise ArgumentError("row_by_row is about queries: moments were summed up before, leave it out.")
+        raise ArgumentError("row_by_row has no effect on moments. Omit it.")
     if options.expected_rows is not None:
         moments.expected_rows(options.expected_rows)
     return SummedRows(moments)

@@ -1,30 +1,29 @@
-"""Which rows a pass reads: a sampling key for every position of the table, under a secret key; and a cache of rows.
+"""Sampling of rows for a pass, by a pseudorandom sampling key per position, and a cache of rows.
 
 A pass that needs few rows may read a Bernoulli sample of them. The sampling key of a row is a pseudo-random function of
 its position in the source (ChaCha20 under a secret key), so that batches, threads and the kind of source do not matter,
 and readings with the same secret key choose the same rows.
 
-**What is private about it.** Take a table D and the same table without the row x. Sampling keys are functions of the
+**Privacy.** Take a table D and the same table without the row x. Sampling keys are functions of the
 secret key and of positions alone, never of values. Let every row have *one* position in all readings that share a
 secret key. Then, over that key, rows are chosen independently and at the same rate: that rows behind x move up by one
 position changes which sampling key is theirs, but distinct positions have independent ones, so the joint distribution
 of what is chosen from the rows other than x is the same in both tables. Couple the two: the chosen rows are equal but
 for x, which is there or not. Given that, each pass is the mechanism on two tables that differ in one row at most, and
 the divergence between two mixtures with the same weights is at most the largest of their parts. So sampling costs
-nothing. It is not claimed to gain anything: amplification by sampling is left out of every account.
+no privacy. No account claims amplification by sampling.
 
 The same holds for samples of several rates under one secret key: a row has one sampling key, and is in all samples
 whose threshold is above it, so that what is chosen from a row is a function of one key of its own.
 
-What the argument needs: the secret key is drawn for one release; the rate is public; and a row stands at one position
-wherever the secret key is used. A source that does not promise its order takes fresh sampling keys for every reading
-(`Sample.fresh`), so that no two readings share any; else a key that two rows share in two readings would make the
-distribution of the rest depend on x. With ChaCha20 in place of true randomness all of this holds for whoever cannot
-tell them apart.
+The argument needs a secret key drawn for one release, a public rate, and one position per row in all readings with the
+same secret key. A source without a fixed order uses fresh sampling keys for every reading (`Sample.fresh`); otherwise a
+key shared by two rows in two readings would make the distribution of the rest depend on x. With ChaCha20 instead of
+true randomness all of this holds computationally.
 
-**The cache.** The rows with the smallest sampling keys are cached from one reading for later passes, as many as fit. A
-sample whose threshold is not above the largest cached key is then there without reading the table again, and so are all
-rows of a table that fits whole. What fits decides how often a table is read, never what is computed from it.
+**The cache.** The rows with the smallest sampling keys are cached in one reading for later passes, as many as fit. A
+sample whose threshold is at most the largest cached key then needs no further reading, and neither does a table that
+fits whole. The size of the cache affects how often a table is read, not the result.
 
 >>> sample = Sample.seeded(0.25, 1)
 >>> whole = sample.chosen(0, 1000)
@@ -73,7 +72,7 @@ class Sample:
     rate : float
         Public. Between 0 and 1; rounded to a multiple of 2⁻¹⁶, not to 0.
     key : bytes
-        32 bytes, secret: whoever knows them knows which positions were read.
+        32 bytes, secret: the key determines which positions are read.
     """
 
     rate: float
@@ -81,19 +80,19 @@ class Sample:
 
     def __post_init__(self) -> None:
         if not 0 < check.real(rate=self.rate) <= 1:
-            raise ArgumentError(f"rate must be above 0 and at most 1, got {self.rate!r}.")
+            raise ArgumentError(f"rate must lie in (0, 1], got {self.rate!r}.")
         if not isinstance(self.key, bytes) or len(self.key) != 32:
-            raise ArgumentError("key must be 32 bytes: use Sample.secure(rate).")
+            raise ArgumentError("key must be 32 bytes. Use Sample.secure(rate).")
         object.__setattr__(self, "rate", max(round(self.rate * KEY_RANGE), 1) / KEY_RANGE)
 
     @classmethod
     def secure(cls, rate: float) -> Sample:
-        """With a new key from the operating system."""
+        """Return a sample with a new key from the operating system."""
         return cls(rate, os.urandom(32))
 
     @classmethod
     def seeded(cls, rate: float, seed: int) -> Sample:
-        """For tests: whoever knows the seed knows the sampling keys."""
+        """Return a reproducible sample, for tests only: the seed determines the sampling keys."""
         return cls(rate, hashlib.sha256(b"seeded %d" % seed).digest())
 
     def at(self, rate: float) -> Sample:

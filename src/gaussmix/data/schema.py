@@ -1,6 +1,6 @@
-"""What a table may hold: declared columns with their bounds, and the encoded row they make.
+"""Schemas: declared columns with their bounds, the encoded row, templates, partial schemas and formulas.
 
-A schema is public and written before the data are seen. Each row is encoded by itself: no row sees another one.
+A schema is public and declared without looking at the data. Each row is encoded independently of the others.
 
 >>> schema = Schema.of({"age": [0, 100], "sex": ["female", "male"], "smoker": "boolean"})
 >>> schema.names
@@ -8,38 +8,33 @@ A schema is public and written before the data are seen. Each row is encoded by 
 >>> schema.row_norm
 2.0
 
-A numeric column is clipped to its bounds and mapped to w·[-1, 1]; a Boolean is the numeric column with bounds (0, 1);
+A numeric column is clamped to its bounds and mapped to w·[-1, 1]; a Boolean is the numeric column with bounds (0, 1);
 a categorical column has one entry w for its level and zeros elsewhere; a vector has one entry for each of its numbers;
 terms that are derived from columns follow; the intercept w₀ comes last. A row's squared norm is therefore at most
 C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
 
-Notation follows docs/notation.md.
-
-Columns from their short forms, as a dictionary or a file declares them, and back.
+Notation follows docs/notation.md. Columns have short forms in dictionaries and files:
 
 >>> parse_column("age", [0, 100])
 Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
 
-A template of a schema, from names and types of columns alone.
-
-Columns whose kind is declared and whose bounds or levels are not: what a proposal starts from.
+A partial schema declares types but leaves bounds or levels open, to be estimated privately:
 
 >>> cost = {"lower": 0, "upper": None}
 >>> found = PartialSchema.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
 >>> list(found.numbers), list(found.keys), list(found.declared)
 (['age', 'cost'], ['sex'], ['smoker'])
 
-How a value is read depends on its row and on the declared kind alone: a number as a double, a category as text, codes
-as integers of 64 bits. A template (`gaussmix schema FILE`) of a file that has types of its own is such a declaration as
-it stands; types that were guessed from rows, as of CSV files, have a question mark, and are refused.
+Values are read by their declared type alone: a number as a double, a category as text, codes as 64-bit integers. A
+template (`gaussmix schema FILE`) of a typed file is a valid partial schema; types guessed from rows, as in CSV files,
+are marked with a question mark and rejected.
 
-Formulas: which column is explained, by which columns and terms. Only read, never evaluated.
+Formulas name the response and the predictors. They are parsed, never evaluated:
 
 >>> read_formula("log(wage) ~ poly(experience, 2) + ethnicity*smsa")
 Formula(response='log(wage)', predictors=('poly(experience, 2)', 'ethnicity', 'smsa', 'ethnicity:smsa'))
 
-formulaic's parser takes formulas apart, as R and patsy have them; what the terms mean is
-:mod:`gaussmix.data.terms`'s to say, and nothing in a formula is run.
+They are parsed by formulaic, with the syntax of R and patsy; :mod:`gaussmix.data.terms` defines the terms.
 """
 
 from __future__ import annotations
@@ -130,8 +125,8 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
 }
 _DATE = ("lower", "upper")
 HOW_TO_DECLARE = (
-    'Declare a number by [lower, upper], categories by {"levels": [...]} or a list of labels, true and false by '
-    '"boolean", numbers that belong together by {"size": 8, "norm": 1}; options go into a table such as '
+    'Declare a numeric column by [lower, upper], a categorical one by {"levels": [...]} or a list of labels, a boolean '
+    'one by "boolean", a vector by {"size": 8, "norm": 1}; give options in a mapping such as '
     '{"lower": 0, "upper": 1, "missing": "drop-row"}.'
 )
 
@@ -189,7 +184,7 @@ def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
         told = [str(error).replace(f" {NOT_FROM_DATA}", "").replace(f" {HOW_TO_DECLARE}", "") for error in wrong]
         lines = "\n".join(f"  {words}" for words in told)
         raise DeclarationError(
-            f"{len(wrong)} columns cannot be used as they are declared:\n{lines}\n{HOW_TO_DECLARE} {NOT_FROM_DATA}"
+            f"{len(wrong)} columns are not declared correctly:\n{lines}\n{HOW_TO_DECLARE} {NOT_FROM_DATA}"
         )
     return found
 
@@ -211,21 +206,23 @@ def _parsed(declared: object) -> Column:
     if isinstance(declared, list | tuple):
         return _from_list(declared)
     if not isinstance(declared, Mapping):
-        raise ArgumentTypeError(f"a column cannot be declared by {type(declared).__name__}. {HOW_TO_DECLARE}")
+        raise ArgumentTypeError(
+            f"a column cannot be declared by an object of type {type(declared).__name__}. {HOW_TO_DECLARE}"
+        )
     kind = declared.get("type", _kind_of(declared))
     if isinstance(kind, str):
         kind = kind.removesuffix(GUESSED)  # whoever filled in the rest has seen it
     if kind == "date":
         return _from_dates({key: value for key, value in declared.items() if key != "type"})
     if kind == "unsupported":
-        raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or leave the column out.")
+        raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or omit the column.")
     if not isinstance(kind, str) or kind not in _KINDS:
         words = ", ".join(repr(word) for word in (*_KINDS, "date"))
         raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
     allowed = [field.name for field in fields(_KINDS[kind])]
     unknown = [key for key in declared if key not in (*allowed, "type")]
     if unknown:
-        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; it may have {', '.join(allowed)}.")
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; allowed keys are {', '.join(allowed)}.")
     options = {key: value for key, value in declared.items() if key != "type"}
     return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
 
@@ -233,7 +230,9 @@ def _parsed(declared: object) -> Column:
 def _from_dates(declared: Mapping[str, Any]) -> Column:
     unknown = [key for key in declared if key not in (*_DATE, "origin", "weight", "missing")]
     if unknown:
-        raise DeclarationError(f"unknown key {unknown[0]!r} in a date column; it may have {', '.join(_DATE)}, origin.")
+        raise DeclarationError(
+            f"unknown key {unknown[0]!r} in a date column; allowed keys are {', '.join(_DATE)}, origin."
+        )
     options: dict[str, Any] = dict.fromkeys(_DATE) | dict(declared)
     return Date(**options)
 
@@ -268,7 +267,7 @@ def read_declared(path: Path) -> Mapping[str, Any]:
     except ValueError as error:  # both formats' errors, wrong bytes, a key that occurs twice, thousands of digits
         raise DeclarationError(f"{path} is not a valid {suffix[1:].upper()} file: {error}") from None
     if not isinstance(declared, Mapping):
-        raise ArgumentTypeError(f"{path} must hold one object that maps names to columns.")
+        raise ArgumentTypeError(f"{path} must contain one object that maps names to columns.")
     return declared
 
 
@@ -316,7 +315,7 @@ class Schema:
                 f"columns must map names to columns, got {type(self.columns).__name__}. {HOW_TO_DECLARE}"
             )
         if not self.columns:
-            raise DeclarationError("columns must not be empty: declare at least one column.")
+            raise DeclarationError("columns must not be empty. Declare at least one column.")
         for name in self.columns:
             _check_name(name)
         _set(self, "columns", MappingProxyType(parse_columns(self.columns)))
@@ -335,11 +334,11 @@ class Schema:
         _set(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
         _set(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
         if self.terms and not self.intercept:
-            raise DeclarationError("terms need an intercept, which their raw units are measured by: declare one.")
+            raise DeclarationError("terms require an intercept. Declare one.")
         self._refuse_what_rounds_to_nothing()
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise DeclarationError(f"Two encoded columns would be called {twice!r}. Rename a column or a level.")
+            raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
 
     def _refuse_what_rounds_to_nothing(self) -> None:
         """A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows."""
@@ -347,13 +346,13 @@ class Schema:
         small = [name for name, square in squares.items() if square and not self.squared_in_units(square)]
         if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
-                f"intercept must be at least a 2**-{FRACTION_BITS} of a row's bound, which is {self.row_norm!r}: "
-                "declare a larger one, or none, or columns of a smaller weight."
+                f"intercept must be at least 2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. "
+                "Declare a larger intercept, none, or smaller column weights."
             )
         if small:
             raise DeclarationError(
-                f"Column {small[0]!r}: its weight (and norm) must be at least a 2**-{FRACTION_BITS} of a row's bound, "
-                f"which is {self.row_norm!r}: declare a larger one, or leave the column out."
+                f"Column {small[0]!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
+                f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
             )
 
     @classmethod
@@ -382,7 +381,7 @@ class Schema:
             return cls(cast(Mapping[str, Column], declared), **more)
         unknown = [key for key in declared if key not in parts]
         if unknown:
-            raise DeclarationError(f"Unknown key {unknown[0]!r} in a schema; it may have {', '.join(parts)}.")
+            raise DeclarationError(f"Unknown key {unknown[0]!r} in a schema; allowed keys are {', '.join(parts)}.")
         return cls(**{**declared, **more})
 
     def to_dict(self) -> dict[str, Any]:
@@ -502,7 +501,7 @@ class Schema:
 def stored_schema(stored: object) -> Schema:
     """Return the schema in a file of this library. Unlike `Schema.of`, it never opens a path that the file names."""
     if not isinstance(stored, Mapping):
-        raise ArgumentTypeError("a stored schema must be an object.")
+        raise ArgumentTypeError("A stored schema must be a JSON object.")
     return Schema.of(dict(stored))
 
 
@@ -512,10 +511,10 @@ def _set(instance: object, name: str, value: object) -> None:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
-        raise ArgumentTypeError(f"A column's name must be a string, not empty, got {name!r}.")
+        raise ArgumentTypeError(f"A column name must be a nonempty string, got {name!r}.")
     check_text("A column's name", name)
     if name == INTERCEPT:
-        raise DeclarationError(f"A column cannot be called {INTERCEPT!r}, the name of the constant column: rename it.")
+        raise DeclarationError(f"The column name {INTERCEPT!r} is reserved for the intercept. Rename the column.")
 
 
 def _text_type(name: str, column: Column) -> pa.DataType:
@@ -573,7 +572,7 @@ def _numeric(kind: pa.DataType) -> bool:
 
 
 HOW_TO_LEAVE_OPEN = (
-    'Leave a column open by "number", "category" (text) or "codes" (integers that are levels), or by '
+    'Declare an open column by "number", "category" (text) or "codes" (integer levels), or by '
     '{"lower": null, "upper": null} and {"levels": null} with options such as "missing".'
 )
 _NUMBER, _CATEGORY, _CODES = ("number", "numeric"), ("category", "categorical"), ("codes",)
@@ -613,14 +612,14 @@ class PartialSchema:
         if isinstance(source, PartialSchema):
             return source
         if isinstance(source, Schema):
-            raise DeclarationError("All columns of this schema are declared: there is nothing to propose.")
+            raise DeclarationError("All columns of this schema are fully declared; no bounds or levels are open.")
         declared = source if isinstance(source, Mapping) else read_declared(Path(source))
         rest: dict[str, Any] = {}
         if "columns" in declared:
             rest = {key: value for key, value in declared.items() if key != "columns"}
             declared = declared["columns"]
         if not isinstance(declared, Mapping) or not declared:
-            raise ArgumentTypeError(f"columns must map names to what is known of them. {HOW_TO_LEAVE_OPEN}")
+            raise ArgumentTypeError(f"columns must map names to declarations. {HOW_TO_LEAVE_OPEN}")
         return cls._sorted(declared, rest)
 
     @classmethod
@@ -633,8 +632,8 @@ class PartialSchema:
             kind, options = _open_kind(short)
             if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
                 raise DeclarationError(
-                    f"Column {name!r}: its type was guessed from rows, and no row may decide what is proposed. "
-                    f"Say what it is without the question mark. {HOW_TO_LEAVE_OPEN}"
+                    f"Column {name!r}: its type was guessed from the data, which is not private. "
+                    f"Declare the type without the question mark. {HOW_TO_LEAVE_OPEN}"
                 )
             try:
                 if kind == _NUMBER[0]:
@@ -646,7 +645,7 @@ class PartialSchema:
             except GaussmixError as error:
                 raise type(error)(f"Column {name!r}: {error}" if kind is not None else str(error)) from None
         if not numbers and not keys:
-            raise DeclarationError(f"All columns are declared: there is nothing to propose. {HOW_TO_LEAVE_OPEN}")
+            raise DeclarationError(f"All columns are fully declared; no bounds or levels are open. {HOW_TO_LEAVE_OPEN}")
         frozen = MappingProxyType
         found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(columns), rest)
         found.taken  # noqa: B018 - names, weights and the bound of a row are as a schema may have them
@@ -714,8 +713,8 @@ def _key_options(options: dict[str, Any], *, integers: bool) -> dict[str, Any]:
     found = {"unknown": "other"} | {key: value for key, value in options.items() if value is not None}
     if found["unknown"] == "error":
         raise DeclarationError(
-            'unknown must be "other" or "zero" where levels are proposed: rare ones are never found, and an error '
-            "would tell that they are there."
+            'unknown must be "other" or "zero" for a column with open levels: rare levels are not found, and an error '
+            "would reveal them."
         )
     Categorical((1,) if integers else ("a",), **_others(found))
     return found
@@ -728,7 +727,7 @@ def _others(options: Mapping[str, Any]) -> dict[str, Any]:
 def _known_only(options: Mapping[str, Any], allowed: list[str], kind: str) -> None:
     unknown = [key for key in options if key not in allowed]
     if unknown:
-        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind}; it may have {', '.join(allowed)}.")
+        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind}; allowed keys are {', '.join(allowed)}.")
 
 
 @dataclass(frozen=True)
@@ -740,18 +739,18 @@ class Formula:
 
 
 def is_formula(text: object) -> bool:
-    """Whether a text is a formula, and not the name of a column."""
+    """Return whether a text is a formula rather than a column name."""
     return isinstance(text, str) and "~" in text
 
 
 def read_formula(text: str) -> Formula:
-    """Take a formula apart.
+    """Parse a formula.
 
     Parameters
     ----------
     text : str
-        ``"response ~ a + b:c"``: one response, and terms joined by ``+``, ``:`` and ``*``. A dot stands for all other
-        columns.
+        ``"response ~ a + b:c"``: one response, and terms joined by ``+``, ``:`` and ``*``; ``"response ~ ."`` uses all
+        other columns.
     """
     if not isinstance(text, str):
         raise ArgumentTypeError(f"formula must be a string, got {type(text).__name__}.")
@@ -765,7 +764,7 @@ def read_formula(text: str) -> Formula:
         return Formula(response[0], None)
     predictors = _terms(right, text)
     if not predictors:
-        raise ArgumentError(f"formula must name predictors, got {text!r}.")
+        raise ArgumentError(f"formula must have at least one predictor, got {text!r}.")
     return Formula(response[0], predictors)
 
 
@@ -776,8 +775,8 @@ def _terms(side: str, whole: str) -> tuple[str, ...]:
         from formulaic.parser import DefaultFormulaParser
     except ImportError:
         raise MissingPackageError(
-            'Formulas need the package formulaic: pip install "gaussmix[formulas]". Or name the columns in '
-            "predictors= and the terms in the schema."
+            'Formulas need the package formulaic: pip install "gaussmix[formulas]". Or give the predictors in '
+            "predictors= and declare the terms in the schema."
         ) from None
     try:
         found: Any = DefaultFormulaParser().get_terms(side)
@@ -785,10 +784,10 @@ def _terms(side: str, whole: str) -> tuple[str, ...]:
         found = None
     terms = list(found) if isinstance(found, Iterable) and not hasattr(found, "lhs") else [found]
     if not all(hasattr(term, "factors") for term in terms):
-        raise ArgumentError(f"formula cannot be read: {whole!r}. Join columns and terms by +, : and *.")
+        raise ArgumentError(f"formula cannot be parsed: {whole!r}. Join columns and terms with +, : and *.")
     texts = [":".join(_text(factor) for factor in term.factors) for term in terms]
     if "1" not in texts:
-        raise ArgumentError(f"formula leaves the intercept out, which every model of a release has: {whole!r}.")
+        raise ArgumentError(f"formula must not remove the intercept, got {whole!r}.")
     return tuple(text for text in texts if text != "1")
 
 
@@ -798,13 +797,13 @@ def _text(factor: Any) -> str:
 
 
 def schema_of_formula(schema: Schema, formula: str) -> Schema:
-    """The columns and terms of a formula, from declared columns: what is not in it is not in the release.
+    """Return the schema of the columns and terms in a formula.
 
-    Columns that only terms are made of are read, and not released themselves.
+    Columns that are used only inside terms are read but not released themselves.
     """
     read = read_formula(formula)
     if read.predictors is None:
-        raise DeclarationError("formula: name the predictors, which become the columns of the release.")
+        raise DeclarationError("formula must list its predictors, which define the columns of the release.")
     texts = (read.response, *read.predictors)
     terms = [term for text in texts for term in parse_terms(text, schema.columns)]
     released = {name_of(need) for term in terms for need in needs_of(term) if isinstance(need, Base)}
@@ -812,7 +811,7 @@ def schema_of_formula(schema: Schema, formula: str) -> Schema:
     absent = [name for name in used if name not in schema.columns]
     if absent:
         raise DeclarationError(
-            f"formula: column {min(absent)!r} is not declared. Declare it in the schema, with its bounds or levels."
+            f"formula: column {min(absent)!r} is not declared. Declare it in the schema with its bounds or levels."
         )
     columns = {name: column for name, column in schema.columns.items() if name in used or name == schema.weight}
     own = {name_of(need): 1.0 for term in terms for need in needs_of(term) if not isinstance(need, Base)}
@@ -827,7 +826,7 @@ def declared_schema(
     formula: str | None = None,
     weight: str | None = None,
 ) -> Schema:
-    """A schema, with the column that weighs its rows, cut to the columns and terms of a formula."""
+    """Return a schema with its weight column, restricted to the columns and terms of a formula."""
     declared = Schema.of(schema) if weight is None else Schema.of(schema, weight=weight)
     return declared if formula is None else schema_of_formula(declared, formula)
 
@@ -837,6 +836,8 @@ def response_and_predictors(response: str, predictors: Sequence[str] | None) -> 
     if not is_formula(response):
         return response, predictors
     if predictors is not None:
-        raise ArgumentError("A formula names its predictors: leave predictors= out.")
+        raise ArgumentError(
+            "predictors cannot be combined with a formula, which lists the predictors. Omit predictors."
+        )
     formula = read_formula(response)
     return formula.response, formula.predictors

@@ -1,10 +1,8 @@
-"""What every kind of table has in common: the `Table` object, checks of columns and batches, and error messages.
+"""The `Table` interface, read options, checks of columns and batches, and error messages common to all tables.
 
 A kind of table is a subclass of `Table`, registered in :data:`gaussmix.data.table.KINDS`. Only the requested columns
 are read, one bounded batch after the other, so memory does not grow with the table. Errors name the file and the
-column, never a value.
-
-How a table is read: declared by the caller, never found out from the rows.
+column, never a value. Read options are declared by the caller, never inferred from the rows.
 
 >>> CsvOptions(skip_initial_space=True).quoting_of(".csv")
 True
@@ -94,14 +92,14 @@ class CsvOptions:
         if self.na_values is not None:
             values = (self.na_values,) if isinstance(self.na_values, str) else tuple(self.na_values)
             if not all(isinstance(value, str) for value in values):
-                raise ArgumentTypeError("na_values must be strings, as they stand in the file.")
+                raise ArgumentTypeError("na_values must be strings.")
             object.__setattr__(self, "na_values", values)
         if self.quoted_newlines and self.skip_initial_space:
             raise ArgumentError(
-                "skip_initial_space and quoted_newlines cannot be declared together: remove the spaces."
+                "skip_initial_space and quoted_newlines cannot be combined. Remove the spaces from the file."
             )
         if self.quoted_newlines and self.quoting is False:
-            raise ArgumentError("quoted_newlines needs quotes: leave out quoting=False.")
+            raise ArgumentError("quoted_newlines requires quoting. Omit quoting=False.")
 
     def quoting_of(self, suffix: str) -> bool:
         """Whether quotes enclose fields in a file with this suffix."""
@@ -296,7 +294,7 @@ class Table(ABC):
         """
         names, declared = list(columns), dict(types or {})
         if not names or len(set(names)) < len(names):
-            raise DataError("columns must name at least one column, and each column once.")
+            raise DataError("columns must contain at least one name and no duplicates.")
         if batch_rows is None:
             batch_rows = max(min(BATCH_ROWS, _BATCH_BYTES // row_bytes(names, declared)), 1)
         positive_integer(batch_rows=batch_rows)
@@ -372,17 +370,17 @@ class Seen:
         status = path.stat() if path.exists() else None
         key = (path if status is None else (status.st_dev, status.st_ino), query)
         if key in self.files and query:
-            raise DataError(f"A query on {path} comes twice: its rows would be counted twice. Name every query once.")
+            raise DataError(f"Duplicate query on {path}: rows would be double-counted. Pass it once.")
         if key in self.files:
             raise DataError(
-                f"{path} is the same file as {self.files[key]}: its rows would be counted twice. "
-                "Name every file once, and no links."
+                f"{path} is the same file as {self.files[key]}: rows would be double-counted. "
+                "Pass every file once, without links."
             )
         self.files[key] = str(path)
 
     def _add_object(self, held: Any, *, streamed: bool) -> None:
         if id(held) in self.listed or id(held) in self.streamed:
-            raise DataError("A table comes twice: its rows would be counted twice. Name every table once.")
+            raise DataError("Duplicate input table: rows would be double-counted. Pass every table once.")
         if not streamed:
             self.listed[id(held)] = held  # its list holds it too
             return
@@ -415,7 +413,7 @@ def _checked(parts: Iterator[Part], expected_rows: int | None) -> Generator[pa.R
     if expected_rows is not None and rows != expected_rows:
         raise unexpected_rows(expected_rows)
     if not rows:
-        raise DataError("The table has no rows. Check the path, the query or the filter that made it.")
+        raise DataError("The table has no rows. Check the path, query or filter.")
 
 
 def _kind_of(kind: pa.DataType) -> str:
@@ -447,13 +445,13 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
         if count > 1:
             raise duplicate_column(name, where)
         if not count:
-            way = "Correct the name where it is declared, in the schema or as the unit, or add the column."
+            way = "Correct the name in the schema or privacy unit, or add the column."
             if any(other.strip() == name.strip() for other in found):
-                way = "A name that differs by spaces alone is: for CSV files declare skip_initial_space."
+                way = "A name that differs only in spaces exists: for CSV files declare skip_initial_space."
             elif any(other.casefold() == name.casefold() for other in found):
-                way = "A name that differs by capitals alone is: declare it as the table has it."
+                way = "A name that differs only in case exists: use the table's spelling."
             elif len(found) == 1:
-                way += " There is one column only: CSV files need commas as delimiters, TSV files tabs."
+                way += " The table has only one column: CSV files must be delimited by commas, TSV files by tabs."
             raise DataError(f"Column {name!r} is not in {where}. {way}")
 
 
@@ -467,14 +465,14 @@ def duplicate_column(name: str, where: str) -> DataError:
 def unexpected_rows(expected: int) -> DataError:
     """Return the error for another number of rows than expected."""
     return DataError(
-        f"The table has another number of rows than expected_rows={expected}. Check the path, the query or the "
-        "filter that made it, or correct the number."
+        f"The table does not have expected_rows={expected} rows. Check the path, query or filter, or correct "
+        "expected_rows."
     )
 
 
 def unreadable(where: str) -> DataError:
     """Return the error for a damaged file."""
-    return DataError(f"{where} cannot be read: it is truncated, corrupt or of another format. Write it again.")
+    return DataError(f"{where} cannot be read: it is truncated, corrupt or in another format. Write it again.")
 
 
 def bad_name(where: str) -> DataError:
@@ -506,7 +504,7 @@ def running(found: Iterable[Any], where: str) -> Iterator[Any]:
     try:
         yield from found
     except Exception:
-        raise DataError(f"{where} failed while it ran. Run it on its own for the details.") from None
+        raise DataError(f"{where} failed. Run it separately for the details.") from None
 
 
 def deferred(start: Callable[[], Iterable[Any]]) -> Iterator[Any]:

@@ -40,8 +40,8 @@ from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixErr
 
 __all__ = ["CHANGED", "KINDS", "TableIterator", "TableList", "TableReader", "open_table", "origins_of"]
 
-CHANGED = "The table changed while it was read, between two passes. Nothing more was drawn: read a table that stays."
-"""No number, and not what changed: whoever sees more learns about rows."""
+CHANGED = "The table changed between two passes. The release was stopped. Use a table that does not change."
+"""The message does not say what changed: that would reveal information about rows."""
 
 A = TypeVar("A", bound=Summable)
 
@@ -170,7 +170,7 @@ class TableIterator(Table):
 
 def _unknown_columns(data: Any) -> DataTypeError:
     return DataTypeError(
-        f"The columns of {type(data).__name__} cannot be known without reading rows. Pass one of its tables, or a file."
+        f"The columns of {type(data).__name__} cannot be determined without reading rows. Pass one table or a file."
     )
 
 
@@ -215,7 +215,7 @@ class TableReader:
     def __init__(self, data: Any, options: ReadOptions | None = None) -> None:
         self.table = open_table(data, options)
         if self.table.options.row_by_row and not self.table.computed:
-            raise ArgumentError("row_by_row is about queries, and this table is stored: leave it out.")
+            raise ArgumentError("row_by_row has no effect on a stored table. Omit it.")
         self.rows = 0
         self._readings = 0
         self._files: list[tuple[int, ...]] = []
@@ -269,8 +269,8 @@ class TableReader:
         """Raise an error if the table can be read only once."""
         if self.table.single_use is not None:
             raise ArgumentError(
-                f"{self.table.single_use} can be read only once, and a release in passes reads its table several "
-                "times. Pass a list, a data frame or the path of a file; or passes=1."
+                f"{self.table.single_use} can be read only once, but a release in passes reads its table several "
+                "times. Pass a list, a data frame or a file path, or set passes=1."
             )
 
     def _file_states(self) -> list[tuple[int, ...]]:

@@ -1,16 +1,17 @@
-"""Terms: what may be derived from the columns of a table, how it is written, and what it needs beside it.
+"""Terms: columns derived from the columns of a table, their syntax, their values and their place in a release.
 
 >>> [term.text for term in parse_terms("poly(experience, 2):sex", ["experience", "sex"])]
 ['experience:sex', 'experience^2:sex']
 
 A term is written as in a formula: ``log(wage)``, ``poly(experience, 2)`` (the column and its square), ``spline(age,
-4)``, ``hour(time)``, ``age:sex``. Names with other characters than letters go into backticks. Nothing is evaluated.
+4)``, ``hour(time)``, ``age:sex``. Names with other characters than letters are quoted in backticks. Nothing is
+evaluated. A term includes the terms that it needs (:func:`needs_of`): ``poly(age, 2)`` is ``age`` and ``age^2``,
+``age:sex`` needs both of its columns.
 
-Functions of single numbers that terms are made of, by operations that every IEEE machine rounds alike.
-
-Only +, -, ×, ÷, comparisons and exact operations on exponents are used, one element at a time and never fused. NumPy's
-own logarithm may take another path for the last elements of an array, for strided arrays or for another processor; here
-a number gives the same bits wherever it stands, and on every machine.
+Values of terms are **sensitive**. Each is a function of one row's clamped values and of declared bounds only. Where a
+number is missing and has an indicator, all entries of its terms are 0. Only +, -, ×, ÷, comparisons and exact
+operations on exponents are used, elementwise and never fused, so that a number gives the same bits in any array and on
+every IEEE machine; NumPy's logarithm does not guarantee this.
 
 >>> x = np.linspace(-1, 1, 5)
 >>> legendre(2, x).tolist()
@@ -18,28 +19,14 @@ a number gives the same bits wherever it stands, and on every machine.
 >>> float(logarithm(np.array([8.0]))[0]) / 3 == 0.6931471805599453
 True
 
-What a release holds: columns of the table, terms that are derived from them, and how both are read in raw units.
+Every entry t of a term lies in [-1, 1] and is encoded as weight·t. At most one entry of a term's block is not 0, or
+(splines) their squares add up to less than 1, so a term adds weight² to the squared norm of a row, as a column does.
 
-Every entry t of a term is a number within [-1, 1] that is a function of one row's clipped values, and is written as
-weight·t. At most one entry of a term's block is not 0, or (splines) their squares add up to less than 1, so that a
-term adds weight² to the squared norm of a row, as a column does.
-
-In raw units a term is a sum of such entries, its own and those of the terms that it needs: with x = c + h z,
+In original units a term is a sum of such entries, its own and those of the terms that it needs: with x = c + h z,
 
     x² = c² + h²/3 + 2ch·P₁(z) + (2h²/3)·P₂(z),    x·y = (c + h z)(c' + h' z').
 
-`gaussmix.data.units.raw_map` collects these sums. They are triangular, so that coefficients can be mapped both ways.
-
-Values of terms, from the clipped values of the columns that they are made of. The result is **sensitive**.
-
-Each value is a function of one row, of declared bounds and of nothing else; the arithmetic is elementwise, so that a
-row gives the same bits in every block, order and source. Where a number is missing and has a column that says so, all
-entries of its terms are 0.
-
-Which columns and terms a release holds, in which order and with which weights; and how users name them.
-
-A term brings along the terms that it needs (:func:`gaussmix.data.terms.needs_of`): ``poly(age, 2)`` is ``age`` and
-``age^2``, ``age:sex`` needs both of its columns.
+`gaussmix.data.units.raw_map` collects these sums. They are triangular, so coefficients can be mapped both ways.
 """
 
 from __future__ import annotations
@@ -177,7 +164,7 @@ class Product:
 
     def __post_init__(self) -> None:
         if len(self.factors) > MOST_FACTORS:
-            raise DeclarationError(f"A product has at most {MOST_FACTORS} factors: it needs all products of fewer.")
+            raise DeclarationError(f"A product must have at most {MOST_FACTORS} factors.")
 
     @cached_property
     def text(self) -> str:
@@ -250,7 +237,7 @@ class _Reader:
     tokens: list[tuple[int | None, str]]
 
     def wrong(self, why: str = "") -> DeclarationError:
-        return DeclarationError(f"{self.text!r} is no term{why}. {HOW_TO_WRITE}")
+        return DeclarationError(f"{self.text!r} is not a valid term{why}. {HOW_TO_WRITE}")
 
     def take(self, mark: str) -> bool:
         """Whether a mark comes next; it is then behind us."""
@@ -282,32 +269,32 @@ class _Reader:
         inner = self.number_in(self.factor())
         if function in ("log", "hour"):
             if not isinstance(inner, Base):
-                raise self.wrong(f": {function} is of a column")
+                raise self.wrong(f": the argument of {function} must be a column")
             found: tuple[Factor, ...] = (Log(inner) if function == "log" else Hour(inner),)
         elif function in ("poly", "spline"):
             if not self.take(","):
-                raise self.wrong(f": {function} needs a number after a comma")
+                raise self.wrong(f": {function} requires a number as its second argument")
             if function == "poly":
                 degree = self.integer(1, LARGEST_DEGREE)
                 found = (inner, *(Power(inner, power) for power in range(2, degree + 1)))
             else:
                 found = (Spline(inner, self.integer(3, LARGEST_SPLINE)),)
         else:
-            raise self.wrong(f": there is no function {function!r}")
+            raise self.wrong(f": unknown function {function!r}")
         if not self.take(")"):
             raise self.wrong()
         return found
 
     def number_in(self, found: tuple[Factor, ...]) -> Base | Log | Hour:
         if len(found) != 1 or not isinstance(found[0], Base | Log | Hour):
-            raise self.wrong(": polynomials and splines are of a column, its logarithm or its hour")
+            raise self.wrong(": the argument of poly and spline must be a column, its logarithm or its hour")
         return found[0]
 
     def integer(self, least: int, most: int) -> int:
         kind, word = self.tokens[self.at] if self.at < len(self.tokens) else (None, "")
         self.at += 1
         if kind != 3 or not re.fullmatch(r"[0-9]{1,4}", word) or not least <= int(word) <= most:
-            raise self.wrong(f": its number must be an integer from {least} to {most}")
+            raise self.wrong(f": its second argument must be an integer from {least} to {most}")
         return int(word)
 
 
@@ -465,7 +452,9 @@ def _check(term: Term, columns: Mapping[str, Column]) -> None:
         if name not in columns:
             raise DeclarationError(f"Term {term.text!r}: column {name!r} is not declared. Declare it with its bounds.")
         if isinstance(columns[name], Vector):
-            raise DeclarationError(f"Term {term.text!r}: column {name!r} is a vector, of which no terms are made.")
+            raise DeclarationError(
+                f"Term {term.text!r}: column {name!r} is a vector; terms of vectors are not supported."
+            )
     if isinstance(term, Product):
         if len(set(bases_of(term))) < len(bases_of(term)):
             raise DeclarationError(f"Term {term.text!r}: a column occurs twice. Write poly(…, 2) for a square.")
@@ -475,16 +464,16 @@ def _check(term: Term, columns: Mapping[str, Column]) -> None:
         (name,) = bases_of(term)
         column = columns[name]
         if not isinstance(column, Numeric):
-            raise DeclarationError(f"Term {term.text!r}: column {name!r} is no number.")
+            raise DeclarationError(f"Term {term.text!r}: column {name!r} must be numeric.")
         if isinstance(term, Power | Spline):
             _check(term.of, columns)
         if isinstance(term, Log) and not column.lower > 0:
             raise DeclarationError(
-                f"Term {term.text!r}: the logarithm needs a positive lower bound, and {name!r} has {column.lower:g}. "
-                "Declare the smallest value that is told apart; what is below is read as it."
+                f"Term {term.text!r}: the lower bound of {name!r} must be positive, got {column.lower:g}. "
+                "Declare a positive lower bound; smaller values are clamped to it."
             )
         if isinstance(term, Hour) and column.origin is None:
-            raise DeclarationError(f"Term {term.text!r}: column {name!r} is no time. Declare an origin for it.")
+            raise DeclarationError(f"Term {term.text!r}: column {name!r} must be a time. Declare an origin for it.")
 
 
 def _bounds(term: Base | Log | Hour, columns: Mapping[str, Column]) -> tuple[float, float]:
@@ -722,8 +711,8 @@ def check_weight(weight: str | None, columns: Mapping[str, Column]) -> None:
         not isinstance(column, Numeric) or column.lower != 0 or column.missing == "indicator" or column.origin
     ):
         raise DeclarationError(
-            f"weight: {weight!r} must be a numeric column with bounds [0, largest weight], and no indicator of missing "
-            f"values. {NOT_FROM_DATA}"
+            f"weight: {weight!r} must be a numeric column with bounds [0, largest weight] and without "
+            f'missing="indicator". {NOT_FROM_DATA}'
         )
 
 
@@ -735,9 +724,9 @@ def parts_of(
     used = {name for term in derived.values() for name in bases_of(term)}
     for name in only_in_terms:
         if name not in columns or name not in used or name == weight:
-            raise DeclarationError(f"only_in_terms: {name!r} is no column that a term is made of.")
+            raise DeclarationError(f"only_in_terms: {name!r} must be a column used in a term.")
     if weight in used:
-        raise DeclarationError(f"weight: terms are made of {weight!r}, which multiplies the rows.")
+        raise DeclarationError(f"weight: {weight!r} cannot also be used in terms.")
     found: dict[str, Part] = {
         name: column for name, column in columns.items() if name != weight and name not in only_in_terms
     }
@@ -746,12 +735,12 @@ def parts_of(
         lacking = [base for base in lacking if base in only_in_terms]
         if lacking:
             raise DeclarationError(
-                f"only_in_terms: {name!r} needs {lacking[0]!r} in the release. Take it out of only_in_terms."
+                f"only_in_terms: {name!r} requires {lacking[0]!r} in the release. Remove it from only_in_terms."
             )
         _refuse_taken(name, columns, "a term")
         found[name] = part_of(term, columns, terms[name])
     if not found:
-        raise DeclarationError("columns must hold one that is released: all are used as weights or in terms only.")
+        raise DeclarationError("At least one column must be released, but all are used as weights or in terms only.")
     return found | _missing_parts(columns, derived, found)
 
 
@@ -767,7 +756,9 @@ def _missing_parts(
         if isinstance(column, Numeric) and column.missing == "indicator":
             own = [part.weight for other, part in parts.items() if _bases(other, derived) == (name,)]
             if not own:
-                raise DeclarationError(f"Column {name!r}: missing numbers need a part of its own in the release.")
+                raise DeclarationError(
+                    f'Column {name!r}: missing="indicator" requires the column or a term of it alone in the release.'
+                )
             _refuse_taken(missing_name(name), columns, "the indicator of missing values")
             found[missing_name(name)] = Block(max(own), None)
     return found
@@ -776,7 +767,7 @@ def _missing_parts(
 def _refuse_taken(name: str, columns: Mapping[str, Column], what: str) -> None:
     """Also columns that are weights or in terms only: a part is read by its name."""
     if name in columns:
-        raise DeclarationError(f"A column and {what} would both be called {name!r}. Rename the column.")
+        raise DeclarationError(f"A column and {what} would both have the name {name!r}. Rename the column.")
 
 
 def _bases(name: str, derived: Mapping[str, Term]) -> tuple[str, ...]:
@@ -814,8 +805,8 @@ def _absent(text: str, term: Term, parts: Mapping[str, Part], columns: Mapping[s
         meant = f"did you mean {close[0]!r}? It" if close else "it"
         return f"Column {text!r} is not in the release; {meant} has {', '.join(parts)}."
     if isinstance(term, Base):
-        return f"Column {text!r} is in no release of this schema by itself: only terms or weights are made of it."
+        return f"Column {text!r} is used only inside terms (or as a weight) and is not itself released."
     return (
-        f"Term {text!r} is not in the release, and cannot be had from it afterwards: {name_of(term)!r} would have to "
-        f"be among the schema's terms before the release is made. It has {', '.join(parts)}."
+        f"Term {text!r} is not in the release: {name_of(term)!r} must be declared in the schema's terms before the "
+        f"release is made. The release has {', '.join(parts)}."
     )

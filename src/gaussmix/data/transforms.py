@@ -14,7 +14,7 @@ bit for bit, in every block, order, thread and memory layout:
   most 2⁴⁰ squared, whatever the floats before it did. The sensitivity of their Gram matrix is exact.
 
 A transform is computed from releases (:mod:`gaussmix.releases.preconditioning`) by ``eigh``, which differs between
-machines: compute it once and send it to everybody.
+machines, so it is computed once and sent to all workers.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Transform:
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         T = self.integers
         if T.ndim != 2 or not T.size or self.scales.shape != (len(T),):
-            raise ArgumentError("integers must be a matrix, and scales one number for each of its rows.")
+            raise ArgumentError("integers must be a matrix and scales must have one number per row.")
         if not (np.isfinite(T).all() and (np.trunc(T) == T).all() and (np.abs(T) <= TRANSFORM_UNIT).all()):
             raise ArgumentError("integers must be whole numbers of at most 2**32.")
         if any(sum(int(entry) ** 2 for entry in T[i]) > int(TRANSFORM_UNIT) ** 2 for i in _about_too_long(T)):
-            raise ArgumentError("rows of integers must have norm at most 2**32, or products would be rounded.")
+            raise ArgumentError("rows of integers must have norm at most 2**32, so that products are exact.")
         if not ((self.scales > _LEAST) & (self.scales < _LARGEST)).all():
             raise ArgumentError("scales must be positive and finite, between 2**-500 and 2**500.")
 
@@ -89,7 +89,7 @@ class Transform:
         """
         lengths = np.sqrt(np.sum(matrix**2, axis=1))
         if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-            raise ArgumentError("a transform needs finite rows, none of them zero.")
+            raise ArgumentError("matrix must have finite, nonzero rows.")
         room = TRANSFORM_UNIT - 2 * math.sqrt(matrix.shape[1])  # rounding lengthens a row by at most √m / 2
         integers = np.rint(matrix / lengths[:, np.newaxis] * room)
         return cls(integers, lengths / (room * ROW_UNIT))
@@ -101,7 +101,7 @@ class Transform:
     def triangular(self) -> Transform:
         """A transform of the same lengths, ‖R r‖ = ‖T r‖ up to rounding, with half as many numbers: T = QR.
 
-        Noise that is the same in all directions has the same law in both; it is drawn for R as it is rounded here.
+        Isotropic noise has the same distribution in both; it is drawn for R as rounded here.
         """
         R: Floats = np.asarray(np.linalg.qr(self.matrix, mode="r"))
         return Transform.nearest(R * np.where(np.diagonal(R) < 0, -1.0, 1.0)[:, np.newaxis])
@@ -155,7 +155,7 @@ class Transform:
 
 
 def _frozen(array: Rows) -> Floats:
-    """The array itself if nobody can write to it, else a copy that nobody can."""
+    """Return the array itself if it is read-only, else a read-only copy."""
     if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and not array.flags.writeable):
         array = np.array(array, dtype=np.float64)
         array.flags.writeable = False
@@ -163,7 +163,7 @@ def _frozen(array: Rows) -> Floats:
 
 
 def _about_too_long(T: Floats) -> Integers:
-    """Rows whose norm must be looked at in integers: the others are surely within the limit, rounding included."""
+    """Return the rows whose norm must be checked in integers; the others are within the limit, including rounding."""
     return np.flatnonzero(np.einsum("ij,ij->i", T, T) > TRANSFORM_UNIT**2 * (1 - 1e-9))
 
 
@@ -221,7 +221,7 @@ class Bins:
         """Bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞)."""
         edges = np.asarray(edges, dtype=np.float64)
         if not (edges.ndim == 1 and len(edges) and ((edges > _LEAST) & (edges < _LARGEST)).all()):
-            raise ArgumentError("edges must be positive and finite numbers, at least one.")
+            raise ArgumentError("edges must be a nonempty array of positive, finite numbers.")
         if not (np.diff(edges) > 0).all():
             raise ArgumentError("edges must increase.")
         limits = edges / edges[-1] * _NORM_UNIT**2

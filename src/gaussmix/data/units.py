@@ -92,7 +92,7 @@ class Units:
     def one(self) -> Floats:
         """The combination that is 1 in every row, shape (m,)."""
         if self.constant is None:
-            raise ArgumentError("This release has no intercept column, which means and counts are measured by.")
+            raise ArgumentError("Means and counts require a release with an intercept column.")
         found = np.zeros(len(self.scales))
         found[self.constant] = self.scales[self.constant]
         return found
@@ -243,9 +243,9 @@ def raw_map(
 def unweighted_units(schema: Schema) -> Units:
     """Return the units of a release whose means and counts are of rows of equal weight; refuse other releases."""
     if schema.weight is not None:
-        raise ArgumentError("Rows of this release are weighted: counts and means are for rows of equal weight.")
+        raise ArgumentError("Counts and means require a release without row weights.")
     if schema.units.constant is None:
-        raise ArgumentError("This release has no intercept column, which means and counts are measured by.")
+        raise ArgumentError("Means and counts require a release with an intercept column.")
     return schema.units
 
 

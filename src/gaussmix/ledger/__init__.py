@@ -1,4 +1,4 @@
-"""One budget for all releases of one set of rows: values, exact arithmetic, a file. Nothing in this room sees data."""
+"""One privacy budget for all releases of one set of rows. Nothing in this package sees data."""
 
 from gaussmix.ledger.budget import Budget, Charged
 from gaussmix.ledger.composition import BudgetCap, Entry, RemainingBudget

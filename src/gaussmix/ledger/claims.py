@@ -1,10 +1,10 @@
-"""What the certificate of a release through a ledger may claim: the ledger's own budget, computed from its reservation.
+"""Verify that a certificate claims exactly the budget of the ledger that its release was charged to.
 
-Public parameters of releases; nothing in this module sees data.
+Holds public parameters of releases; nothing in this module sees data.
 
-A certificate of a ledger speaks for **all** of its releases. The noise of one release cannot prove such a claim, and
-supports a smaller ε that is false of all releases together. So the certificate carries the reservation, from which the
-claim is computed by the ledger's own arithmetic.
+The (ε, δ) of a ledger covers **all** of its releases together. The noise of one release alone would support a smaller
+ε, which does not hold for all releases together. The certificate therefore carries the ledger's reservation, and the
+claim is recomputed from it.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ def verify_claim(
     Parameters
     ----------
     reserved : BudgetCap
-        What the ledger set aside, as the certificate states it.
+        The ledger's reservation, as the certificate states it.
     account : Account
-        The noise of this release.
+        Account of this release.
     ledger : str
-        Fingerprint that names the ledger.
+        Fingerprint of the ledger.
     claim : tuple
-        ε, δ, the neighbouring relation, and the column that names a person, or an empty string.
+        ε, δ, the neighbouring relation, and the privacy-unit column or an empty string.
 
     Raises
     ------
     NotPrivateError
-        If the reservation is not the one that the fingerprint names, if the claim is not the ledger's, if μ and δ₀ do
-        not give (ε, δ), or if this release alone uses more than all releases may.
+        If the reservation does not match the fingerprint, if the claim is not the ledger's, if μ and δ₀ do not give
+        (ε, δ), or if this release alone exceeds the whole reservation.
     """
     check_reservation(reserved)
     if fingerprint(reserved) != ledger:
-        raise NotPrivateError("The certificate does not have the reservation that the ledger's fingerprint names.")
+        raise NotPrivateError("The certificate's reservation does not match the fingerprint of its ledger.")
     if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.unit):
-        raise NotPrivateError("The certificate claims another budget, relation or unit than its ledger has.")
+        raise NotPrivateError("The certificate and its ledger differ in budget, neighbours or privacy unit.")
     if not account_holds(reserved):
-        raise NotPrivateError("The ledger reserves more than its budget allows.")
+        raise NotPrivateError("The ledger's reservation exceeds its (epsilon, delta) budget.")
     reasons = refusal(room_left(reserved, []), **_cost(reserved, account))
     if reasons:
-        raise NotPrivateError(f"The release uses more than its ledger reserves: {reasons}.")
+        raise NotPrivateError(f"The release exceeds its ledger's reservation: {reasons}.")
 
 
 def _cost(reserved: BudgetCap, account: Account) -> dict[str, Any]:
@@ -63,6 +63,6 @@ def _cost(reserved: BudgetCap, account: Account) -> dict[str, Any]:
             return lattice_cost(reserved, account)
         if isinstance(account, CountsAccount):
             return lattice_cost(reserved, account.lattice, failures=account.threshold_delta)
-    except ArgumentError as error:  # another relation
+    except ArgumentError as error:  # the account has other neighbours
         raise NotPrivateError(str(error)) from None
-    raise NotPrivateError("The certificate is about a mechanism that no ledger records.")
+    raise NotPrivateError("The certificate names a ledger, but its mechanism cannot be recorded in one.")

@@ -1,6 +1,8 @@
-"""A privacy ledger: one budget for all releases of one set of rows, whoever chooses them and when.
+"""A privacy ledger: one budget for all releases of one set of rows.
 
-It holds public parameters of releases; nothing in this module sees data.
+The ledger is a privacy filter: releases may be chosen adaptively, and every certificate states the whole budget, not
+the amount spent so far (:mod:`gaussmix.ledger.composition` has the proof). It holds public parameters of releases;
+nothing in this module sees data.
 
 >>> import pathlib, tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -13,15 +15,8 @@ True
 >>> ledger.lattice_account(shares=["1"], coordinates=[20**2], share="4/5")
 Traceback (most recent call last):
     ...
-gaussmix.errors.BudgetExceededError: The release does not fit: it asks for mu=0.2117..., 0.2049... is left. ...
+gaussmix.errors.BudgetExceededError: The release does not fit: it needs mu=0.2117..., 0.2049... remains. ...
 >>> folder.cleanup()
-
-What was spent so far is not what is claimed: every certificate states the whole budget, which no adaptive choice of
-releases exceeds (:mod:`gaussmix.ledger.composition` has the proof).
-
-What one release through a ledger may be: its noise, from what is reserved and what is left. Nothing is spent here.
-
-Public parameters of releases; nothing in this module sees data.
 """
 
 from __future__ import annotations
@@ -66,17 +61,17 @@ def lattice_plan(
     coordinates: Sequence[int],
     share: Share | None,
 ) -> LatticeAccount:
-    """The account of a release that takes a share of the ledger's μ² and δ₀; by default one of the planned releases."""
+    """Return the account of a release that takes a share of μ² and δ₀; by default that of one planned release."""
     part = _part(reserved, share)
     if not reserved.delta_slack:
         raise BudgetExceededError(
-            "A release needs delta_slack, and the ledger was created without it. Nothing was recorded."
+            "The ledger was created with delta_slack=0, and a release needs delta_slack > 0. Nothing was recorded."
         )
     mu, allowed = part_of(reserved, part)
     reasons = refusal(room, mu=mu)
     if reasons:
         left = (room.mu / reserved.mu) ** 2
-        raise exceeded(reasons, room, f" That is a share of {float(part):.4g} of mu²; {left:.4g} is left.")
+        raise exceeded(reasons, room, f" It asks for a share of {float(part):.4g} of mu²; {left:.4g} remains.")
     return account_within(
         reserved.epsilon,
         reserved.delta,
@@ -89,83 +84,81 @@ def lattice_plan(
 
 
 def failures_plan(reserved: BudgetCap, room: RemainingBudget, account: LatticeAccount, share: Share | None) -> Fraction:
-    """What the slack of such a release leaves of its share of δ₀: for thresholds."""
+    """Return the part of the release's share of δ₀ that its discretisation leaves for thresholds."""
     _, allowed = part_of(reserved, _part(reserved, share))
     return Fraction(min(allowed, room.delta_slack)) - Fraction(slack_delta(reserved.epsilon, account.slack))
 
 
 def _part(reserved: BudgetCap, share: Share | None) -> Fraction:
-    """The share of a release, by default that of one of the planned ones."""
+    """Return the share of a release, by default that of one planned release."""
     part = Fraction(1, reserved.releases) if share is None else exact_share(share)
     if not 0 < part <= 1:
-        raise ArgumentError(f"share must be more than 0 and at most 1, got {share!r}.")
+        raise ArgumentError(f"share must lie in (0, 1], got {share!r}.")
     return part
 
 
 def lattice_cost(reserved: BudgetCap, account: LatticeAccount, *, failures: float = 0.0) -> dict[str, Any]:
-    """Return what releases with an account's noise spend: its μ, and (1 + e^ε)·slack of δ₀.
+    """Return the cost of an account: its μ, and (1 + e^ε) times its discretisation error, from δ₀.
 
-    ε is the ledger's. ``failures``, the probability that a threshold fails, comes from δ₀ too.
+    ε is the ledger's. ``failures``, the probability that a threshold fails, is charged to δ₀ too.
     """
     if account.neighbours != reserved.neighbours:
         raise ArgumentError(
-            f"This ledger is for neighbours={reserved.neighbours!r}, the account for {account.neighbours!r}."
+            f"The ledger has neighbours={reserved.neighbours!r}, the account has {account.neighbours!r}."
         )
     slack = Fraction(slack_delta(reserved.epsilon, account.slack))
     return {"mu": account.mu, "delta_slack": round_up(slack + Fraction(check.nonnegative(failures=failures)))}
 
 
 def exceeded(reasons: str, room: RemainingBudget, advice: str = "") -> BudgetExceededError:
-    """The error of a release that does not fit."""
+    """Return the error for a release that does not fit."""
     return BudgetExceededError(
-        f"The release does not fit: {reasons}. Left in the ledger: {room}. Nothing was recorded.{advice}"
+        f"The release does not fit: {reasons}. Remaining budget: {room}. Nothing was recorded.{advice}"
     )
 
 
 def same_unit(reserved: BudgetCap, unit: str | None) -> None:
-    """Refuse another unit of privacy than the ledger's."""
+    """Reject a release with another privacy unit than the ledger's."""
     if reserved.unit != (unit or ""):
         raise ArgumentError(
-            f"This ledger is for {_unit_words(reserved.unit)}, the release for {_unit_words(unit or '')}: one budget "
-            "cannot cover both, since a person may have many rows. Use a ledger of the release's unit."
+            f"The ledger is for {_unit_words(reserved.unit)}, the release for {_unit_words(unit or '')}. "
+            "Use a ledger with the privacy unit of the release."
         )
 
 
 def _unit_words(unit: str) -> str:
-    return f"persons (unit={unit!r})" if unit else "rows (no unit)"
+    return f"the privacy unit {unit!r}" if unit else "row-level privacy"
 
 
 class Ledger:
-    """A budget for one set of rows, in a file that processes share.
+    """A privacy budget for one set of rows, in a file that processes share.
 
-    Creates the file if there is none; otherwise the arguments must be those it was created with
-    (:meth:`open` asks for none).
+    The file is created if it does not exist; otherwise the arguments must equal those it was created with. :meth:`open`
+    needs no arguments.
 
     Parameters
     ----------
     path : path
-        File of the ledger, on a local disk: SQLite's locks do not work on most network file systems. Created with
-        mode 0600. Deleting it, copying it or restoring an old copy forgets what was spent.
+        File of the ledger, created with mode 0600. It must be on a local disk: SQLite's locks do not work on most
+        network file systems. Deleting it or restoring an old copy loses the record of spent budget.
     epsilon, delta : float
-        Budget of all releases of these rows together, through this ledger.
+        Budget of all releases of these rows through this ledger.
     mu : float, optional
-        Budget of the releases: √Σμ², μ = sensitivity / noise under ``neighbours``. Default: the largest that the budget
-        allows.
+        Gaussian budget √Σμ², μ = sensitivity / noise under ``neighbours``. Default: the largest that (ε, δ) allows.
     delta_slack : float, optional
-        Part δ₀ of ``delta``, for slacks of lattices and thresholds that fail. Default: a thousandth of it.
+        Part δ₀ of ``delta`` reserved for discretisation and for thresholds that fail. Default: δ/1000.
     neighbours : {"add-remove", "replace-one"}
         The neighbouring relation.
     releases : int
-        How many releases are planned, each to take an equal part of μ² and of δ₀ unless it is told otherwise.
+        Planned number of releases. By default each takes an equal part of μ² and of δ₀.
     unit : str, optional
-        The column that names a person, where the budget is for all rows of one (``release(privacy_unit=)``).
-        Default: it is for one row. A ledger has one unit.
+        The privacy-unit column (``gaussmix.release(..., privacy_unit=)``). Default: row-level privacy.
 
     Notes
     -----
-    A ledger is for a **set of rows**, not for a file: tables that share rows share a ledger. What is requested may
-    depend on earlier releases in any way, and on the rows in none. An entry is never taken back, also if the release
-    it was made for failed. Objects hold no connection: they may be pickled, forked and used by threads.
+    A ledger belongs to a **set of rows**, not to a file: tables that share rows share a ledger. Requests may depend on
+    earlier releases but not on the rows. Entries are final, even if the release failed afterwards. Ledger objects hold
+    no connection: they can be pickled, forked and used by threads.
     """
 
     def __init__(
@@ -195,19 +188,19 @@ class Ledger:
         self._reserved = load(self._path)
         stored = asdict(self._reserved)
         if mu is None and math.isclose(stored["mu"], asked["mu"], rel_tol=1e-9):
-            asked["mu"] = stored["mu"]  # another machine's last digits
+            asked["mu"] = stored["mu"]  # last digits differ between machines
         differing = [
             f"{name} is {stored[name]!r}, not {value!r}" for name, value in asked.items() if stored[name] != value
         ]
         if differing:
             raise ArgumentError(
-                f"{self._path} was created with other arguments: {'; '.join(differing)}. What a ledger reserves is "
-                "fixed when it is created; use Ledger.open(path) to go on with it."
+                f"{self._path} was created with other arguments: {'; '.join(differing)}. The reservation of a ledger "
+                "cannot be changed; use Ledger.open(path) to continue with it."
             )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Go on with a ledger that exists, whatever it reserved."""
+        """Open an existing ledger."""
         ledger = cls.__new__(cls)
         ledger._path = resolved(path)
         ledger._reserved = load(ledger._path)
@@ -215,12 +208,12 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Where the ledger is."""
+        """Path of the ledger's file."""
         return self._path
 
     @property
     def reservation(self) -> BudgetCap:
-        """What was set aside at creation."""
+        """The reservation made when the ledger was created."""
         return self._reserved
 
     def spend(
@@ -232,36 +225,36 @@ class Ledger:
         file: str | os.PathLike[str] | None = None,
         unit: str | None = None,
     ) -> Entry:
-        """Record a release. Only once this has returned may its noise be drawn.
+        """Record a release. Its noise may be drawn only after this method has returned.
 
         Parameters
         ----------
         mu : float
-            √Σμ² of the release's parts.
+            √Σμ² over the parts of the release.
         delta_slack : float
-            What the release takes of δ₀: the slack of its lattices, and the probability that a threshold fails.
+            Part of δ₀ used, for discretisation and for thresholds that fail.
         note : str
-            Words to recognise the release by. Nothing about the rows belongs here.
+            Text that identifies the release. It must not contain information about the rows.
         file : path, optional
-            Where the release will be written, so that an entry whose release was lost can be told
+            Path that the release will be written to, so that entries without a file can be found
             (:func:`gaussmix.report.verify.outcomes`).
         unit : str, optional
-            The unit that μ is for: the ledger's, or it is refused.
+            The privacy unit that μ refers to; it must be the ledger's.
 
         Raises
         ------
         BudgetExceededError
-            If it does not fit; the message has the room that is left.
+            If the release does not fit; the message states the remaining budget.
         """
         self.check_unit(unit)
         mu, delta_slack = check.nonnegative(mu=mu), check.nonnegative(delta_slack=delta_slack)
         if not isinstance(note, str):
             raise ArgumentTypeError(f"note must be a string, got {type(note).__name__}.")
         if note != _storable(note):
-            raise ArgumentError("note must be text that can be written as UTF-8: take out what is not.")
+            raise ArgumentError("note must be valid UTF-8 text.")
         named = "" if file is None else _storable(str(Path(file).absolute()))
         if not (mu or delta_slack):
-            raise ArgumentError("A release spends something: give mu or delta_slack.")
+            raise ArgumentError("mu or delta_slack must be positive, got 0 for both.")
 
         def record(connection: sqlite3.Connection) -> Entry:
             room, count, last = self._room(connection)
@@ -284,57 +277,55 @@ class Ledger:
         file: str | os.PathLike[str] | None = None,
         unit: str | None = None,
     ) -> Entry:
-        """Record releases that are to be drawn with an account's noise (`lattice_cost`).
+        """Record releases that will be drawn with an account's noise, at the cost :func:`lattice_cost`.
 
-        The account's own ε and δ do not matter. Only once this has returned may noise be drawn.
+        The account's own ε and δ are not used. Noise may be drawn only after this method has returned.
         """
         cost = lattice_cost(self._reserved, account, failures=failures)
         return self.spend(**cost, note=note, file=file, unit=unit)
 
     def check_unit(self, unit: str | None) -> None:
-        """Refuse a release for another unit than the ledger's: for persons with j rows, a row's μ is jμ."""
+        """Reject a release with another privacy unit: for units with j rows, a row-level μ becomes jμ."""
         same_unit(self._reserved, unit)
 
     def lattice_account(
         self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
     ) -> LatticeAccount:
-        """The account of one release on the lattice, perhaps in passes. Spends nothing: see :meth:`spend_account`.
+        """Return the account of one release, possibly in passes. Nothing is spent: see :meth:`spend_account`.
 
-        Its ``epsilon`` and ``delta`` are the ledger's. A certificate made from it says that **all** releases through
-        the ledger, this one and every other, are together (ε, δ)-differentially private: do not add them up.
+        Its ``epsilon`` and ``delta`` are the ledger's: a certificate made from it states that **all** releases through
+        the ledger together are (ε, δ)-differentially private. Do not add them up.
 
         Parameters
         ----------
         shares, coordinates
-            Of the release's passes, as in :func:`gaussmix.accounting.discrete.lattice_account`; ``shares`` are of the
-            release's μ².
+            As in :func:`gaussmix.accounting.discrete.lattice_account`; ``shares`` are shares of the release's μ².
         share : Fraction, float or str, optional
-            How much the release takes of the ledger's μ² and δ₀. Default: one of the planned releases, that is
-            1/``releases``, never what happens to be left.
+            Share of the ledger's μ² and δ₀ that the release takes. Default: 1/``releases``.
 
         Raises
         ------
         BudgetExceededError
-            If less than that is left; the message says how much is.
+            If less than that remains; the message states the remaining budget.
         BudgetUnmetError
-            If no lattice has so little slack.
+            If no discretisation error is small enough.
         """
         return lattice_plan(self._reserved, self.remaining(), shares=shares, coordinates=coordinates, share=share)
 
     def failures_left(self, account: LatticeAccount, *, share: Share | None = None) -> Fraction:
-        """What such a release's slack leaves of its share of δ₀, for thresholds. Spends nothing."""
+        """Return the part of the release's share of δ₀ that remains for thresholds. Nothing is spent."""
         return failures_plan(self._reserved, self.remaining(), account, share)
 
     def remaining(self) -> RemainingBudget:
-        """What is left now. Another process may take it before you do: only :meth:`spend` decides."""
+        """Return the remaining budget. Another process may spend it first: only :meth:`spend` decides."""
         return transaction(self._path, self._room)[0]
 
     def entries(self) -> list[Entry]:
-        """Everything recorded, oldest first."""
+        """Return all entries, oldest first."""
         return transaction(self._path, contents)[1]
 
     def remaining_releases(self, entry: int) -> int:
-        """How many more releases of the cost of an entry, by its number, fit into what is left now."""
+        """Return how many more releases with the cost of the entry numbered ``entry`` fit."""
         reserved, entries, _ = transaction(self._path, contents)
         if not 1 <= entry <= len(entries):
             raise ArgumentError(f"The ledger has no entry {entry!r}.")
@@ -342,27 +333,27 @@ class Ledger:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the reservation: names the ledger in certificates, wherever its file is moved."""
+        """Hash of the reservation. It names the ledger in certificates, independently of its path."""
         return fingerprint(self._reserved)
 
     @property
     def head(self) -> str:
-        """Hash of the reservation and of every entry so far.
+        """Digest of the reservation and of all entries so far.
 
-        Kept elsewhere, it shows later whether this file is an older copy of itself, which the file alone cannot show.
+        Note it elsewhere to detect later that a file is a stale copy; the file alone cannot show this.
         """
         return transaction(self._path, contents)[2]
 
     def contains_digest(self, head: str) -> bool:
-        """Whether the ledger has, or had before its last entries, a head that was noted. An older copy has not."""
+        """Return whether a digest noted earlier is in the ledger's hash chain. A stale copy does not contain it."""
         reserved, entries, _ = transaction(self._path, contents)
         return head in hashes(reserved, entries)
 
     def _room(self, connection: sqlite3.Connection) -> tuple[RemainingBudget, int, str]:
-        """What is left, the number of entries and the hash of the last."""
+        """Return the remaining budget, the number of entries and the hash of the last."""
         reserved, entries, last = contents(connection)
         if reserved != self._reserved:
-            raise LedgerError(f"{self._path} has been replaced by another ledger since it was opened.")
+            raise LedgerError(f"{self._path} was replaced by another ledger after it was opened.")
         return room_left(reserved, entries), len(entries), last
 
     def __repr__(self) -> str:
@@ -375,5 +366,5 @@ class Ledger:
 
 
 def _storable(text: str) -> str:
-    """Text with the bytes of a file's name that are no UTF-8 spelled out."""
+    """Escape the bytes of a file name that are not valid UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,14 +1,12 @@
-"""The file of a ledger: SQLite, with every value typed, every entry chained to the one before, and nothing on trust.
+"""The file of a ledger: SQLite tables, exact types and a hash chain.
 
-Holds public parameters of releases; nothing in this module sees data. docs/ledger.md says what the file withstands.
+Holds public parameters of releases; nothing in this module sees data. docs/ledger.md describes which kinds of damage
+and tampering the file detects.
 
-What stands in the file of a ledger: tables, types and the chain of hashes.
-
-Holds public parameters of releases; nothing in this module sees data.
-
-Every value is of exactly one type: SQLite gives back text where a flipped bit has made it text. The hash of an entry
-covers the one before it, the first that of the reservation; number and hash of the last stand in a row of their own,
-written with the entry. So no edit, no reordering and no missing entry, last ones included, goes unseen.
+The type of every value is checked, because SQLite may return text where a bit was flipped. The hash of each entry
+covers the hash of the previous one, and the first covers that of the reservation. The number and hash of the last entry
+are stored in a row of their own, written in the same transaction. So any edited, reordered or missing entry is
+detected.
 """
 
 from __future__ import annotations
@@ -94,7 +92,7 @@ _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
 # ---------------------------------------------------------------------------------------------------------------
 # Reading
 def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], str]:
-    """What is reserved, every entry, and the hash of the last; ValueError if they are not what was written."""
+    """Return the reservation, all entries and the last hash; raise ValueError if the hash chain does not match."""
     _check_columns(connection)
     reserved = _reservation(connection)
     entries: list[Entry] = []
@@ -103,7 +101,7 @@ def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], st
         entry = _entry(values)
         hashed = _hash_entry(hashed, entry)
         if stored != hashed or entry.id != len(entries) + 1:
-            raise ValueError("an entry is not the one that was recorded")
+            raise ValueError("an entry does not match its hash")
         entries.append(entry)
     ((*head,),) = connection.execute("SELECT entries, hash FROM head")
     if head != [len(entries), hashed]:
@@ -112,12 +110,12 @@ def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], st
 
 
 def _check_columns(connection: sqlite3.Connection) -> None:
-    """Refuse a file whose tables have other columns than those of its format."""
+    """Reject a file whose tables do not have the columns of its format."""
     found = connection.execute(
         "SELECT name FROM pragma_table_info('reservation') UNION ALL SELECT name FROM pragma_table_info('entries')"
     )
     if [name for (name,) in found] != ["only", *_RESERVATION_COLUMNS, *_ENTRY_COLUMNS, "hash"]:
-        raise ValueError("the tables are those of another format")
+        raise ValueError("the tables belong to another format")
 
 
 def _reservation(connection: sqlite3.Connection) -> BudgetCap:
@@ -133,7 +131,7 @@ def _entry(values: list[Any]) -> Entry:
     number, when, mu, failure, *texts = values
     entry = Entry(number, datetime.fromisoformat(when), mu, failure, *texts)
     if entry.time.isoformat() != when:
-        raise ValueError("an entry does not make sense")
+        raise ValueError("an entry has an invalid time")
     check.nonnegative(mu=mu)
     check.nonnegative(delta_slack=failure)
     return entry
@@ -142,7 +140,7 @@ def _entry(values: list[Any]) -> Entry:
 # ---------------------------------------------------------------------------------------------------------------
 # Hashes
 def hashes(reserved: BudgetCap, entries: list[Entry]) -> list[str]:
-    """That of the reservation, and every head that the ledger has had since."""
+    """Return the hash chain: the fingerprint of the reservation, then one digest per entry."""
     chain = [fingerprint(reserved)]
     for entry in entries:
         chain.append(_hash_entry(chain[-1], entry))
@@ -161,7 +159,7 @@ def _hash_entry(before: str, entry: Entry) -> str:
 
 
 def _hash(*values: Any) -> str:
-    """SHA-256 of plain values; Python writes every double so that it is read back exactly."""
+    """Return the SHA-256 of plain values; Python writes every double so that it is read back exactly."""
     return hashlib.sha256(json.dumps(values, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -177,7 +175,7 @@ def write(connection: sqlite3.Connection, reserved: BudgetCap) -> None:
 
 
 def append(connection: sqlite3.Connection, last: str, entries: list[Entry]) -> None:
-    """Entries after the one whose hash is ``last``, and the new head, in the caller's transaction."""
+    """Append entries after the one with hash ``last`` and update the digest, in the caller's transaction."""
     for entry in entries:
         last = _hash_entry(last, entry)
         values = (entry.id, entry.time.isoformat(), *list(vars(entry).values())[2:], last)
@@ -193,37 +191,37 @@ BUSY_SECONDS = 60.0  # how long to wait for other processes; a transaction takes
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The file. Each operation has a connection of its own, closed at its end: SQLite's must not be carried across a fork.
-# The file is opened through SQLite only, since closing any other handle would drop the locks of the process.
+# The file. Each operation opens and closes its own connection, because SQLite connections must not cross a fork. The
+# file is opened through SQLite only: closing any other handle would drop the locks of the process.
 def resolved(path: str | os.PathLike[str]) -> Path:
-    """Where a ledger is or will be."""
+    """Return the absolute path of a ledger that exists or will be created."""
     found = Path(path).resolve()
     if not found.parent.is_dir():
-        raise MissingFileError(f"There is no directory {found.parent} for the ledger; create it first.")
+        raise MissingFileError(f"The ledger's directory {found.parent} does not exist. Create it first.")
     if found.is_dir():
         raise LedgerError(f"{found} is a directory, not a ledger.")
     return found
 
 
 def refuse_as_output(out: str | os.PathLike[str], ledger: Path) -> None:
-    """No output takes the place of the ledger, nor of the files that SQLite keeps beside it."""
+    """Reject an output path that is the ledger or one of SQLite's files next to it."""
     if Path(out).resolve() in [ledger.with_name(ledger.name + ending) for ending in ("", "-wal", "-shm", "-journal")]:
-        raise OutputError(f"{os.fspath(out)} is a file of the ledger's: choose another name.")
+        raise OutputError(f"{os.fspath(out)} belongs to the ledger. Choose another output file.")
 
 
 def create(path: Path, reserved: BudgetCap) -> None:
-    """Write a ledger whole or not at all: made under another name, then linked. If someone was first, theirs stays."""
+    """Create a ledger atomically: write it under another name, then link it. An existing ledger is left unchanged."""
     for suffix in ("-wal", "-journal"):  # SQLite would play the latter back into a new file of this name
         if path.with_name(path.name + suffix).exists() and not path.exists():
             raise LedgerError(
-                f"{path} is missing but {path.name}{suffix}, which may hold what was spent, is there: restore the "
-                "ledger. Deleting it forgets a budget that is spent."
+                f"{path} is missing, but {path.name}{suffix} exists and may contain recorded releases. Restore the "
+                "ledger; deleting the file would lose the record of spent budget."
             )
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)  # mode 0600
     os.close(handle)
     try:
         with _translated(path), _connection(Path(name)) as connection:
-            for statement in STATEMENTS:  # nobody sees the file yet
+            for statement in STATEMENTS:  # no other process can see the file yet
                 connection.execute(statement)
             write(connection, reserved)
         try:
@@ -231,7 +229,9 @@ def create(path: Path, reserved: BudgetCap) -> None:
         except FileExistsError:
             pass
         except OSError as error:
-            raise LedgerError(f"{path.parent} has no hard links ({error}): put the ledger on a local disk.") from error
+            raise LedgerError(
+                f"{path.parent} does not support hard links ({error}). Put the ledger on a local disk."
+            ) from error
         _sync_directory(path.parent)
     finally:
         for leftover in (name, f"{name}-journal"):
@@ -239,7 +239,7 @@ def create(path: Path, reserved: BudgetCap) -> None:
 
 
 def _sync_directory(folder: Path) -> None:
-    with contextlib.suppress(PermissionError):  # Windows opens no directories
+    with contextlib.suppress(PermissionError):  # Windows cannot open directories
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -248,15 +248,17 @@ def _sync_directory(folder: Path) -> None:
 
 
 def load(path: Path) -> BudgetCap:
-    """Check the whole file and read what it reserves."""
+    """Verify the whole file and return its reservation."""
     if not path.exists():
-        raise MissingFileError(f"There is no ledger {path}; create it with Ledger(path, epsilon=..., delta=..., ...).")
+        raise MissingFileError(
+            f"The ledger {path} does not exist. Create it with Ledger(path, epsilon=..., delta=..., ...)."
+        )
 
     def check_all(connection: sqlite3.Connection) -> BudgetCap:
         _check_format(connection, path)
         findings = [finding for (finding,) in connection.execute("PRAGMA integrity_check")]
         if findings != ["ok"]:
-            raise ValueError("SQLite finds damage")
+            raise ValueError("SQLite reports damage")
         reserved, entries, _ = contents(connection)
         room_left(reserved, entries)
         return reserved
@@ -274,25 +276,28 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(f"{path} is not a gaussmix ledger.")
     if version != FORMAT:
         raise LedgerError(
-            f"{other_format(path, version, FORMAT)} A new ledger for the same rows would spend its budget twice."
+            f"{other_format(path, version, FORMAT)} Do not create a new ledger for the same rows: "
+            "it would spend the budget twice."
         )
 
 
 @contextlib.contextmanager
 def _connection(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that never creates a file, waits for others, and is on the disk when it says so."""
+    """Open a connection that never creates a file, waits for other processes, and commits durably."""
     uri = f"{path.as_uri()}?mode=rw"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = EXTRA")  # the folder too, or a power cut could undo what was recorded
+        connection.execute(
+            "PRAGMA synchronous = EXTRA"
+        )  # sync the directory too: a power failure must not undo an entry
         connection.execute("PRAGMA fullfsync = ON")  # macOS only
         yield connection
 
 
 def transaction(path: Path, work: Callable[[sqlite3.Connection], T], *, begin: str = "BEGIN") -> T:
-    """``work`` in one transaction, undone if it raises.
+    """Run ``work`` in one transaction, rolled back if it raises.
 
-    SQLite waits for other writers by itself, but not always while the last of them tidies up or a crash is being
-    recovered from: then the whole is tried again. Nothing was recorded when SQLite says that it is busy.
+    SQLite waits for other writers, but not always while another process finishes or a crash is being recovered from;
+    then the whole transaction is retried. Nothing has been recorded when SQLite reports that it is busy.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     with _translated(path):
@@ -313,24 +318,24 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code."""
+    """Return SQLite's primary result code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """SQLite's errors in words that say what to do."""
+    """Translate SQLite's errors into messages that say what to do."""
     try:
         yield
     except sqlite3.Error as error:
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
-            raise MissingFileError(f"The ledger {path} is gone. Nothing was recorded.") from error
+            raise MissingFileError(f"The ledger {path} no longer exists. Nothing was recorded.") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise LedgerError(f"{path} is not a gaussmix ledger.") from error
         if code in _BUSY:
             raise LedgerError(
-                f"{path} was held by another process for {BUSY_SECONDS:g} seconds. Nothing was recorded."
+                f"{path} was locked by another process for {BUSY_SECONDS:g} seconds. Nothing was recorded."
             ) from error
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             raise LedgerError(f"{path} and its directory must be writable ({error}). Nothing was recorded.") from error
@@ -339,12 +344,12 @@ def _translated(path: Path) -> Iterator[None]:
         raise LedgerDamagedError(_damaged(path)) from error
     except (BudgetExceededError, LedgerError):
         raise
-    except (ValueError, TypeError, OverflowError) as error:  # other values than were written, or more than reserved
+    except (ValueError, TypeError, OverflowError) as error:  # invalid values, or entries that exceed the reservation
         raise LedgerDamagedError(_damaged(path)) from error
 
 
 def _damaged(path: Path) -> str:
     return (
-        f"{path} is damaged. Restore it from a copy that has every release; if there is none, take its budget as "
-        "spent. A new ledger for the same rows would spend it twice."
+        f"{path} is damaged. Restore it from a copy that contains every release. If there is none, treat its budget "
+        "as spent; a new ledger for the same rows would spend it twice."
     )

@@ -239,7 +239,7 @@ def _reserved(
         return nullcontext()
     if ledger is not None:
         refuse_as_output(out, ledger.path)
-    refuse_suffix(out, own=(".json",), kind="a schema in JSON")
+    refuse_suffix(out, own=(".json",), kind="a JSON schema")
     refuse_inputs(out, [*paths, schema] if isinstance(schema, str | os.PathLike) else paths)
     return reserve(out, _SCHEMA_BYTES, force=force)
 

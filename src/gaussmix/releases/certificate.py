@@ -1,10 +1,10 @@
-"""What a release guarantees, in public values, computed anew wherever a certificate is made or read.
+"""The privacy guarantee of a release in public values, verified whenever a certificate is built or read.
 
 **Private**: a certificate holds declared and public numbers only.
 
-A certificate is checked against its own account when it is built, by whatever way: nobody can hold one that claims less
-than its noise gives. What no computation can find is a file whose noise, generator or conditions were *all* rewritten
-to fit each other: that takes a signature.
+A certificate is checked against its own account when it is built, so no certificate can claim more privacy than its
+noise gives. Verification cannot detect a file in which noise, generator and conditions were all rewritten
+consistently; that requires a signature.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ __all__ = [
 ]
 
 SECURE = "chacha20-os"
-"""What a certificate says of the secure generator, ChaCha20 with a 256-bit key from the operating system.
+"""Name of the secure generator, ChaCha20 with a 256-bit key from the operating system.
 
-For releases it stands for OpenDP's sampler too, which draws their noise; ChaCha20 chooses samples of rows.
+In releases it also stands for OpenDP's sampler, which draws the noise; ChaCha20 selects samples of rows.
 """
 
 _RELATION_WORDS: dict[Neighbours, str] = {
-    "add-remove": "set to zero, added or removed",
+    "add-remove": "added or removed",
     "replace-one": "replaced by another",
 }
-_MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files, and in words
+_MECHANISMS: dict[type[Account], tuple[str, str]] = {  # name, also in files; description
     LatticeAccount: (
-        "Gaussian mixing in the limit",
-        "Gaussian mixing in the limit: the Gram matrix plus symmetric Gaussian noise, on integers",
+        "Gaussian mechanism on the Gram matrix (discrete Gaussian)",
+        "Gaussian mechanism on the Gram matrix: symmetric discrete Gaussian noise, exact integer arithmetic",
     ),
-    NonPrivate: ("none", "None: the second moment itself"),
+    NonPrivate: ("none", "None: the exact Gram matrix"),
     AdaSSPAccount: ("AdaSSP", "Noisy sufficient statistics (AdaSSP)"),
     SheffetAccount: ("Sheffet's tested sketch", "Sheffet's tested Gaussian sketch"),
     ObjectivePerturbationAccount: ("objective perturbation", "Objective perturbation"),
@@ -69,42 +69,45 @@ _MECHANISMS: dict[type[Account], tuple[str, str]] = {  # its name, also in files
 
 @dataclass(frozen=True)
 class Condition:
-    """What the guarantee rests on besides the noise, or what makes it void."""
+    """An assumption of the guarantee besides the noise, or a reason why it is void."""
 
     void: bool
     text: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.void, bool) or not isinstance(self.text, str):
-            raise ArgumentTypeError("a condition is a bool, whether it voids the guarantee, and a text.")
+            raise ArgumentTypeError("A condition must have a bool (whether it voids the guarantee) and a string.")
 
     def __str__(self) -> str:
         return f"{'void' if self.void else 'condition'}: {self.text}"
 
 
 NO_GUARANTEE = "No privacy guarantee:"
-"""How the first line of everything begins that is printed about a release without one."""
+"""First words of everything printed about a release without a guarantee."""
 
-LEDGER_BUDGET = Condition(False, "the budget is the ledger's, and covers all of its releases together.")
+LEDGER_BUDGET = Condition(
+    False, "(epsilon, delta) is the budget of the ledger and covers all of its releases together."
+)
 PERSONS_APART = Condition(
-    False, "nobody has rows under two values of the unit, and sites whose sums were added have nobody in common."
+    False,
+    "no individual has rows under two values of the privacy unit, and sites whose sums were added share no unit.",
 )
 ROW_BY_ROW = Condition(
     False,
-    "the table is the result of a query, a lazy frame or a stream, and each row of the source table affects at most "
-    "one row of that result (row by row: scans, filters, projections, unions).",
+    "the table is the result of a query, a lazy frame or a stream, and each row of the source affects at most one row "
+    "of the result (scans, filters, projections and unions only).",
 )
-ROWS_PUBLIC = Condition(False, "the number of rows was declared to be public; its being changed is not covered.")
+ROWS_PUBLIC = Condition(False, "the number of rows was declared public; the guarantee does not cover changes to it.")
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a release guarantees, and what the guarantee rests on.
+    """The privacy guarantee of a release and its assumptions.
 
     Raises
     ------
     NotPrivateError
-        If (ε, δ), computed anew from the account, is more than is claimed.
+        If (ε, δ) recomputed from the account is larger than claimed.
 
     Attributes
     ----------
@@ -113,29 +116,29 @@ class Certificate:
     epsilon, delta : float
         The guarantee.
     neighbours : {"add-remove", "replace-one"}
-        Neighbouring relation: what is added, removed or replaced is one row, or one person where a unit is declared.
+        Neighbouring relation, for one row or one privacy unit.
     account : Account
-        Parameters of the mechanism, from which (ε, δ) is computed anew.
+        Parameters of the mechanism, from which (ε, δ) is recomputed.
     schema : Schema
-        The declared bounds behind it.
+        The declared bounds.
     generator : str
-        Where the noise came from.
+        Source of the noise.
     version : str
         Version of the library.
     time : str
-        When it was made, UTC.
+        Time of the release, UTC.
     release : str
-        Random name of the release, made before its noise was drawn; a ledger has it too.
+        Random identifier of the release, made before its noise was drawn; also in the ledger.
     conditions : tuple of Condition
-        What would void the guarantee, or does: a known seed, an infinite ε, a promise of the caller's.
+        Assumptions of the guarantee, and reasons why it is void: a known seed, an infinite ε.
     ledger : str
         Fingerprint of the ledger that was charged; empty without one.
     entry : int
-        Number of the entry in it, from 1; 0 without one.
+        Number of the ledger's entry, from 1; 0 without a ledger.
     reservation : BudgetCap or None
-        What that ledger reserved for all of its releases: (ε, δ) are computed from it. None without a ledger.
+        The ledger's reservation for all of its releases, from which (ε, δ) is computed. None without a ledger.
     unit : PrivacyUnit or None
-        The unit of privacy: all rows of one person; None for one row.
+        The privacy unit; None for row-level privacy.
     """
 
     made_by: str
@@ -158,23 +161,23 @@ class Certificate:
         self.verify()
 
     def verify(self) -> None:
-        """Compute (ε, δ) anew from the account.
+        """Recompute (ε, δ) from the account.
 
         Raises
         ------
         NotPrivateError
-            If the certificate claims less, or leaves out a condition that its own fields show.
+            If the recomputed guarantee is weaker than claimed, or a condition implied by the fields is missing.
         """
         _check_types(self)
         if (self.generator != SECURE or math.isinf(self.epsilon)) and self.is_private:
             raise NotPrivateError(
-                "The certificate has a seeded generator or an infinite epsilon, and no condition that says 'void'."
+                "The certificate has a seeded generator or an infinite epsilon but no condition marked void."
             )
         claims = math.isfinite(self.epsilon) or not isinstance(self.account, NonPrivate | ObjectivePerturbationAccount)
         if claims and not self.account.holds(self.epsilon, self.delta, self.neighbours):
             raise NotPrivateError(
-                f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}; computed anew from its "
-                "parameters the guarantee is weaker. Do not publish it."
+                f"The certificate claims epsilon={self.epsilon!r} and delta={self.delta!r}, but the guarantee "
+                "recomputed from its parameters is weaker. Do not publish the release."
             )
         if claims:
             _check_against_schema(self)
@@ -182,12 +185,12 @@ class Certificate:
 
     @property
     def mechanism(self) -> str:
-        """The algorithm."""
+        """Name of the mechanism."""
         return _MECHANISMS[type(self.account)][0]
 
     @property
     def mechanism_words(self) -> str:
-        """What it does to the table."""
+        """Description of the mechanism."""
         return _MECHANISMS[type(self.account)][1]
 
     @property
@@ -197,43 +200,43 @@ class Certificate:
 
     @property
     def unit_words(self) -> str:
-        """The unit of privacy: "one row", or "one person (all rows with the same …)"."""
+        """The privacy unit: "one row", or a description of the unit."""
         return ONE_ROW if self.unit is None else str(self.unit)
 
     @property
     def relation_words(self) -> str:
-        """In what neighbouring tables differ."""
-        return f"{ONE_ROW if self.unit is None else 'one person'} {_RELATION_WORDS[self.neighbours]}"
+        """How neighbouring tables differ."""
+        return f"{ONE_ROW if self.unit is None else 'one privacy unit'} {_RELATION_WORDS[self.neighbours]}"
 
     @property
     def generator_words(self) -> str:
-        """What drew the noise."""
+        """Source of the noise."""
         if isinstance(self.account, NonPrivate):
             return "none"
         if self.generator != SECURE:
-            return f"{self.generator}, not the secure generator"
+            return f"{self.generator}, not a secure generator"
         if isinstance(self.account, LatticeAccount | CountsAccount):
-            return "OpenDP's exact sampler, from the operating system's entropy"
-        return "ChaCha20, keyed by the operating system"
+            return "OpenDP's exact sampler, seeded with operating-system entropy"
+        return "ChaCha20, keyed with operating-system entropy"
 
     @property
     def covers_ledger(self) -> bool:
-        """Whether (ε, δ) are those of all releases of a ledger together."""
+        """Whether (ε, δ) covers all releases of a ledger together."""
         return LEDGER_BUDGET in self.conditions
 
     @property
     def is_private(self) -> bool:
-        """Whether the guarantee holds with nothing further to assume about seeds."""
+        """Whether no condition voids the guarantee."""
         return not any(condition.void for condition in self.conditions)
 
     @property
     def void_words(self) -> str:
-        """The line that comes first wherever results are printed: why nothing is guaranteed; empty if something is."""
+        """Why the guarantee is void, printed first with all results; empty if it holds."""
         reasons = " ".join(condition.text for condition in self.conditions if condition.void)
         return f"{NO_GUARANTEE} {reasons}" if reasons else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain["reservation"] = None if self.reservation is None else asdict(self.reservation)
         plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
@@ -244,7 +247,7 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Certificate:
-        """Read what :meth:`to_dict` wrote: every key must be there, and no other."""
+        """Read the output of :meth:`to_dict`. The keys must match exactly."""
         plain = dict(stored)
         _check_keys(cls, plain)
         plain["schema"] = stored_schema(plain["schema"])
@@ -264,10 +267,10 @@ class Certificate:
         lines = [
             *[self.void_words] * (not self.is_private),
             f"{self.mechanism} ({self.made_by}): ({self.epsilon:g}, {self.delta:g})-differentially private",
-            f"  unit of privacy: {self.unit_words}",
+            f"  privacy unit: {self.unit_words}",
             f"  neighbours: {self.neighbours} ({self.relation_words})",
             *self._gaussian(),
-            f"  analysis: {self.account.analysis}; rows bounded by {self.row_norm:.6g}",
+            f"  analysis: {self.account.analysis}; row norm bounded by {self.row_norm:.6g}",
             f"  noise: {self.generator_words}",
         ]
         if self.ledger:
@@ -275,35 +278,39 @@ class Certificate:
         return "\n".join(map(plain, [*lines, *(f"  {condition}" for condition in self.conditions)]))
 
     def _gaussian(self) -> list[str]:
-        """μ of a release in the limit, and what the best attacker makes of it."""
+        """Return μ and the power of the optimal membership-inference attack."""
         if not isinstance(self.account, LatticeAccount):
             return []
         alone = "this release alone: " if self.covers_ledger else ""
         return [
-            f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); whoever accuses 5 % of the absent falsely "
-            f"finds at most {100 * self.account.attack_power():.3g} % of those present"
+            f"  {alone}μ = {self.account.mu:.4g} (Gaussian DP); membership-inference power "
+            f"≤ {100 * self.account.attack_power():.3g} % at a 5 % false-positive rate"
         ]
 
 
 def _check_against_schema(certificate: Certificate) -> None:
-    """Refuse an account whose parameters are for other columns than the declared ones."""
+    """Reject an account whose parameters do not fit the declared columns."""
     account, schema = certificate.account, certificate.schema
     if certificate.unit is not None:
         if not isinstance(account, LatticeAccount) or certificate.unit.column in schema.columns:
-            raise NotPrivateError("The unit is one that this mechanism does not protect, or is released itself.")
+            raise NotPrivateError(
+                "The privacy unit is released as a column, or the mechanism gives row-level privacy only."
+            )
         if PERSONS_APART not in certificate.conditions:
-            raise NotPrivateError("The certificate leaves out that nobody has rows under two values of the unit.")
+            raise NotPrivateError("The certificate has a privacy unit but lacks the condition that units are disjoint.")
     if isinstance(account, ObjectivePerturbationAccount):
         X = next(iter(schema.columns))
         if account.x_norm < schema.norm_of([X], intercept=True):
-            raise NotPrivateError("The account is for features of a smaller norm than the declared ones.")
+            raise NotPrivateError("The account assumes a smaller feature norm than the schema declares.")
 
 
 def _check_against_ledger(certificate: Certificate) -> None:
-    """Refuse a claim that is not the one of the ledger that the release was recorded in."""
+    """Reject a claim that differs from that of the ledger the release was recorded in."""
     reserved, unit = certificate.reservation, "" if certificate.unit is None else certificate.unit.column
     if len({certificate.covers_ledger, bool(certificate.ledger), reserved is not None}) > 1:
-        raise NotPrivateError("The certificate leaves out a part of its ledger: condition, fingerprint or reservation.")
+        raise NotPrivateError(
+            "The certificate must have all of the ledger's condition, fingerprint and reservation, or none."
+        )
     if reserved is not None:
         claim = (certificate.epsilon, certificate.delta, certificate.neighbours, unit)
         verify_claim(reserved, certificate.account, ledger=certificate.ledger, claim=claim)
@@ -316,27 +323,27 @@ def _check_types(certificate: Certificate) -> None:
     if not all(isinstance(condition, Condition) for condition in certificate.conditions):
         raise ArgumentTypeError("conditions must be a tuple of Condition.")
     if not isinstance(certificate.account, Account):
-        raise ArgumentTypeError("account must be the account of a mechanism.")
+        raise ArgumentTypeError("account must be an Account.")
     check.positive(epsilon=certificate.epsilon)
     if not 0 < check.real(delta=certificate.delta) <= 1:
         raise ArgumentError(f"delta must lie in (0, 1], got {certificate.delta!r}.")
     check.choice(NEIGHBOURS, neighbours=certificate.neighbours)
     if not isinstance(certificate.reservation, BudgetCap | None):
-        raise ArgumentTypeError("reservation must be a BudgetCap, or None without a ledger.")
+        raise ArgumentTypeError("reservation must be a BudgetCap or None.")
     if not isinstance(certificate.unit, PrivacyUnit | None):
-        raise ArgumentTypeError("unit must be a PrivacyUnit, or None for one row.")
+        raise ArgumentTypeError("unit must be a PrivacyUnit or None.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
         raise ArgumentError("release must be 32 hexadecimal digits.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):
-        raise ArgumentError("ledger must be 64 hexadecimal digits, or empty.")
+        raise ArgumentError("ledger must be 64 hexadecimal digits or empty.")
     if type(certificate.entry) is not int or (certificate.entry > 0) != bool(certificate.ledger):
-        raise ArgumentError("entry must be an integer ≥ 1 with a ledger, and 0 without one.")
+        raise ArgumentError("entry must be an integer ≥ 1 with a ledger and 0 without one.")
 
 
 def _check_keys(kind: type[Account] | type[Certificate] | type[BudgetCap], stored: Mapping[str, Any]) -> None:
-    """Refuse stored values with a key too few or too many: a default would stand for what the file does not say."""
+    """Reject stored values with missing or extra keys: a default must not stand in for a missing value."""
     if set(stored) != {field.name for field in fields(kind)}:
-        raise ArgumentError(f"its keys are not those of a {kind.__name__}")
+        raise ArgumentError(f"its keys do not match {kind.__name__}")
 
 
 def _account(stored: Mapping[str, Any]) -> Account:

@@ -1,30 +1,29 @@
-"""The file of a release: one Parquet file that any tool can open.
+"""The file of a release, one Parquet file, and its Ed25519 signature.
 
-Its columns are the encoded columns and one more, ``block``, which says what a row belongs to. Blocks of m rows each:
+**Private**: everything here concerns released numbers.
+
+The columns of the file are the encoded columns and ``block``, which names the matrix that a row belongs to. Each block
+has m rows:
 
 ``G``, ``N``
-    The estimate of the Gram matrix of encoded rows, and the shape of its noise: entry (i, j) has the variance
-    N_ii N_jj + N_ij². What most readers want.
+    The estimate of the Gram matrix of encoded rows, and the shape of its noise: entry (i, j) has variance
+    N_ii N_jj + N_ij². Most readers need only these.
 ``M1``, ``T2``, ``M2``, …
     The outputs of the passes in units of their clips, and the integer transforms of all but the first
     (:mod:`gaussmix.releases.transcript`). G and N are computed from them, stored for other tools, and compared when the
     file is read.
 ``S1``, ``S2``, …
-    The integer transforms of steps on a likelihood, the coefficients at which each was asked in the last row
-    (:mod:`gaussmix.releases.preconditioning`), where there are any.
+    The integer transforms of steps on a likelihood, if any, with the coefficients of each step in the last row
+    (:mod:`gaussmix.releases.preconditioning`).
 
-Everything else is JSON under the key ``gaussmix`` of the file's metadata. Its SHA-256, the fingerprint of the release,
-covers the JSON and all blocks but G and N, whose last digits depend on the processor that computed them.
+Everything else is JSON under the key ``gaussmix`` of the file's metadata. The fingerprint of the release is the SHA-256
+of the JSON and of all blocks but G and N, whose last digits depend on the processor.
 
-The numbers of a release as named square blocks and plain parameters, and back: what its file is made of.
-
-Ed25519 signatures of release files: raw signatures of a file's bytes, in a file beside it.
-
-**Private**: everything here is about release files. Any tool can check such a signature::
+A signature is a raw Ed25519 signature of the file's bytes, in a second file next to it. It can be checked with::
 
     openssl pkeyutl -verify -pubin -inkey public.pem -rawin -in FILE -sigfile FILE.sig
 
-A signature can be taken away with its file: whoever asks for one by naming a key takes its absence as a failure.
+A signature can be removed together with its file, so if a key is given, a missing signature is an error.
 """
 
 from __future__ import annotations
@@ -75,19 +74,19 @@ Blocks = dict[str, Floats]
 """Square matrices by name, in the order of the file."""
 
 DERIVED = ("G", "N")
-"""Blocks that are computed from the others, outside of the file's checksum."""
+"""Blocks computed from the others, not covered by the checksum."""
 
-_SAME = 1e-3  # of the noise: another machine's solvers differ in the last digits
+_SAME = 1e-3  # in units of the noise: solvers differ in the last digits between machines
 
 
 def derived_blocks(statistic: Transcript) -> Blocks:
-    """Return what is computed from the passes and stored for other tools: its last digits depend on the processor."""
+    """Return the blocks computed from the passes; their last digits depend on the processor."""
     pooled = statistic.pooled
     return dict(zip(DERIVED, (pooled.matrix, pooled.shape), strict=True))
 
 
 def drawn_blocks(statistic: Transcript) -> Blocks:
-    """Return the matrices that were drawn, and what was asked of the rows: what a release is."""
+    """Return the noisy matrices and the transforms they were computed with."""
     blocks = {}
     for number, output in enumerate(statistic.passes, 1):
         if output.request is not None:
@@ -97,7 +96,7 @@ def drawn_blocks(statistic: Transcript) -> Blocks:
 
 
 def parameters_of(statistic: Transcript) -> dict[str, Any]:
-    """Everything else, in plain values for JSON."""
+    """Return all other parameters as plain values for JSON."""
     return {
         "passes": [_plain_pass(output) for output in statistic.passes],
         "steps": [_plain_step(step) for step in statistic.steps],
@@ -134,7 +133,7 @@ _REQUEST = ("clip", "rows", "kept_weight", "lost")
 
 
 def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Transcript:
-    """The numbers of a release from what its file holds, checked against each other; ValueError if they do not fit."""
+    """Return the transcript stored in a file; raise ValueError if its parts are inconsistent."""
     outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
     steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
     transcript = Transcript(tuple(outputs), certificate.schema, tuple(steps), certificate.unit)
@@ -157,7 +156,7 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
 def _read_step(number: int, plain: dict[str, Any], blocks: Blocks) -> StepOutput:
     transform = Transform(blocks[f"S{number}"], _numbers(plain["scales"]))
     if not isinstance(plain["target"], str):
-        raise TypeError("a target of the file is no name")
+        raise TypeError("target must be a column name")
     request = StepRequest(plain["target"], transform, _number(plain["clip"]))
     return StepOutput(request, _numbers(plain["gradient"]), **{name: _number(plain[name]) for name in _STEP})
 
@@ -168,29 +167,29 @@ def _numbers(values: Any) -> Floats:
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
-        raise TypeError("a number of the file is no number")
+        raise TypeError("a numeric field has the wrong type")
     return float(value)
 
 
 def _check_keys(stored: dict[str, Any], statistic: Transcript) -> None:
-    """Refuse keys that are not written for these numbers, in the file and in each of its passes and steps."""
+    """Reject missing or unknown keys in the metadata and in each pass and step."""
     written = {"format": 0, "certificate": 0, **parameters_of(statistic)}
     if set(stored) != set(written):
-        raise ValueError("its keys are not those of a release")
+        raise ValueError("its keys do not match the release format")
     for name in ("passes", "steps"):
         if [set(plain) for plain in stored[name]] != [set(plain) for plain in written[name]]:
-            raise ValueError(f"the keys of its {name} are not those of a release")
+            raise ValueError(f"the keys of its {name} do not match the release format")
 
 
 def _check_derived(transcript: Transcript, blocks: Blocks) -> None:
-    """Refuse a file whose G and N are not what its passes give, but for last digits."""
+    """Reject a file whose G and N differ from those computed from its passes by more than rounding."""
     derived = derived_blocks(transcript)
     if list(blocks) != [*derived, *drawn_blocks(transcript)]:
-        raise ValueError("its blocks are not those of its passes")
+        raise ValueError("its blocks do not match its passes")
     scale = np.sqrt(np.diagonal(derived["N"]))
     for name, found in derived.items():
         if not (np.abs(blocks[name] - found) <= _SAME * np.outer(scale, scale)).all():
-            raise ValueError(f"{name} is not what its passes give")
+            raise ValueError(f"block {name} does not match its passes")
 
 
 FORMAT = 1
@@ -199,11 +198,11 @@ BLOCK = "block"
 COLUMNS_MAX = 2**14
 BLOCKS_MAX = 64
 FOOTER_MAX = 2**26
-_PARQUET = b"PAR1"  # how a Parquet file begins
+_PARQUET = b"PAR1"  # first bytes of a Parquet file
 
 
 def as_bytes(statistic: Transcript, certificate: Certificate) -> bytes:
-    """What the file holds."""
+    """Return the bytes of the file."""
     blocks, content = derived_blocks(statistic) | drawn_blocks(statistic), _content(statistic, certificate)
     metadata = content | {"sha256": _digest(content, blocks)}
     names = statistic.schema.names
@@ -219,12 +218,12 @@ def as_bytes(statistic: Transcript, certificate: Certificate) -> bytes:
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that promises another format."""
-    refuse_suffix(path, own=PARQUET, kind="a Parquet file, as every release is")
+    """Reject a file name with the suffix of another format."""
+    refuse_suffix(path, own=PARQUET, kind="a Parquet file (the format of releases)")
 
 
 def fingerprint(statistic: Transcript, certificate: Certificate) -> str:
-    """SHA-256 of the release, as stored in its file."""
+    """Return the SHA-256 of the release, as stored in its file."""
     return _digest(_content(statistic, certificate), drawn_blocks(statistic))
 
 
@@ -233,7 +232,7 @@ def _content(statistic: Transcript, certificate: Certificate) -> dict[str, Any]:
 
 
 def block_column(names: tuple[str, ...]) -> str:
-    """``block``, or the first of ``block'``, ``block''``, … that no encoded column has for a name."""
+    """Return ``block``, or the first of ``block'``, ``block''``, … that is not an encoded column."""
     name = BLOCK
     while name in names:
         name += "'"
@@ -241,9 +240,9 @@ def block_column(names: tuple[str, ...]) -> str:
 
 
 def _digest(content: dict[str, Any], blocks: Blocks) -> str:
-    """Hash what was drawn and declared, never what is computed from it: the same digest on every processor.
+    """Hash drawn and declared values only, so that the digest is the same on every processor.
 
-    It finds damage and careless edits. It is not a signature.
+    It detects damage and careless edits. It is not a signature.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
     for name, block in blocks.items():
@@ -253,10 +252,10 @@ def _digest(content: dict[str, Any], blocks: Blocks) -> str:
 
 
 def read_bytes(path: str | Path, *, signed: bool = False) -> bytes:
-    """Return the bytes of a file, read once: a signature, the checksum and the numbers are those of the same bytes.
+    """Read a file once, so that signature, checksum and numbers refer to the same bytes.
 
-    A file that is no release, a large table for example, is refused before it is read as a whole; but not with
-    ``signed``, where the signature is to be checked before anything is parsed.
+    A file that is not a release is rejected before it is read whole, except with ``signed``, where the signature must
+    be checked before anything is parsed.
     """
     path = Path(path)
     with _opened(path) as handle:
@@ -267,17 +266,17 @@ def read_bytes(path: str | Path, *, signed: bool = False) -> bytes:
 
 
 def read(content: bytes, path: str | Path) -> tuple[Transcript, Certificate]:
-    """Read the bytes of a file and check its checksum, and its parts against each other.
+    """Read a release from bytes and verify its checksum and consistency.
 
-    Counts in the file's footer are checked before anything is unpacked: memory stays within a few times that of
-    the numbers. ``path`` is for messages.
+    Counts in the footer are checked before anything is decompressed, which bounds the memory used. ``path`` is for
+    messages.
 
     Raises
     ------
     DamagedError
         If the file is not a release, is damaged or edited, or has another format.
     NotPrivateError
-        If its certificate, computed anew, claims more privacy than its account gives.
+        If its certificate claims more privacy than its account gives.
     """
     path = Path(path)
     stored, names, blocks = _contents(content, path)
@@ -290,11 +289,11 @@ def read(content: bytes, path: str | Path) -> tuple[Transcript, Certificate]:
     except NotPrivateError as error:
         raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedError(f"{path} was edited or is damaged: {error}. Ask for the file again.") from None
+        raise DamagedError(f"{path} was edited or is damaged: {error}. Obtain the file again.") from None
 
 
 def release_id(path: str | Path) -> str:
-    """The random name of the release in a file, from its footer alone; empty if the file names none."""
+    """Return the random identifier of the release in a file, from the footer alone; empty if there is none."""
     with _opened(Path(path)) as handle, _parquet(handle, Path(path)) as file:
         stored = _metadata_of(file)
     certificate = stored.get("certificate") if isinstance(stored, dict) else None
@@ -303,19 +302,19 @@ def release_id(path: str | Path) -> str:
 
 
 def _checked(stored: dict[str, Any], names: tuple[str, ...], blocks: Blocks) -> tuple[Transcript, Certificate]:
-    """The parts of a release, from the parts of its file."""
+    """Build the parts of a release from the parts of its file."""
     if stored.pop("sha256") != _digest(stored, blocks):
-        raise ValueError("its checksum does not fit")
+        raise ValueError("its checksum does not match")
     if not isinstance(stored["certificate"], dict):
-        raise TypeError("its certificate is no object")
+        raise TypeError("its certificate must be a JSON object")
     certificate = Certificate.from_dict(stored["certificate"])
     if names != certificate.schema.names:
-        raise ValueError("its parts do not fit each other")
+        raise ValueError("its columns do not match its schema")
     return statistic_of(stored, blocks, certificate), certificate
 
 
 def _contents(content: bytes, path: Path) -> tuple[Any, tuple[str, ...], Blocks]:
-    """Metadata, names and numbers of a file whose counts are those of a release."""
+    """Return metadata, names and numbers of a file."""
     with _parquet(io.BytesIO(content), path) as file:
         stored = _metadata_of(file)
         table = file.read(use_threads=False)
@@ -325,12 +324,12 @@ def _contents(content: bytes, path: Path) -> tuple[Any, tuple[str, ...], Blocks]
 
 
 def _split(labels: list[str], rows: Floats) -> Blocks:
-    """Blocks by name, of as many rows as columns each and one after the other."""
+    """Split rows into consecutive square blocks by name."""
     m = rows.shape[1]
     starts = range(0, len(labels), m)
     blocks = {str(labels[start]): rows[start : start + m] for start in starts}
     if len(blocks) < len(starts) or [name for name in blocks for _ in range(m)] != labels:
-        raise ValueError("its blocks are not those of a release")
+        raise ValueError("its blocks do not match the release format")
     return blocks
 
 
@@ -341,7 +340,7 @@ def _metadata_of(file: pq.ParquetFile) -> Any:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     if not path.is_file():
-        raise MissingFileError(f"There is no file {path}.")
+        raise MissingFileError(f"The file {path} does not exist.")
     try:
         with path.open("rb") as handle:
             yield handle
@@ -351,10 +350,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _parquet(handle: BinaryIO, path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of square blocks of doubles, none of them read yet.
+    """Open a Parquet file of square blocks of doubles without reading them.
 
-    Only the counts of the file and of its row groups are looked at: other parts of the metadata of a damaged or
-    encrypted file end the process, in some versions of pyarrow.
+    Only the counts of the file and of its row groups are read: other metadata of a damaged or encrypted file can crash
+    some versions of pyarrow.
     """
     try:
         if not _PARQUET.startswith(handle.read(len(_PARQUET))):
@@ -372,35 +371,35 @@ def _parquet(handle: BinaryIO, path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _not_a_release(path: Path) -> DamagedError:
-    """No Parquet file, or a whole one that nobody here has written: most often the table itself."""
+    """Return the error for a file that is not a release, most often the table itself."""
     return DamagedError(
-        f"{path} is not a release of gaussmix. Make one from a table first: `gaussmix release TABLE --schema FILE "
+        f"{path} is not a gaussmix release. Make one from a table first: `gaussmix release TABLE --schema FILE "
         "--epsilon E --delta D -o NAME.release.parquet`."
     )
 
 
 def _damaged(path: Path) -> DamagedError:
-    """What cannot be told from a release that was cut short."""
-    return DamagedError(f"{path} is not a release of gaussmix, or it is damaged. Ask for the file again.")
+    """Return the error for a file that may be a truncated release."""
+    return DamagedError(f"{path} is not a gaussmix release, or it is damaged. Obtain the file again.")
 
 
 def _check_counts(file: pq.ParquetFile) -> None:
-    """Columns, rows and types, before anything is unpacked."""
+    """Check columns, rows and types before anything is decompressed."""
     counts, kinds = file.metadata, file.schema_arrow.types
     if not kinds or kinds[0] not in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
-        raise ValueError("its columns are not those of a release")
+        raise ValueError("its columns do not match the release format")
     m = counts.num_columns - 1
     groups = [counts.row_group(i).num_rows for i in range(min(counts.num_row_groups, 2))]
     if not 1 <= m <= COLUMNS_MAX or groups != [counts.num_rows] or counts.num_rows % m:
-        raise ValueError("its counts are not those of a release")
+        raise ValueError("its row counts do not match the release format")
     if not 1 <= counts.num_rows // m <= BLOCKS_MAX:
-        raise ValueError("its counts are not those of a release")
+        raise ValueError("its row counts do not match the release format")
     if len(kinds) != counts.num_columns or any(kind != pa.float64() for kind in kinds[1:]):
-        raise ValueError("its columns are not those of a release")
+        raise ValueError("its columns do not match the release format")
 
 
 def _check_footer_length(handle: BinaryIO) -> None:
-    """A footer of tens of megabytes is no release's; it would be taken into memory before its counts are seen."""
+    """Reject a footer of tens of megabytes, which would be loaded before its counts can be checked."""
     size = handle.seek(0, os.SEEK_END)
     handle.seek(max(size - 8, 0))
     if int.from_bytes(handle.read(4), "little") > FOOTER_MAX:
@@ -409,22 +408,22 @@ def _check_footer_length(handle: BinaryIO) -> None:
 
 
 SUFFIX = ".sig"
-"""What a signature's name has behind that of its file."""
+"""Suffix of a signature file, appended to the name of the signed file."""
 
 
 def sign(content: bytes, path: str | Path, key: str | Path, *, force: bool = False) -> Path:
-    """Write the signature of a file beside it, and return where it is.
+    """Write the signature of a file next to it, and return its path.
 
     Parameters
     ----------
     content : bytes
-        What is signed: the file's bytes, as they were read and checked.
+        The bytes of the file, as read and verified.
     path : path
         The file.
     key : path
         Ed25519 private key, PEM, not encrypted: ``openssl genpkey -algorithm ed25519 -out private.pem``.
     force : bool
-        Whether a signature that is there is replaced.
+        Whether to replace an existing signature.
     """
     private = _key(key, private=True)
     target = _beside(path)
@@ -433,12 +432,12 @@ def sign(content: bytes, path: str | Path, key: str | Path, *, force: bool = Fal
 
 
 def check_signature(content: bytes, path: str | Path, key: str | Path | bytes) -> None:
-    """Refuse the bytes of a file if the signature beside it is missing, by another key, or of other bytes.
+    """Reject a file whose signature is missing, made with another key, or does not match its bytes.
 
     Parameters
     ----------
     content : bytes
-        What was read from the file: it is not read again.
+        The bytes of the file; it is not read again.
     path : path
         The file.
     key : path or bytes
@@ -447,18 +446,18 @@ def check_signature(content: bytes, path: str | Path, key: str | Path | bytes) -
     Raises
     ------
     DamagedError
-        If it is not signed as it should be.
+        If there is no valid signature.
     """
     public = _key(key, private=False)
     from cryptography.exceptions import InvalidSignature
 
     signature = _beside(path)
     if not signature.is_file():
-        raise DamagedError(f"{path} is not signed: there is no {signature}.")
+        raise DamagedError(f"{path} is not signed: {signature} does not exist.")
     try:
         public.verify(signature.read_bytes(), content)
     except InvalidSignature:
-        raise DamagedError(f"{path} is not what was signed, or by another key.") from None
+        raise DamagedError(f"{path} does not match its signature, or was signed with another key.") from None
 
 
 def _beside(path: str | Path) -> Path:
@@ -467,21 +466,21 @@ def _beside(path: str | Path) -> Path:
 
 
 def _key(key: str | Path | bytes, *, private: bool) -> Any:
-    """An Ed25519 key; no message quotes what the file holds."""
+    """Load an Ed25519 key. Messages never quote the content of the file."""
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
         from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
     except ImportError:
-        raise MissingPackageError('Signatures need cryptography: pip install "gaussmix[sign]".') from None
+        raise MissingPackageError('Signatures need the package cryptography: pip install "gaussmix[sign]".') from None
     name, what = "key" if isinstance(key, bytes) else str(key), "private" if private else "public"
     if not isinstance(key, bytes):
         if not Path(key).is_file():
-            raise MissingFileError(f"There is no file {key}.")
+            raise MissingFileError(f"The file {key} does not exist.")
         key = Path(key).read_bytes()
     try:
         found: Any = load_pem_private_key(key, None) if private else load_pem_public_key(key)
     except (ValueError, TypeError):
-        raise ArgumentError(f"{name} is not a {what} key in PEM, or is encrypted.") from None
+        raise ArgumentError(f"{name} must be an unencrypted {what} key in PEM format.") from None
     if not isinstance(found, ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey):
         raise ArgumentError(f"{name} must be an Ed25519 {what} key: openssl genpkey -algorithm ed25519.")
     return found

@@ -1,11 +1,11 @@
 r"""A second moment with noise of known distribution: post-processing.
 
-M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it) is an unbiased estimate of the Gram matrix G, and N = BBᵀ,
-which is 0 without noise. For a = (-θ, 1) with (Ga)_x = 0 and g = (Ma)_x,
+M = G + B·GOE·Bᵀ (GOE: variance 1 off the diagonal, 2 on it) is an unbiased estimate of the Gram matrix G, and N = BBᵀ
+is the shape of its noise, 0 without noise. For a = (-θ, 1) with (Ga)_x = 0 and g = (Ma)_x,
 
 .. math:: \mathrm{Cov}(g) = N_{xx}\,(a^\top N a) + (Na)_x (Na)_x^\top .
 
-The form survives linear maps of the columns: both of M and N become L · Lᵀ.
+A linear map L of the columns takes M to LMLᵀ and N to LNLᵀ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ClippingLoss", "NoisyMoment"]
 
 @dataclass(frozen=True)
 class ClippingLoss:
-    """Row weight removed by norm clipping in the final pass. A row z longer than the clip has the weight clip/‖z‖².
+    """Row weight removed by norm clipping in the final pass. A row z with ‖z‖² > clip has the weight clip/‖z‖².
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class ClippingLoss:
         1 minus the mean weight of a row, and its standard error; noise can make the estimate negative. NaN without an
         intercept column.
     expected : float
-        The same estimated from the last histogram: less noise, but it misses rows too few for its bins.
+        The same, estimated from the last histogram: less noise, but it misses rows too few to fill a bin.
 
     >>> str(ClippingLoss(weight=0.0042, std_error=0.0016, expected=0.0031))
     'an estimated 0.42 % (SE 0.16 %) of total row weight (histogram estimate 0.31 %)'
@@ -58,15 +58,15 @@ class NoisyMoment:
     Attributes
     ----------
     moment : array (m, m)
-        M, an unbiased estimate of the Gram matrix; it need not be positive.
+        M, an unbiased estimate of the Gram matrix, not necessarily positive semidefinite.
     shape : array (m, m)
         N: entries of M have covariance N_ik N_jl + N_il N_jk. 0 without noise.
     clipping_loss : ClippingLoss or None
         Row weight removed by norm clipping; None where no row can be clipped.
     independent : bool
-        Whether rows can be taken to be drawn independently: not where one person has several.
+        Whether rows can be treated as independent draws: not if a privacy unit may have several.
     void : str
-        Why the release that it is from guarantees nothing; empty if it does. It is printed first with every result.
+        Why the release has no privacy guarantee; empty if it has one. Printed first with every result.
     """
 
     moment: Floats
@@ -77,24 +77,24 @@ class NoisyMoment:
 
     @property
     def has_noise(self) -> bool:
-        """Whether there is noise at all."""
+        """Whether the noise is not zero."""
         return bool(self.shape.any())
 
     def mapped(self, L: Floats) -> NoisyMoment:
-        """Of the columns L r in place of r, shape (p, m)."""
+        """Return the moment of the columns L r, L of shape (p, m)."""
         moment, shape = (_symmetric(L @ matrix @ L.T) for matrix in (self.moment, self.shape))
         return replace(self, moment=moment, shape=shape)
 
     def check_independent(self, what: str, *, instead: str) -> None:
-        """Refuse what takes rows to be drawn independently, where one person has several."""
+        """Reject methods that assume independent rows if a privacy unit may have several."""
         if not self.independent:
             raise ArgumentError(
-                f"{what} takes rows to be drawn independently, and in this release one person has several: "
-                f"use {instead}."
+                f"{what} assumes independent rows, but in this release a privacy unit may have several rows. "
+                f"Use {instead}."
             )
 
     def quadratic(self, u: Floats) -> tuple[float, float]:
-        """uᵀMu, which estimates Σ (u·r)², and its standard deviation √2·uᵀNu."""
+        """Return uᵀMu, which estimates Σ (u·r)², and its standard error √2·uᵀNu."""
         return float(u @ self.moment @ u), math.sqrt(2) * float(u @ self.shape @ u)
 
 

@@ -1,14 +1,15 @@
-"""The rule of a release in passes: which pass comes next, computed from what has come out so far.
+"""Adaptive preconditioning: plan each pass of a release from the noisy outputs of the earlier passes.
 
-Post-processing: every function here reads declared constants and noisy outputs, never rows. A pass is a public triple,
-(transform, clip, μ). Rows are mapped by the transform, shortened to the clip (:mod:`gaussmix.data.transforms`), and
-their Gram matrix is released with noise for a sensitivity of clip (the mechanism's ``lattice``). All μ are fixed in
-advance (:class:`gaussmix.releases.preconditioning.Schedule`), so that the whole costs √Σμ² however the rest is chosen.
+Post-processing: every function here reads declared constants and noisy outputs, never rows.
 
-Why passes: one pass in the declared metric sees a direction in which rows have second moment λ with relative error
-C²/(nλμ). In a metric that makes all second moments near 1, the largest norm that matters is about √m, and the relative
-error is m/(nμ) in every direction, whatever the bounds and the condition number. The metric is learned from earlier,
-cheaper passes. Expect an excess over the residual variance of about κ²/(2x²), x = μn/m^1.5, for every target.
+A pass is a public triple (transform, clip, μ). Rows are mapped by the transform, their norm is clipped
+(:mod:`gaussmix.data.transforms`), and their Gram matrix is released with noise for the sensitivity ``clip``. All μ are
+fixed in advance (:class:`Schedule`), so a release costs √Σμ² however transforms and clips are chosen.
+
+In the declared metric, a direction in which rows have second moment λ is estimated with relative error C²/(nλμ). In a
+metric in which all second moments are near 1, the norm that matters is about √m, and the relative error is m/(nμ) in
+every direction, whatever the bounds and the condition number. The preconditioner is estimated from earlier, cheaper
+passes. The expected excess over the residual variance is about κ²/(2x²), x = μn/m^1.5, for every target. ::
 
     state = first_state(matrix, mus, intercept=..., intercept_energy=...)
     while not state.done:
@@ -17,32 +18,20 @@ cheaper passes. Expect an excess over the residual variance of about κ²/(2x²)
         request = plan_pass(state, request, counts)           # transform, clip
         matrix = ...                                          # noisy, from the rows
         state = update_state(state, request, matrix)
-    state.pool                                                # what models are fitted from
+    state.pool                                                # input of the models
 
-The rule and its reasons: docs/passes.md.
+docs/passes.md gives the rule and its reasons. The module also holds the schedule of the budget and the values of
+private steps on the likelihood of two classes (:mod:`gaussmix.models.classification`).
 
-The tail of ‖z‖² as a noisy histogram shows it: what clipping at each edge would lose. Post-processing.
-
-Several noisy second moments of one table, pooled by inverse variance and cleaned of their noise.
-
-Post-processing: functions of releases alone.
-
-A release is M = G + B·W·Bᵀ with W a symmetric Gaussian matrix of unit scale (variance 1 off the diagonal, 2 on it:
-"GOE") and B known. The law depends on the *shape* N = BBᵀ only. For a pass with transform E and noise scale s,
-B = √s·E⁻¹, so that B⁻¹ is known without inverting anything: pooling needs no factorisation that could fail.
+A noisy second moment is M = G + B·W·Bᵀ with B known and W a symmetric Gaussian matrix of unit scale (variance 1 off the
+diagonal, 2 on it: "GOE"). The distribution depends on the *shape* N = BBᵀ only. For a pass with transform E and noise
+scale s, B = √s·E⁻¹, so B⁻¹ is known without inversion and pooling needs no factorisation that could fail. Passes are
+pooled by inverse variance:
 
 >>> first = NoisyGram.isotropic(np.diag([5.0, 3.0]), scale=1.0)
 >>> second = NoisyGram.isotropic(np.diag([6.0, 4.0]), scale=1.0)
 >>> Pool.of(first).add(second).matrix.round(12).tolist()
 [[5.5, 0.0], [0.0, 3.5]]
-
-What the releases of a table in passes and steps are: their shares of the budget, and how many numbers each has.
-
-Public constants. The mechanism draws by them, and whoever reads a release checks its account against them.
-
-One private step on the likelihood of two classes: what was asked of the rows, and the noisy answer.
-
-**Private**: functions of noisy outputs and of declared quantities. Their rule: :mod:`gaussmix.models.classification`.
 """
 
 from __future__ import annotations
@@ -105,36 +94,36 @@ __all__ = [
 
 
 RESOLVED = 3.0
-"""Standard errors by which a tail count must exceed zero to be more than noise."""
+"""Number of standard errors by which a tail count must exceed zero to be significant."""
 
 LEAST_SLOPE = 2.0
-"""Tail counts that noise hides are assumed to fall at least like this power of ‖z‖²."""
+"""Tail counts below the noise are assumed to fall at least like this power of ‖z‖²."""
 
 _EXPONENTS = np.concatenate([np.arange(-2, 2.6, 0.5), np.arange(3.0, 13.0)])
 
 BINS = len(_EXPONENTS) + 1
-"""Counts of one histogram."""
+"""Number of bins of one histogram."""
 
 
 def bin_edges(mean: float) -> Floats:
-    """Edges of the bins of ‖z‖²: from a quarter of the mean on by factors of √2, from 8 times on by 2, to 4,096."""
+    """Return bin edges of ‖z‖²: from mean/4 by factors of √2 to 8·mean, then by factors of 2 to 4,096·mean."""
     return np.asarray(mean * 2.0**_EXPONENTS)
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What a noisy histogram says of the tail of ‖z‖².
+    """The tail of ‖z‖², estimated from a noisy histogram.
 
     Attributes
     ----------
     edges : array (J,)
-        Candidates for the clip, the last one the public maximum or the last edge.
+        Candidates for the clip; the last is the public maximum or the last edge.
     beyond : array (J,)
-        Estimated number of rows beyond each, decreasing.
+        Estimated number of rows beyond each edge, decreasing.
     lost : array (J,)
-        Estimated share of Σ‖z‖² that clipping there takes away.
+        Estimated share of Σ‖z‖² removed by clipping there.
     surely_lost : array (J,)
-        The same from counts less `RESOLVED` standard errors: what is lost even if nothing is assumed.
+        The same from counts less `RESOLVED` standard errors: a lower bound without assumptions.
     kept_weight : array (J,)
         Estimated mean weight min(1, clip/‖z‖²) of a row.
     """
@@ -147,12 +136,12 @@ class Tail:
 
 
 def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, largest: float) -> Tail:
-    """Monotone tail counts; where noise hides them, a power law.
+    """Return monotone tail counts, extrapolated by a power law where they are not significant.
 
-    The count beyond an edge is a sum of noisy counts. It is made monotone and not negative. Where it is below
-    `RESOLVED` standard errors, rows are *assumed*: they continue the last slope seen, at least `LEAST_SLOPE`, and never
-    more than what was counted or one standard error. (A few rows that noise alone puts at a thousand times the mean
-    would be most of the mass.) Bins beyond ``largest``, where no row can be, are left out.
+    The count beyond an edge is a sum of noisy counts, made monotone and nonnegative. Below `RESOLVED` standard errors
+    the tail is assumed to continue with the last estimated slope, at least `LEAST_SLOPE`, and never to exceed the count
+    or one standard error. (A few rows that noise alone puts at a thousand times the mean would be most of the mass.)
+    Bins beyond ``largest``, which are empty, are dropped.
     """
     inside = edges < largest * 0.999
     grid = np.append(edges[inside], largest)
@@ -177,14 +166,14 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
 
 
 def _lost(beyond: Floats, grid: Floats, rows: float) -> Floats:
-    """Share of Σ‖z‖² beyond each edge: ∫ of the tail count from there on."""
+    """Return the share of Σ‖z‖² beyond each edge: the integral of the tail count from there on."""
     mass = np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
     total = grid[0] * (rows + beyond[0]) / 2 + mass[0]
     return np.asarray(np.minimum(mass / max(total, 1e-9), 1.0))
 
 
 def _integrals(beyond: Floats, grid: Floats) -> Floats:
-    """∫ of the tail count from each edge to the next, a power law between them, a straight line down to zero."""
+    """Integrate the tail count between edges, as a power law, or linearly where it falls to zero."""
     ratio = grid[1:] / grid[:-1]
     line = (beyond[:-1] + beyond[1:]) / 2 * np.diff(grid)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -222,19 +211,19 @@ class NoisyGram:
 
     @classmethod
     def isotropic(cls, matrix: Floats, *, scale: float) -> NoisyGram:
-        """Noise of standard deviation ``scale`` off the diagonal, √2 times that on it; 0 for none."""
+        """Return a moment with noise of standard deviation ``scale`` off the diagonal and √2 times that on it."""
         root, identity = math.sqrt(scale), np.eye(len(matrix))
         return cls(matrix, root * identity, identity / root if root else np.diag(np.full(len(matrix), np.inf)))
 
     @classmethod
     def in_metric(cls, matrix: Floats, *, transform: Floats, scale: float) -> NoisyGram:
-        """From the release ``matrix`` of Σ z zᵀ, z = E r, with isotropic noise of ``scale``: back in the units of r."""
+        """Map a release of Σ z zᵀ, z = E r, with isotropic noise of ``scale`` back to the units of r."""
         back: Floats = np.asarray(np.linalg.inv(transform), dtype=np.float64)
         moment = back @ matrix @ back.T
         return cls((moment + moment.T) / 2, math.sqrt(scale) * back, transform / math.sqrt(scale))
 
     def times(self, weight: float) -> NoisyGram:
-        """The release multiplied by a number, matrix and noise."""
+        """Multiply matrix and noise by a number."""
         root = math.sqrt(weight)
         return NoisyGram(weight * self.matrix, root * self.factor, self.inverse / root)
 
@@ -246,7 +235,7 @@ class NoisyGram:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """One pooling: in the basis V both shapes are diagonal; ``weights`` are those of what was there before."""
+    """One pooling step: in the basis V both shapes are diagonal; ``weights`` are those of the earlier pool."""
 
     basis: Floats  # V: Vᵀ N_new V = I, Vᵀ N_old V = diag(d)
     back: Floats  # V⁻¹
@@ -261,7 +250,7 @@ class _Step:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    r"""Releases of one table, pooled one after the other.
+    """Releases of one table, pooled one after the other.
 
     For two releases of shapes N_a, N_b, take the basis in which N_b = I and N_a = diag(d). Entry (i, j) has variance
     d_i d_j in a and 1 in b, so inverse-variance weights are 1/(1 + d_i d_j) and d_i d_j/(1 + d_i d_j), and its
@@ -269,15 +258,14 @@ class Pool:
     scale: of the form BBᵀ again, and exact where one of the two is much better in all entries, or where the two are
     proportional.
 
-    Given the weights the pool is linear in its members; their noise goes through the same map
-    (:meth:`noise`).
+    Given the weights the pool is linear in its members, and so is its noise (:meth:`noise`).
 
     Attributes
     ----------
     current : NoisyGram
         Pooled matrix and the fitted shape of its noise.
     members : tuple of NoisyGram
-        What was pooled.
+        The pooled releases.
     """
 
     current: NoisyGram
@@ -286,7 +274,7 @@ class Pool:
 
     @classmethod
     def of(cls, release: NoisyGram) -> Pool:
-        """A pool of one."""
+        """Return a pool of one release."""
         return cls(release, (release,))
 
     @property
@@ -300,12 +288,12 @@ class Pool:
         return self.current.shape
 
     def add(self, release: NoisyGram) -> Pool:
-        """The pool with one more release.
+        """Return the pool with one more release.
 
-        The basis comes from one singular value decomposition of B_b⁻¹B_a, which cannot be found indefinite; ratios
-        beyond float64's digits are raised to them.
+        The basis comes from a singular value decomposition of B_b⁻¹B_a, which cannot fail as a Cholesky factorisation
+        can; ratios below float64 precision are raised to it.
         """
-        relative = release.inverse @ self.current.factor  # B_b⁻¹ B_a; its Gram matrix is N_a as seen from b
+        relative = release.inverse @ self.current.factor  # B_b⁻¹ B_a; its Gram matrix is N_a in the metric of b
         U, roots, _ = scipy.linalg.svd(relative)
         d = np.maximum(roots, roots[0] * _EIGENVALUE_RANGE) ** 2
         products = d[:, np.newaxis] * d[np.newaxis]
@@ -320,7 +308,7 @@ class Pool:
         return Pool(pooled, (*self.members, release), (*self._steps, step))
 
     def noise(self, rng: np.random.Generator) -> Floats:
-        """A draw of the pooled noise, shape (m, m): members' noises through the pool's own weights."""
+        """Draw the pooled noise, shape (m, m), by pooling simulated noise of the members."""
         draws = [member.factor @ goe(len(member.matrix), rng) @ member.factor.T for member in self.members]
         total = draws[0]
         for step, draw in zip(self._steps, draws[1:], strict=True):
@@ -330,9 +318,9 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Cleaned:
-    """A second moment whose noise has been taken out of its eigenvalues: G ≈ F·diag(values)·Fᵀ.
+    """A second moment with shrunken eigenvalues: G ≈ F·diag(values)·Fᵀ.
 
-    ``frame`` F = B·U maps the eigenbasis of B⁻¹MB⁻ᵀ to encoded units; ``values`` increase and are not negative, in
+    ``frame`` F = B·U maps the eigenbasis of B⁻¹MB⁻ᵀ to encoded units; ``values`` are increasing and nonnegative, in
     units of the noise.
     """
 
@@ -345,25 +333,25 @@ class Cleaned:
         return np.asarray((self.frame * self.values) @ self.frame.T)
 
     def raised(self, floor: float) -> Floats:
-        """The same with ``floor`` added to every value: no direction is smaller than a part of its noise."""
+        """Return the matrix with ``floor`` added to every eigenvalue, in units of the noise."""
         return np.asarray((self.frame * (self.values + floor)) @ self.frame.T)
 
 
 def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.0) -> Cleaned:
-    r"""Take the noise out of the eigenvalues, in the metric in which it is isotropic.
+    r"""Shrink the eigenvalues in the metric in which the noise is isotropic.
 
     With :math:`B^{-1} M B^{-\top} = U\,\mathrm{diag}(h)\,U^\top` and noise of scale s in it,
 
     .. math:: \xi_i = h_i - 2 s^2 \sum_j \frac{h_i - h_j}{(h_i - h_j)^2 + s^2}
 
-    made monotone and not negative: the rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud
+    made monotone and nonnegative: the rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud
     and Potters, arXiv:1502.06736), with a kernel of width s.
 
     Parameters
     ----------
     release : NoisyGram
     matrix : array, optional
-        Another matrix with noise of the same shape, instead of the release's own.
+        Another matrix with noise of the same shape, to be used instead of the release's own.
     scale : float
         s: scale of that matrix's noise in units of the release's.
     """
@@ -375,41 +363,40 @@ def clean(release: NoisyGram, *, matrix: Floats | None = None, scale: float = 1.
 
 
 def goe(m: int, rng: np.random.Generator) -> Floats:
-    """Symmetric Gaussian matrix: standard deviation 1 off the diagonal, √2 on it. For simulation, not for releases."""
+    """Draw a symmetric Gaussian matrix, standard deviation 1 off the diagonal and √2 on it. For simulation only."""
     noise = rng.standard_normal((m, m))
     return np.asarray((noise + noise.T) / math.sqrt(2))
 
 
 POWERS = (0.75, 1.0)
-"""Strengths γ of whitening that are considered: 1 is full, less spares rare levels."""
+"""Candidate exponents γ of whitening: 1 is full whitening, smaller values clip rare levels less."""
 
 FLOOR = 0.25
-"""Part of the noise's edge 2√m that is added to every eigenvalue before whitening."""
+"""Fraction of the noise's spectral edge 2√m that is added to every eigenvalue before whitening."""
 
 Clip = Literal["prediction", "inference"]
 CLIPS: tuple[Clip, ...] = ("prediction", "inference")
 """What the norm clipping of the last pass is chosen for."""
 
 LOST_WEIGHT = 0.05
-"""What clipping costs: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
+"""Cost of clipping: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
 
 LAST_LOST_WEIGHT = 0.075
-"""The same in the last pass, from which intervals are computed: it clips less than prediction alone would ask for."""
+"""The same in the last pass, which intervals are computed from: it clips less than is optimal for prediction."""
 
 TAILS_LOST_WEIGHT = 30.0
-"""The same where tails are to be kept: of rows that the histogram shows hardly one is shortened."""
+"""The same for minimal clipping: almost no row that the histogram shows is clipped."""
 
 MOST_LOST = 0.30
-"""No clip surely loses more of the mass: beyond it whitening and clipping feed each other on rare levels.
+"""Upper limit for `Tail.surely_lost`: beyond it whitening and clipping amplify each other on rare levels.
 
-Judged on what the histogram shows: where noise hides the tail, an assumed heavy one would push the clip up and waste
-the pass."""
+Only significant counts are used: an extrapolated heavy tail would raise the clip and waste the pass."""
 
 WHOLE_TIE = 1.2
-"""How many times the least expected loss a pass in the declared metric may have and still be the next one.
+"""A pass in the declared metric is chosen if its expected loss is at most this multiple of the least one.
 
-It shortens no row, and nothing of its loss is read off a noisy histogram. It is near the least where columns use their
-range and rows are about as long as the bounds allow: tables of yes and no."""
+It clips no row, and its loss does not depend on a noisy histogram. Its loss is near the least if the norms of rows are
+near the declared bound, as in tables of booleans."""
 
 LARGEST_RESCALING = 20.0
 
@@ -420,7 +407,7 @@ _RANGE = 1e-13
 # State
 @dataclass(frozen=True)
 class Persons:
-    """Noisy number of persons, of their rows, and the declared j: as how many rows one person counts at most."""
+    """Noisy number of privacy units and of their rows, and the declared contribution bound j."""
 
     number: float
     rows: float
@@ -429,22 +416,22 @@ class Persons:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What is known between two passes: noisy outputs and declared constants.
+    """The state between two passes: noisy outputs and declared constants.
 
     Attributes
     ----------
     pool : Pool
         All passes so far.
     mu : tuple of float
-        Budgets of what is still to come: histogram, pass, histogram, pass, ….
+        Budgets of the remaining releases: histogram, pass, histogram, pass, ….
     intercept : int or None
         Column of the intercept.
     intercept_energy : float
         Squared value of the intercept in an encoded row (C = 1).
     rows, histograms : float or None, int
-        Mean number of rows in the histograms so far, noisy, and how many they were.
+        Mean number of rows in the histograms so far, noisy, and the number of histograms.
     persons : Persons or None
-        Where the unit is a person: histograms count persons by Σ‖z‖², metrics and clips are for all rows of one.
+        With a privacy unit: histograms count units by Σ‖z‖², and metrics and clips are for all rows of a unit.
     """
 
     pool: Pool
@@ -457,20 +444,20 @@ class State:
 
     @property
     def done(self) -> bool:
-        """Whether the last pass has been taken in."""
+        """Whether all passes have been absorbed."""
         return not self.mu
 
 
 def first_state(
     matrix: Floats, mu: tuple[float, ...], *, intercept: int | None, intercept_energy: float = 1.0
 ) -> State:
-    """After the pass in the declared metric: rows of norm at most 1, noise 1/(√2 μ) off the diagonal."""
+    """Return the state after the pass in the declared metric: row norm at most 1, noise 1/(√2 μ) off the diagonal."""
     pool = Pool.of(NoisyGram.isotropic(matrix, scale=1 / (math.sqrt(2) * mu[0])))
     return State(pool, tuple(mu[1:]), intercept, intercept_energy)
 
 
 def rows_in(state: State) -> float:
-    """Noisy number of rows, or of persons, not below 10."""
+    """Return the noisy number of rows, or of privacy units, at least 10."""
     if state.persons is not None:
         return max(state.persons.number, 10.0)
     if state.rows is not None:
@@ -484,7 +471,7 @@ def rows_in(state: State) -> float:
 
 
 def _counted(state: State, counts: tuple[Floats, ...]) -> float:
-    """Noisy number of rows, not below 10: the mean over all histograms, each with the same noise. Or of persons."""
+    """Return the noisy number of rows or units, at least 10: the mean over all histograms."""
     if state.persons is not None:
         return rows_in(state)
     total = float(np.mean([count.sum() for count in counts]))
@@ -497,7 +484,7 @@ def _counted(state: State, counts: tuple[Floats, ...]) -> float:
 # Metric
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A candidate transform z = E r, and what is expected of it.
+    """A candidate transform z = E r and its expected properties.
 
     Attributes
     ----------
@@ -517,12 +504,12 @@ class Metric:
 
     @property
     def declared(self) -> bool:
-        """Whether it is that of the declared bounds, in which no row is shortened."""
+        """Whether it is the metric of the declared bounds, in which no row is clipped."""
         return self.power == 0
 
 
 def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tuple[Metric, ...]:
-    r"""Metrics :math:`N = (S/\hat n)^\gamma` for several γ, S the cleaned pool raised by a part of its noise.
+    r"""Return metrics :math:`N = (S/\hat n)^\gamma` for several γ, S the cleaned pool plus a part of its noise.
 
     γ = 0 is the declared metric itself, without the rotation.
 
@@ -552,10 +539,10 @@ def whitenings(cleaned: Cleaned, rows: float, powers: tuple[float, ...]) -> tupl
 # Histogram
 @dataclass(frozen=True, eq=False)
 class HistogramRequest:
-    """Counts to be released: for every metric, rows by ‖z‖², in `BINS` bins.
+    """Histograms to be released: for every metric, counts of rows by ‖z‖² in `BINS` bins.
 
-    A row is in one bin of each, so that J metrics have joint sensitivity √J. ``declared`` is the metric of the declared
-    bounds, in which no row is longer than they allow: nothing is counted for it.
+    A row falls into one bin of each, so J metrics have joint sensitivity √J. ``declared`` is the metric of the declared
+    bounds; it needs no histogram.
     """
 
     metrics: tuple[Metric, ...]
@@ -565,7 +552,7 @@ class HistogramRequest:
 
 
 def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> HistogramRequest:
-    """Metrics from the pool, and edges of their histograms."""
+    """Return metrics from the pool and the edges of their histograms."""
     cleaned, rows = clean(state.pool.current), rows_in(state)
     *metrics, declared = whitenings(cleaned, rows, (*powers, 0.0))
     noise = math.sqrt(len(powers)) / state.mu[0]
@@ -577,9 +564,9 @@ def plan_histogram(state: State, *, powers: tuple[float, ...] = POWERS) -> Histo
 # Pass
 @dataclass(frozen=True, eq=False)
 class PassRequest:
-    r"""A pass: everything that decides what is computed from the rows, and none of it from rows.
+    """The public parameters of a pass, computed without access to the rows.
 
-    Release Σ z̄ z̄ᵀ with z̄ = E r shortened to ‖z̄‖² ≤ clip, in units of clip, with noise of scale 1/(√2 μ).
+    Release Σ z̄ z̄ᵀ with z̄ = E r clipped to ‖z̄‖² ≤ clip, in units of clip, with noise of scale 1/(√2 μ).
 
     Attributes
     ----------
@@ -602,12 +589,12 @@ class PassRequest:
     lost: float
 
     def check(self, m: int, *, mu: float) -> None:
-        """Refuse what no rule planned for a table of m columns and a pass of budget μ."""
+        """Reject a request that could not have been planned for m columns and the budget μ."""
         if self.metric.transform.integers.shape != (m, m) or self.mu != mu:
-            raise ArgumentError("A pass was not planned for these columns, or not for its noise.")
+            raise ArgumentError("The parameters of a pass do not fit its columns or its noise.")
         check.positive(finite=True, clip=self.clip)
         if self.metric.declared and not (self.clip >= 1 and self.metric.transform == Transform.nearest(np.eye(m))):
-            raise ArgumentError("A pass in the declared metric maps no row and shortens none.")
+            raise ArgumentError("A pass in the declared metric must have no transform and no clipping.")
         check.positive(finite=True, rows=self.rows)
         check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
         check.in_interval(0, 1, closed=True, lost=self.lost)
@@ -616,15 +603,16 @@ class PassRequest:
 def plan_pass(
     state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, clip: Clip = "prediction"
 ) -> PassRequest:
-    r"""Choose metric and clip by the least of
+    r"""Choose the metric and clip with the least expected loss.
 
     .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + v\,\mathrm{lost}(c), \quad
         \kappa = c/m,\; x = \mu_p \hat n/m^{1.5}
 
-    what noise costs (theory) and what clipping costs (measured, for predictions). No more than `MOST_LOST` is surely
-    lost. At the optimum lost(c) falls like the square of the standard error: the bias vanishes beside the noise. The
-    declared metric, with the largest norm as its clip, loses nothing, and wins a near tie (`WHOLE_TIE`).
-    """  # noqa: D400
+    is the loss from noise (theory) plus the loss from clipping (measured, for predictions), subject to
+    `Tail.surely_lost` ≤ `MOST_LOST`. At the optimum lost(c) falls like the square of the standard error, so the bias
+    vanishes relative to the noise. The declared metric, clipped at the largest norm, loses nothing and wins near ties
+    (`WHOLE_TIE`).
+    """
     last_weight = TAILS_LOST_WEIGHT if clip == "inference" else LAST_LOST_WEIGHT
     lost_weight = last_weight if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
@@ -647,21 +635,21 @@ def plan_pass(
 
 
 def _noise_loss(metric: Metric, clips: Floats, m: int, x: float) -> Floats:
-    """What noise for a clip costs, in units of the residual variance: cost·κ²/(2x²)."""
+    """Return the loss from noise in units of the residual variance, cost·κ²/(2x²)."""
     return np.asarray(metric.cost * (clips / m) ** 2 / (2 * x * x))
 
 
 def as_released(request: PassRequest, matrix: Floats) -> NoisyGram:
-    """A pass back in encoded units: Σ f r rᵀ with the weights f ≤ 1 of shortened rows."""
+    """Map a pass back to encoded units: Σ f r rᵀ with the weights f ≤ 1 of clipped rows."""
     scale = request.clip / (math.sqrt(2) * request.mu)
     return NoisyGram.in_metric(matrix * request.clip, transform=request.metric.transform.matrix, scale=scale)
 
 
 def update_state(state: State, request: PassRequest, matrix: Floats) -> State:
-    """Take in a pass: back to encoded units, clip weights brought to mean one, pooled.
+    """Map a pass to encoded units, normalise its clip weights to mean one, and pool it.
 
     ``matrix`` is the noisy Σ z̄ z̄ᵀ/clip. A clipped pass estimates Σ f r rᵀ with weights f ≤ 1; it is multiplied by
-    n̂ over the released Σ f (the intercept's entry), or, without an intercept, by what the histogram expects. In the
+    n̂ over the released Σ f (the intercept's entry) or, without an intercept, by the histogram's estimate. In the
     declared metric all f are 1.
     """
     release = as_released(request, matrix)
@@ -706,37 +694,37 @@ def run_passes(
 
 
 AUTOMATIC_PASSES = 4
-"""Where nobody says how many."""
+"""Default number of passes."""
 
 COUNT_SHARE = Fraction(1, 200)
-"""Part of μ² for the noisy count of rows, or of persons and their rows, where there are several passes."""
+"""Share of μ² for the noisy count of rows (or of units and their rows) if there are several passes."""
 
 SAMPLE_ROWS = 200
-"""Rows of a sample in units of m^1.5/μ, for the Gram matrix of a pass."""
+"""Sample size for the Gram matrix of a pass, in units of m^1.5/μ."""
 
 HISTOGRAM_ROWS = 20_000
-"""Rows of a histogram in units of 1/μ: two metrics with 2 % of μ² then have noise of 1/2,000 of them a bin."""
+"""Sample size of a histogram in units of 1/μ: for two metrics and 2 % of μ², a bin's noise is 1/2,000 of it."""
 
 LEAST_ROWS = 100_000
-"""No sample is smaller: reading so many takes no time, and tails are made of few of them."""
+"""Smallest sample: it is read quickly, and tails contain only a small part of it."""
 
 LARGEST_RATE = 0.5
-"""A sample that is a larger share than this saves too little: all rows are read."""
+"""If a sample would be a larger share than this, all rows are read."""
 
 STEPS_SHARE = Fraction(2, 5)
-"""Part of μ² for them all; the passes before them have the rest."""
+"""Share of μ² for all steps; the passes have the rest."""
 
 STEPS = {
     3: ("0.2", "0.3", "0.5"),
     4: ("0.15", "0.2", "0.25", "0.4"),
     6: ("0.1", "0.12", "0.14", "0.16", "0.2", "0.28"),
 }
-"""How they share it, by their number: the last steps have the least left to find."""
+"""Shares of the steps, by their number; later steps get less."""
 
 WEIGHT_SHARE = Fraction(3, 100)
-"""Part of a step for the sum of p(1 - p)."""
+"""Share of a step for the sum of p(1 - p)."""
 
-_LAST_DIGITS = 1 - Fraction(1, 10**9)  # parts of μ are rounded down
+_LAST_DIGITS = 1 - Fraction(1, 10**9)  # tolerance: parts of μ are rounded down
 
 
 @dataclass(frozen=True)
@@ -751,7 +739,7 @@ class Schedule:
     histogram: str = "0.02"
 
     def shares(self) -> tuple[Fraction, ...]:
-        """In the order of use: pass, then histogram and pass in turn; they add up to 1."""
+        """Return the shares in the order of use: pass, then histogram and pass in turn. Their sum is 1."""
         q = Fraction(self.histogram)
         rest = 1 - q * (len(self.passes) - 1)
         weights = [Fraction(share) for share in self.passes]
@@ -759,7 +747,7 @@ class Schedule:
         return (first, *(share for weight in later for share in (q, weight)))
 
     def coordinates(self, m: int) -> tuple[int, ...]:
-        """Of each release, as :func:`gaussmix.accounting.discrete.lattice_account` counts them."""
+        """Return the number of coordinates of each release (:func:`gaussmix.accounting.discrete.lattice_account`)."""
         return (m * m, *(count for _ in self.passes[1:] for count in (len(POWERS) * BINS, m * m)))
 
 
@@ -769,11 +757,11 @@ SCHEDULES = {
     3: Schedule(("0.10", "0.25", "0.65")),
     4: Schedule(),
 }
-"""By the number of passes."""
+"""Schedules by the number of passes."""
 
 
 def schedule_of(passes: int) -> Schedule:
-    """How the budget is shared among so many passes."""
+    """Return the schedule for a number of passes."""
     if passes not in SCHEDULES:
         raise ArgumentError(f"passes must be one of {', '.join(map(str, SCHEDULES))}, got {passes!r}.")
     return SCHEDULES[passes]
@@ -782,11 +770,10 @@ def schedule_of(passes: int) -> Schedule:
 def releases_of(
     schedule: Schedule, m: int, *, steps: int = 0, persons: bool = False
 ) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Shares of μ² in the order of use, and how many numbers each release has, as an account counts them.
+    """Return the shares of μ² in the order of use and the number of coordinates of each release.
 
-    The first of several passes is preceded by a count of rows; where the unit is a person, by one of persons and one of
-    their rows. With ``steps`` on a likelihood each of them is a gradient, one number for every column but the target's,
-    and a weight.
+    With several passes the first is preceded by a count of rows, or by counts of privacy units and of their rows. Each
+    of the ``steps`` on a likelihood is a gradient, one number for every column but the target's, and a weight.
     """
     shares, coordinates = schedule.shares(), schedule.coordinates(m)
     if len(shares) > 1:
@@ -802,7 +789,7 @@ def releases_of(
 
 
 def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """An account's parts of μ: those of the passes, and (gradient, weight) of every step."""
+    """Return an account's parts of μ: those of the passes, and (gradient, weight) of every step."""
     first = len(account.noise_mu) - 2 * steps
     return account.noise_mu[:first], tuple(
         zip(account.noise_mu[first::2], account.noise_mu[first + 1 :: 2], strict=True)
@@ -810,11 +797,11 @@ def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], 
 
 
 def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) -> list[float]:
-    """Share of the rows that each release of a pass reads: the first and the last pass all, the others a sample.
+    """Return the sampling rate of each release of a pass: 1 for the first and last pass, at most 1 for the others.
 
-    A histogram only chooses metric and clip, and reads no more rows than it needs for that; passes between the first
-    and the last read as many or more, so that no table is read for histograms alone. ``rows`` is noisy or imagined,
-    all else public. Where the unit is a person, read persons for rows.
+    A histogram only chooses metric and clip, and reads no more rows than that needs. Passes between the first and the
+    last read at least the same rows, so no scan is made for histograms alone. ``rows`` is noisy or simulated, all else
+    is public. With a privacy unit, units take the place of rows.
     """
     passes = len(account.noise_mu) // 2 - steps
     if not passes:
@@ -827,23 +814,21 @@ def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) ->
 
 
 def _rate(needed: float, mu: float, rows: float) -> float:
-    """Of a sample that has ``needed``/μ rows, or `LEAST_ROWS`; 1 where that is not worth it."""
+    """Return the rate of a sample of ``needed``/μ rows, at least `LEAST_ROWS`; 1 if sampling saves too little."""
     rate = max(needed / mu, LEAST_ROWS) / max(rows, 1.0)
     return rate if rate <= LARGEST_RATE else 1.0
 
 
 def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0, persons: bool = False) -> bool:
-    """Whether an account has every release of so many passes over m columns, each with its share and its numbers.
+    """Return whether an account covers every release of these passes over m columns, with its share and coordinates.
 
-    The count and the histograms are not published, but what was asked of the rows was chosen by them: an account in
-    which they cost next to nothing would claim too much. Gradients of two rows may be opposite: where one row is
-    replaced by another their sum moves by twice the clip, which no account here has; nor has one room for the
-    gradients of all rows of a person.
+    Counts and histograms are not published, but later requests depend on them, so an account in which they cost almost
+    nothing would claim too much. With replace-one neighbours a sum of gradients can change by twice the clip, which no
+    account here covers; steps with a privacy unit are not covered either.
     """
-    # Shares are compared with ours, and not with each other, on purpose. Nothing in a file shows the noise of a count
-    # or a histogram: an account in which their parts are next to 0 has squares that add up to its own, smaller μ², and
-    # all published passes are as it says. Only the shares that releases were drawn with can refuse it. A change
-    # of the shares is a change of the file format (docs/formats.md).
+    # Shares are compared with the constants of this module, not with each other: a file does not show the noise of
+    # counts and histograms, so an account in which their parts are near 0 would be consistent with all published
+    # passes. Changing the shares therefore changes the file format (docs/formats.md).
     if steps and (persons or account.neighbours != "add-remove"):
         return False
     shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons)
@@ -858,7 +843,7 @@ def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Steps that are asked for: how many, on the likelihood of which boolean column."""
+    """Requested steps: their number, and the boolean column whose likelihood they are on."""
 
     target: str
     steps: int
@@ -866,16 +851,17 @@ class Likelihood:
 
 @dataclass(frozen=True, eq=False)
 class StepRequest:
-    """A step: everything that decides what is computed from the rows, and none of it from rows.
+    """The public parameters of a step, computed without access to the rows.
 
     Attributes
     ----------
     target : str
         The column with two classes.
     transform : Transform
-        Square: a metric for all columns but the target's, and in its last row the coefficients θ, of rows divided by C.
+        Square: a metric for all columns but the target's, and in its last row the coefficients θ, for rows divided by
+        C.
     clip : float
-        Squared norm of the longest gradient.
+        Bound on the squared norm of a gradient.
     """
 
     target: str
@@ -884,7 +870,7 @@ class StepRequest:
 
     @property
     def coefficients(self) -> Floats:
-        """θ on all encoded columns, 0 on the target's, of rows divided by C."""
+        """θ on all encoded columns, 0 on the target's, for rows divided by C."""
         return np.asarray(self.transform.matrix[-1])
 
     @property
@@ -895,17 +881,17 @@ class StepRequest:
 
 @dataclass(frozen=True, eq=False)
 class StepOutput:
-    """The noisy answer.
+    """The noisy output of a step.
 
     Attributes
     ----------
     request : StepRequest
     gradient : array (m - 1,)
-        Σ (y - p) z in units of the clip's root (rows of norm at most 1), with noise 1/μ.
+        Σ (y - p) z in units of √clip (norm at most 1 per row), with noise 1/μ.
     weight : float
         Σ p(1 - p) in units of ¼, with noise 1/μ_w.
     mu, weight_mu : float
-        Sensitivities over noise, as the account has them.
+        Sensitivity over noise, as in the account.
     """
 
     request: StepRequest
@@ -915,22 +901,24 @@ class StepOutput:
     weight_mu: float
 
     def check(self, schema: Schema) -> None:
-        """Refuse what no mechanism drew from a table of these columns."""
+        """Reject an output that does not fit the columns of the schema."""
         m, label, transform = schema.n_columns, label_of(schema, self.request.target), self.request.transform
         if transform.integers.shape != (m, m) or transform.integers[:, label].any():
-            raise ArgumentError("A step was not planned for these columns.")
+            raise ArgumentError("The parameters of a step do not fit the columns of the schema.")
         to_units(transform, check.positive(finite=True, clip=self.request.clip))
         if self.gradient.shape != (m - 1,) or not np.isfinite([*self.gradient, self.weight]).all():
-            raise ArgumentError("A step must be finite numbers, one for each column but the target's, and a weight.")
+            raise ArgumentError(
+                "A step must have a finite gradient, one entry per column except the target, and a finite weight."
+            )
         check.positive(finite=True, mu=self.mu)
         check.positive(finite=True, weight_mu=self.weight_mu)
 
 
 def label_of(schema: Schema, target: str) -> int:
-    """The encoded column whose sign tells the classes of a boolean column."""
+    """Return the encoded column whose sign gives the class of a boolean column."""
     if not isinstance(schema.columns.get(target), Boolean):
-        raise ArgumentError(f"Steps on the likelihood are for a boolean column, and {target!r} is none.")
+        raise ArgumentError(f"The target of likelihood steps must be a boolean column, got {target!r}.")
     if schema.weight is not None:
-        raise ArgumentError("Steps on a likelihood are for rows of equal weight: leave steps out, or the weight.")
+        raise ArgumentError("Likelihood steps do not support row weights. Omit steps or the weight.")
     (index,) = schema.groups[target]
     return index

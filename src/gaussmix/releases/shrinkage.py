@@ -1,21 +1,21 @@
-r"""Coefficients from a pooled release: ridge in the metric of its noise, its strength chosen on fissioned copies.
+r"""Ridge coefficients from a pooled release, with the penalty chosen by data fission.
 
-Post-processing of releases, and deterministic: the random numbers that it needs are seeded by what was drawn.
+Post-processing of releases. It is deterministic: its random numbers are seeded from the released matrices.
 
 With G̃ the cleaned second moment and N the shape of its noise,
 
 .. math:: \theta = \bigl(\tilde G_{xx} + \rho\,\lambda_0\,P + \operatorname{diag}(u)\bigr)^{-1} \tilde G_{xy}
 
-P is N_xx for ρ ≤ 1; above 1 what exceeds 1 leaves the intercept free, so that ρ = ∞ is the mean of the target. λ₀ is
-the penalty of :func:`gaussmix.models.solvers.cleaned_ridge`, s(√d + ½) or less where every direction stands out. u_j is
-the energy of one row in column j: directions in which the whole table has less than that blow up on outliers, as plain
-least squares does.
+P is N_xx for ρ ≤ 1; the part of ρ above 1 does not penalise the intercept, so ρ = ∞ gives the mean of the target. λ₀ is
+the penalty of :func:`gaussmix.models.solvers.cleaned_ridge`, s(√d + ½), or less if every direction is significant. u_j
+is the energy of one row in column j: directions in which the whole table has less would be sensitive to outliers, as
+in ordinary least squares.
 
-ρ is chosen by cross-validation. If M has noise E₀ and E is an independent draw of the same law, then M + aE and M - E/a
-have uncorrelated, for Gaussian noise independent, errors (Rasines and Young, arXiv:2104.08471, "data fission"): fit on
-the first, score θᵀM_vθ - 2θᵀm_v on the second, which is the loss up to a constant, without bias. Draws come in pairs,
-E and -E: for coefficients that did not depend on the copy the two would cancel, so that few pairs leave little more
-noise in the score than M itself has. It costs no privacy: all are functions of M.
+ρ is chosen by cross-validation. If M has noise E₀ and E is an independent draw from the same distribution, then M + aE
+and M - E/a have uncorrelated errors, independent for Gaussian noise (Rasines and Young, arXiv:2104.08471, "data
+fission"). Coefficients are fitted on the first copy and scored by θᵀM_vθ - 2θᵀm_v on the second, an unbiased estimate
+of the loss up to a constant. Draws are antithetic, E and -E, so that few pairs add little noise to the score. All of
+this is a function of M and costs no privacy.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from gaussmix.releases.preconditioning import Cleaned, Pool, clean
 __all__ = ["GRID", "RidgeFit", "Shrinkage"]
 
 GRID = (0.06, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, math.inf)
-"""Strengths ρ that are tried."""
+"""Candidate values of ρ."""
 
 PAIRS = 8
-"""Draws of the noise; each gives two fissions, with E and with -E."""
+"""Number of noise draws; each gives two fissions, with E and with -E."""
 
 AMOUNT = 0.5
-"""a: noise added to the copy that is fitted, in units of the release's own; the other copy gets 1/a."""
+"""a: noise added to the fitted copy, in units of the release's noise; the validation copy gets 1/a."""
 
 Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """Coefficients of one target in encoded units, the strength ρ that was chosen, and what it leaves of the target.
+    """Coefficients of one target in encoded units, the chosen ρ and the residual sum of squares.
 
-    ``residual`` is the sum of squares on held-out copies, the pool's units: without the optimism of one that is fitted.
+    ``residual`` is estimated on held-out copies, in the pool's units, so it has no optimism bias.
     """
 
     coef: Floats
@@ -58,7 +58,7 @@ class RidgeFit:
 
 @dataclass(frozen=True, eq=False)
 class _Copy:
-    """A cleaned second moment and what scale its noise has in units of the pool's."""
+    """A cleaned second moment and the scale of its noise in units of the pool's."""
 
     cleaned: Cleaned
     matrix: Floats
@@ -66,22 +66,21 @@ class _Copy:
 
 
 class Shrinkage:
-    """The solver for one pool: fissions are drawn and cleaned once, targets are then quick.
+    """The solver for one pool: fissions are drawn and cleaned once and reused for all targets.
 
     Parameters
     ----------
     pool : Pool
     seed : int
-        Of the fissions. A function of what was drawn, not of the pool, whose last digits depend on the processor.
+        Seed of the fissions, derived from the drawn matrices and not from the pool, whose last digits depend on the
+        processor.
     one_row : float or array (m,)
         Energy u of one row in each column, in the units of the pool.
     caution : float
-        Standard deviations by which a strength must beat the reference: its loss is raised by that many standard
-        deviations of the difference, so that the choice is not made on noise.
+        Number of standard errors by which a strength must beat the reference.
     reference : float
-        A strength of the grid, what is kept unless another is surely better. In a release of a small budget the mean is
-        about as noisy as the ridge, and the held-out losses are too noisy to tell strengths apart: a fixed strength
-        of a half beats most choices. 1 is for a single pass.
+        The value of ρ used unless another is significantly better. At small budgets the held-out losses are too noisy
+        to compare strengths, and a fixed strength of ½ beats most choices. 1 is for a single pass.
     """
 
     def __init__(
@@ -110,16 +109,16 @@ class Shrinkage:
         return self._own.matrix
 
     def fit(self, features: Indices, response: Floats, *, intercept: int | None = None) -> RidgeFit:
-        """Coefficients of a response on the columns ``features``.
+        """Return the coefficients of a response on the columns ``features``.
 
         Parameters
         ----------
         features : array of int
-            Columns, the intercept's among them.
+            Columns, including the intercept's.
         response : array (m,)
-            What is explained, as a combination of columns, none of them a feature.
+            The response as a combination of columns, none of them a feature.
         intercept : int, optional
-            Column of the intercept: what a strength above 1 leaves free.
+            Column of the intercept, which the part of ρ above 1 does not penalise.
         """
         x = np.asarray(features, dtype=np.intp)
         at = None if intercept is None else int(np.flatnonzero(x == intercept)[0])
@@ -137,7 +136,7 @@ class Shrinkage:
         return RidgeFit(solutions[:, best], GRID[best], float(losses[best]) + whole / len(self._fissions))
 
     def _solve(self, copy: _Copy, x: Indices, response: Floats, at: int | None) -> Floats:
-        """Solutions for every strength, one a column."""
+        """Return the solutions for all strengths, one per column."""
         d = len(x)
         base = self._base(copy, d)
         N = self._N[np.ix_(x, x)]
@@ -165,9 +164,9 @@ class Shrinkage:
         return r if weakest <= r else r**2 / weakest
 
     def _deviation(self, solutions: Floats, x: Indices, response: Floats) -> Floats:
-        """Standard deviation of each held-out loss less the reference's: √2‖bbᵀ - b₀b₀ᵀ‖, b = Bᵀ(-θ, 1).
+        """Return the standard error of each held-out loss less the reference's: √2‖bbᵀ - b₀b₀ᵀ‖, b = Bᵀ(-θ, 1).
 
-        That of M's own noise with θ held fixed; pairs of fissions add nothing to it.
+        It accounts for M's own noise with θ fixed; antithetic pairs of fissions add nothing to it.
         """
         a = np.tile(response[:, np.newaxis], len(GRID))
         a[x] -= solutions
@@ -180,7 +179,9 @@ class Shrinkage:
 
 def _positive_solve(A: Floats, b: Floats) -> Floats:
     """Solve a positive definite system whose condition number is bounded by its penalties; A may be overwritten."""
-    _, solution, trouble = lapack.dposv(A.T, b, overwrite_a=True)  # in the order of Fortran: nothing is copied
+    _, solution, trouble = lapack.dposv(A.T, b, overwrite_a=True)  # Fortran order avoids a copy
     if trouble:
-        raise np.linalg.LinAlgError("A penalised second moment is not positive definite: a fault of the library.")
+        raise np.linalg.LinAlgError(
+            "A penalised second moment is not positive definite. This is a bug in gaussmix; please report it."
+        )
     return np.asarray(solution)

@@ -1,35 +1,32 @@
-r"""What leaves the mechanism: one noisy Gram matrix for each pass.
+r"""The outputs of the mechanism, one noisy Gram matrix per pass, and a test of their noise.
 
 **Private**: everything here is a function of noisy outputs and of declared quantities.
 
 A pass is G plus symmetric Gaussian noise: standard deviation C²/(√2 μ) off the diagonal, √2 times that on it. A release
-holds the outputs of one or several passes, each in its own metric, z = E r shortened to ‖z‖² ≤ clip
+holds the outputs of one or several passes, each in its own metric, z = E r clipped to ‖z‖² ≤ clip
 (:mod:`gaussmix.releases.preconditioning`). Pooled by inverse variance they estimate G with noise B·GOE·Bᵀ, of shape
 N = BBᵀ.
 
-Detect passes of a release that agree better than the noise they are said to have allows.
+:func:`noise_p_value` detects passes that agree better than their stated noise allows. Pass p released M = A + N: A is a
+sum over the rows in units of the clip, N is symmetric noise of standard deviation 1/μ on the diagonal and 1/(√2 μ) off
+it. Rotated by an orthogonal matrix U, UᵀNU has the same distribution: the entries μ(UᵀNU)_ii and √2 μ(UᵀNU)_ij, i < j,
+are independent standard normal numbers.
 
-Post-processing: every function here reads released matrices and public parameters.
-
-Pass p released M = A + N: A is a sum over the rows in units of the clip, N is symmetric noise of standard deviation 1/μ
-on the diagonal and 1/(√2 μ) off it. Rotated by an orthogonal matrix U, UᵀNU has the same distribution: the entries
-μ(UᵀNU)_ii and √2 μ(UᵀNU)_ij, i < j, are independent standard normal numbers.
-
-Given everything that came before the pass (rows, samples, earlier outputs, and what was chosen in their light), A is
-fixed and N is independent of it. Choose a rotation U and a set of k entries as functions of earlier outputs. Map the
-earlier passes G_1, …, G_(p-1) into the metric of this pass, E G_q Eᵀ, and let D be what a projection onto their span
-leaves of M, all of it in these entries. Then ‖D‖², in the units above, has a noncentral chi-square distribution with
-k - (p - 1) degrees of freedom, whatever the rows are: clipping, sampling and the noise of earlier passes change its
-noncentrality and nothing else. Its lower tail is below that of the central distribution, so
+Given everything before the pass (rows, samples, earlier outputs, and choices based on them), A is fixed and N is
+independent of it. Choose a rotation U and a set of k entries as functions of earlier outputs. Map the earlier passes
+G_1, …, G_(p-1) into the metric of this pass, E G_q Eᵀ, and let D be the residual of M after projection onto their span,
+all of it in these entries. Then ‖D‖², in the units above, has a noncentral chi-square distribution with k - (p - 1)
+degrees of freedom, whatever the rows are: clipping, sampling and the noise of earlier passes change only its
+noncentrality. Its lower tail is below that of the central distribution, so
 
 .. math:: P\bigl(F(\|D\|^2) < \alpha\bigr) \le \alpha
 
 with F the distribution function of the central one. As this holds given everything before the pass, it also holds for
 the sum over all passes, with the sum of their degrees of freedom.
 
-Passes of one table without the noise, or with much less of it, are nearly in the span of each other, and are detected.
-The test is one-sided, since rows that are clipped or sampled differently make any difference larger. A release of one
-pass has nothing to be compared with.
+Passes of one table with no noise, or with much less than stated, lie nearly in each other's span and are detected. The
+test is one-sided, because rows that are clipped or sampled differently only increase the distance. A release of one
+pass cannot be tested.
 """
 
 from __future__ import annotations
@@ -71,21 +68,21 @@ __all__ = ["FALSE_ALARM_RATE", "PassOutput", "Transcript", "noise_p_value", "sta
 
 @dataclass(frozen=True, eq=False)
 class PassOutput:
-    """One pass: what was asked of the rows, and the noisy answer.
+    """One pass: its public parameters and its noisy output.
 
     Attributes
     ----------
     matrix : array (m, m)
-        Σ z̄ z̄ᵀ in units of the clip (rows, or persons, of norm at most 1), with noise 1/(√2 μ) off the diagonal. In the
-        first pass, of persons who count as j rows, rows have norm at most 1 and the noise is j times that.
+        Σ z̄ z̄ᵀ in units of the clip (norm at most 1 per row or privacy unit), with noise 1/(√2 μ) off the diagonal. In
+        the first pass of units with contribution bound j, rows have norm at most 1 and the noise is j times that.
     mu : float
-        Sensitivity of one row, or person, over the noise, as the account has it; infinite for a pass without noise.
+        Sensitivity over noise for one row or privacy unit, as in the account; infinite for a pass without noise.
     request : PassRequest or None
         Transform and clip; None for the first pass, in the declared metric.
     rate : float
-        Share of the rows that were read, each with this probability.
+        Probability with which each row was sampled.
     counted_rate : float
-        The same of the histogram before it, which read the rows of one sample in all passes.
+        The same for the histogram before it, which uses the same sample in all passes.
     """
 
     matrix: Floats
@@ -96,10 +93,10 @@ class PassOutput:
 
 
 def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: PrivacyUnit | None = None) -> State:
-    """What is known after the first pass of a table; ``mu`` are the budgets of all releases, that of the pass first.
+    """Return the state after the first pass; ``mu`` are the budgets of all releases, that of the pass first.
 
-    Where rows have weights, the intercept's sum of squares is that of the weights: it does not count rows. Where the
-    unit is a person who counts as j rows, the first pass has j times the noise.
+    With row weights the intercept's sum of squares is that of the weights and does not count rows. With a privacy unit
+    and contribution bound j the first pass has j times the noise.
     """
     entry = float(schema.in_units(schema.intercept)) / 2.0**FRACTION_BITS
     counts = bool(schema.intercept) and schema.weight is None
@@ -110,20 +107,20 @@ def start(schema: Schema, matrix: Floats, mu: Sequence[float], unit: PrivacyUnit
 
 @dataclass(frozen=True, eq=False)
 class Transcript:
-    """The passes of a release, and what they say of the table together.
+    """The passes of a release and their pooled estimates.
 
     Attributes
     ----------
     passes : tuple of PassOutput
         In the order in which they were drawn.
     schema : Schema
-        How rows were encoded: declared.
+        The declared encoding of rows.
     steps : tuple of StepOutput
         Steps on the likelihood of one column, drawn after the passes.
     unit : PrivacyUnit or None
-        The unit of privacy, declared; None for one row.
+        The declared privacy unit; None for row-level privacy.
     void : str
-        Why the release guarantees nothing; empty if it does.
+        Why the release has no privacy guarantee; empty if it has one.
     """
 
     passes: tuple[PassOutput, ...]
@@ -133,38 +130,40 @@ class Transcript:
     void: str = ""
 
     def check(self) -> None:
-        """Refuse numbers that no mechanism drew: other shapes, infinite or asymmetric matrices, rates beyond (0, 1]."""
+        """Reject matrices of the wrong shape, not finite or not symmetric, and rates outside (0, 1]."""
         m = self.schema.n_columns
         for number, output in enumerate(self.passes):
             M = output.matrix
             if M.shape != (m, m) or not np.isfinite(M).all() or np.any(M != M.T):
-                raise ArgumentError("A pass must be a finite, symmetric matrix of the encoded columns.")
+                raise ArgumentError(
+                    "The output of a pass must be a finite symmetric matrix, one row per encoded column."
+                )
             check.positive(finite=len(self.passes) > 1, mu=output.mu)
             if not (0 < check.real(rate=output.rate) <= 1 and 0 < check.real(rate=output.counted_rate) <= 1):
                 raise ArgumentError("rate must lie in (0, 1].")
             if (output.request is None) != (number == 0):
-                raise ArgumentError("Only the first pass is in the declared metric.")
+                raise ArgumentError("The first pass, and no other, must be in the declared metric.")
             if output.request is not None:
                 output.request.check(m, mu=output.mu * output.rate)
         if not self.passes:
-            raise ArgumentError("A release has at least one pass.")
+            raise ArgumentError("A release must have at least one pass.")
         if self.steps and self.unit is not None:
-            raise ArgumentError("Steps on a likelihood are for rows, and this release has a unit.")
+            raise ArgumentError("Likelihood steps require row-level privacy, but this release has a privacy unit.")
         for step in self.steps:
             step.check(self.schema)
         if len({step.request.target for step in self.steps}) > 1:
-            raise ArgumentError("All steps of a release are on the likelihood of one column.")
+            raise ArgumentError("All likelihood steps of a release must have the same target.")
 
     @cached_property
     def _states(self) -> tuple[State, ...]:
-        """What is known after each pass."""
+        """The state after each pass."""
         first = self.passes[0]
         known = start(self.schema, first.matrix / first.rate, [first.mu * first.rate], self.unit)
 
         def request_of(number: int, state: State) -> PassRequest:
             request = self.passes[number].request
             if request is None:
-                raise ArgumentError("Only the first pass is in the declared metric.")
+                raise ArgumentError("The first pass, and no other, must be in the declared metric.")
             return request
 
         def output_of(number: int, request: PassRequest) -> Floats:
@@ -174,7 +173,7 @@ class Transcript:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """After each pass: it and all before it, pooled by inverse variance, for rows divided by C."""
+        """The pool after each pass, by inverse variance, for rows divided by C."""
         return tuple(state.pool for state in self._states)
 
     @property
@@ -184,21 +183,21 @@ class Transcript:
 
     @cached_property
     def noise_p_value(self) -> float:
-        """P-value of the hypothesis that the noise is as large as the passes say (gaussmix.releases.transcript)."""
+        """P-value of the hypothesis that the noise is at least as large as stated (see the module's docstring)."""
         return noise_p_value(self.passes, self.pools)
 
     @property
     def exact(self) -> bool:
-        """Whether the release has no noise: that of an infinite ε, which is not private."""
+        """Whether the release has no noise (ε = ∞, not private)."""
         return math.isinf(self.passes[0].mu)
 
     @property
     def rows(self) -> float:
-        """The number of rows as the passes show it, noisy; at least 10."""
+        """Noisy number of rows, at least 10."""
         return rows_in(self._states[-1])
 
     def steps_serve(self, target: str, features: Sequence[int]) -> bool:
-        """Whether steps were made on the likelihood of a column on exactly these encoded columns."""
+        """Return whether steps were made for this target on exactly these encoded columns."""
         others = set(range(self.schema.n_columns)) - set(self.schema.groups.get(target, ()))
         return bool(self.steps) and self.steps[0].request.target == target and set(features) == others
 
@@ -209,46 +208,46 @@ class Transcript:
 
     @property
     def last(self) -> NoisyGram:
-        """The last pass alone, whose noise is exactly as stated given all before it; in the units of encoded rows."""
+        """The last pass alone, in the units of encoded rows; its noise is exact given the earlier passes."""
         return self.pool.members[-1].times(self.schema.row_norm**2)
 
     @property
     def second_moment(self) -> Floats:
-        """The pooled estimate of the Gram matrix; it need not be positive."""
+        """The pooled estimate of the Gram matrix, not necessarily positive semidefinite."""
         return self.pooled.matrix
 
     @property
     def noisy(self) -> NoisyMoment:
-        """The last pass and the distribution of its noise, for inference: exact given all before it."""
+        """The last pass and the distribution of its noise, for inference; exact given the earlier passes."""
         last = self.last
         return NoisyMoment(last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void)
 
     @property
     def predictive(self) -> NoisyMoment:
-        """The pool and the law of its noise, for what predicts: less noise, of a law that is nearly as stated."""
+        """The pool and the approximate distribution of its noise, for prediction: less noise than the last pass."""
         pooled = self.pooled
         return NoisyMoment(pooled.matrix, pooled.shape, independent=self.unit is None)
 
     @property
     def column_noise(self) -> Floats:
-        """N_jj for every encoded column: √2 of it is the standard deviation of its sum of squares."""
+        """N_jj for every encoded column; the standard error of its sum of squares is √2 N_jj."""
         return np.diagonal(self.pooled.shape)
 
     @property
     def lost(self) -> float:
-        """Share of Σ‖z‖² that the last pass is expected to have clipped away."""
+        """Expected share of Σ‖z‖² clipped in the last pass."""
         request = self.passes[-1].request
         return 0.0 if request is None else request.lost
 
     @cached_property
     def clipping_loss(self) -> ClippingLoss | None:
-        r"""What the last pass lost by shortening rows; None where it was in the declared metric, which shortens none.
+        """Row weight removed by norm clipping in the last pass; None if it was in the declared metric.
 
-        1 - Σf/n̂: the pass released Σf, the weights of all rows, in its intercept's entry, with noise √2 N_ii; n̂ is the
-        mean total of the histograms before the passes, BINS counts each, so that its noise is √(BINS/histograms)/πμ_q
-        beside that of a sample at rate π, whose variance is n(1 - π)/π. Beside it, what the last histogram expects,
-        which is all where the intercept's entry shows no weights: where there is none, where rows have weights of
-        their own, and where the unit is a person, whose rows are counted another way.
+        The estimate is 1 - Σf/n̂. The pass released Σf, the weights of all rows, in its intercept's entry, with noise √2
+        N_ii; n̂ is the mean total of the histograms before the passes, BINS counts each, with noise
+        √(BINS/histograms)/πμ_q plus that of a sample at rate π, of variance n(1 - π)/π. The last histogram's estimate
+        is reported too. It is the only one if the intercept's entry does not show the weights: without an intercept,
+        with row weights, and with a privacy unit.
         """
         output = self.passes[-1]
         if output.request is None or output.request.metric.declared:
@@ -274,7 +273,7 @@ class Transcript:
 
     @property
     def _seed(self) -> int:
-        """A seed from the numbers that were drawn: one release gives one fit, on every processor."""
+        """A seed derived from the drawn matrices, so that a release gives the same fit on every processor."""
         digest = hashlib.sha256()
         for output in self.passes:
             digest.update(np.ascontiguousarray(output.matrix, dtype="<f8").tobytes())
@@ -282,10 +281,9 @@ class Transcript:
 
     @property
     def _one_row(self) -> Floats:
-        """Energy of one row in each column, the largest that its bounds allow, in the units of the pool.
+        """Largest energy of one row in each column, from its bounds, in the units of the pool.
 
-        A joint norm says little of one entry: most are far smaller, and one row of that size would be most of what
-        such a column holds. There it is the energy of an average row.
+        A joint norm bound is loose for a single entry, so the energy of an average row is used there.
         """
         largest = 1 / self.schema.row_norm**2
         average = np.clip(np.diagonal(self.pool.matrix) / self.rows, 0.0, largest)
@@ -294,10 +292,10 @@ class Transcript:
         return np.where(jointly, average, largest)
 
     def solve(self, features: Sequence[int], responses: Floats) -> Floats:
-        """θ of every response, a combination of encoded columns (m, q), on some of the encoded columns: (d, q).
+        """Return θ of responses (combinations of encoded columns, (m, q)) on some encoded columns: (d, q).
 
-        A ridge that predicts best under the noise (:mod:`gaussmix.releases.shrinkage`); without noise least squares, of
-        least norm where it is not unique.
+        A ridge tuned for prediction under the noise (:mod:`gaussmix.releases.shrinkage`). Without noise equivalent to
+        `numpy.linalg.lstsq`: the minimum-norm least-squares solution.
         """
         if self.exact:
             M, x = self.second_moment, np.asarray(features)
@@ -305,7 +303,7 @@ class Transcript:
         return np.column_stack([self._fit(features, response).coef for response in responses.T])
 
     def residual(self, features: Sequence[int], response: Floats) -> float:
-        """Sum of squares that :meth:`solve` leaves of a response, without the optimism of coefficients on own noise."""
+        """Return the residual sum of squares of :meth:`solve`, without optimism bias."""
         if self.exact:
             a = np.array(response)
             a[np.asarray(features)] -= self.solve(features, response[:, np.newaxis])[:, 0]
@@ -319,24 +317,22 @@ class Transcript:
 
 
 FALSE_ALARM_RATE = 1e-12
-"""Largest probability of refusing a release whose noise is as large as it says.
-
-To be exact, beside the account's slack: the distance in total variation between discrete and Gaussian noise."""
+"""Significance level of the noise test, up to the total-variation distance between discrete and Gaussian noise."""
 
 LARGEST_VARIANCES = (3.0, math.inf)
-"""Which entries are used: those that earlier passes predict with at most this variance, in units of the noise.
+"""Entries are used if earlier passes predict them with at most this variance, in units of the noise.
 
-All entries detect passes without any noise in small tables; the accurate ones detect noise of a fifth in large tables,
-where the noise of earlier passes dominates the others."""
+All entries detect missing noise in small tables; the accurate ones detect a fifth of the stated noise in large tables,
+where the noise of earlier passes dominates the other entries."""
 
-_ROUNDING = 2.0**-50  # of a matrix: what float64 loses of the differences
+_ROUNDING = 2.0**-50  # relative rounding error of float64 differences
 
 
 def noise_p_value(passes: Sequence[PassOutput], pools: Sequence[Pool]) -> float:
-    """Return the p-value of the hypothesis that every pass after the first has at least the noise it says.
+    """Return the p-value of the hypothesis that every pass after the first has at least its stated noise.
 
-    ``pools`` are those after each pass. The p-value is the least over single passes, all passes together, and both sets
-    of entries, corrected for the number of tests (Bonferroni).
+    ``pools`` are those after each pass. The p-value is the minimum over single passes, all passes together, and both
+    sets of entries, with a Bonferroni correction.
     """
     pairs = zip(passes[1:], pools[:-1], strict=True)  # a pass, and the pool of those before it
     found = [_statistics(output, output.request, before) for output, before in pairs if output.request is not None]
@@ -350,10 +346,10 @@ def noise_p_value(passes: Sequence[PassOutput], pools: Sequence[Pool]) -> float:
 
 
 def _statistics(output: PassOutput, request: PassRequest, before: Pool) -> list[tuple[float, int]]:
-    """Return ‖D‖² and its degrees of freedom for each set of entries; NaN, which refutes nothing, if it overflows."""
+    """Return ‖D‖² and its degrees of freedom for each set of entries; NaN, which rejects nothing, on overflow."""
     m = len(output.matrix)
-    # Whitened by W = E/√s, s = clip/(√2 μ), the noise of this pass has unit scale. U diagonalises that of the pool,
-    # W B Bᵀ Wᵀ = U diag(d) Uᵀ, so that the pool predicts entry (i, j) with variance d_i d_j.
+    # Whitened by W = E/√s, s = clip/(√2 μ), the noise of this pass has unit scale. U diagonalises the noise of the
+    # pool, W B Bᵀ Wᵀ = U diag(d) Uᵀ, so that the pool predicts entry (i, j) with variance d_i d_j.
     whiten = request.metric.transform.matrix / math.sqrt(request.clip / (math.sqrt(2) * request.mu))
     factor = whiten @ before.current.factor
     d, U = np.linalg.eigh(factor @ factor.T)
@@ -371,7 +367,7 @@ def _statistics(output: PassOutput, request: PassRequest, before: Pool) -> list[
 
 
 def _distance(seen: Floats, predicted: Floats) -> tuple[float, int]:
-    """Return the squared distance of a vector from the span of others, rounding errors added, and its freedom."""
+    """Return the squared distance of a vector from the span of others, with rounding error added, and its df."""
     freedom = len(seen) - predicted.shape[1]
     if freedom <= 0:
         return math.nan, 0
