@@ -37,7 +37,7 @@ categoricals = st.builds(
 def vectors(draw: st.DrawFn) -> Vector:
     """Bounded by one pair for all, by one pair each, by a norm, or by both."""
     size = draw(st.integers(1, 4))
-    norm = draw(st.floats(1e-3, 1e3))
+    norm = draw(st.floats(0.1, 1e3))  # smaller ones can be refused beside large weights of other columns
     options = {"weight": draw(weights), "missing": draw(st.sampled_from(["error", "drop-row"]))}
     kind = draw(st.sampled_from(["norm", "bounds", "bounds each", "bounds and norm"]))
     if kind == "norm":

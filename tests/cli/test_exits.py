@@ -81,7 +81,7 @@ def test_exit_codes(files, tmp_path):
         ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
         ("verify", "Missing argument 'FILE'. Usage: 'main verify [OPTIONS] FILE'. Try 'main verify --help'."),
         ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
-        ("release a.csv -o x", "`gaussmix schema SOURCE` writes a template. Try 'main release --help'."),
+        ("release a.csv -o x", "Give epsilon and delta, or a ledger that holds the budget."),
     ],
 )
 def test_a_command_that_is_written_wrongly_is_one_line(tmp_path, monkeypatch, line, said):
@@ -305,7 +305,7 @@ def test_weak_budgets_are_one_line(files, tmp_path):
     assert result.stderr.count("Warning") == 1
     good = CliRunner().invoke(main, [*map(str, command), *BUDGET, "-o", str(tmp_path / "good.parquet")])
     assert good.exit_code == 0
-    assert "Warning" not in good.stderr
+    assert "guarantee" not in good.stderr
 
 
 def test_a_ledger_without_room_refuses_before_a_row_is_read(files, tmp_path):

@@ -87,7 +87,7 @@ def test_tables_that_need_no_number_of_rows(persons):
     data, found = table(), persons.describe()
     rows = {(row["term"], row["statistic"]): row["estimate"] for row in found.rows()}
     assert ("(rows)", "count") not in rows
-    assert "Rows of one person are bounded together" in str(found)
+    assert "Contributions per privacy unit are bounded" in str(found)
     assert rows["x", "mean"] == pytest.approx(data["x"].mean(), abs=0.01)
     assert rows["level=b", "share"] == pytest.approx(0.3, abs=0.01)
     means = {row["level"]: row["mean"] for row in persons.means("y", "level").rows()}

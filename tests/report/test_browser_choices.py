@@ -201,7 +201,7 @@ def test_any_name_is_only_a_name(visit):
     expected = [plain(name, lines=True) for name in release.ols("y").summary().params]
     predictors = [plain(name, lines=True) for name in HOSTILE]
     found = tab.evaluate(
-        "(asked) => gaussmix.ols(asked).coefficients.map((row) => row.name)",
+        "(asked) => gaussmix.regress(asked).coefficients.map((row) => row.name)",
         {"response": "y", "predictors": predictors},
     )
     assert found == expected

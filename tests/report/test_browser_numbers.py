@@ -61,7 +61,7 @@ def asked_of(release, asked):
 def regress(tab, release, asked):
     return tab.evaluate(
         """(asked) => {
-            const { coefficients, summary } = gaussmix.ols(asked);
+            const { coefficients, summary } = gaussmix.regress(asked);
             return { rows: coefficients, rsquared: summary.rsquared };
         }""",
         asked_of(release, asked),
@@ -146,7 +146,7 @@ def test_terms_weights_and_holes(tabs):
     needed = {"experience", "sex=m", "experience:sex=m", "experience=(missing)", "(intercept)"}
     assert {row["name"] for row in found["rows"]} == needed
     refused = tab.evaluate(
-        "(asked) => { try { gaussmix.ols(asked); } catch (error) { return error.message; } }",
+        "(asked) => { try { gaussmix.regress(asked); } catch (error) { return error.message; } }",
         {"response": "born", "predictors": ["experience:sex"], "reference": {"sex": "m"}},
     )
     assert "require its first level" in refused
@@ -156,7 +156,7 @@ def test_terms_weights_and_holes(tabs):
 def test_predictions_are_those_of_the_library(tabs, which):
     tab, release = tabs(which)
     row = {"age": 30, "bmi": 99, "sex": "f", "region": "south", "smoker": True}  # bmi beyond its bounds
-    said = "([asked, row]) => gaussmix.predict(gaussmix.ols(asked), row)"
+    said = "([asked, row]) => gaussmix.predict(gaussmix.regress(asked), row)"
     found = tab.evaluate(said, [{"response": "cost", "predictors": OTHERS}, row])
     expected = release.ols("cost").get_prediction(pd.DataFrame([row]))
     same([found["mean"], found["error"]], [expected.predicted_mean[0], expected.se_mean[0]])
@@ -185,7 +185,7 @@ def test_thirty_columns_are_small_and_quick(visit, wide):
     times = tab.evaluate(
         """(asked) => Array.from({ length: 7 }, () => {
             const start = performance.now();
-            gaussmix.ols(asked);
+            gaussmix.regress(asked);
             return performance.now() - start;
         })""",
         asked,

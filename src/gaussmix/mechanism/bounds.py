@@ -27,7 +27,8 @@ from gaussmix.data.schema import PartialSchema
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import TableReader
 from gaussmix.errors import BudgetUnmetError, GaussmixError
-from gaussmix.ledger import Budget, Charged, Ledger
+from gaussmix.ledger import Budget, Ledger
+from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import add_noise, describe, discrete_gaussian, generator, to_floats
 from gaussmix.mechanism.release import certify, refuse_lone_force, remember, warn_if_released_before

@@ -71,7 +71,8 @@ from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
 from gaussmix.data.source import FileOrigin, ReadOptions
 from gaussmix.data.table import open_table, origins_of
 from gaussmix.errors import ArgumentError, BudgetUnmetError, DeclarationError, GaussmixError, OutputError
-from gaussmix.ledger import Budget, Charged, Ledger
+from gaussmix.ledger import Budget, Ledger
+from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import describe, generator, secure_generator
 from gaussmix.mechanism.passes import draw_passes

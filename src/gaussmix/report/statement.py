@@ -110,6 +110,8 @@ def banner(release: Release) -> dict[str, str] | None:
             "text": "ε is infinite: this release contains sums over the rows without noise. Protect it like the rows.",
         }
     try:
+        if isinstance(release.certificate.account, LatticeAccount):
+            release.certificate.account.verify()
         release.verify()
     except NotPrivateError:
         return {
