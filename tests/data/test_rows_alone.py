@@ -474,8 +474,8 @@ def test_csv_fields(tmp_path, suffix, column, options):
 
     first, known = ("u", good, "v"), {}
     for field in FIELDS:
-        check(make, [first, ("u", field, "v"), first], schema, known=known, options=ReadOptions(csv=options))
-        check(make, [first, (field, good, "v")], schema, known=known, options=ReadOptions(csv=options))
+        check(make, [first, ("u", field, "v"), first], schema, known=known, reading=ReadOptions(csv=options))
+        check(make, [first, (field, good, "v")], schema, known=known, reading=ReadOptions(csv=options))
 
 
 @pytest.mark.parametrize("field", FIELDS)
