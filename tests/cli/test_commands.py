@@ -241,7 +241,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
                 "--clip",
                 "inference",
             ),
-            "shortens no row",
+            "does not clip rows",
         ),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
         (("release", "SUMS", "-e", "1", "-d", "1e-6", "-o", "OUT", "--skip-initial-space"), "no CSV file"),

@@ -36,8 +36,8 @@ def folder(tmp_path_factory):
             f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
             "sorted_by_unit requires a table and a privacy unit",
         ),
-        ("release a.moments --clip inference --ledger a.ledger -o new.parquet", "leave clip out, or pass a table"),
-        (f"release a.csv -s s.json --clip inference --passes 1 {RELEASE}", "leave clip out, or ask for more"),
+        ("release a.moments --clip inference --ledger a.ledger -o new.parquet", "Omit clip, or pass a table"),
+        (f"release a.csv -s s.json --clip inference --passes 1 {RELEASE}", "Omit clip, or increase passes"),
         (f"release a.moments --passes 2 {RELEASE}", "one pass only. Set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
@@ -63,13 +63,13 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        ("moments", {"clip": "inference"}, "leave clip out, or pass a table"),
-        ("batches", {"clip": "inference"}, "leave clip out, or pass a table"),
+        ("moments", {"clip": "inference"}, "Omit clip, or pass a table"),
+        ("batches", {"clip": "inference"}, "Omit clip, or pass a table"),
         ("moments", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
         ("moments", {"reading": gm.ReadOptions(csv=gm.CsvOptions(quoting=False))}, "csv has no effect on moments"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),
         ("table", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
-        ("table", {"force": True}, "force replaces a file, but none is written"),
+        ("table", {"force": True}, "force requires out"),
     ],
 )
 def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
@@ -87,7 +87,7 @@ def test_the_library_refuses_what_would_do_nothing(folder, data, options, said):
 def test_sums_and_proposals_refuse_it_too():
     with pytest.raises(gm.ArgumentError, match="sorted_by_unit requires"):
         gm.Moments.of(iter(()), SCHEMA, reading=gm.ReadOptions(sorted_by_unit=True))
-    with pytest.raises(gm.ArgumentError, match="none is written"):
+    with pytest.raises(gm.ArgumentError, match="force requires out"):
         gm.propose_bounds(iter(()), {"age": "number"}, **BUDGET, force=True)
 
 

@@ -78,13 +78,13 @@ def test_one_goes_with_the_other(table, tmp_path):
     X, y, who = table
     with pytest.raises(DeclarationError, match="max_contributions must be declared"):
         LinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(X, y, groups=who)
-    with pytest.raises(ArgumentError, match="pass groups to fit"):
+    with pytest.raises(ArgumentError, match="requires groups in fit"):
         LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y)
     with pytest.raises(DataError, match="as many values"):
         LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=who[1:])
     with pytest.raises(DataError, match="missing"):
         LinearRegression(bounds_y=(-1, 1), **BOUNDS).fit(X, y, groups=np.append(np.nan, who[1:]))
-    with pytest.raises(ArgumentError, match="Steps on a likelihood"):
+    with pytest.raises(ArgumentError, match="not accounted for privacy units"):
         LogisticRegression(classes=(False, True), steps=3, **BOUNDS).fit(X, y > 0, groups=who)
     ledger = Ledger(tmp_path / "rows.ledger", epsilon=1.0, delta=1e-6)
     with pytest.raises(ArgumentError):

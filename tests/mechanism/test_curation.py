@@ -27,7 +27,7 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "clip": "inference"}, "leave clip out"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "clip": "inference"}, "Omit clip"),
     ]:
         with pytest.raises(ValueError, match=words):
             gm.release(unread(), **arguments)
@@ -185,7 +185,7 @@ def test_one_preparation_is_one_release(tmp_path, budget):
     prepared = prepare(sums.schema, budget, out=tmp_path / "r.parquet")
     prepared.draw(SummedRows(sums))
     written, entries = (tmp_path / "r.parquet").read_bytes(), ledger.entries()
-    with pytest.raises(gm.ArgumentError, match="prepare another one"):
+    with pytest.raises(gm.ArgumentError, match="Prepare another one"):
         prepared.draw(SummedRows(sums))
     assert (tmp_path / "r.parquet").read_bytes() == written
     assert ledger.entries() == entries

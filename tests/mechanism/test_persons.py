@@ -227,8 +227,8 @@ def test_samples_are_of_persons(monkeypatch):
         ({"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
         ({"privacy_unit": gm.PrivacyUnit("x", 3)}, "cannot be released or used as a weight"),
         ({"schema": WEIGHTED, "privacy_unit": gm.PrivacyUnit("w", 3)}, "or used as a weight"),
-        ({"privacy_unit": gm.PrivacyUnit("who", 3), "epsilon": float("inf")}, "protects nobody"),
-        ({"privacy_unit": gm.PrivacyUnit("who", 4096), "epsilon": 0.01}, "fewer max_contributions"),
+        ({"privacy_unit": gm.PrivacyUnit("who", 3), "epsilon": float("inf")}, "requires a finite epsilon"),
+        ({"privacy_unit": gm.PrivacyUnit("who", 4096), "epsilon": 0.01}, "Decrease max_contributions"),
         ({"privacy_unit": gm.PrivacyUnit("whom", 3)}, "'whom' is not in"),
     ],
 )
@@ -293,7 +293,7 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
 def test_steps_on_a_likelihood_are_for_rows():
     schema, steps = Schema.of({"x": [-1, 1], "sick": "boolean"}), Likelihood("sick", 3)
     prepare(schema, gm.Budget(**BUDGET), likelihood=steps)
-    with pytest.raises(gm.ArgumentError, match="Steps on a likelihood are for rows"):
+    with pytest.raises(gm.ArgumentError, match="not accounted for privacy units"):
         prepare(schema, gm.Budget(**BUDGET), likelihood=steps, unit=PrivacyUnit("who", 1))
 
 
@@ -355,7 +355,7 @@ def test_moments_of_persons_are_not_taken_for_rows(kind):
     model = kind(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1))
     table = {"X": np.full((9, 2), 0.1), "y": np.zeros(9), "who": np.arange(9)}
     moments = Moments.of(table, model.schema(2), privacy_unit=gm.PrivacyUnit("who", 3))
-    with pytest.raises(ArgumentError, match="person"):
+    with pytest.raises(ArgumentError, match="privacy units"):
         model.fit_moments(moments)
 
 

@@ -193,10 +193,10 @@ def test_what_steps_are_refused_for(tmp_path):
     asked = Likelihood("sick", 4)
     with pytest.raises(gm.ArgumentError, match="must be a boolean column"):
         prepare(SCHEMA, gm.Budget(1.0, 1e-6), likelihood=Likelihood("x", 4))
-    with pytest.raises(gm.ArgumentError, match="may be opposite"):
+    with pytest.raises(gm.ArgumentError, match="twice its bound"):
         prepare(SCHEMA, gm.Budget(1.0, 1e-6, neighbours="replace-one"), likelihood=asked)
     ledger = gm.Ledger(tmp_path / "other.ledger", epsilon=1.0, delta=1e-6, neighbours="replace-one")
-    with pytest.raises(gm.ArgumentError, match="may be opposite"):
+    with pytest.raises(gm.ArgumentError, match="twice its bound"):
         prepare(SCHEMA, gm.Budget(ledger=ledger), likelihood=asked)
     with pytest.raises(gm.ArgumentError, match="steps must be one of"):
         prepare(SCHEMA, gm.Budget(1.0, 1e-6), likelihood=Likelihood("sick", 5))

@@ -554,16 +554,14 @@ def features_and_targets(schema: Schema) -> tuple[int, int]:
     if tuple(schema.columns) != names or not targets or not isinstance(X, Vector):
         raise ArgumentError("These moments are of a whole table, not of features and targets: use gaussmix.release.")
     if not all(isinstance(target, Numeric | Boolean) for target in targets):
-        raise ArgumentError("These moments have targets that are no numbers: use gaussmix.release.")
+        raise ArgumentError("The targets of these moments must be numbers. Use gaussmix.release instead.")
     return X.size, len(targets)
 
 
 def check_moments(moments: Moments, schema: Schema, n_features: int, *, n_rows: int | None) -> None:
     """Refuse moments that are not what the estimator declares. Errors here are for the curator."""
     if moments.unit is not None:
-        raise ArgumentError(
-            "In these moments rows are bounded by person, so that one row changes others: use gaussmix.release."
-        )
+        raise ArgumentError("Moments of privacy units are not supported by estimators. Use gaussmix.release instead.")
     if moments.schema != schema:
         raise ArgumentError(
             "These moments are of rows encoded under other bounds than the estimator declares: build them with "

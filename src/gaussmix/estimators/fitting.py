@@ -46,7 +46,7 @@ def group_unit(max_contributions: int | None) -> PrivacyUnit | None:
 def check_groups(groups: ArrayLike | None, max_contributions: int | None) -> None:
     """Refuse one without the other: nobody is protected as a row who was declared to be a person."""
     if groups is None and max_contributions is not None:
-        raise ArgumentError("max_contributions is declared: pass groups to fit, which say whose each row is.")
+        raise ArgumentError("max_contributions requires groups in fit: the privacy unit of each row.")
     if groups is not None and max_contributions is None:
         raise DeclarationError(
             "max_contributions must be declared with groups: the largest number of rows of a unit. Fix it before "

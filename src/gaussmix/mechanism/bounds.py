@@ -210,7 +210,7 @@ def _proposal(
     left_out = tuple(name for name in columns.names if name not in proposed and name not in levels)
     if not (proposed or levels or columns.declared):
         raise BudgetUnmetError(
-            "Nothing stands out from the noise in any column, and what was spent is spent: ask for fewer columns or a "
+            "No bound or level exceeded the noise threshold; the budget has been consumed. Use fewer columns or a "
             "larger budget, or declare bounds and levels."
         )
     found = columns.schema(proposed, levels)

@@ -207,7 +207,7 @@ def _check_sampler() -> None:
     found = metadata.version("opendp")
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
         raise MissingPackageError(
-            f"opendp {found} draws discrete Gaussians of another law than it says: pip install 'opendp>=0.15'."
+            f"opendp {found} draws discrete Gaussians with a wrong distribution: pip install 'opendp>=0.15'."
         )
 
 

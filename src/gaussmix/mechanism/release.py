@@ -124,7 +124,7 @@ Accounts = tuple[LatticeAccount | None, LatticeAccount | None]
 def refuse_lone_force(out: str | os.PathLike[str] | None, *, force: bool) -> None:
     """Reject ``force`` where no file is written."""
     if force and out is None:
-        raise ArgumentError("force replaces a file, but none is written: name it with out, or leave force out.")
+        raise ArgumentError("force requires out, the file to replace.")
 
 
 def accounts_of(
@@ -161,14 +161,14 @@ def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None) -> LatticeAc
     """
     if account.row_bits < FRACTION_BITS:
         raise BudgetUnmetError(
-            f"epsilon={account.epsilon!r} is too small for a release: no table could be told from the noise. Ask for "
-            "a larger budget, or for fewer passes."
+            f"epsilon={account.epsilon!r} is too small for a release: the noise would dominate any table. Increase "
+            "the budget, or decrease passes."
         )
     least = min(account.noise_mu[:2])
     if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.max_contributions) >= LARGEST_SIGMA:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small for max_contributions={unit.max_contributions}: the noise "
-            "would leave the lattice. Ask for fewer max_contributions, for a larger budget or for fewer passes."
+            "would exceed the lattice. Decrease max_contributions or passes, or increase the budget."
         )
     return account
 
@@ -301,7 +301,7 @@ class OneDraw:
         """Refuse a second draw: it would be a second release."""
         if not self._unused.acquire(blocking=False):
             raise ArgumentError(
-                "A release was drawn from this preparation: prepare another one, which has its own cost."
+                "This preparation was already used for a release. Prepare another one, which has a cost of its own."
             )
 
 
@@ -459,7 +459,7 @@ class Prepared:
                 raise
             if self.clip == "inference":
                 raise ArgumentError(
-                    "This table can be read only once, and one pass shortens no row: leave clip out, or pass a "
+                    "This table can be read only once, and a single pass does not clip rows. Omit clip, or pass a "
                     "table that can be read again."
                 ) from None
             return self.single
@@ -522,21 +522,21 @@ def prepare(
     """
     refuse_lone_force(out, force=force)
     if check.choice(CLIPS, clip=clip) == "inference" and passes == 1:
-        raise ArgumentError("One pass shortens no row: leave clip out, or ask for more passes.")
+        raise ArgumentError("A single pass does not clip rows. Omit clip, or increase passes.")
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
         if budget.relation == "replace-one":
             raise ArgumentError(
-                'Steps on a likelihood need neighbours="add-remove": of two rows, one in place of the other, gradients '
-                "may be opposite, and the account has no room for that."
+                'steps require neighbours="add-remove": replacing a row can change a gradient by twice its bound, '
+                "which the account does not cover."
             )
     if unit is not None:
         _refuse_for_persons(budget, likelihood)
     rng = generator(random_state)
     account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit)
     if clip == "inference" and account is not None and len(account.noise_mu) == 1:
-        raise BudgetUnmetError("The budget has room for one pass, which shortens no row: leave clip out.")
+        raise BudgetUnmetError("The budget allows a single pass, which does not clip rows. Omit clip.")
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
     output = None if out is None else _reserved(out, schema, account, budget.ledger, likelihood, force=force)
@@ -559,11 +559,11 @@ def prepare(
 def _refuse_for_persons(budget: Budget, likelihood: Likelihood | None) -> None:
     """What protects rows alone, where the unit is a person."""
     if budget.is_infinite:
-        raise ArgumentError("An infinite epsilon protects nobody: leave the unit out.")
+        raise ArgumentError("privacy_unit requires a finite epsilon. Omit it.")
     if likelihood is not None:
         raise ArgumentError(
-            "Steps on a likelihood are for rows: the gradients of one person's rows add up, and the account has no "
-            "room for that. Leave the unit out, or steps."
+            "steps are not accounted for privacy units: the gradients of the rows of a unit add up. Omit "
+            "privacy_unit or steps."
         )
 
 
