@@ -128,7 +128,7 @@ def test_what_is_refused():
     matrix[1, 0] = 1
     with pytest.raises(ArgumentError, match="clip must be positive"):
         ClippedGradient(Transform.nearest(matrix), 1, 0.0)
-    with pytest.raises(ArgumentError, match="maps rows of 3 columns"):
+    with pytest.raises(ArgumentError, match="must have 4 columns, as the schema has, got 3"):
         ClippedGradient(Transform.nearest(matrix), 1, 1.0).aggregator(4)
     with pytest.raises(ArgumentError, match="Gradients require row-level privacy"):
         question().aggregator(M).add(whole_rows(), np.array([0, 10]))

@@ -72,7 +72,7 @@ def test_the_key_is_secret_and_new():
 
 def test_bad_samples_are_refused():
     for rate in (0.0, -1.0, 1.5, float("nan")):
-        with pytest.raises(ValueError, match="rate must be"):
+        with pytest.raises(ValueError, match="rate must"):
             Sample.seeded(rate, 0)
     with pytest.raises(ValueError, match="32 bytes"):
         Sample(0.5, b"short")

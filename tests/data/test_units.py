@@ -184,11 +184,11 @@ def test_half_ranges_are_those_of_all_corners(plain):
 
 
 def test_counts_need_an_intercept_and_equal_weights():
-    with pytest.raises(ArgumentError, match="no intercept column"):
+    with pytest.raises(ArgumentError, match="require a release with an intercept column"):
         unweighted_units(gm.Schema.of(COLUMNS, intercept=0.0))
-    with pytest.raises(ArgumentError, match="no intercept column"):
+    with pytest.raises(ArgumentError, match="require a release with an intercept column"):
         gm.Schema.of(COLUMNS, intercept=0.0).units.one  # noqa: B018
-    with pytest.raises(ArgumentError, match="weighted"):
+    with pytest.raises(ArgumentError, match="without row weights"):
         unweighted_units(gm.Schema.of({**COLUMNS, "w": [0, 9]}, weight="w"))
     schema = gm.Schema.of(COLUMNS)
     assert unweighted_units(schema) is schema.units
