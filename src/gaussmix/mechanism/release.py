@@ -8,32 +8,20 @@
 >>> abs(private.ols("cost").coef["age"] - 0.1) < 0.01
 True
 
-The one order in which a release is made: all that is declared first, then rows, then the record, then the noise.
-
-`prepare` settles schema, account, generator, ledger and output; nothing is read and nothing is spent. What it returns
-has one method, ``draw``: it reads the rows once, charges the ledger, draws (reading again where there are several
-passes) and writes the file.
-
-From a budget, or a ledger that holds one, to the noise of a release: declared quantities only.
-
-Nothing here reads a row or spends anything.
-
-Draw a release, and certify what it guarantees.
-
-What goes in is sensitive, what comes out is noisy and certified. No message depends on the rows.
-
-What every prepared mechanism refuses: rows that it was not prepared for, and a second draw.
+A release is made in one order: everything declared is checked, the rows are read, the ledger is charged, the noise is
+drawn. `prepare` settles schema, account, generator, ledger and output without reading a row or spending budget. The
+`draw` method of its result reads the rows, charges the ledger, draws (reading again if there are several passes) and
+writes the file; it can be called once. No message depends on the rows.
 
 >>> once = OneDraw()
 >>> once.take()
 >>> once.take()
 Traceback (most recent call last):
     ...
-gaussmix.errors.ArgumentError: A release was drawn from this preparation: prepare another one, which has its own cost.
+gaussmix.errors.ArgumentError: This preparation was already used for a release. Prepare another one, at its own cost.
 
-A warning where the same rows are released again without a ledger, in one process.
-
-Tables are recognised by the resolved paths of their files, or as the same objects; their content is never compared.
+A second release of the same rows without a ledger in one process gives a warning. Tables are recognised by the resolved
+paths of their files, or as the same objects; their content is never compared.
 """
 
 from __future__ import annotations
@@ -301,7 +289,7 @@ class OneDraw:
         """Refuse a second draw: it would be a second release."""
         if not self._unused.acquire(blocking=False):
             raise ArgumentError(
-                "This preparation was already used for a release. Prepare another one, which has a cost of its own."
+                "This preparation was already used for a release. Prepare another one, at its own cost."
             )
 
 
