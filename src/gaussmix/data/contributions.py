@@ -521,6 +521,8 @@ class UnitReader:
     ----------
     is_computed : bool
         Whether rows come from a query, a lazy frame or a stream.
+    reader : TableReader
+        Of the table; it may be shared with another schema.
     """
 
     def __init__(
@@ -532,8 +534,8 @@ class UnitReader:
         *,
         key: bytes,
     ) -> None:
-        self._reader = TableReader(data, options)
-        table = self._reader.table
+        self.reader = data if isinstance(data, TableReader) else TableReader(data, options)
+        table = self.reader.table
         if isinstance(table, ClusterTable):
             raise ArgumentError(
                 "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
@@ -564,9 +566,8 @@ class UnitReader:
         return self._counts
 
     def check_again(self) -> None:
-        """Reject a sorted table that can be read only once."""
-        if self._is_sorted:
-            self._reader.check_again()
+        """Reject a table that can be read only once."""
+        self.reader.check_again()
 
     def close(self) -> None:
         """Remove the stored groups."""
@@ -615,7 +616,7 @@ class UnitReader:
         schema, column = self._schema, self._unit.column
         plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
         columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
-        with self._reader.reading(columns, types, describe=describe) as stream:
+        with self.reader.reading(columns, types, describe=describe) as stream:
             for batch in stream:
                 ids = unit_ids(
                     column, one_column(batch, column), self._key

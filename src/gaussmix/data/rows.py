@@ -40,6 +40,7 @@ from gaussmix.data.gram import (
     aggregate_arrays,
     aggregate_rows,
 )
+from gaussmix.data.marginals import MarginalQuery, MarginalSums
 from gaussmix.data.moments import Moments
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.data.schema import Schema
@@ -109,6 +110,14 @@ class RowSource(ABC):
         """How many rows, or privacy units, have ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
         return self._aggregate(NormCounts.of(transforms, edges), sample, describe).counts
 
+    def marginals(self, query: MarginalQuery, *, describe: str = "Counting") -> MarginalSums:
+        """Counts on public cells, sums and sums of squares of the columns of a base schema."""
+        return self._aggregate(query, None, describe)
+
+    @abstractmethod
+    def recoded(self, schema: Schema) -> RowSource:
+        """The same rows under another schema of the same table, such as one with narrower bounds. To be closed."""
+
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
         """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
         return self._aggregate(ClippedGradient(transform, label, clip), None, describe)
@@ -150,6 +159,10 @@ class ArrayRows(RowSource):
             found[sample.threshold] = np.flatnonzero(keys < sample.threshold)
         return found[sample.threshold]
 
+    def recoded(self, schema: Schema) -> RowSource:
+        """The same arrays."""
+        return ArrayRows(self._X, self._Y, schema, threads=self._threads)
+
     def check_again(self) -> None:
         """Arrays can always be read again."""
 
@@ -168,7 +181,7 @@ class TableRows(RowSource):
 
     def __init__(self, data: Any, schema: Schema, options: ReadOptions | None = None) -> None:
         self.schema = schema
-        self._reader = TableReader(data, options)
+        self._reader = data if isinstance(data, TableReader) else TableReader(data, options)
         self.is_computed = self._reader.table.computed
         self._cache: RowCache | None = None
 
@@ -194,6 +207,10 @@ class TableRows(RowSource):
             return aggregate_rows(cached, query, self.schema.n_columns)
         return self._reader.aggregate(query, self.schema, sample=sample, describe=describe)
 
+    def recoded(self, schema: Schema) -> RowSource:
+        """The same table, which must not have changed."""
+        return TableRows(self._reader, schema)
+
     def check_again(self) -> None:
         """Refuse an iterator or a reader, which can be read only once."""
         self._reader.check_again()
@@ -209,6 +226,7 @@ class UnitRows(RowSource):
         self, data: Any, schema: Schema, unit: PrivacyUnit, options: ReadOptions | None = None, *, key: bytes
     ) -> None:
         self.schema, self.unit = schema, unit
+        self._unit, self._key = unit, key
         self._units = UnitReader(data, schema, unit, options, key=key)
         self.is_computed = self._units.is_computed
 
@@ -219,8 +237,12 @@ class UnitRows(RowSource):
         """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
         return self._units.counts()
 
+    def recoded(self, schema: Schema) -> RowSource:
+        """The same table, grouped by unit again: its rows are stored as they are encoded."""
+        return UnitRows(self._units.reader, schema, self._unit, key=self._key)
+
     def check_again(self) -> None:
-        """Refuse a sorted table that can be read only once."""
+        """Refuse a table that can be read only once."""
         self._units.check_again()
 
     def close(self) -> None:
@@ -257,6 +279,12 @@ class ClusterRows(RowSource):
         result: A = found.result
         return result
 
+    def recoded(self, schema: Schema) -> RowSource:
+        """The same table, which must not have changed."""
+        found = ClusterRows(self._table, schema)
+        found._passes, found._rows = self._passes, self._rows
+        return found
+
     def check_again(self) -> None:
         """An engine can always compute its table again."""
 
@@ -287,6 +315,10 @@ class SummedRows(RowSource):
         self._moments = moments
 
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+        raise self._refusal()
+
+    def recoded(self, schema: Schema) -> RowSource:
+        """Refuse: the rows are gone."""
         raise self._refusal()
 
     def _refusal(self) -> ArgumentError:

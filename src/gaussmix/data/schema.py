@@ -479,6 +479,32 @@ class Schema:
             root = math.nextafter(root, math.inf)
         return root
 
+    def coded(self, thresholds: Mapping[str, tuple[float, float]]) -> Schema:
+        """Return the schema in which numbers are coded to thresholds within their bounds; terms read coded values."""
+        columns = dict(self.columns)
+        for name, (lower, upper) in thresholds.items():
+            column = columns.get(name)
+            if not isinstance(column, Numeric) or name == self.weight:
+                raise DeclarationError(
+                    f"topcode: {name!r} must be a numeric column of the schema that is not a weight."
+                )
+            if not column.lower <= lower < upper <= column.upper:
+                raise DeclarationError(
+                    f"topcode: the thresholds of {name!r} must lie within its bounds [{column.lower:g}, "
+                    f"{column.upper:g}], the lower one first, got {lower!r} and {upper!r}."
+                )
+            columns[name] = replace(column, lower=lower, upper=upper)
+        return replace(self, columns=columns) if thresholds else self
+
+    def thresholds_within(self, declared: Schema) -> dict[str, tuple[float, float]]:
+        """Return the bounds of the numbers that are narrower than declared: the inverse of `coded`."""
+        found = {}
+        for name, column in self.columns.items():
+            whole = declared.columns[name]
+            if isinstance(column, Numeric) and column != whole:
+                found[name] = (column.lower, column.upper)
+        return found
+
     def in_units(self, value: float) -> int:
         """Floor of value / C in units of 2⁻²⁰, exactly."""
         return math.isqrt(self.squared_in_units(Fraction(value) ** 2))

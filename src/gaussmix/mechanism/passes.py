@@ -6,7 +6,8 @@ pass asks of the rows, a transform, edges and a clip, is a function of earlier *
 plus integers of known distribution (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's
 slack, μ² = Σμ_p² over all releases.
 
-Order of the releases: a noisy count of rows, the first pass, then a histogram and a pass in turn. One pass alone has
+Order of the releases: marginals, if the release has them, which also give the thresholds at which numbers are
+top-coded in all passes; then a noisy count of rows, the first pass, a histogram and a pass in turn. One pass alone has
 neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
 (:mod:`gaussmix.data.gram`), planned from the passes and from earlier steps (:mod:`gaussmix.models.classification`).
 
@@ -33,13 +34,15 @@ import numpy as np
 from gaussmix._types import Floats, Integers
 from gaussmix.accounting.discrete import LatticeAccount, diagonal_sigma, off_diagonal_sigma, split_mu
 from gaussmix.data.gram import ExactSums
+from gaussmix.data.marginals import MarginalSums
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS
-from gaussmix.errors import BudgetUnmetError
+from gaussmix.errors import ArgumentError
 from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integers, symmetric_noise, to_floats
 from gaussmix.models.classification import plan_step
+from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
     Clip,
     Likelihood,
@@ -56,7 +59,7 @@ from gaussmix.releases.preconditioning import (
 )
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
-__all__ = ["draw_passes"]
+__all__ = ["draw_marginals", "draw_passes"]
 
 _MANY_COLUMNS = 300  # their noise takes a second
 
@@ -70,6 +73,7 @@ def draw_passes(
     likelihood: Likelihood | None = None,
     clip: Clip = "prediction",
     coins: Sample | None = None,
+    marginals: Marginals | None = None,
     progress: bool = False,
 ) -> Transcript:
     """All passes of a release, one after the other, and then all steps on a likelihood.
@@ -90,29 +94,26 @@ def draw_passes(
         What the norm clipping of the last pass is chosen for.
     coins : Sample, optional
         Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
+    marginals : Marginals, optional
+        Drawn before the first pass was read (`draw_marginals`), within the same account.
     progress : bool
         Show a bar on a terminal while much noise is drawn.
     """
-    if account.row_bits < FRACTION_BITS:
-        raise BudgetUnmetError(
-            f"epsilon={account.epsilon!r} is too small: no row could be told from the noise. Ask for a larger budget."
-        )
     draw, schema = _Draw(account, rng, progress=progress), rows.schema
     steps = 0 if likelihood is None else likelihood.steps
-    passes_mu, steps_mu = budgets_of(account, steps)
-    mu = passes_mu if len(passes_mu) == 1 else passes_mu[1:]
+    budgets = budgets_of(account, steps, marginals=marginals is not None)
+    mu = budgets.passes if len(budgets.passes) == 1 else budgets.passes[1:]
     most = 1 if rows.unit is None else rows.unit.max_contributions
     output = PassOutput(draw.matrix(first.sums(), mu[0], most=most), mu[0])
     outputs = [output]
     if len(mu) > 1:
-        number, persons = _counted(draw, rows, first, passes_mu[0])
-        rates = rates_of(account, number, schema.n_columns, steps=steps)
+        number, persons = _counted(draw, rows, first, budgets.passes[0])
+        rates = rates_of(account, number, schema.n_columns, steps=steps, marginals=marginals is not None)
         coins = Sample(1.0, rng.bytes(32)) if coins is None else coins
         samples = [None if rate == 1.0 else coins.at(rate) for rate in rates]
         # Rounded to what coins can be thrown for.
         rates = [1.0 if sample is None else sample.rate for sample in samples]
-        budgets = [part * share for part, share in zip(mu, rates, strict=True)]
-        state = replace(start(schema, output.matrix, budgets, rows.unit), persons=persons)
+        state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)], rows.unit)
         passes = len(mu) // 2 + 1
 
         def request_of(number: int, known: State) -> PassRequest:
@@ -130,9 +131,24 @@ def draw_passes(
             outputs.append(output)
             return output.matrix / output.rate
 
-        run_passes(state, passes, request_of, output_of)
-    transcript = Transcript(tuple(outputs), schema, unit=rows.unit)
-    return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, steps_mu, draw)
+        run_passes(replace(state, persons=persons), passes, request_of, output_of)
+    transcript = Transcript(tuple(outputs), schema, unit=rows.unit, marginals=marginals)
+    return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, budgets.steps, draw)
+
+
+def draw_marginals(
+    exact: MarginalSums, plan: MarginalPlan, account: LatticeAccount, rng: np.random.Generator
+) -> Marginals:
+    """Return noisy marginals; the sensitivities that the noise is for stand in :mod:`gaussmix.data.marginals`."""
+    mu = budgets_of(account, marginals=True).marginals
+    if mu is None:
+        raise ArgumentError("The account has no part for marginals.")
+    of_counts, of_sums = plan.noise_mu(mu)
+    draw, most = _Draw(account, rng, progress=False), plan.max_contributions
+    counts = draw.vector(exact.counts, of_counts, most=most)
+    sums = draw.vector(np.concatenate([exact.sums, exact.squares]), of_sums, most=most, unit_bits=2 * FRACTION_BITS)
+    m = len(exact.sums)
+    return Marginals(plan, counts, sums[:m], sums[m:], mu)
 
 
 def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[float, Persons | None]:
@@ -200,10 +216,10 @@ class _Draw:
         (part,) = split_mu(mu, [Fraction(1, len(found))])
         return np.split(self.counts(np.concatenate(found), part), np.cumsum([len(counts) for counts in found])[:-1])
 
-    def vector(self, sums: Integers, mu: float) -> Floats:
-        """Sums of vectors of norm at most 1, in units of 2⁻²⁰, with noise 1/μ."""
-        exact = np.asarray(sums.astype(object) << (self.bits - FRACTION_BITS), dtype=object)
-        noise = discrete_gaussian(len(sums), sigma=diagonal_sigma(mu, self.bits), rng=self.rng)
+    def vector(self, sums: Integers, mu: float, *, most: int = 1, unit_bits: int = FRACTION_BITS) -> Floats:
+        """Sums in units of 2^-unit_bits that one unit changes by a vector of norm at most ``most``: noise most/μ."""
+        exact = np.asarray(sums.astype(object) << (self.bits - unit_bits), dtype=object)
+        noise = discrete_gaussian(len(sums), sigma=diagonal_sigma(mu, self.bits, rows=most), rng=self.rng)
         return to_floats(add_noise(exact, noise), self.bits)
 
     def counts(self, counts: Integers, mu: float, *, most: int = 1) -> Floats:

@@ -35,8 +35,8 @@ import threading
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,19 +51,28 @@ from gaussmix._version import __version__
 from gaussmix.accounting.accounts import Account, NonPrivate
 from gaussmix.accounting.discrete import LARGEST_SIGMA, LatticeAccount, diagonal_sigma
 from gaussmix.accounting.parameters import Neighbours, frames_to_the_caller, warn_if_weak
+from gaussmix.data.columns import Numeric
 from gaussmix.data.contributions import PrivacyUnit
+from gaussmix.data.marginals import MarginalSums, has_marginals
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import FRACTION_BITS, Schema, declared_schema
 from gaussmix.data.source import FileOrigin, ReadOptions
 from gaussmix.data.table import open_table, origins_of
-from gaussmix.errors import ArgumentError, BudgetUnmetError, DeclarationError, GaussmixError, OutputError
+from gaussmix.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BudgetUnmetError,
+    DeclarationError,
+    GaussmixError,
+    OutputError,
+)
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
 from gaussmix.mechanism.noise import describe, generator, secure_generator
-from gaussmix.mechanism.passes import draw_passes
+from gaussmix.mechanism.passes import draw_marginals, draw_passes
 from gaussmix.models.release import Release
 from gaussmix.releases.certificate import (
     LEDGER_BUDGET,
@@ -75,11 +84,13 @@ from gaussmix.releases.certificate import (
     Condition,
 )
 from gaussmix.releases.file import check_name
+from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
     CLIPS,
     Clip,
     Likelihood,
+    budgets_of,
     label_of,
     releases_of,
     schedule_of,
@@ -104,6 +115,7 @@ __all__ = [
 
 
 Passes = int | Literal["auto"]
+Topcode = Literal["auto"] | Mapping[str, tuple[float | None, float | None]] | None
 
 Accounts = tuple[LatticeAccount | None, LatticeAccount | None]
 """The noise of a release; and that of one pass, where the number of passes was left open."""
@@ -116,46 +128,61 @@ def refuse_lone_force(out: str | os.PathLike[str] | None, *, force: bool) -> Non
 
 
 def accounts_of(
-    budget: Budget, passes: Passes, schema: Schema, *, steps: int = 0, unit: PrivacyUnit | None = None
+    budget: Budget,
+    passes: Passes,
+    schema: Schema,
+    *,
+    steps: int = 0,
+    unit: PrivacyUnit | None = None,
+    marginals: MarginalPlan | None = None,
 ) -> Accounts:
-    """Return the least noise for a budget; none for an infinite ε. Nothing is spent."""
+    """Return the least noise for a budget; none for an infinite ε. Nothing is spent.
+
+    Marginals are drawn with several passes only.
+    """
     if budget.is_infinite:
         return None, None
     if budget.ledger is not None:
         budget.ledger.check_unit(None if unit is None else unit.column)
 
     def account(number: int) -> LatticeAccount:
-        shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
-        return budget.lattice_account(shares=shares, coordinates=coordinates)
+        plan = marginals if number > 1 else None
+        shares, coordinates = releases_of(
+            schedule_of(number),
+            schema.n_columns,
+            steps=steps,
+            persons=unit is not None,
+            marginals=None if plan is None else plan.coordinates,
+        )
+        return _fine_enough(budget.lattice_account(shares=shares, coordinates=coordinates), unit, plan)
 
-    return _in_passes(passes, account, unit)
-
-
-def _in_passes(passes: Passes, account: Callable[[int], LatticeAccount], unit: PrivacyUnit | None) -> Accounts:
-    """The account of so many passes; left open, also that of one."""
     if passes != "auto":
-        return _fine_enough(account(check.positive_integer(passes=passes)), unit), None
-    single = _fine_enough(account(1), unit)
+        return account(check.positive_integer(passes=passes)), None
+    single = account(1)
     try:
-        return _fine_enough(account(AUTOMATIC_PASSES), unit), single
+        return account(AUTOMATIC_PASSES), single
     except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
         return single, single
 
 
-def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None) -> LatticeAccount:
+def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None, plan: MarginalPlan | None) -> LatticeAccount:
     """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise.
 
-    Persons who count as j rows have j times the noise in the first pass, and √2 j times in the count of rows.
+    With a privacy unit of at most j rows the noise is j times as large in the first pass and in marginals, and √2 j
+    times in the count of rows.
     """
     if account.row_bits < FRACTION_BITS:
         raise BudgetUnmetError(
             f"epsilon={account.epsilon!r} is too small for a release: the noise would dominate any table. Increase "
             "the budget, or decrease passes."
         )
-    least = min(account.noise_mu[:2])
-    if unit is not None and diagonal_sigma(least, account.bits, rows=2 * unit.max_contributions) >= LARGEST_SIGMA:
+    most = 1 if unit is None else unit.max_contributions
+    parts = [] if unit is None else [part / 2 for part in account.noise_mu[:2]]
+    if plan is not None and (mu := budgets_of(account, marginals=True).marginals) is not None:
+        parts += plan.noise_mu(mu)
+    if parts and diagonal_sigma(min(parts), account.bits, rows=most) >= LARGEST_SIGMA:
         raise BudgetUnmetError(
-            f"epsilon={account.epsilon!r} is too small for max_contributions={unit.max_contributions}: the noise "
+            f"epsilon={account.epsilon!r} is too small for max_contributions={most}: the noise "
             "would exceed the lattice. Decrease max_contributions or passes, or increase the budget."
         )
     return account
@@ -180,6 +207,8 @@ def draw(
     likelihood: Likelihood | None = None,
     clip: Clip = "prediction",
     coins: Sample | None = None,
+    marginals: Marginals | None = None,
+    declared: Schema | None = None,
     progress: bool = False,
 ) -> Release:
     """A release of the rows, whose first pass, ``moments``, was read already.
@@ -200,14 +229,26 @@ def draw(
         What the norm clipping of the last of several passes is chosen for.
     coins : Sample, optional
         Under which the first pass kept rows for later ones.
+    marginals : Marginals, optional
+        Drawn before.
+    declared : Schema, optional
+        The declared schema, if numbers of the rows are top-coded.
     progress : bool
         Show on a terminal how far the noise is.
     """
     transcript = draw_passes(
-        rows, moments, account, rng, likelihood=likelihood, clip=clip, coins=coins, progress=progress
+        rows,
+        moments,
+        account,
+        rng,
+        likelihood=likelihood,
+        clip=clip,
+        coins=coins,
+        marginals=marginals,
+        progress=progress,
     )
     certificate = certify(
-        rows.schema,
+        rows.schema if declared is None else declared,
         account,
         rng,
         made_by=made_by,
@@ -221,10 +262,10 @@ def draw(
     return Release(transcript, certificate)
 
 
-def nonprivate_release(moments: Moments, *, made_by: str = "release") -> Release:
+def nonprivate_release(moments: Moments, *, made_by: str = "release", declared: Schema | None = None) -> Release:
     """The Gram matrix itself, for ``epsilon=inf``. **Not private**, and certified as such."""
     certificate = certify(
-        moments.schema,
+        moments.schema if declared is None else declared,
         NonPrivate(),
         secure_generator(),
         made_by=made_by,
@@ -351,6 +392,7 @@ def _parts(data: Any) -> Iterator[Any]:
 
 _BYTES_PER_NUMBER = 9  # a double and Parquet's own, generously
 _BYTES_PER_COLUMN = 512  # in the footer, and in the JSON of each pass
+_BYTES_PER_MARGINAL = 64  # as JSON, which Parquet's footer holds twice
 _SPARE_BYTES = 2**16  # for the rest of the certificate
 
 
@@ -369,6 +411,10 @@ class Prepared:
         Steps that the account has, on the likelihood of one column.
     clip : {"prediction", "inference"}
         What the norm clipping of the last of several passes is chosen for.
+    marginals : MarginalPlan or None
+        Marginals that are drawn before several passes.
+    thresholds : "auto" or dict
+        Top-coding of numbers: from the marginals, or declared.
     """
 
     schema: Schema
@@ -383,6 +429,8 @@ class Prepared:
     likelihood: Likelihood | None = None
     unit: PrivacyUnit | None = None
     clip: Clip = "prediction"
+    marginals: MarginalPlan | None = None
+    thresholds: Literal["auto"] | dict[str, tuple[float, float]] = field(default_factory=dict)
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
@@ -401,29 +449,55 @@ class Prepared:
         account = self._account_for(rows)
         several = account is not None and len(account.noise_mu) > 1
         coins = Sample(1.0, self.rng.bytes(32)) if several else None
-        moments = rows.moments(cache=coins)
-        self._once.take()
-        if protects:
-            remember(data)
-        if account is None:
-            return self._written(nonprivate_release(moments, made_by=self.made_by))
-        if several:
-            # Takes its time: whoever interrupts it loses what is spent.
-            private = self._drawn(rows, moments, account, progress, coins)
-            with interruptions_wait():
-                return self._written(private)
-        with interruptions_wait():
-            return self._written(self._drawn(rows, moments, account, progress))
+        with ExitStack() as stack:
+            # The first reading checks every value before anything is charged.
+            exact, moments = None, None
+            if several and self.marginals is not None:
+                base = stack.enter_context(closing(rows.recoded(self.marginals.schema)))
+                exact = base.marginals(self.marginals.query)
+            else:
+                rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
+                moments = rows.moments(cache=coins)
+            self._once.take()
+            if protects:
+                remember(data)
+            if account is None:
+                gram = rows.moments() if moments is None else moments
+                return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
+            with nullcontext() if several else interruptions_wait():
+                # Several passes take their time: whoever interrupts them loses what is spent.
+                private = self._drawn(rows, moments, exact, account, stack, coins=coins, progress=progress)
+                with interruptions_wait():
+                    return self._written(private)
+
+    def _coded(self, rows: RowSource, thresholds: dict[str, tuple[float, float]], stack: ExitStack) -> RowSource:
+        """Return the rows with numbers coded to thresholds."""
+        if not thresholds:
+            return rows
+        return stack.enter_context(closing(rows.recoded(self.schema.coded(thresholds))))
 
     def _drawn(
-        self, rows: RowSource, moments: Moments, account: LatticeAccount, progress: bool, coins: Sample | None = None
+        self,
+        rows: RowSource,
+        moments: Moments | None,
+        exact: MarginalSums | None,
+        account: LatticeAccount,
+        stack: ExitStack,
+        *,
+        coins: Sample | None = None,
+        progress: bool,
     ) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
         file = None if self.output is None else self.output.path
         charged = self.budget.charge(account, file=file, unit=None if self.unit is None else self.unit.column)
+        marginals = None
+        if exact is not None and self.marginals is not None:
+            marginals = draw_marginals(exact, self.marginals, account, self.rng)
+            thresholds = marginals.thresholds() if self.thresholds == "auto" else self.thresholds
+            rows = self._coded(rows, thresholds, stack)
         return draw(
             rows,
-            moments,
+            rows.moments(cache=coins) if moments is None else moments,
             account,
             self.rng,
             made_by=self.made_by,
@@ -433,6 +507,8 @@ class Prepared:
             likelihood=self.likelihood,
             clip=self.clip,
             coins=coins,
+            marginals=marginals,
+            declared=self.schema,
             progress=progress,
         )
 
@@ -445,11 +521,6 @@ class Prepared:
         except GaussmixError:
             if self.single is None or self.likelihood is not None:
                 raise
-            if self.clip == "inference":
-                raise ArgumentError(
-                    "This table can be read only once, and a single pass does not clip rows. Omit clip, or pass a "
-                    "table that can be read again."
-                ) from None
             return self.single
         return self.account
 
@@ -486,6 +557,9 @@ def prepare(
     conditions: Sequence[Condition] = (),
     likelihood: Likelihood | None = None,
     unit: PrivacyUnit | None = None,
+    topcode: Topcode = None,
+    tables: Sequence[tuple[str, str]] = (),
+    marginals: bool = False,
 ) -> Prepared:
     """Everything about a release that can be settled before a row is read.
 
@@ -507,10 +581,14 @@ def prepare(
         Steps on the likelihood of one boolean column, after the passes and within the same budget.
     unit : PrivacyUnit, optional
         Default: one row.
+    topcode, tables
+        As in :func:`gaussmix.release`.
+    marginals : bool
+        Whether marginals are released, if there are several passes and no column is a vector.
     """
     refuse_lone_force(out, force=force)
-    if check.choice(CLIPS, clip=clip) == "inference" and passes == 1:
-        raise ArgumentError("A single pass does not clip rows. Omit clip, or increase passes.")
+    check.choice(CLIPS, clip=clip)
+    thresholds = _thresholds(topcode, schema)
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
         label_of(schema, likelihood.target)
@@ -522,12 +600,16 @@ def prepare(
     if unit is not None:
         _refuse_for_persons(budget, likelihood)
     rng = generator(random_state)
-    account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit)
-    if clip == "inference" and account is not None and len(account.noise_mu) == 1:
-        raise BudgetUnmetError("The budget allows a single pass, which does not clip rows. Omit clip.")
+    plan = None
+    if marginals and has_marginals(schema):
+        most = 1 if unit is None else unit.max_contributions
+        plan = MarginalPlan(schema, _pairs(tables), most, budget.relation)
+    if tables and (plan is None or passes == 1):
+        raise ArgumentError("tables requires several passes and a schema without vector columns.")
+    account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit, marginals=plan)
     if account is not None:
         warn_if_weak(account.epsilon, account.delta)
-    output = None if out is None else _reserved(out, schema, account, budget.ledger, likelihood, force=force)
+    output = None if out is None else _reserved(out, schema, account, budget.ledger, likelihood, plan, force=force)
     return Prepared(
         schema,
         account,
@@ -541,7 +623,39 @@ def prepare(
         likelihood,
         unit,
         clip,
+        plan,
+        thresholds,
     )
+
+
+def _thresholds(topcode: Topcode, schema: Schema) -> Literal["auto"] | dict[str, tuple[float, float]]:
+    """Return declared thresholds within the declared bounds; an end that is None stays as declared."""
+    if topcode is None or topcode == "auto":
+        return "auto" if topcode == "auto" else {}
+    if not isinstance(topcode, Mapping):
+        raise ArgumentTypeError(
+            f'topcode must be "auto", None or a mapping of columns to (lower, upper), got {type(topcode).__name__}.'
+        )
+    found = {}
+    for name, ends in topcode.items():
+        column = schema.columns.get(name)
+        if not isinstance(column, Numeric):
+            raise DeclarationError(f"topcode: {name!r} must be a numeric column of the schema.")
+        if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
+            raise ArgumentError(f"topcode: {name!r} must have a pair (lower, upper), got {ends!r}.")
+        declared = (column.lower, column.upper)
+        lower, upper = (
+            bound if end is None else check.real(topcode=end) for end, bound in zip(ends, declared, strict=True)
+        )
+        found[name] = (lower, upper)
+    schema.coded(found)
+    return found
+
+
+def _pairs(tables: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    if isinstance(tables, str) or not isinstance(tables, Sequence):
+        raise ArgumentTypeError(f"tables must be a list of pairs of columns, got {type(tables).__name__}.")
+    return tuple((pair[0], pair[1]) if isinstance(pair, Sequence) and len(pair) == 2 else pair for pair in tables)
 
 
 def _refuse_for_persons(budget: Budget, likelihood: Likelihood | None) -> None:
@@ -561,6 +675,7 @@ def _reserved(
     account: LatticeAccount | None,
     ledger: Ledger | None,
     likelihood: Likelihood | None,
+    plan: MarginalPlan | None,
     *,
     force: bool,
 ) -> Output:
@@ -569,18 +684,27 @@ def _reserved(
         refuse_as_output(out, ledger.path)
     try:
         check_name(out)
-        return reserve(out, _most_bytes(schema, account, likelihood), force=force)
+        return reserve(out, _most_bytes(schema, account, likelihood, plan), force=force)
     except OutputError as error:
         raise type(error)(f"{error} Nothing was spent.") from None
 
 
-def _most_bytes(schema: Schema, account: LatticeAccount | None, likelihood: Likelihood | None) -> int:
+def _most_bytes(
+    schema: Schema, account: LatticeAccount | None, likelihood: Likelihood | None, plan: MarginalPlan | None
+) -> int:
     """Bound the size of a release's file by the number of its blocks of m × m numbers and of its column names."""
     m, steps = schema.n_columns, 0 if likelihood is None else likelihood.steps
     passes = 1 if account is None else len(account.noise_mu) // 2 + 1 - steps
+    numbers = 0 if plan is None else sum(plan.coordinates) + 4 * len(schema.columns)
     blocks = 2 * passes + 1 + steps  # G, N, a matrix for each pass, a transform for each but the first
     names = len(json.dumps(schema.to_dict())) + 4 * sum(len(name) for name in schema.names)
-    return _BYTES_PER_NUMBER * blocks * m * m + _BYTES_PER_COLUMN * m * (passes + steps) + 4 * names + _SPARE_BYTES
+    return (
+        _BYTES_PER_NUMBER * blocks * m * m
+        + _BYTES_PER_COLUMN * m * (passes + steps)
+        + _BYTES_PER_MARGINAL * numbers
+        + 4 * names
+        + _SPARE_BYTES
+    )
 
 
 def release(
@@ -595,7 +719,9 @@ def release(
     formula: str | None = None,
     weight: str | None = None,
     passes: Passes = "auto",
-    clip: Clip = "prediction",
+    topcode: Topcode = "auto",
+    clip: Clip = "inference",
+    tables: Sequence[tuple[str, str]] = (),
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
@@ -630,10 +756,20 @@ def release(
         How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
         less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
         an iterator, or moments. 1 to 4.
-    clip : {"prediction", "inference"}
-        What the norm clipping of the last pass is chosen for. ``"prediction"`` clips high-leverage rows, and results
-        are those of the clipped rows. ``"inference"`` clips hardly any row: for means, standard deviations and
-        coefficients of skewed columns, at two to three times the noise (docs/inference.md).
+    topcode : "auto", None or mapping
+        Thresholds beyond which numbers are coded to the threshold, as statistical offices publish skewed variables.
+        ``"auto"`` finds them from noisy counts within the same budget, for columns with heavy tails only: about 0.5 %
+        of the rows of such a column are coded. The thresholds are part of the release and printed with every model,
+        and :meth:`Release.topcode` applies them to a data frame. A mapping declares them,
+        ``{"wage": (None, 2000)}``, without looking at the data. None codes nothing: intervals are then longer and rest
+        on an assumption about the tails (docs/inference.md).
+    clip : {"inference", "prediction"}
+        What the norm clipping of the last pass is chosen for. ``"inference"``: standard errors that account for the
+        bias of clipping are smallest. ``"prediction"``: predictions are most accurate, and intervals are for the
+        clipped rows.
+    tables : list of (str, str)
+        Pairs of categorical or boolean columns whose cross-tables are counted directly, which is far more accurate
+        than a cross-table from second moments. Each costs as much of the counts' share as one column.
     out : path, optional
         File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
         error. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
@@ -677,6 +813,9 @@ def release(
             force=force,
             random_state=random_state,
             unit=unit,
+            topcode=topcode,
+            tables=tables,
+            marginals=True,
         ) as prepared,
         closing(prepared.rows(data, options)) as rows,
     ):

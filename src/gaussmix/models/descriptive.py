@@ -265,8 +265,10 @@ def row_count(release: Release) -> RowCount:
     in_row = (schema.row_norm * unit[index]) ** 2
     entry, noise = float(first.matrix[index, index]) * in_row / first.rate, in_row / (first.mu * first.rate)
     counted, rate = last.request.rows, last.counted_rate
-    of_passes, _ = budgets_of(account, len(statistic.steps))
-    mus = of_passes[2::2]  # a count, the first pass, then a histogram and a pass in turn
+    marginals = statistic.marginals is not None
+    mus = budgets_of(account, len(statistic.steps), marginals=marginals).passes[
+        2::2
+    ]  # a count, the first pass, then a histogram and a pass in turn
     variance = sum(BINS / (mu * rate) ** 2 for mu in mus) / len(mus) ** 2 + counted * (1 - rate) / rate
     weight = noise**2 / (noise**2 + variance)
     return RowCount(weight * counted + (1 - weight) * entry, math.sqrt(1 / (1 / variance + 1 / noise**2)), apart=True)

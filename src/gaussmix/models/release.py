@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
+import narwhals as nw
 import numpy as np
 
 from gaussmix import _validation as check
@@ -45,6 +46,7 @@ from gaussmix.models.synthetic import MARK, synthetic_rows
 from gaussmix.releases import file as release_file
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.file import block_column, check_signature
+from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import accounts_for, budgets_of
 from gaussmix.releases.transcript import FALSE_ALARM_RATE, Transcript
 
@@ -84,14 +86,31 @@ class Release:
         NotPrivateError
             If the certificate claims more privacy than the noise of the numbers gives.
         """
-        if self.schema != self.certificate.schema:
+        if self.certificate.schema.coded(self.thresholds) != self.schema:
             raise ArgumentError("The numbers and the certificate are about different columns")
         _verify_transcript(self.statistic, self.certificate)
 
     @property
     def schema(self) -> Schema:
-        """The declared columns."""
+        """The columns with the bounds that the passes read: thresholds, where numbers are top-coded."""
         return self.statistic.schema
+
+    @property
+    def thresholds(self) -> dict[str, tuple[float, float]]:
+        """Lower and upper thresholds of the numbers that are top-coded, in original units."""
+        return self.schema.thresholds_within(self.certificate.schema)
+
+    def topcode(self, data: Any) -> Any:
+        """Return a data frame with its columns coded to the release's thresholds, for comparison with other software.
+
+        Parameters
+        ----------
+        data : data frame
+            Of pandas, polars or another library that narwhals knows; a frame of the same kind is returned.
+        """
+        frame = nw.from_native(data)
+        coded = [nw.col(name).clip(*ends) for name, ends in self.thresholds.items() if name in frame.columns]
+        return frame.with_columns(*coded).to_native()
 
     @property
     def second_moment(self) -> Floats:
@@ -336,14 +355,23 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
         return
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
-    if not accounts_for(account, len(passes), m, steps=len(steps), persons=certificate.unit is not None):
+    plan = None if transcript.marginals is None else transcript.marginals.plan
+    persons, marginals = certificate.unit is not None, None if plan is None else plan.coordinates
+    if not accounts_for(account, len(passes), m, steps=len(steps), persons=persons, marginals=marginals):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
+    budgets = budgets_of(account, len(steps), marginals=plan is not None)
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)
-    if any(output.mu != account.noise_mu[i] for output, i in zip(passes, at, strict=True)):
+    if any(output.mu != budgets.passes[i] for output, i in zip(passes, at, strict=True)):
         raise NotPrivateError("A pass of the release has other noise than its certificate accounts for")
-    if tuple((step.mu, step.weight_mu) for step in steps) != budgets_of(account, len(steps))[1]:
+    if tuple((step.mu, step.weight_mu) for step in steps) != budgets.steps:
         raise NotPrivateError("A step of the release has other noise than its certificate accounts for")
+    if transcript.marginals is not None and plan is not None:
+        most = 1 if certificate.unit is None else certificate.unit.max_contributions
+        if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
+            raise NotPrivateError("The marginals and the certificate are about different columns or units of privacy")
+        if transcript.marginals.mu != budgets.marginals:
+            raise NotPrivateError("The marginals of the release have other noise than its certificate accounts for")
     if transcript.noise_p_value < FALSE_ALARM_RATE:
         raise NotPrivateError("The passes of the release have less noise than its certificate accounts for")
 

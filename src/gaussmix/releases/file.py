@@ -16,8 +16,9 @@ has m rows:
     The integer transforms of steps on a likelihood, if any, with the coefficients of each step in the last row
     (:mod:`gaussmix.releases.preconditioning`).
 
-Everything else is JSON under the key ``gaussmix`` of the file's metadata. The fingerprint of the release is the SHA-256
-of the JSON and of all blocks but G and N, whose last digits depend on the processor.
+Everything else is JSON under the key ``gaussmix`` of the file's metadata: parameters of passes, marginals, the
+thresholds at which numbers are top-coded, and the certificate, whose schema is the declared one. The fingerprint of the
+release is the SHA-256 of the JSON and of all blocks but G and N, whose last digits depend on the processor.
 
 A signature is a raw Ed25519 signature of the file's bytes, in a second file next to it. It can be checked with::
 
@@ -47,6 +48,7 @@ from gaussmix.data.readers import PARQUET
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DamagedError, MissingFileError, MissingPackageError, NotPrivateError
 from gaussmix.releases.certificate import Certificate
+from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import Metric, PassRequest, StepOutput, StepRequest
 from gaussmix.releases.transcript import PassOutput, Transcript
 
@@ -100,7 +102,13 @@ def parameters_of(statistic: Transcript) -> dict[str, Any]:
     return {
         "passes": [_plain_pass(output) for output in statistic.passes],
         "steps": [_plain_step(step) for step in statistic.steps],
+        "marginals": None if statistic.marginals is None else _plain_marginals(statistic.marginals),
     }
+
+
+def _plain_marginals(marginals: Marginals) -> dict[str, Any]:
+    arrays = {name: getattr(marginals, name).tolist() for name in _MARGINALS}
+    return {"mu": list(marginals.mu), "tables": [list(pair) for pair in marginals.plan.tables], **arrays}
 
 
 def _plain_pass(output: PassOutput) -> dict[str, Any]:
@@ -128,19 +136,33 @@ def _plain_step(step: StepOutput) -> dict[str, Any]:
 
 
 _STEP = ("weight", "mu", "weight_mu")
+_MARGINALS = ("counts", "sums", "squares")
 _METRIC = ("power", "mean", "cost")
-_REQUEST = ("clip", "rows", "kept_weight", "lost")
+_REQUEST = ("clip", "rows", "kept_weight", "lost", "clipping_bias")
 
 
 def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Transcript:
     """Return the transcript stored in a file; raise ValueError if its parts are inconsistent."""
     outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
     steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
-    transcript = Transcript(tuple(outputs), certificate.schema, tuple(steps), certificate.unit)
+    thresholds = {name: (_number(lower), _number(upper)) for name, (lower, upper) in stored["thresholds"].items()}
+    schema = certificate.schema.coded(thresholds)
+    marginals = None if stored["marginals"] is None else _read_marginals(stored["marginals"], certificate)
+    transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.unit, marginals=marginals)
     transcript.check()
     _check_derived(transcript, blocks)
-    _check_keys(stored, transcript)
+    _check_keys(stored, transcript, certificate)
     return transcript
+
+
+def _read_marginals(plain: dict[str, Any], certificate: Certificate) -> Marginals:
+    if set(plain) != {"mu", "tables", *_MARGINALS}:
+        raise ValueError("the keys of its marginals do not match the release format")
+    most = 1 if certificate.unit is None else certificate.unit.max_contributions
+    tables = tuple((rows, columns) for rows, columns in plain["tables"])
+    plan = MarginalPlan(certificate.schema, tables, most, certificate.neighbours)
+    counts, sums = (_number(part) for part in plain["mu"])
+    return Marginals(plan, **{name: _numbers(plain[name]) for name in _MARGINALS}, mu=(counts, sums))
 
 
 def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput:
@@ -149,7 +171,8 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
         return PassOutput(blocks["M1"], mu, None, rate)
     transform = Transform(blocks[f"T{number}"], _numbers(plain["scales"]))
     metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
-    request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
+    known = {name: plain[name] if plain[name] is None else _number(plain[name]) for name in _REQUEST}
+    request = PassRequest(metric=metric, mu=mu * rate, **known)
     return PassOutput(blocks[f"M{number}"], mu, request, rate, _number(plain["counted_rate"]))
 
 
@@ -171,9 +194,9 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _check_keys(stored: dict[str, Any], statistic: Transcript) -> None:
+def _check_keys(stored: dict[str, Any], statistic: Transcript, certificate: Certificate) -> None:
     """Reject missing or unknown keys in the metadata and in each pass and step."""
-    written = {"format": 0, "certificate": 0, **parameters_of(statistic)}
+    written = _content(statistic, certificate)
     if set(stored) != set(written):
         raise ValueError("its keys do not match the release format")
     for name in ("passes", "steps"):
@@ -228,7 +251,9 @@ def fingerprint(statistic: Transcript, certificate: Certificate) -> str:
 
 
 def _content(statistic: Transcript, certificate: Certificate) -> dict[str, Any]:
-    return {"format": FORMAT, **parameters_of(statistic), "certificate": certificate.to_dict()}
+    thresholds = {name: list(ends) for name, ends in statistic.schema.thresholds_within(certificate.schema).items()}
+    parameters = {**parameters_of(statistic), "thresholds": thresholds}
+    return {"format": FORMAT, **parameters, "certificate": certificate.to_dict()}
 
 
 def block_column(names: tuple[str, ...]) -> str:

@@ -58,8 +58,10 @@ __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
     "CLIPS",
+    "MARGINAL_SHARES",
     "SCHEDULES",
     "STEPS",
+    "Budgets",
     "Cleaned",
     "Clip",
     "HistogramRequest",
@@ -126,6 +128,8 @@ class Tail:
         The same from counts less `RESOLVED` standard errors: a lower bound without assumptions.
     kept_weight : array (J,)
         Estimated mean weight min(1, clip/‖z‖²) of a row.
+    excess : array (J,)
+        Estimated Σ(‖z‖² - clip)₊: the integral of ``beyond``.
     """
 
     edges: Floats
@@ -133,6 +137,18 @@ class Tail:
     lost: Floats
     surely_lost: Floats
     kept_weight: Floats
+    excess: Floats
+
+    def between(self, parts: int) -> Tail:
+        """Return the tail at more edges, ``parts`` for one, by power laws between them."""
+        at = np.arange((len(self.edges) - 1) * parts + 1) / parts
+        known = np.arange(len(self.edges))
+        edges = np.exp(np.interp(at, known, np.log(self.edges)))
+        excess = np.exp(np.interp(at, known, np.log(np.maximum(self.excess, 1e-9))))
+        beyond, lost, surely_lost, kept_weight = (
+            np.interp(at, known, values) for values in (self.beyond, self.lost, self.surely_lost, self.kept_weight)
+        )
+        return Tail(edges, beyond, lost, surely_lost, kept_weight, np.where(excess > 2e-9, excess, 0.0))
 
 
 def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, largest: float) -> Tail:
@@ -162,14 +178,20 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
     inner = np.maximum(-np.diff(np.append(rows, beyond)), 0.0)
     middle = np.append(grid[0] * 0.7, np.sqrt(grid[:-1] * grid[1:]))
     kept = np.minimum(1.0, grid[:, np.newaxis] / middle[np.newaxis]) @ inner / max(inner.sum(), 1.0)
-    return Tail(grid, beyond, lost, surely_lost, np.minimum(kept, 1.0))  # a product and a sum round differently
+    kept = np.minimum(kept, 1.0)  # a product and a sum round differently
+    return Tail(grid, beyond, lost, surely_lost, kept, _excess(beyond, grid))
 
 
 def _lost(beyond: Floats, grid: Floats, rows: float) -> Floats:
     """Return the share of Σ‖z‖² beyond each edge: the integral of the tail count from there on."""
-    mass = np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
+    mass = _excess(beyond, grid)
     total = grid[0] * (rows + beyond[0]) / 2 + mass[0]
     return np.asarray(np.minimum(mass / max(total, 1e-9), 1.0))
+
+
+def _excess(beyond: Floats, grid: Floats) -> Floats:
+    """Return Σ(‖z‖² - edge)₊ for every edge: the integral of the tail count from there on."""
+    return np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
 
 
 def _integrals(beyond: Floats, grid: Floats) -> Floats:
@@ -384,8 +406,14 @@ LOST_WEIGHT = 0.05
 LAST_LOST_WEIGHT = 0.075
 """The same in the last pass, which intervals are computed from: it clips less than is optimal for prediction."""
 
-TAILS_LOST_WEIGHT = 30.0
-"""The same for minimal clipping: almost no row that the histogram shows is clipped."""
+ALIGNMENT = 0.25
+"""φ: assumed alignment of the clipped rows with one coefficient. The worst case is about 1/2.
+
+The bias of a coefficient is φη standard errors of the privacy noise, η = √2 μ Σ(‖z‖² - c)₊/c. Whatever the rows are,
+φ ≤ (1 + |κ|)/(2√(1 + κ²)), κ the cosine of the coefficient's score and the residual in the metric. On tables whose
+numbers are top-coded φ was at most 1/4 (docs/inference.md)."""
+
+_FINER = 8  # clips that are tried between two edges
 
 MOST_LOST = 0.30
 """Upper limit for `Tail.surely_lost`: beyond it whitening and clipping amplify each other on rare levels.
@@ -579,6 +607,9 @@ class PassRequest:
         Expected mean weight of a row after clipping.
     lost : float
         Expected share of ‖z‖² mass lost.
+    clipping_bias : float or None
+        B: assumed bound of the bias of a coefficient from norm clipping, in standard errors of the privacy noise. None
+        if the clip was chosen for prediction, without regard to this bias.
     """
 
     metric: Metric
@@ -587,6 +618,7 @@ class PassRequest:
     rows: float
     kept_weight: float
     lost: float
+    clipping_bias: float | None = None
 
     def check(self, m: int, *, mu: float) -> None:
         """Reject a request that could not have been planned for m columns and the budget μ."""
@@ -598,6 +630,8 @@ class PassRequest:
         check.positive(finite=True, rows=self.rows)
         check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
         check.in_interval(0, 1, closed=True, lost=self.lost)
+        if self.clipping_bias is not None:
+            check.nonnegative(clipping_bias=self.clipping_bias)
 
 
 def plan_pass(
@@ -612,9 +646,12 @@ def plan_pass(
     `Tail.surely_lost` ≤ `MOST_LOST`. At the optimum lost(c) falls like the square of the standard error, so the bias
     vanishes relative to the noise. The declared metric, clipped at the largest norm, loses nothing and wins near ties
     (`WHOLE_TIE`).
+
+    For ``clip="inference"`` the last pass minimises the mean squared error of a coefficient instead, that of the noise
+    times 1 + B², B = φ√2 μ Σ(‖z‖² - c)₊/c (`ALIGNMENT`), and B is part of the request.
     """
-    last_weight = TAILS_LOST_WEIGHT if clip == "inference" else LAST_LOST_WEIGHT
-    lost_weight = last_weight if len(state.mu) == 2 else LOST_WEIGHT
+    is_last = len(state.mu) == 2
+    lost_weight = LAST_LOST_WEIGHT if is_last else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
@@ -622,15 +659,23 @@ def plan_pass(
     for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
         largest = most * metric.transform.largest_squared_norm
         tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=largest)
-        loss = _noise_loss(metric, tail.edges, m, x) + lost_weight * tail.lost
-        loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
+        bias = None
+        if is_last and clip == "inference":
+            tail = tail.between(_FINER)
+            bias = ALIGNMENT * math.sqrt(2) * mu * tail.excess / tail.edges
+            loss = _noise_loss(metric, tail.edges, m, x) * (1 + bias**2)
+        else:
+            loss = _noise_loss(metric, tail.edges, m, x) + lost_weight * tail.lost
+            loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
         i = int(np.argmin(loss))
-        plan = PassRequest(metric, float(tail.edges[i]), mu, total, float(tail.kept_weight[i]), float(tail.lost[i]))
+        kept_weight, lost = float(tail.kept_weight[i]), float(tail.lost[i])
+        assumed = None if bias is None else float(bias[i])
+        plan = PassRequest(metric, float(tail.edges[i]), mu, total, kept_weight, lost, assumed)
         plans.append((float(loss[i]), plan))
     least, best = min(plans, key=lambda found: found[0])
     whole = most * request.declared.transform.largest_squared_norm
     if _noise_loss(request.declared, np.array(whole), m, x) <= WHOLE_TIE * least:
-        return PassRequest(request.declared, whole, mu, total, kept_weight=1.0, lost=0.0)
+        return PassRequest(request.declared, whole, mu, total, kept_weight=1.0, lost=0.0, clipping_bias=0.0)
     return replace(best, metric=replace(best.metric, transform=best.metric.transform.triangular()))
 
 
@@ -711,6 +756,9 @@ LEAST_ROWS = 100_000
 LARGEST_RATE = 0.5
 """If a sample would be a larger share than this, all rows are read."""
 
+MARGINAL_SHARES = (Fraction(1, 20), Fraction(1, 20))
+"""Shares of μ² for the marginals of a table: counts on public cells, and sums with sums of squares."""
+
 STEPS_SHARE = Fraction(2, 5)
 """Share of μ² for all steps; the passes have the rest."""
 
@@ -768,42 +816,69 @@ def schedule_of(passes: int) -> Schedule:
 
 
 def releases_of(
-    schedule: Schedule, m: int, *, steps: int = 0, persons: bool = False
+    schedule: Schedule, m: int, *, steps: int = 0, persons: bool = False, marginals: tuple[int, int] | None = None
 ) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Return the shares of μ² in the order of use and the number of coordinates of each release.
+    """Return the share of μ² and the number of coordinates of each release.
 
     With several passes the first is preceded by a count of rows, or by counts of privacy units and of their rows. Each
     of the ``steps`` on a likelihood is a gradient, one number for every column but the target's, and a weight.
+    ``marginals``, the numbers of their cells and of their sums, come last in the account, although they are drawn
+    before everything else.
     """
     shares, coordinates = schedule.shares(), schedule.coordinates(m)
     if len(shares) > 1:
         shares = (COUNT_SHARE, *(share * (1 - COUNT_SHARE) for share in shares))
         coordinates = (1 + persons, *coordinates)
-    if not steps:
+    if steps:
+        if steps not in STEPS:
+            raise ArgumentError(f"steps must be one of 0, {', '.join(map(str, STEPS))}, got {steps!r}.")
+        of_step = (1 - WEIGHT_SHARE, WEIGHT_SHARE)
+        parts = [STEPS_SHARE * Fraction(weight) * part for weight in STEPS[steps] for part in of_step]
+        shares = (*(share * (1 - STEPS_SHARE) for share in shares), *parts)
+        coordinates = (*coordinates, *(m - 1, 1) * steps)
+    if marginals is None:
         return shares, coordinates
-    if steps not in STEPS:
-        raise ArgumentError(f"steps must be one of 0, {', '.join(map(str, STEPS))}, got {steps!r}.")
-    of_step = (1 - WEIGHT_SHARE, WEIGHT_SHARE)
-    parts = [STEPS_SHARE * Fraction(weight) * part for weight in STEPS[steps] for part in of_step]
-    return (*(share * (1 - STEPS_SHARE) for share in shares), *parts), (*coordinates, *(m - 1, 1) * steps)
+    rest = 1 - sum(MARGINAL_SHARES)
+    return (*(share * rest for share in shares), *MARGINAL_SHARES), (*coordinates, *marginals)
 
 
-def budgets_of(account: LatticeAccount, steps: int) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """Return an account's parts of μ: those of the passes, and (gradient, weight) of every step."""
-    first = len(account.noise_mu) - 2 * steps
-    return account.noise_mu[:first], tuple(
-        zip(account.noise_mu[first::2], account.noise_mu[first + 1 :: 2], strict=True)
-    )
+@dataclass(frozen=True)
+class Budgets:
+    """The parts of an account's μ.
+
+    Attributes
+    ----------
+    passes : tuple of float
+        Count of rows, first pass, then histogram and pass in turn; or the pass alone.
+    steps : tuple of (float, float)
+        Gradient and weight of every step.
+    marginals : (float, float) or None
+        Counts, and sums with sums of squares.
+    """
+
+    passes: tuple[float, ...]
+    steps: tuple[tuple[float, float], ...]
+    marginals: tuple[float, float] | None
 
 
-def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0) -> list[float]:
+def budgets_of(account: LatticeAccount, steps: int = 0, *, marginals: bool = False) -> Budgets:
+    """Return the parts of an account's μ, in the order of `releases_of`."""
+    parts = account.noise_mu
+    *_, counts, sums = (math.nan, *parts)
+    rest = parts[:-2] if marginals else parts
+    first = len(rest) - 2 * steps
+    pairs = tuple(zip(rest[first::2], rest[first + 1 :: 2], strict=True))
+    return Budgets(rest[:first], pairs, (counts, sums) if marginals else None)
+
+
+def rates_of(account: LatticeAccount, rows: float, m: int, *, steps: int = 0, marginals: bool = False) -> list[float]:
     """Return the sampling rate of each release of a pass: 1 for the first and last pass, at most 1 for the others.
 
     A histogram only chooses metric and clip, and reads no more rows than that needs. Passes between the first and the
     last read at least the same rows, so no scan is made for histograms alone. ``rows`` is noisy or simulated, all else
     is public. With a privacy unit, units take the place of rows.
     """
-    passes = len(account.noise_mu) // 2 - steps
+    passes = len(budgets_of(account, steps, marginals=marginals).passes) // 2
     if not passes:
         return [1.0]
     mu = account.mu * math.sqrt(1 - STEPS_SHARE) if steps else account.mu
@@ -819,7 +894,15 @@ def _rate(needed: float, mu: float, rows: float) -> float:
     return rate if rate <= LARGEST_RATE else 1.0
 
 
-def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0, persons: bool = False) -> bool:
+def accounts_for(
+    account: LatticeAccount,
+    passes: int,
+    m: int,
+    *,
+    steps: int = 0,
+    persons: bool = False,
+    marginals: tuple[int, int] | None = None,
+) -> bool:
     """Return whether an account covers every release of these passes over m columns, with its share and coordinates.
 
     Counts and histograms are not published, but later requests depend on them, so an account in which they cost almost
@@ -831,7 +914,7 @@ def accounts_for(account: LatticeAccount, passes: int, m: int, *, steps: int = 0
     # passes. Changing the shares therefore changes the file format (docs/formats.md).
     if steps and (persons or account.neighbours != "add-remove"):
         return False
-    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons)
+    shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons, marginals=marginals)
     squares = [Fraction(part) ** 2 for part in account.noise_mu]
     if len(squares) != len(shares):
         return False

@@ -47,6 +47,7 @@ from gaussmix.data.columns import Vector
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
+from gaussmix.releases.marginals import Marginals
 from gaussmix.releases.noisy import ClippingLoss, NoisyMoment
 from gaussmix.releases.preconditioning import (
     BINS,
@@ -114,13 +115,15 @@ class Transcript:
     passes : tuple of PassOutput
         In the order in which they were drawn.
     schema : Schema
-        The declared encoding of rows.
+        The encoding of rows in the passes: the declared one, with numbers coded to thresholds if they are top-coded.
     steps : tuple of StepOutput
         Steps on the likelihood of one column, drawn after the passes.
     unit : PrivacyUnit or None
         The declared privacy unit; None for row-level privacy.
     void : str
         Why the release has no privacy guarantee; empty if it has one.
+    marginals : Marginals or None
+        Marginals of the declared table, drawn before the passes.
     """
 
     passes: tuple[PassOutput, ...]
@@ -128,6 +131,7 @@ class Transcript:
     steps: tuple[StepOutput, ...] = ()
     unit: PrivacyUnit | None = None
     void: str = ""
+    marginals: Marginals | None = None
 
     def check(self) -> None:
         """Reject matrices of the wrong shape, not finite or not symmetric, and rates outside (0, 1]."""
@@ -153,6 +157,8 @@ class Transcript:
             step.check(self.schema)
         if len({step.request.target for step in self.steps}) > 1:
             raise ArgumentError("All likelihood steps of a release must have the same target.")
+        if self.marginals is not None:
+            self.marginals.check()
 
     @cached_property
     def _states(self) -> tuple[State, ...]:
@@ -219,8 +225,9 @@ class Transcript:
     @property
     def noisy(self) -> NoisyMoment:
         """The last pass and the distribution of its noise, for inference; exact given the earlier passes."""
-        last = self.last
-        return NoisyMoment(last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void)
+        last, request = self.last, self.passes[-1].request
+        bias = 0.0 if request is None else request.clipping_bias
+        return NoisyMoment(last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void, bias)
 
     @property
     def predictive(self) -> NoisyMoment:

@@ -1,0 +1,299 @@
+r"""One-way marginals of a table: exact counts on public cells, sums and sums of squares of every column. **Sensitive**.
+
+Marginals are taken of the columns as declared, before terms, row weights' square roots, top-coding and norm clipping
+(`base_schema`). A row r of that encoding, whole numbers of norm at most 2²⁰, contributes three vectors, each multiplied
+by the weight W/2²⁰ of the row:
+
+- one cell of each of K columns, and of each of T declared two-way tables: norm √(K + T);
+- r itself: norm at most 1 in units of 2²⁰;
+- q_j = r_j²/ω_j, rounded to whole numbers, with ω_j the largest |r_j|. As |r_j| ≤ ω_j are whole numbers, |q_j| ≤ |r_j|:
+  norm at most 1 again.
+
+So adding or removing a row changes the counts by a vector of norm at most √(K + T), and sums with squares by one of
+norm at most √2. Replacing a row changes counts by at most √2 times that (two cells of each column), but sums and
+squares by twice that: the entries of two rows may be opposite.
+
+**Weights.** W = ⌊2²⁰ w/w_max⌋ multiplies the row itself, not its square root, so that sums are weighted sums. Without
+row weights W = 2²⁰.
+
+**Privacy units.** All p rows of a unit are multiplied by min(1, j/p), j the contribution bound: their weights add up to
+at most j, and so every bound above is multiplied by j. (The factor that bounds a Gram matrix would not bound sums.)
+
+A row of zeros, whose intercept is 0, is in no cell and adds nothing.
+
+>>> cells = cells_of(base_schema(Schema.of({"age": [0, 100], "smoker": "boolean"})))
+>>> [(found.column, found.size) for found in cells.columns]
+[('age', 40), ('smoker', 2)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gaussmix._types import Floats, Integers
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.data.encode import EXACT_ROWS, BlockEncoder, pieces
+from gaussmix.data.gram import Aggregator, block_rows
+from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
+from gaussmix.data.terms import missing_name
+from gaussmix.errors import DeclarationError
+
+__all__ = [
+    "MISSING",
+    "NONE_OF_THESE",
+    "CellLayout",
+    "ColumnCells",
+    "MarginalQuery",
+    "MarginalSums",
+    "base_schema",
+    "cells_of",
+    "grid",
+    "has_marginals",
+]
+
+MISSING = "(missing)"
+NONE_OF_THESE = "(none of these)"
+"""Rows whose value is no level, where ``unknown="zero"`` lets them be."""
+
+_ONE = 1 << FRACTION_BITS
+
+EQUAL_CELLS = 16
+DEPTH = 12
+"""A grid has 16 equal cells, and cells that halve 12 times towards the bounds, and towards 0 where it lies inside."""
+
+
+def grid(lower: float, upper: float) -> Floats:
+    """Return public edges between declared bounds that resolve skewed columns as well as even ones.
+
+    >>> edges = grid(0.0, 4096.0)
+    >>> edges[:4].tolist(), edges[-2:].tolist()
+    ([0.0, 1.0, 2.0, 4.0], [4095.0, 4096.0])
+    """
+    width = upper - lower
+    edges = [lower + width * i / EQUAL_CELLS for i in range(EQUAL_CELLS + 1)]
+    for step in (2.0**-j for j in range(1, DEPTH + 1)):
+        edges.append(lower + width * step)
+        edges += [upper * step, lower * step] if lower < 0 < upper else [upper - width * step]
+    if lower < 0 < upper:
+        edges.append(0.0)
+    edges.sort()
+    kept = [edges[0]]
+    for edge in edges[1:]:
+        if edge - kept[-1] > 1e-9 * width:
+            kept.append(edge)
+    kept[-1] = upper
+    return np.array(kept)
+
+
+def has_marginals(schema: Schema) -> bool:
+    """Return whether a table with this schema has marginals: not if a column is a vector."""
+    return not any(isinstance(column, Vector) for column in schema.columns.values())
+
+
+def base_schema(schema: Schema) -> Schema:
+    """Return the schema of the declared columns alone, all of one weight: no terms, no row weights."""
+    columns = {name: replace(column, weight=1.0) for name, column in schema.columns.items()}
+    return Schema(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnCells:
+    """Public cells of one column.
+
+    Attributes
+    ----------
+    column : str
+    labels : tuple of str
+        Of the cells: levels of a category, false and true, or empty for a number. Missing values of a number come last.
+    edges : array (J + 1,) or None
+        Of the J cells [e₁, e₂), …, [e_J, e_(J+1)] of a number, in original units.
+    entries : tuple of int
+        Encoded columns.
+    limits : array (J - 1,)
+        Inner edges as encoded entries.
+    missing : int or None
+        Encoded column that says where a number is missing.
+    """
+
+    column: str
+    labels: tuple[str, ...]
+    edges: Floats | None
+    entries: tuple[int, ...]
+    limits: Floats
+    missing: int | None
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.labels) if self.edges is None else len(self.edges) - 1 + (self.missing is not None)
+
+    def places(self, rows: Floats) -> Integers:
+        """Return the cell of every encoded row."""
+        entries = rows[:, list(self.entries)]
+        if self.edges is not None:
+            found = np.searchsorted(self.limits, entries[:, 0], side="right")
+            return found if self.missing is None else np.where(rows[:, self.missing] != 0, self.size - 1, found)
+        if len(self.entries) == 1:  # a boolean column
+            return np.asarray((entries[:, 0] > 0).astype(np.int64))
+        return np.where(entries.any(axis=1), np.argmax(entries, axis=1), self.size - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class CellLayout:
+    """Cells of all columns and of declared two-way tables, one after the other."""
+
+    columns: tuple[ColumnCells, ...]
+    tables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of every column, then of every table."""
+        own = {cells.column: cells.size for cells in self.columns}
+        return (*own.values(), *(own[rows] * own[columns] for rows, columns in self.tables))
+
+    @property
+    def total(self) -> int:
+        """Number of all cells."""
+        return sum(self.sizes)
+
+    @property
+    def parts(self) -> int:
+        """K + T: a row is in one cell of each."""
+        return len(self.sizes)
+
+    def split(self, counts: Floats) -> dict[str | tuple[str, str], Floats]:
+        """Return counts by column and, as a matrix, by table."""
+        own = {cells.column: cells.size for cells in self.columns}
+        parts = np.split(counts, np.cumsum(self.sizes)[:-1])
+        found: dict[str | tuple[str, str], Floats] = dict(zip(own, parts[: len(own)], strict=True))
+        for pair, cells in zip(self.tables, parts[len(own) :], strict=True):
+            found[pair] = cells.reshape(own[pair[0]], own[pair[1]])
+        return found
+
+
+def cells_of(schema: Schema, *, weight: str | None = None, tables: Sequence[tuple[str, str]] = ()) -> CellLayout:
+    """Return the cells of the columns of a base schema; the column of row weights has none."""
+    plan = BlockEncoder.of(schema)
+    columns = tuple(_cells(schema, plan, name, column) for name, column in schema.columns.items() if name != weight)
+    _check_tables(tables, {found.column: found for found in columns})
+    return CellLayout(columns, tuple((str(rows), str(columns)) for rows, columns in tables))
+
+
+def _cells(schema: Schema, plan: BlockEncoder, name: str, column: Column) -> ColumnCells:
+    entries = schema.groups[name]
+    if isinstance(column, Numeric):
+        edges, at = grid(column.lower, column.upper), entries[0]
+        # As rows are encoded: a value below an edge is never counted beyond it by more than 2⁻²⁰ of the row's norm.
+        limit = float(plan.limits[at])
+        limits = np.trunc(np.clip((edges[1:-1] - plan.centre[at]) * plan.multiplier[at], -limit, limit))
+        mark = missing_name(name)
+        missing = schema.groups[mark][0] if mark in schema.groups else None
+        return ColumnCells(name, (), edges, entries, limits, missing)
+    if isinstance(column, Boolean):
+        return ColumnCells(name, ("false", "true"), None, entries, np.empty(0), None)
+    if isinstance(column, Categorical):
+        labels = column.labels + (NONE_OF_THESE,) * (column.unknown == "zero")
+        return ColumnCells(name, labels, None, entries, np.empty(0), None)
+    raise DeclarationError(f"Column {name!r} is a vector, which has no marginal counts.")
+
+
+def _check_tables(tables: Sequence[tuple[str, str]], columns: Mapping[str, ColumnCells]) -> None:
+    for pair in tables:
+        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
+            raise DeclarationError(f"tables must be a list of pairs of different columns, got {pair!r}.")
+        for name in pair:
+            if name not in columns or columns[name].edges is not None:
+                raise DeclarationError(
+                    f"tables: {name!r} must be a categorical or boolean column of the schema; a number has no levels."
+                )
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MarginalSums:
+    """**Sensitive**: counts in units of 2⁻²⁰ rows; sums and sums of squares of encoded entries in units of 2⁻⁴⁰."""
+
+    counts: Integers
+    sums: Integers
+    squares: Integers
+    n: int
+
+    def __add__(self, other: MarginalSums) -> MarginalSums:
+        return MarginalSums(
+            self.counts + other.counts, self.sums + other.sums, self.squares + other.squares, self.n + other.n
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalQuery:
+    """Counts, sums and sums of squares of every column of a base schema. Public.
+
+    Attributes
+    ----------
+    schema : Schema
+        A base schema.
+    cells : CellLayout
+    weight : str or None
+        Column of row weights.
+    max_contributions : int
+        Contribution bound j of a privacy unit.
+    """
+
+    schema: Schema
+    cells: CellLayout
+    weight: str | None = None
+    max_contributions: int = 1
+
+    def aggregator(self, m: int) -> Aggregator[MarginalSums]:
+        """For rows of m columns."""
+        return _MarginalAggregator(self, m)
+
+
+class _MarginalAggregator:
+    take = None
+
+    def __init__(self, query: MarginalQuery, m: int) -> None:
+        schema = query.schema
+        self.layout, self.most, self.n = query.cells, query.max_contributions, 0
+        self.block_rows = min(block_rows(m), EXACT_ROWS)
+        self.constant = schema.groups[INTERCEPT][0]
+        self.weight = None if query.weight is None else schema.groups[query.weight][0]
+        # Columns and intercept of a base schema all have weight 1, so that no entry is larger than this.
+        self.largest = schema.in_units(1.0)
+        self.counts = np.zeros(query.cells.total, dtype=np.int64)
+        # Python's integers: weighted sums in units of 2⁻⁴⁰ pass 2⁶³ after eight million rows.
+        self.sums, self.squares = (np.zeros(m, dtype=object) for _ in range(2))
+
+    def add(self, rows: Floats, starts: Integers | None = None) -> None:
+        weights = self._weights(rows, starts)
+        for piece in pieces(len(rows), self.block_rows):
+            self._add(rows[piece], weights[piece])
+        self.n += len(rows)
+
+    def _weights(self, rows: Floats, starts: Integers | None) -> Integers:
+        """Return W of every row: whole numbers from 0 to 2²⁰."""
+        weights = np.where(rows[:, self.constant] != 0, _ONE, 0)
+        if self.weight is not None:  # entries from -ω to ω are weights from 0 to w_max
+            weights = weights * (rows[:, self.weight].astype(np.int64) + self.largest) // (2 * self.largest)
+        if starts is not None:
+            sizes = np.diff(np.append(starts, len(rows)))
+            weights = weights * self.most // np.repeat(np.maximum(sizes, self.most), sizes)
+        return np.asarray(weights)
+
+    def _add(self, rows: Floats, weights: Integers) -> None:
+        places = {cells.column: cells.places(rows) for cells in self.layout.columns}
+        sizes = {cells.column: cells.size for cells in self.layout.columns}
+        found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.layout.tables)]
+        start = 0
+        for place, size in zip(found, self.layout.sizes, strict=True):
+            # At most 2¹² weights of at most 2²⁰: float64 adds them exactly.
+            self.counts[start : start + size] += np.bincount(place, weights, minlength=size).astype(np.int64)
+            start += size
+        # Products of at most 2⁴⁰, at most 2¹² of them: below 2⁵³, exact in any order.
+        self.sums += (weights @ rows).astype(np.int64)
+        self.squares += (weights @ np.rint(rows * rows / self.largest)).astype(np.int64)
+
+    def result(self) -> MarginalSums:
+        return MarginalSums(self.counts.copy(), self.sums.copy(), self.squares.copy(), self.n)

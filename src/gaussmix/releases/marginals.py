@@ -1,0 +1,146 @@
+"""Released marginals of a table, and the thresholds at which its numbers are top-coded.
+
+**Private**: everything here is a function of noisy counts and sums and of declared quantities.
+
+The counts have noise of standard deviation √(K + T)·j/μ a cell, sums and sums of squares √2·j/μ, twice that over √2
+more for replace-one neighbours: the sensitivities stand in :mod:`gaussmix.data.marginals`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from gaussmix import _validation as check
+from gaussmix._types import Floats
+from gaussmix.accounting.discrete import split_mu
+from gaussmix.accounting.parameters import Neighbours
+from gaussmix.data.columns import Numeric
+from gaussmix.data.marginals import CellLayout, MarginalQuery, base_schema, cells_of
+from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.errors import ArgumentError
+
+__all__ = ["MarginalPlan", "Marginals", "thresholds_of"]
+
+
+@dataclass(frozen=True)
+class MarginalPlan:
+    """The marginals that are to be released, and their noise; public.
+
+    Attributes
+    ----------
+    declared : Schema
+        The declared schema of the release.
+    tables : tuple of (str, str)
+        Declared two-way tables.
+    max_contributions : int
+        Contribution bound j of a privacy unit; 1 for rows.
+    neighbours : {"add-remove", "replace-one"}
+    """
+
+    declared: Schema
+    tables: tuple[tuple[str, str], ...] = ()
+    max_contributions: int = 1
+    neighbours: Neighbours = "add-remove"
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The base schema, whose columns are counted and summed."""
+        return base_schema(self.declared)
+
+    @cached_property
+    def cells(self) -> CellLayout:
+        """The public cells."""
+        return cells_of(self.schema, weight=self.declared.weight, tables=self.tables)
+
+    @property
+    def query(self) -> MarginalQuery:
+        """What is asked of the rows."""
+        return MarginalQuery(self.schema, self.cells, self.declared.weight, self.max_contributions)
+
+    @property
+    def coordinates(self) -> tuple[int, int]:
+        """Number of counts, and of sums with sums of squares."""
+        return self.cells.total, 2 * self.schema.n_columns
+
+    def noise_mu(self, mu: tuple[float, float]) -> tuple[float, float]:
+        """Return j over the standard deviation of a count and of a sum, from their parts of μ, rounded down.
+
+        μ is for a release of sensitivity 1 (√2 for replace-one). Counts have √(K + T) times that. Sums with squares
+        have √2 times that, and 2 times for replace-one: twice √2 in all where the account has √2.
+        """
+        counts, sums = mu
+        (of_counts,) = split_mu(counts, [Fraction(1, self.cells.parts)])
+        (of_sums,) = split_mu(sums, [Fraction(1, 2 if self.neighbours == "add-remove" else 4)])
+        return of_counts, of_sums
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """Noisy counts, sums and sums of squares of the declared columns.
+
+    Attributes
+    ----------
+    plan : MarginalPlan
+    counts : array (cells,)
+        Rows of every cell, each times its weight over the largest weight and, for privacy units, times min(1, j/p).
+    sums, squares : array (m,)
+        Of encoded entries of the base schema over its row norm C; squares are divided by the largest entry.
+    mu : (float, float)
+        Parts of the account's μ.
+    """
+
+    plan: MarginalPlan
+    counts: Floats
+    sums: Floats
+    squares: Floats
+    mu: tuple[float, float]
+
+    def check(self) -> None:
+        """Reject numbers that do not fit the declared columns."""
+        cells, m = self.plan.cells.total, self.plan.schema.n_columns
+        if self.counts.shape != (cells,) or self.sums.shape != (m,) or self.squares.shape != (m,):
+            raise ArgumentError("The marginals do not fit the declared columns.")
+        if not all(np.isfinite(values).all() for values in (self.counts, self.sums, self.squares)):
+            raise ArgumentError("The marginals must be finite numbers.")
+        for part in self.mu:
+            check.positive(finite=True, mu=part)
+
+    @property
+    def std_errors(self) -> tuple[float, float]:
+        """Standard deviation of the noise of a count, in rows, and of a sum, in units of the row norm."""
+        counts, sums = self.plan.noise_mu(self.mu)
+        return self.plan.max_contributions / counts, self.plan.max_contributions / sums
+
+    @cached_property
+    def by_column(self) -> dict[str | tuple[str, str], Floats]:
+        """Counts by column, and by declared table."""
+        return self.plan.cells.split(self.counts)
+
+    @property
+    def rows(self) -> tuple[float, float]:
+        """Noisy number of rows (sum of weights over the largest), and its standard error."""
+        schema, at = self.plan.schema, self.plan.schema.groups[INTERCEPT][0]
+        entry = schema.rounded_intercept / schema.row_norm
+        return float(self.sums[at]) / entry, self.std_errors[1] / entry
+
+    def thresholds(self) -> dict[str, tuple[float, float]]:
+        """Return the thresholds at which numbers are top-coded; numbers that are left alone are not in it."""
+        noise, rows = self.std_errors[0], self.rows[0]
+        found = {}
+        for cells in self.plan.cells.columns:
+            column = self.plan.declared.columns[cells.column]
+            if cells.edges is not None and isinstance(column, Numeric):
+                counts = self.by_column[cells.column][: len(cells.edges) - 1]
+                ends = thresholds_of(counts, cells.edges, noise=noise, rows=rows)
+                if ends != (column.lower, column.upper):
+                    found[cells.column] = ends
+        return found
+
+
+def thresholds_of(counts: Floats, edges: Floats, *, noise: float, rows: float) -> tuple[float, float]:
+    """Placeholder."""
+    return float(edges[0]), float(edges[-1])
