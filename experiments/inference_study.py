@@ -270,7 +270,7 @@ def run(
 ) -> None:
     """All releases that the file of draws does not have yet, one number after the other."""
     if clip == "inference":
-        lost_weight = preconditioning.TAILS_LOST_WEIGHT
+        lost_weight = math.inf
     else:
         preconditioning.LAST_LOST_WEIGHT = lost_weight
     keys = COLUMNS[:4]

@@ -27,34 +27,34 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "passes": 1, "clip": "inference"}, "Omit clip"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "clip": "tails"}, "clip must be one of"),
+        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "topcode": {"z": (0, 1)}}, "topcode: 'z' must be"),
     ]:
         with pytest.raises(ValueError, match=words):
             gm.release(unread(), **arguments)
 
 
-def test_tails_are_kept_where_that_is_asked_for():
-    """Long rows of a skewed column lose weight by default, and not where tails are kept; the account is the same."""
+def test_clipping_for_inference_counts_its_bias():
+    """The account and the earlier passes are those of clipping for prediction, which does not."""
     rng = np.random.default_rng(3)
     table = {"cost": np.minimum(rng.exponential(1.0, 20_000) ** 2, 500.0), "age": rng.uniform(0, 1, 20_000)}
-    default, kept = (
+    prediction, inference = (
         gm.release(
             table,
             schema={"cost": [0, 500], "age": [0, 1]},
             epsilon=1.0,
             delta=1e-6,
+            topcode=None,
             clip=clip,
             random_state=1,
         )
         for clip in ("prediction", "inference")
     )
-    assert kept.certificate.account == default.certificate.account
-    requests = [release.statistic.passes[-1].request for release in (default, kept)]
-    assert [release.statistic.passes[2].request.clip for release in (default, kept)] == [
-        default.statistic.passes[2].request.clip
-    ] * 2
-    assert requests[1].clip > 1.5 * requests[0].clip
-    assert requests[1].lost < 0.01 * requests[0].lost
+    assert inference.certificate.account == prediction.certificate.account
+    requests = [release.statistic.passes[-1].request for release in (prediction, inference)]
+    assert len({release.statistic.passes[2].request.clip for release in (prediction, inference)}) == 1
+    assert requests[0].clipping_bias is None
+    assert 0 < requests[1].clipping_bias < 1
 
 
 def test_replace_one_costs_more_noise():

@@ -82,7 +82,7 @@ def test_what_one_row_can_change_is_what_the_account_has(monkeypatch, passes, ro
     used = []
     for a, b, sigma in zip(first.sums, second.sums, first.sigmas, strict=True):
         used.append(sum((int(p) - int(q)) ** 2 for p, q in zip(a, b, strict=True)) / Fraction(sigma) ** 2)
-    of_steps, (_, budgets) = used[-2 * steps :], budgets_of(account, steps)
+    of_steps, budgets = used[-2 * steps :], budgets_of(account, steps).steps
     for number, (gradient_mu, weight_mu) in enumerate(budgets):
         assert 0 < of_steps[2 * number] <= Fraction(weight_mu) ** 2
         assert 0 < of_steps[2 * number + 1] <= Fraction(gradient_mu) ** 2
@@ -107,7 +107,8 @@ def test_requests_are_functions_of_earlier_outputs(monkeypatch):
 @pytest.mark.parametrize("steps", STEPS)
 def test_the_account_has_every_step(steps):
     account = account_of(steps)
-    passes, of_steps = budgets_of(account, steps)
+    budgets = budgets_of(account, steps)
+    passes, of_steps = budgets.passes, budgets.steps
     assert len(passes) == len(account_of(0).noise_mu)
     assert len(of_steps) == steps
     assert sum(Fraction(part) ** 2 for part in account.noise_mu) <= Fraction(account.mu) ** 2

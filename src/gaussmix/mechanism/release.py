@@ -630,12 +630,15 @@ def prepare(
 
 def _thresholds(topcode: Topcode, schema: Schema) -> Literal["auto"] | dict[str, tuple[float, float]]:
     """Return declared thresholds within the declared bounds; an end that is None stays as declared."""
+    # Without an intercept, narrower bounds would move the origin of the regression.
     if topcode is None or topcode == "auto":
-        return "auto" if topcode == "auto" else {}
+        return "auto" if topcode == "auto" and schema.intercept else {}
     if not isinstance(topcode, Mapping):
         raise ArgumentTypeError(
             f'topcode must be "auto", None or a mapping of columns to (lower, upper), got {type(topcode).__name__}.'
         )
+    if not schema.intercept:
+        raise DeclarationError("topcode requires a schema with an intercept. Declare narrower bounds instead.")
     found = {}
     for name, ends in topcode.items():
         column = schema.columns.get(name)

@@ -1,4 +1,4 @@
-"""Released marginals of a table, and the thresholds at which its numbers are top-coded.
+"""Released marginals of a table: noisy counts on public cells, sums and sums of squares of every column.
 
 **Private**: everything here is a function of noisy counts and sums and of declared quantities.
 
@@ -22,8 +22,9 @@ from gaussmix.data.columns import Numeric
 from gaussmix.data.marginals import CellLayout, MarginalQuery, base_schema, cells_of
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
+from gaussmix.releases.topcoding import thresholds_of
 
-__all__ = ["MarginalPlan", "Marginals", "thresholds_of"]
+__all__ = ["MarginalPlan", "Marginals"]
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,3 @@ class Marginals:
                 if ends != (column.lower, column.upper):
                     found[cells.column] = ends
         return found
-
-
-def thresholds_of(counts: Floats, edges: Floats, *, noise: float, rows: float) -> tuple[float, float]:
-    """Placeholder."""
-    return float(edges[0]), float(edges[-1])
