@@ -98,6 +98,20 @@ class Neighbours:
         return absent, present
 
 
+class NumericNeighbours(Neighbours):
+    """The same tables with X as a number, as releases with marginals need."""
+
+    @property
+    def schema(self) -> Schema:
+        """The declared schema of both tables."""
+        return Schema({"x": Numeric(-1, 1), "y": Numeric(-1, 1)})
+
+    def rows(self, *, present: bool, schema: Schema | None = None) -> RowSource:
+        """Return one table as a source of rows."""
+        X, y = self.arrays(present=present)
+        return rows_of({"x": X[:, 0], "y": y}, schema or self.schema)
+
+
 def repeat(count: int, *rows: tuple[float, float]) -> Floats:
     """Return each of some rows ``count`` times, shape (n, 2)."""
     return np.repeat(np.array(rows, dtype=float).reshape(-1, 2), count, axis=0)

@@ -25,6 +25,7 @@ from audit.neighbours import (
     OPPOSITE,
     SCHEMA,
     Neighbours,
+    NumericNeighbours,
     TranscriptRatio,
     gaussian_ratio,
     repeat,
@@ -47,10 +48,11 @@ from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
 from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.noise import secure_generator
-from gaussmix.mechanism.passes import draw_passes
+from gaussmix.mechanism.passes import draw_marginals, draw_passes
 from gaussmix.mechanism.release import prepare
 from gaussmix.models.bounds import coarse_bounds
-from gaussmix.releases.preconditioning import Clip, Likelihood, releases_of, schedule_of
+from gaussmix.releases.marginals import MarginalPlan
+from gaussmix.releases.preconditioning import Likelihood, releases_of, schedule_of
 
 _SKETCH_SIZE = 10
 
@@ -98,7 +100,6 @@ class GramRelease(Subject):
     """A release of the Gram matrix in one or several passes."""
 
     passes: int = 1
-    clip: Clip = "prediction"
 
     def __post_init__(self) -> None:
         near = self.neighbours
@@ -112,7 +113,39 @@ class GramRelease(Subject):
         rows, rng = self.neighbours.rows(present=present), secure_generator()
         moments, ratio = rows.moments(), TranscriptRatio(self.neighbours, rows.schema)
         while True:
-            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng, clip=self.clip))
+            yield ratio.scores(draw_passes(rows, moments, self.accounts[0], rng))
+
+
+@dataclass
+class CodedRelease(Subject):
+    """A release with marginals and top-coding: counts and sums first, then passes over coded rows."""
+
+    def __post_init__(self) -> None:
+        near = self.neighbours
+        budget = Budget(**self.budget, neighbours=near.relation)
+        prepared = prepare(near.schema, budget, unit=near.unit, topcode="auto", marginals=True)
+        self.accounts, self.plan = (cast(LatticeAccount, prepared.account),), cast(MarginalPlan, prepared.marginals)
+
+    def scores(self, *, present: bool) -> Iterator[list[float]]:
+        """Yield the ratio of marginals and matrices, what was requested in each pass, and the thresholds."""
+        near, account, rng = self.neighbours, self.accounts[0], secure_generator()
+        exact = [
+            near.rows(present=there, schema=self.plan.schema).marginals(self.plan.query) for there in (False, True)
+        ]
+        means = [(sums.counts / 2.0**20, np.concatenate([sums.sums, sums.squares]) / 2.0**40) for sums in exact]
+        absent, there = (tuple(part.astype(float) for part in found) for found in means)
+        while True:
+            marginals = draw_marginals(exact[present], self.plan, account, rng)
+            counts_se, sums_se = marginals.std_errors
+            drawn = np.concatenate([marginals.sums, marginals.squares])
+            ratio = gaussian_ratio(marginals.counts, absent[0], there[0], sigma=counts_se)
+            ratio += gaussian_ratio(drawn, absent[1], there[1], sigma=sums_se)
+            coded = near.schema.coded(marginals.thresholds())
+            rows = near.rows(present=present, schema=coded)
+            transcript = draw_passes(rows, rows.moments(), account, rng, marginals=marginals)
+            first, *others = TranscriptRatio(near, coded).scores(transcript)
+            _, upper = coded.thresholds_within(near.schema).get("y", (-1.0, 1.0))
+            yield [ratio + first, *others, upper]
 
 
 @dataclass
@@ -386,6 +419,8 @@ ORTHOGONAL = replace(ZEROS_NO_INTERCEPT, instead=OPPOSITE)
 UNIT = PrivacyUnit("who", max_contributions=3)
 LINE = Neighbours(_line(200), OPPOSITE, intercept=True)
 BINARY = Neighbours(repeat(100, *itertools.product((-1.0, 1.0), (-1.0, 1.0))), CORNER, intercept=True)
+# Skewed columns, which are top-coded, and a row beyond the thresholds.
+TAIL = NumericNeighbours(np.repeat(-1 + np.geomspace(1e-3, 0.3, 1_000)[:, np.newaxis], 2, axis=1), OPPOSITE)
 # Two classes that X separates near 0, and a row of the wrong class far from it.
 CLASSES = replace(LINE, common=np.where(LINE.common[:, :1] > 0, [0.1, 1.0], [-0.1, -1.0]))
 
@@ -421,9 +456,7 @@ EXPENSIVE: dict[str, Callable[..., Subject]] = {
     "passes-replace-one": partial(
         GramRelease, "Gram matrix, four passes, replace-one", replace(LINE, instead=CORNER), passes=4
     ),
-    "passes-minimal-clip": partial(
-        GramRelease, "Gram matrix, four passes, minimal clipping", LINE, passes=4, clip="inference"
-    ),
+    "top-coded": partial(CodedRelease, "marginals, top-coding and four passes", TAIL),
     "passes-binary": partial(GramRelease, "Gram matrix, four passes, binary columns", BINARY, passes=4),
     "units-passes": partial(GramRelease, "Gram matrix, four passes, privacy units", replace(LINE, unit=UNIT), passes=4),
     "linear": partial(FittedEstimator, "LinearRegression", LINE, _LINEAR),

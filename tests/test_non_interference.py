@@ -241,7 +241,7 @@ def described(release: gm.Release) -> list[Any]:
     "options",
     [
         {"passes": 2, "budget": REPLACE_ONE},
-        {"passes": 3, "clip": "inference"},
+        {"passes": 3, "topcode": None},
         {"passes": 1, "budget": REPLACE_ONE, **PERSONS},
         {"privacy_unit": gm.PrivacyUnit("who", 2, "sample")},
         {"passes": 1, "budget": REPLACE_ONE},
@@ -349,7 +349,7 @@ def test_weights_terms_and_kept_tails(compared):
     )
 
     def subject(table):
-        private = gm.release(table, schema=schema, weight="design", clip="inference", **BUDGET)
+        private = gm.release(table, schema=schema, weight="design", **BUDGET)
         return [private, private.ols("cost").summary(), private.to_bytes()]
 
     compared(subject, TABLES)

@@ -49,7 +49,7 @@ def kinds() -> dict[str, dict]:
         "persons, sampled": {"passes": 2, "privacy_unit": gm.PrivacyUnit("person", 2, "sample")},
         "weights": {"passes": 3, "weight": "weight"},
         "replace-one": {"passes": 2, "budget": gm.Budget(1.0, 1e-6, neighbours="replace-one")},
-        "minimal clipping": {"passes": 3, "clip": "inference"},
+        "top-coding": {"passes": 3, "topcode": "auto"},
         "ledger": {"passes": 4},
     }
 

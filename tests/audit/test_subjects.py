@@ -285,7 +285,7 @@ def test_half_the_noise_of_replace_one_is_detected(monkeypatch):
     assert audit.run("replace-one", runs=600, **LOOSE | {"epsilon": 0.5}).tightness > 1.2
 
 
-@pytest.mark.parametrize("name", ["logistic", "passes-minimal-clip", "passes-replace-one"])
+@pytest.mark.parametrize("name", ["logistic", "top-coded", "passes-replace-one"])
 def test_a_tenth_of_the_noise_in_passes_is_detected(name, monkeypatch):
     less_noise(monkeypatch, passes, 0.1)
     assert not audit.run(name, **claim(name)).holds

@@ -236,12 +236,10 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
                 "1e-6",
                 "-o",
                 "OUT",
-                "--passes",
-                "1",
-                "--clip",
-                "inference",
+                "--table",
+                "sex",
             ),
-            "does not clip rows",
+            "--table must name two columns",
         ),
         (("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--na-value", "x"), "no CSV file"),
         (("release", "SUMS", "-e", "1", "-d", "1e-6", "-o", "OUT", "--skip-initial-space"), "no CSV file"),
@@ -464,7 +462,7 @@ def test_tails_are_kept_on_request(files, monkeypatch):
     asked = []
 
     def noted(*arguments, **options):
-        asked.append(options["clip"])
+        asked.append(options["topcode"])
         return release(*arguments, **options)
 
     monkeypatch.setattr("gaussmix.cli.data.draw_release", noted)
@@ -479,6 +477,6 @@ def test_tails_are_kept_on_request(files, monkeypatch):
         "1e-6",
         "--force",
     )
-    for more in ((), ("--clip", "inference")):
+    for more in ((), ("--no-topcode",)):
         run(*command, "-o", str(files / "tails.parquet"), *more)
-    assert asked == ["prediction", "inference"]
+    assert asked == ["auto", None]

@@ -36,8 +36,7 @@ def folder(tmp_path_factory):
             f"release a.moments a.csv -s s.json --sorted-by-unit {RELEASE}",
             "sorted_by_unit requires a table and a privacy unit",
         ),
-        ("release a.moments --clip inference --ledger a.ledger -o new.parquet", "Omit clip, or pass a table"),
-        (f"release a.csv -s s.json --clip inference --passes 1 {RELEASE}", "Omit clip, or increase passes"),
+        (f"release a.csv -s s.json --table sex --passes 1 {RELEASE}", "--table must name two columns"),
         (f"release a.moments --passes 2 {RELEASE}", "one pass only. Set passes=1"),
         (f"release a.moments --no-quoting {RELEASE}", "no CSV file is read"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
@@ -63,8 +62,6 @@ def test_the_command_refuses_what_would_do_nothing(folder, monkeypatch, line, sa
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        ("moments", {"clip": "inference"}, "Omit clip, or pass a table"),
-        ("batches", {"clip": "inference"}, "Omit clip, or pass a table"),
         ("moments", {"reading": gm.ReadOptions(sorted_by_unit=True)}, "sorted_by_unit requires"),
         ("moments", {"reading": gm.ReadOptions(csv=gm.CsvOptions(quoting=False))}, "csv has no effect on moments"),
         ("moments", {"schema": {"age": [0, 120]}}, "leave the schema out"),

@@ -42,7 +42,6 @@ def test_the_release_is_that_of_a_table_with_a_unit(table, passes):
         epsilon=3.0,
         delta=1e-6,
         passes=passes,
-        clip="prediction",
         privacy_unit=gm.PrivacyUnit("groups", 3),
         random_state=0,
     )

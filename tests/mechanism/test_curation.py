@@ -27,34 +27,24 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "clip": "tails"}, "clip must be one of"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "topcode": {"z": (0, 1)}}, "topcode: 'z' must be"),
     ]:
         with pytest.raises(ValueError, match=words):
             gm.release(unread(), **arguments)
 
 
-def test_clipping_for_inference_counts_its_bias():
-    """The account and the earlier passes are those of clipping for prediction, which does not."""
+def test_standard_errors_allow_for_what_clipping_removes():
+    """η = √2 μ Σ(‖z‖² - c)₊/c from the last pass, a quarter of it, at most a half."""
     rng = np.random.default_rng(3)
     table = {"cost": np.minimum(rng.exponential(1.0, 20_000) ** 2, 500.0), "age": rng.uniform(0, 1, 20_000)}
-    prediction, inference = (
-        gm.release(
-            table,
-            schema={"cost": [0, 500], "age": [0, 1]},
-            epsilon=1.0,
-            delta=1e-6,
-            topcode=None,
-            clip=clip,
-            random_state=1,
-        )
-        for clip in ("prediction", "inference")
-    )
-    assert inference.certificate.account == prediction.certificate.account
-    requests = [release.statistic.passes[-1].request for release in (prediction, inference)]
-    assert len({release.statistic.passes[2].request.clip for release in (prediction, inference)}) == 1
-    assert requests[0].clipping_bias is None
-    assert 0 < requests[1].clipping_bias < 1
+    schema = {"cost": [0, 500], "age": [0, 1]}
+    statistic = gm.release(table, schema, epsilon=1.0, delta=1e-6, topcode=None, random_state=1).statistic
+    last = statistic.passes[-1]
+    removed = last.request.lost / (1 - last.request.lost) * np.trace(last.matrix)
+    assert statistic.clipping_bias == pytest.approx(min(0.25 * np.sqrt(2) * last.mu * removed, 0.5))
+    assert statistic.clipping_bias > 0
+    assert statistic.noisy.clipping_bias == statistic.clipping_bias
+    assert gm.release(table, schema, epsilon=1.0, delta=1e-6, passes=1, random_state=1).statistic.clipping_bias == 0
 
 
 def test_replace_one_costs_more_noise():

@@ -75,7 +75,6 @@ def answers(monkeypatch, first, second, *, unit=None, neighbours="add-remove", s
             plan = prepare(
                 schema,
                 budget,
-                clip="inference",
                 topcode="auto",
                 tables=TABLES,
                 marginals=True,

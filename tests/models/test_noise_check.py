@@ -104,7 +104,7 @@ def honest(seed):
     n, k = int(10 ** rng.uniform(0.5, 4)), int(rng.integers(1, 9))
     X = rng.standard_normal((n, k)) if seed % 2 else rng.standard_t(2, (n, k))
     data, schema = {f"x{i}": X[:, i] * (seed % 5) / 2 for i in range(k)}, {f"x{i}": [-5.0, 5.0] for i in range(k)}
-    options = {"passes": 2 + seed % 3, "clip": "prediction" if seed % 4 else "inference", "random_state": seed}
+    options = {"passes": 2 + seed % 3, "topcode": None if seed % 4 else "auto", "random_state": seed}
     kind, neighbours = seed % 6, None
     if kind == 1:
         data["who"] = rng.integers(0, n // 3 + 1, n)

@@ -26,7 +26,7 @@ def heavy(n=8_000):
 
 
 def release(seed, schema=SCHEMA):
-    return gm.release(heavy(), schema=schema, epsilon=1.0, delta=1e-6, random_state=seed)
+    return gm.release(heavy(), schema=schema, epsilon=1.0, delta=1e-6, topcode=None, random_state=seed)
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,6 @@ from gaussmix.mechanism.bounds import MOST_LEVELS, propose_bounds
 from gaussmix.mechanism.release import release as draw_release
 from gaussmix.models.bounds import TAIL
 from gaussmix.releases.certificate import Certificate
-from gaussmix.releases.preconditioning import CLIPS, Clip
 
 __all__ = [
     "LEDGER",
@@ -196,12 +195,11 @@ def moments(
 @click.option("--delta", "-d", type=float, help="δ of the budget.")
 @click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4, or 1 for moments.")
 @click.option(
-    "--clip",
-    type=click.Choice(CLIPS),
-    default="prediction",
-    show_default=True,
-    help="Purpose of clipping in later passes: inference clips almost no row, at 2 to 3 times the noise.",
+    "--topcode/--no-topcode",
+    default=True,
+    help="Code heavy-tailed numbers to thresholds found within the budget. Default: --topcode.",
 )
+@click.option("--table", "tables", multiple=True, help="Two columns A,B whose cross-table is counted. Repeatable.")
 @click.option("--neighbours", type=click.Choice(NEIGHBOURS), help="Default: add-remove, or the ledger's.")
 @LEDGER
 @SHARE
@@ -222,7 +220,8 @@ def release(
     epsilon: float | None,
     delta: float | None,
     passes: int | None,
-    clip: Clip,
+    topcode: bool,
+    tables: tuple[str, ...],
     neighbours: Neighbours | None,
     ledger_file: Path | None,
     share: str | None,
@@ -265,14 +264,14 @@ def release(
         sorted_by_unit=sorted_by_unit,
     )
     sums = [source for source in sources if source.endswith(".moments")]
-    tables = [source for source in sources if not source.endswith(".moments")]
+    files = [source for source in sources if not source.endswith(".moments")]
     if (formula is not None or weight is not None) and schema_file is None:
         raise click.UsageError("--formula and --weight require --schema.")
     others = [*map(Path, sums), schema_file, ledger_file]
     budget = Budget(epsilon, delta, neighbours=neighbours, ledger=ledger_file, share=share, note=note)
     unit = unit_of(privacy_unit, max_contributions, contribution_bounding)
-    declared: Any = _declared(schema_file, sums if not tables else [])
-    with inputs(tables, query=query, kind=kind, outputs=[out], others=others) as data:
+    declared: Any = _declared(schema_file, sums if not files else [])
+    with inputs(files, query=query, kind=kind, outputs=[out], others=others) as data:
         if sums:
             declared = declared_schema(declared, formula=formula, weight=weight)
             data, options = _total(data, sums, declared, options, unit)
@@ -286,13 +285,22 @@ def release(
             formula=formula,
             weight=weight,
             passes="auto" if passes is None else passes,
-            clip=clip,
+            topcode="auto" if topcode else None,
+            tables=[_pair(columns) for columns in tables],
             out=out,
             force=force,
         )
     echo(f"wrote {out}", err=True)
     echo(json_text(private.certificate.to_dict()) if as_json else str(private.certificate))
     print_left(ledger_file, private.certificate)
+
+
+def _pair(columns: str) -> tuple[str, str]:
+    """Return the two columns of ``--table A,B``."""
+    first, _, second = columns.partition(",")
+    if not first or not second:
+        raise click.UsageError(f"--table must name two columns, as in --table A,B, got {columns!r}.")
+    return first, second
 
 
 def _total(

@@ -44,7 +44,6 @@ from gaussmix.mechanism.noise import add_noise, discrete_gaussian, exact_integer
 from gaussmix.models.classification import plan_step
 from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
-    Clip,
     Likelihood,
     PassRequest,
     Persons,
@@ -71,7 +70,6 @@ def draw_passes(
     rng: np.random.Generator,
     *,
     likelihood: Likelihood | None = None,
-    clip: Clip = "prediction",
     coins: Sample | None = None,
     marginals: Marginals | None = None,
     progress: bool = False,
@@ -90,8 +88,6 @@ def draw_passes(
         The secure one, or a seeded one, which voids the guarantee.
     likelihood : Likelihood, optional
         Steps that the account has, and their target.
-    clip : {"prediction", "inference"}
-        What the norm clipping of the last pass is chosen for.
     coins : Sample, optional
         Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
     marginals : Marginals, optional
@@ -122,7 +118,7 @@ def draw_passes(
             words = f"Pass {number + 1} of {passes}, lengths of rows"
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             seen = tuple(count / rates[q] for count in draw.histograms(found, mu[q]))
-            return plan_pass(known, histogram, seen, clip=clip)
+            return plan_pass(known, histogram, seen)
 
         def output_of(number: int, request: PassRequest) -> Floats:
             p, words = 2 * number, f"Pass {number + 1} of {passes}"

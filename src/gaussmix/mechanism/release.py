@@ -87,8 +87,6 @@ from gaussmix.releases.file import check_name
 from gaussmix.releases.marginals import MarginalPlan, Marginals
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
-    CLIPS,
-    Clip,
     Likelihood,
     budgets_of,
     label_of,
@@ -205,7 +203,6 @@ def draw(
     conditions: Sequence[Condition] = (),
     charged: Charged | None = None,
     likelihood: Likelihood | None = None,
-    clip: Clip = "prediction",
     coins: Sample | None = None,
     marginals: Marginals | None = None,
     declared: Schema | None = None,
@@ -225,8 +222,6 @@ def draw(
         For the certificate (`certify`).
     likelihood : Likelihood, optional
         Steps that the account has.
-    clip : {"prediction", "inference"}
-        What the norm clipping of the last of several passes is chosen for.
     coins : Sample, optional
         Under which the first pass kept rows for later ones.
     marginals : Marginals, optional
@@ -242,7 +237,6 @@ def draw(
         account,
         rng,
         likelihood=likelihood,
-        clip=clip,
         coins=coins,
         marginals=marginals,
         progress=progress,
@@ -409,8 +403,6 @@ class Prepared:
         number of passes open.
     likelihood : Likelihood or None
         Steps that the account has, on the likelihood of one column.
-    clip : {"prediction", "inference"}
-        What the norm clipping of the last of several passes is chosen for.
     marginals : MarginalPlan or None
         Marginals that are drawn before several passes.
     thresholds : "auto" or dict
@@ -428,7 +420,6 @@ class Prepared:
     rng: np.random.Generator
     likelihood: Likelihood | None = None
     unit: PrivacyUnit | None = None
-    clip: Clip = "prediction"
     marginals: MarginalPlan | None = None
     thresholds: Literal["auto"] | dict[str, tuple[float, float]] = field(default_factory=dict)
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
@@ -505,7 +496,6 @@ class Prepared:
             conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
             charged=charged,
             likelihood=self.likelihood,
-            clip=self.clip,
             coins=coins,
             marginals=marginals,
             declared=self.schema,
@@ -519,7 +509,7 @@ class Prepared:
         try:
             rows.check_again()
         except GaussmixError:
-            if self.single is None or self.likelihood is not None:
+            if self.single is None or self.likelihood is not None or (self.marginals and self.marginals.tables):
                 raise
             return self.single
         return self.account
@@ -548,7 +538,6 @@ def prepare(
     budget: Budget,
     *,
     passes: Passes = "auto",
-    clip: Clip = "prediction",
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     n_rows: int | None = None,
@@ -569,7 +558,7 @@ def prepare(
         Declared columns.
     budget : Budget
         What the release may spend.
-    passes, clip, out, force, random_state
+    passes, out, force, random_state
         As in :func:`gaussmix.release`.
     n_rows : int, optional
         The number of rows, if it is public.
@@ -587,7 +576,6 @@ def prepare(
         Whether marginals are released, if there are several passes and no column is a vector.
     """
     refuse_lone_force(out, force=force)
-    check.choice(CLIPS, clip=clip)
     thresholds = _thresholds(topcode, schema)
     steps = 0 if likelihood is None else likelihood.steps
     if likelihood is not None:
@@ -622,7 +610,6 @@ def prepare(
         rng,
         likelihood,
         unit,
-        clip,
         plan,
         thresholds,
     )
@@ -723,7 +710,6 @@ def release(
     weight: str | None = None,
     passes: Passes = "auto",
     topcode: Topcode = "auto",
-    clip: Clip = "inference",
     tables: Sequence[tuple[str, str]] = (),
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -766,10 +752,6 @@ def release(
         and :meth:`Release.topcode` applies them to a data frame. A mapping declares them,
         ``{"wage": (None, 2000)}``, without looking at the data. None codes nothing: intervals are then longer and rest
         on an assumption about the tails (docs/inference.md).
-    clip : {"inference", "prediction"}
-        What the norm clipping of the last pass is chosen for. ``"inference"``: standard errors that account for the
-        bias of clipping are smallest. ``"prediction"``: predictions are most accurate, and intervals are for the
-        clipped rows.
     tables : list of (str, str)
         Pairs of categorical or boolean columns whose cross-tables are counted directly, which is far more accurate
         than a cross-table from second moments. Each costs as much of the counts' share as one column.
@@ -811,7 +793,6 @@ def release(
             declared,
             spent,
             passes=passes,
-            clip=clip,
             out=out,
             force=force,
             random_state=random_state,

@@ -138,7 +138,7 @@ def _plain_step(step: StepOutput) -> dict[str, Any]:
 _STEP = ("weight", "mu", "weight_mu")
 _MARGINALS = ("counts", "sums", "squares")
 _METRIC = ("power", "mean", "cost")
-_REQUEST = ("clip", "rows", "kept_weight", "lost", "clipping_bias")
+_REQUEST = ("clip", "rows", "kept_weight", "lost")
 
 
 def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificate) -> Transcript:
@@ -150,7 +150,8 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     marginals = None if stored["marginals"] is None else _read_marginals(stored["marginals"], certificate)
     transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.unit, marginals=marginals)
     transcript.check()
-    _check_derived(transcript, blocks)
+    with np.errstate(over="ignore", invalid="ignore"):  # forged scales: NaN fails the comparison
+        _check_derived(transcript, blocks)
     _check_keys(stored, transcript, certificate)
     return transcript
 
@@ -171,8 +172,7 @@ def _read_pass(number: int, plain: dict[str, Any], blocks: Blocks) -> PassOutput
         return PassOutput(blocks["M1"], mu, None, rate)
     transform = Transform(blocks[f"T{number}"], _numbers(plain["scales"]))
     metric = Metric(transform=transform, **{name: _number(plain[name]) for name in _METRIC})
-    known = {name: plain[name] if plain[name] is None else _number(plain[name]) for name in _REQUEST}
-    request = PassRequest(metric=metric, mu=mu * rate, **known)
+    request = PassRequest(metric=metric, mu=mu * rate, **{name: _number(plain[name]) for name in _REQUEST})
     return PassOutput(blocks[f"M{number}"], mu, request, rate, _number(plain["counted_rate"]))
 
 

@@ -40,7 +40,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -57,13 +56,11 @@ from gaussmix.errors import ArgumentError
 __all__ = [
     "AUTOMATIC_PASSES",
     "BINS",
-    "CLIPS",
     "MARGINAL_SHARES",
     "SCHEDULES",
     "STEPS",
     "Budgets",
     "Cleaned",
-    "Clip",
     "HistogramRequest",
     "Likelihood",
     "NoisyGram",
@@ -128,8 +125,6 @@ class Tail:
         The same from counts less `RESOLVED` standard errors: a lower bound without assumptions.
     kept_weight : array (J,)
         Estimated mean weight min(1, clip/‖z‖²) of a row.
-    excess : array (J,)
-        Estimated Σ(‖z‖² - clip)₊: the integral of ``beyond``.
     """
 
     edges: Floats
@@ -137,18 +132,6 @@ class Tail:
     lost: Floats
     surely_lost: Floats
     kept_weight: Floats
-    excess: Floats
-
-    def between(self, parts: int) -> Tail:
-        """Return the tail at more edges, ``parts`` for one, by power laws between them."""
-        at = np.arange((len(self.edges) - 1) * parts + 1) / parts
-        known = np.arange(len(self.edges))
-        edges = np.exp(np.interp(at, known, np.log(self.edges)))
-        excess = np.exp(np.interp(at, known, np.log(np.maximum(self.excess, 1e-9))))
-        beyond, lost, surely_lost, kept_weight = (
-            np.interp(at, known, values) for values in (self.beyond, self.lost, self.surely_lost, self.kept_weight)
-        )
-        return Tail(edges, beyond, lost, surely_lost, kept_weight, np.where(excess > 2e-9, excess, 0.0))
 
 
 def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, largest: float) -> Tail:
@@ -178,20 +161,14 @@ def read_tail(counts: Floats, edges: Floats, *, noise: float, rows: float, large
     inner = np.maximum(-np.diff(np.append(rows, beyond)), 0.0)
     middle = np.append(grid[0] * 0.7, np.sqrt(grid[:-1] * grid[1:]))
     kept = np.minimum(1.0, grid[:, np.newaxis] / middle[np.newaxis]) @ inner / max(inner.sum(), 1.0)
-    kept = np.minimum(kept, 1.0)  # a product and a sum round differently
-    return Tail(grid, beyond, lost, surely_lost, kept, _excess(beyond, grid))
+    return Tail(grid, beyond, lost, surely_lost, np.minimum(kept, 1.0))  # a product and a sum round differently
 
 
 def _lost(beyond: Floats, grid: Floats, rows: float) -> Floats:
     """Return the share of Σ‖z‖² beyond each edge: the integral of the tail count from there on."""
-    mass = _excess(beyond, grid)
+    mass = np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
     total = grid[0] * (rows + beyond[0]) / 2 + mass[0]
     return np.asarray(np.minimum(mass / max(total, 1e-9), 1.0))
-
-
-def _excess(beyond: Floats, grid: Floats) -> Floats:
-    """Return Σ(‖z‖² - edge)₊ for every edge: the integral of the tail count from there on."""
-    return np.append(np.cumsum(_integrals(beyond, grid)[::-1])[::-1], 0.0)
 
 
 def _integrals(beyond: Floats, grid: Floats) -> Floats:
@@ -396,24 +373,11 @@ POWERS = (0.75, 1.0)
 FLOOR = 0.25
 """Fraction of the noise's spectral edge 2√m that is added to every eigenvalue before whitening."""
 
-Clip = Literal["prediction", "inference"]
-CLIPS: tuple[Clip, ...] = ("prediction", "inference")
-"""What the norm clipping of the last pass is chosen for."""
-
 LOST_WEIGHT = 0.05
 """Cost of clipping: excess risk per share of ‖z‖² mass lost (noiseless clipped fits: 0.03 to 0.05, linear)."""
 
 LAST_LOST_WEIGHT = 0.075
 """The same in the last pass, which intervals are computed from: it clips less than is optimal for prediction."""
-
-ALIGNMENT = 0.25
-"""φ: assumed alignment of the clipped rows with one coefficient. The worst case is about 1/2.
-
-The bias of a coefficient is φη standard errors of the privacy noise, η = √2 μ Σ(‖z‖² - c)₊/c. Whatever the rows are,
-φ ≤ (1 + |κ|)/(2√(1 + κ²)), κ the cosine of the coefficient's score and the residual in the metric. On tables whose
-numbers are top-coded φ was at most 1/4 (docs/inference.md)."""
-
-_FINER = 8  # clips that are tried between two edges
 
 MOST_LOST = 0.30
 """Upper limit for `Tail.surely_lost`: beyond it whitening and clipping amplify each other on rare levels.
@@ -607,9 +571,6 @@ class PassRequest:
         Expected mean weight of a row after clipping.
     lost : float
         Expected share of ‖z‖² mass lost.
-    clipping_bias : float or None
-        B: assumed bound of the bias of a coefficient from norm clipping, in standard errors of the privacy noise. None
-        if the clip was chosen for prediction, without regard to this bias.
     """
 
     metric: Metric
@@ -618,7 +579,6 @@ class PassRequest:
     rows: float
     kept_weight: float
     lost: float
-    clipping_bias: float | None = None
 
     def check(self, m: int, *, mu: float) -> None:
         """Reject a request that could not have been planned for m columns and the budget μ."""
@@ -630,13 +590,9 @@ class PassRequest:
         check.positive(finite=True, rows=self.rows)
         check.in_interval(0, 1, closed=True, kept_weight=self.kept_weight)
         check.in_interval(0, 1, closed=True, lost=self.lost)
-        if self.clipping_bias is not None:
-            check.nonnegative(clipping_bias=self.clipping_bias)
 
 
-def plan_pass(
-    state: State, request: HistogramRequest, counts: tuple[Floats, ...], *, clip: Clip = "prediction"
-) -> PassRequest:
+def plan_pass(state: State, request: HistogramRequest, counts: tuple[Floats, ...]) -> PassRequest:
     r"""Choose the metric and clip with the least expected loss.
 
     .. math:: \mathrm{cost}\cdot\frac{\kappa^2}{2x^2} + v\,\mathrm{lost}(c), \quad
@@ -646,12 +602,8 @@ def plan_pass(
     `Tail.surely_lost` ≤ `MOST_LOST`. At the optimum lost(c) falls like the square of the standard error, so the bias
     vanishes relative to the noise. The declared metric, clipped at the largest norm, loses nothing and wins near ties
     (`WHOLE_TIE`).
-
-    For ``clip="inference"`` the last pass minimises the mean squared error of a coefficient instead, that of the noise
-    times 1 + B², B = φ√2 μ Σ(‖z‖² - c)₊/c (`ALIGNMENT`), and B is part of the request.
     """
-    is_last = len(state.mu) == 2
-    lost_weight = LAST_LOST_WEIGHT if is_last else LOST_WEIGHT
+    lost_weight = LAST_LOST_WEIGHT if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
@@ -659,23 +611,15 @@ def plan_pass(
     for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
         largest = most * metric.transform.largest_squared_norm
         tail = read_tail(count, edges, noise=request.noise, rows=rows, largest=largest)
-        bias = None
-        if is_last and clip == "inference":
-            tail = tail.between(_FINER)
-            bias = ALIGNMENT * math.sqrt(2) * mu * tail.excess / tail.edges
-            loss = _noise_loss(metric, tail.edges, m, x) * (1 + bias**2)
-        else:
-            loss = _noise_loss(metric, tail.edges, m, x) + lost_weight * tail.lost
-            loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
+        loss = _noise_loss(metric, tail.edges, m, x) + lost_weight * tail.lost
+        loss = loss + 10.0 * np.maximum(tail.surely_lost - MOST_LOST, 0.0)
         i = int(np.argmin(loss))
-        kept_weight, lost = float(tail.kept_weight[i]), float(tail.lost[i])
-        assumed = None if bias is None else float(bias[i])
-        plan = PassRequest(metric, float(tail.edges[i]), mu, total, kept_weight, lost, assumed)
+        plan = PassRequest(metric, float(tail.edges[i]), mu, total, float(tail.kept_weight[i]), float(tail.lost[i]))
         plans.append((float(loss[i]), plan))
     least, best = min(plans, key=lambda found: found[0])
     whole = most * request.declared.transform.largest_squared_norm
     if _noise_loss(request.declared, np.array(whole), m, x) <= WHOLE_TIE * least:
-        return PassRequest(request.declared, whole, mu, total, kept_weight=1.0, lost=0.0, clipping_bias=0.0)
+        return PassRequest(request.declared, whole, mu, total, kept_weight=1.0, lost=0.0)
     return replace(best, metric=replace(best.metric, transform=best.metric.transform.triangular()))
 
 

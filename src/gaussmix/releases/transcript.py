@@ -64,6 +64,9 @@ from gaussmix.releases.preconditioning import (
 )
 from gaussmix.releases.shrinkage import RidgeFit, Shrinkage
 
+ALIGNMENT, LARGEST_BIAS = 0.25, 0.5
+"""Constants of the allowance for the bias from norm clipping (`Transcript.clipping_bias`)."""
+
 __all__ = ["FALSE_ALARM_RATE", "PassOutput", "Transcript", "noise_p_value", "start"]
 
 
@@ -225,9 +228,10 @@ class Transcript:
     @property
     def noisy(self) -> NoisyMoment:
         """The last pass and the distribution of its noise, for inference; exact given the earlier passes."""
-        last, request = self.last, self.passes[-1].request
-        bias = 0.0 if request is None else request.clipping_bias
-        return NoisyMoment(last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void, bias)
+        last = self.last
+        return NoisyMoment(
+            last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void, self.clipping_bias
+        )
 
     @property
     def predictive(self) -> NoisyMoment:
@@ -245,6 +249,22 @@ class Transcript:
         """Expected share of Σ‖z‖² clipped in the last pass."""
         request = self.passes[-1].request
         return 0.0 if request is None else request.lost
+
+    @property
+    def clipping_bias(self) -> float:
+        """B: allowance for the bias of a coefficient from norm clipping, in standard errors of the privacy noise.
+
+        Clipping at c removes Σ(‖z‖² - c)₊ = ρ of the squared norms. The bias of a coefficient is at most
+        φη standard errors, η = √2 μρ/c, with φ ≤ (1 + |κ|)/(2√(1 + κ²)) whatever the rows are; κ is the cosine of the
+        coefficient's score and the residual in the metric. Few rows are clipped in one direction, so that φ is far
+        smaller, and falls as η grows: on top-coded tables φη was at most 0.8 for η from 1 to 900. The allowance is
+        B = min(η/4, 1/2), chosen on tables (docs/inference.md): an assumption, not a bound for every table.
+        """
+        output = self.passes[-1]
+        lost = min(self.lost, 0.5)
+        # In units of the clip the trace is Σ‖z‖² less what was clipped.
+        removed = lost / (1 - lost) * max(float(np.trace(output.matrix)), 0.0)
+        return min(ALIGNMENT * math.sqrt(2) * output.mu * removed, LARGEST_BIAS) if lost else 0.0
 
     @cached_property
     def clipping_loss(self) -> ClippingLoss | None:
