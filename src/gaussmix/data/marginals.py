@@ -23,7 +23,7 @@ A row of zeros, whose intercept is 0, is in no cell and adds nothing.
 
 >>> cells = cells_of(base_schema(Schema.of({"age": [0, 100], "smoker": "boolean"})))
 >>> [(found.column, found.size) for found in cells.columns]
-[('age', 34), ('smoker', 2)]
+[('age', 48), ('smoker', 2)]
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ NONE_OF_THESE = "(none of these)"
 
 _ONE = 1 << FRACTION_BITS
 
-EQUAL_CELLS = 16
+EQUAL_CELLS = 32
 DEPTH = 12
-"""A grid has 16 equal cells, and cells that halve 12 times towards the bounds, and towards 0 where it lies inside."""
+"""A grid has 32 equal cells, and cells that halve 12 times towards the bounds, and towards 0 where it lies inside."""
 
 
 def grid(lower: float, upper: float) -> Floats:
