@@ -23,7 +23,7 @@ A row of zeros, whose intercept is 0, is in no cell and adds nothing.
 
 >>> cells = cells_of(base_schema(Schema.of({"age": [0, 100], "smoker": "boolean"})))
 >>> [(found.column, found.size) for found in cells.columns]
-[('age', 48), ('smoker', 2)]
+[('age', 46), ('smoker', 2)]
 """
 
 from __future__ import annotations
