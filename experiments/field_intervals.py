@@ -118,9 +118,23 @@ class Table:
         return found
 
 
+def _rare() -> Table:
+    """Two numbers, true and false, and a category of four levels, the last one with 5 of 30,000 rows."""
+    rng, n = np.random.default_rng(5), 30_000
+    age, hours, female = rng.uniform(17, 90, n), rng.normal(40, 12, n).clip(1, 99), rng.random(n) < 0.48
+    work = rng.choice(["private", "public", "self"], n, p=[0.72, 0.16, 0.12]).astype(object)
+    work[rng.choice(n, 5, replace=False)] = "unpaid"
+    effect = {"private": 0.0, "public": 2.0, "self": -1.0, "unpaid": -8.0}
+    income = 8 + 0.15 * age + 0.3 * hours - 3.0 * female + np.vectorize(effect.get)(work) + rng.normal(0, 6, n)
+    frame = pd.DataFrame({"age": age, "hours": hours, "female": female, "work": work, "income": income.clip(0, 80)})
+    return Table.of(frame, "income")
+
+
 @functools.cache
 def load(name: str) -> Table:
-    """A table by name."""
+    """A table by name; ``rare`` is a made one for tests."""
+    if name == "rare":
+        return _rare()
     frame = pd.read_csv(io.BytesIO(read(f"{name}/{name}.csv"))).drop(columns="rownames", errors="ignore")
     if name == "cps1988":
         frame = frame.assign(experience2=frame["experience"] ** 2, log_wage=np.log(frame["wage"])).drop(columns="wage")

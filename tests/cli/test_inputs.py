@@ -121,7 +121,7 @@ def test_standard_input_is_read_as_often_as_there_are_passes(folder, kind, monke
     result = run(
         "release", "-", *options, "-s", "s.json", "-e", 1, "-d", "1e-6", "-o", "r.parquet", "--json", input=content
     )
-    assert len(json.loads(result.stdout)["account"]["noise_mu"]) == 8  # four passes
+    assert len(json.loads(result.stdout)["account"]["noise_mu"]) == 10  # four passes and marginals
     spooled = [path for path in folder.iterdir() if path.name.startswith("gaussmix-")]
     assert spooled == []  # nothing of it stays
 

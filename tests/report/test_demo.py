@@ -54,7 +54,7 @@ def test_one_release_is_private_and_finds_the_strong_coefficients(table):
     certificate = private.certificate
     assert certificate.is_private
     assert (certificate.epsilon, certificate.delta) == (3.0, 1e-6)
-    assert private.schema == gm.Schema.of(SCHEMA)
+    assert certificate.schema == gm.Schema.of(SCHEMA)
     low, high = private.ols("cost").conf_int(1e-6)["smoker"]
     assert low < LINEAR_TRUTHS["cost"]["smoker"] < high
     assert private.logit("readmitted", predictors=["age", "smoker"]).coef["age"] > 0
