@@ -28,21 +28,6 @@ from gaussmix._types import Floats, Integers
 from gaussmix._validation import choice, numbers, positive, positive_integer, real
 from gaussmix.errors import ArgumentTypeError, DeclarationError
 
-__all__ = [
-    "GUESSED",
-    "Boolean",
-    "Categorical",
-    "Column",
-    "Numeric",
-    "Vector",
-    "check_text",
-    "checked_weight",
-    "days_since",
-    "holds_dates",
-    "iso_date",
-]
-
-
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _EPOCH = datetime.date(1970, 1, 1)
 

@@ -59,24 +59,6 @@ from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
 
-__all__ = [
-    "BOUNDS",
-    "MOST_ROWS",
-    "ONE_ROW",
-    "REAPPEARS",
-    "ContributionBounding",
-    "GroupedUnits",
-    "Partitions",
-    "PrivacyUnit",
-    "UnitBlock",
-    "UnitReader",
-    "Words",
-    "siphash",
-    "truncated",
-    "unit_ids",
-    "unit_texts",
-]
-
 ContributionBounding = Literal["sample", "scale"]
 BOUNDS: tuple[ContributionBounding, ...] = ("scale", "sample")
 

@@ -29,18 +29,6 @@ from gaussmix.data.encode import codes_of, numbers_of, one_column
 from gaussmix.data.schema import PartialSchema
 from gaussmix.data.table import TableReader
 
-__all__ = [
-    "COARSE_BINS",
-    "FINE_BINS",
-    "ColumnCounts",
-    "FineGrid",
-    "coarse_bins",
-    "coarse_interval",
-    "count_columns",
-    "count_finely",
-]
-
-
 _EXPONENTS = 1000
 _MAGNITUDES = 2 * _EXPONENTS  # exponents -999 to 1000
 COARSE_BINS = 2 * _MAGNITUDES + 1

@@ -37,33 +37,6 @@ from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.data.terms import Block, Numbers, TermValues
 from gaussmix.errors import ArgumentError, DataError, DataTypeError
 
-__all__ = [
-    "EXACT_ROWS",
-    "SHRINK",
-    "ArrayEncoder",
-    "BlockEncoder",
-    "check_indices",
-    "checked_arrays",
-    "clip_vectors",
-    "codes_of",
-    "complete_rows",
-    "encode_arrays",
-    "encode_batch",
-    "encoded_blocks",
-    "entries_of",
-    "kept",
-    "listed",
-    "numbers_of",
-    "one_column",
-    "pieces",
-    "present",
-    "row_major",
-    "squared_norms_of",
-    "without_negative",
-    "without_views",
-]
-
-
 EXACT_ROWS = 2**12
 """Number of rows whose Gram matrix is exact in float64: 2**12 * 2**40 < 2**53."""
 

@@ -42,17 +42,6 @@ from gaussmix.data.source import (
 )
 from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
 
-__all__ = [
-    "ClusterTable",
-    "DaskTable",
-    "DuckDBQuery",
-    "QueryTable",
-    "RelationTable",
-    "SparkTable",
-    "is_database",
-    "mixing_operator",
-]
-
 _DATABASES = (".duckdb", ".ddb", ".db")
 _ROW_BY_ROW = {"CTE", "CTE_SCAN", "DUMMY_SCAN", "EXPRESSION_GET", "FILTER", "ORDER_BY", "PROJECTION", "UNION"}
 _SCANS = {"ARROW_SCAN", "MYSQL_SCAN", "PANDAS_SCAN", "PARQUET_SCAN", "POSTGRES_SCAN", "PYTHON_ARROW_SCAN", "SEQ_SCAN"}

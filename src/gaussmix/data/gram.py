@@ -67,29 +67,6 @@ from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.data.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Transform, clip_norms, to_units
 from gaussmix.errors import ArgumentError
 
-__all__ = [
-    "LIMB_BITS",
-    "Aggregator",
-    "ClippedGradient",
-    "ExactSums",
-    "GradientSums",
-    "Gram",
-    "MappedGram",
-    "NormCounts",
-    "Query",
-    "Summable",
-    "aggregate_arrays",
-    "aggregate_batches",
-    "aggregate_rows",
-    "blas_threads",
-    "block_rows",
-    "carried",
-    "exponential",
-    "one_blas_thread",
-    "sum_arrays",
-]
-
-
 LIMB_BITS = 2 * FRACTION_BITS
 FLUSHES_PER_CARRY = 2**10
 """Sums of at most 2**52 that can be added to a low limb: they stay below 2**63."""

@@ -26,20 +26,6 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.data.encode import SHRINK
 from gaussmix.data.transforms import ROW_UNIT, Transform
 
-__all__ = [
-    "MOST_ROWS",
-    "KernelInput",
-    "Map",
-    "Scratch",
-    "gram",
-    "library",
-    "mapped",
-    "norms",
-    "padded",
-    "serves",
-    "zeros",
-]
-
 _VERSION = 5  # as in the source
 _PURE = os.environ.get("GAUSSMIX_PURE") == "1"
 

@@ -45,18 +45,6 @@ from gaussmix.data.source import (
 )
 from gaussmix.errors import DataError, DataTypeError
 
-__all__ = [
-    "ArrayDictionary",
-    "ArrowTable",
-    "DatasetTable",
-    "FrameTable",
-    "LazyTable",
-    "NamedArray",
-    "StreamTable",
-    "StructuredArray",
-    "column_of",
-]
-
 _PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, for a template
 
 

@@ -37,8 +37,6 @@ from gaussmix.data.source import ReadOptions, unexpected_rows
 from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
 
-__all__ = ["Moments", "check_name"]
-
 _MAGIC = b"gaussmix moments\n"
 FORMAT = 1
 

@@ -54,19 +54,6 @@ from gaussmix.data.source import (
 )
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError, MissingFileError
 
-__all__ = [
-    "FORMATS",
-    "PARQUET",
-    "PLAIN_SUFFIXES",
-    "CheckedLines",
-    "Csv",
-    "FileTable",
-    "LineError",
-    "files_of",
-    "format_of",
-]
-
-
 _CSV_BLOCK = 4 * 2**20  # bytes
 _COMPRESSION = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 

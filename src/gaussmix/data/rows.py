@@ -48,8 +48,6 @@ from gaussmix.data.table import CHANGED, TableReader, open_table
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DataError
 
-__all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "UnitRows", "rows_of"]
-
 A = TypeVar("A", bound=Summable)
 
 

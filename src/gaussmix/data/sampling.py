@@ -49,8 +49,6 @@ from gaussmix.data.encode import EXACT_ROWS, complete_rows, pieces
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 
-__all__ = ["CACHE_BYTES", "KEY_RANGE", "RowCache", "Sample", "SamplingKeys"]
-
 SamplingKeys = NDArray[np.uint16]
 
 KEY_RANGE = 2**16

@@ -87,30 +87,6 @@ from gaussmix.data.terms import (
 from gaussmix.data.units import Units, raw_map
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError, GaussmixError, MissingPackageError
 
-__all__ = [
-    "FRACTION_BITS",
-    "HOW_TO_DECLARE",
-    "HOW_TO_LEAVE_OPEN",
-    "INTERCEPT",
-    "Date",
-    "EncodedColumn",
-    "Formula",
-    "PartialSchema",
-    "Schema",
-    "declared_schema",
-    "declared_values",
-    "describe_columns",
-    "is_formula",
-    "parse_column",
-    "parse_columns",
-    "read_declared",
-    "read_formula",
-    "response_and_predictors",
-    "schema_of_formula",
-    "stored_schema",
-]
-
-
 _KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
     "boolean": Boolean,

@@ -32,32 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
 
-__all__ = [
-    "BATCH_ROWS",
-    "READAHEAD",
-    "CsvOptions",
-    "FileFormat",
-    "FileOrigin",
-    "Part",
-    "ReadOptions",
-    "Request",
-    "Seen",
-    "Table",
-    "bad_name",
-    "check_columns",
-    "deferred",
-    "duplicate_column",
-    "guarded",
-    "readable",
-    "row_bytes",
-    "running",
-    "sliced",
-    "unexpected_rows",
-    "unreadable",
-    "valid",
-    "with_progress",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:

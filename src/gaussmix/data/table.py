@@ -38,8 +38,6 @@ from gaussmix.data.schema import Schema
 from gaussmix.data.source import FileOrigin, Part, ReadOptions, Request, Seen, Table
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError
 
-__all__ = ["CHANGED", "KINDS", "TableIterator", "TableList", "TableReader", "open_table", "origins_of"]
-
 CHANGED = "The table changed between two passes. The release was stopped. Use a table that does not change."
 """The message does not say what changed: that would reveal information about rows."""
 

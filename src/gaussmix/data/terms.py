@@ -49,42 +49,6 @@ from gaussmix._types import Floats
 from gaussmix.data.columns import NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector, checked_weight
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError
 
-__all__ = [
-    "Base",
-    "Block",
-    "EncodedColumn",
-    "Entry",
-    "Hour",
-    "Log",
-    "Numbers",
-    "Part",
-    "Power",
-    "Product",
-    "Spline",
-    "Term",
-    "TermValues",
-    "bases_of",
-    "check_weight",
-    "encoded_of",
-    "entries_of",
-    "first_of",
-    "hour_of_day",
-    "interval_of",
-    "legendre",
-    "logarithm",
-    "missing_name",
-    "name_of",
-    "needs_of",
-    "parse_terms",
-    "part_of",
-    "parts_of",
-    "read_terms",
-    "resolved",
-    "splines",
-    "to_unit",
-]
-
-
 MOST_FACTORS = 4
 
 LARGEST_DEGREE = 12

@@ -29,17 +29,6 @@ from gaussmix._types import Floats, Integers, Rows
 from gaussmix.data.encode import clip_vectors, squared_norms_of
 from gaussmix.errors import ArgumentError
 
-__all__ = [
-    "ROW_UNIT",
-    "BinCounter",
-    "BinCounts",
-    "Bins",
-    "Transform",
-    "clip_norms",
-    "to_units",
-]
-
-
 ROW_UNIT = 2.0**20
 """Encoded rows are integers of norm at most this."""
 

@@ -35,8 +35,6 @@ from gaussmix.errors import ArgumentError
 if TYPE_CHECKING:
     from gaussmix.data.schema import Schema
 
-__all__ = ["Units", "half_range", "half_span", "raw_map", "unweighted_units"]
-
 
 @dataclass(frozen=True, eq=False)
 class Units:
