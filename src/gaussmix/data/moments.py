@@ -31,7 +31,8 @@ from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
 from gaussmix.data.contributions import PrivacyUnit, UnitReader
-from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
+from gaussmix.data.encode import checked_arrays
+from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, aggregate_arrays, carried
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.data.source import ReadOptions, unexpected_rows
 from gaussmix.data.table import TableReader
@@ -181,7 +182,8 @@ class Moments:
         DataError
             If a value is NaN or infinite. For the curator only: the occurrence of an error depends on single rows.
         """
-        return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
+        arrays = (checked_arrays(schema, X, Y) for X, Y in blocks)
+        return cls.built(aggregate_arrays(arrays, schema, Gram(), threads=threads), schema)
 
     @classmethod
     def built(

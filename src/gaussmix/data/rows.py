@@ -105,7 +105,7 @@ class RowSource(ABC):
         describe: str = "Reading",
     ) -> list[Integers]:
         """How many rows, or privacy units, have ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
-        return self._aggregate(NormCounts.of(transforms, edges), sample, describe).counts
+        return self._aggregate(NormCounts(transforms, edges), sample, describe).counts
 
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
         """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
