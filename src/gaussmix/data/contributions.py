@@ -597,7 +597,7 @@ class UnitReader:
         schema, column = self._schema, self._unit.column
         plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
         columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
-        with self._reader.reading(columns, types, describe=describe) as stream:
+        with closing(self._reader.batches(columns, types, describe=describe)) as stream:
             for batch in stream:
                 ids = unit_ids(
                     column, one_column(batch, column), self._key

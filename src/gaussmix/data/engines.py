@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from gaussmix.data.gram import Summable
-from gaussmix.data.memory import FrameTable, LazyTable, NamedArray
+from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable
 from gaussmix.data.source import (
     FileOrigin,
     ReadOptions,
@@ -52,10 +52,6 @@ _POSITIONS = ("rowid", "file_row_number", "file_index")  # columns that say wher
 A = TypeVar("A", bound=Summable)
 
 
-def _package(data: Any) -> str:
-    return type(data).__module__.split(".")[0]
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # DuckDB
 @dataclass(frozen=True)
@@ -71,21 +67,24 @@ def is_database(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix.lower() in _DATABASES
 
 
+def is_query(data: Any) -> bool:
+    """Return whether data are a query, or a pair of a path and SQL."""
+    if isinstance(data, tuple) and len(data) == 2:
+        path, sql = data
+        if isinstance(path, str | os.PathLike) and isinstance(sql, str):
+            return is_database(path) or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE) is not None
+    return isinstance(data, DuckDBQuery)
+
+
 class QueryTable(Table):
     """The result of a `DuckDBQuery`, or of (path, SQL)."""
 
-    description = "a DuckDB relation or a DuckDBQuery"
     ordered, computed = False, True
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self._query = data if isinstance(data, DuckDBQuery) else DuckDBQuery(*data)
         self.label, self.paths = str(self._query.path), (self._query.path,)
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a query, or a pair of a path and SQL."""
-        return cls(data, options) if isinstance(data, DuckDBQuery) or _is_path_and_sql(data) else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of the result."""
@@ -109,14 +108,7 @@ class QueryTable(Table):
 class RelationTable(Table):
     """A DuckDB relation."""
 
-    description = QueryTable.description
     ordered, computed = False, True
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a relation."""
-        known = type(data).__name__ == "DuckDBPyRelation" and "duckdb" in type(data).__module__
-        return cls(data, options) if known else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of the relation."""
@@ -125,15 +117,6 @@ class RelationTable(Table):
     def arrow_schema(self) -> pa.Schema:
         """Return its columns."""
         return self._data.limit(0).to_arrow_table().schema
-
-
-def _is_path_and_sql(data: Any) -> bool:
-    if not (isinstance(data, tuple) and len(data) == 2):
-        return False
-    path, sql = data
-    if not (isinstance(path, str | os.PathLike) and isinstance(sql, str)):
-        return False
-    return is_database(path) or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE) is not None
 
 
 @contextmanager
@@ -229,7 +212,6 @@ def mixing_operator(neighbours: Any) -> str | None:
 class ClusterTable(Table):
     """A table in partitions on a cluster. `read` brings its rows here; `sum_partitions` does not."""
 
-    description = "a Dask or Spark table"
     ordered, computed = False, True
 
     @abstractmethod
@@ -263,11 +245,9 @@ def _computed(run: Callable[[], Any], where: str) -> Any:
 class DaskTable(ClusterTable):
     """A Dask data frame, or (Dask array, names)."""
 
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise Dask collections, without importing dask."""
-        frame = _package(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
-        return cls(data, options) if frame or _is_dask_array(data) else None
+    @property
+    def _has_arrays(self) -> bool:
+        return isinstance(self._data, tuple)
 
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
         """Return the sum over partitions, added up by a tree of tasks."""
@@ -292,21 +272,21 @@ class DaskTable(ClusterTable):
         """
         from dask.base import compute
 
-        kind = NamedArray if _is_dask_array(self._data) else FrameTable
+        kind = ArrayTable if self._has_arrays else FrameTable
         parts = self._partitions(request.columns)
         for part in running(deferred(lambda: compute(*parts)), self.label):
             yield from kind(part, self.options).read(request)
 
     def arrow_schema(self) -> pa.Schema:
         """Return the columns of no rows."""
-        if _is_dask_array(self._data):
+        if self._has_arrays:
             array, names = self._data
             return pa.schema([(name, pa.from_numpy_dtype(array.dtype)) for name in names])
         return LazyTable(self._data, self.options).arrow_schema()
 
     def _partitions(self, columns: list[str]) -> list[Any]:
         """Return delayed partitions: frames, or (array, names)."""
-        if not _is_dask_array(self._data):
+        if not self._has_arrays:
             check_columns(list(self._data.columns), columns, "the table")
             return list(self._data[columns].to_delayed())
         array, names = self._data
@@ -318,11 +298,7 @@ class DaskTable(ClusterTable):
     @property
     def origins(self) -> tuple[Any, ...]:
         """The collection."""
-        return (self._data[0] if _is_dask_array(self._data) else self._data,)
-
-
-def _is_dask_array(data: Any) -> bool:
-    return isinstance(data, tuple) and len(data) == 2 and _package(data[0]) == "dask"
+        return (self._data[0] if self._has_arrays else self._data,)
 
 
 def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) -> A:
@@ -336,11 +312,6 @@ _RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
 
 class SparkTable(ClusterTable):
     """A Spark data frame."""
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a Spark data frame, without importing pyspark."""
-        return cls(data, options) if _package(data) == "pyspark" and hasattr(data, "mapInArrow") else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected here."""

@@ -387,16 +387,9 @@ _PARQUET_BUFFER = 2**18  # bytes of a column that are read at a time
 class FileTable(Table):
     """The files that a path, a folder or a pattern means."""
 
-    description = "a path of files"
-
     def __init__(self, data: str | os.PathLike[str], options: ReadOptions) -> None:
         super().__init__(data, options)
-        self.label, self.paths = str(os.fspath(data)), (data,)
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a path."""
-        return cls(data, options) if isinstance(data, str | os.PathLike) else None
+        self.label, self.paths, self.csv = str(os.fspath(data)), (data,), options.csv or CsvOptions()
 
     @property
     def files(self) -> list[Path]:
