@@ -575,12 +575,13 @@ def _days_of(name: str, origin: str, array: pa.Array) -> Rows:
 def _cure(kind: pa.DataType) -> str:
     if pa.types.is_temporal(kind):
         return "Declare it as a date with an origin."
-    if _textual(kind):
+    if is_text(kind):
         return "Cast it to a number, or declare it as categorical with its levels."
     return "Cast it to a number, or omit the column from the schema."
 
 
-def _textual(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -640,7 +641,7 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
 
 def _check_level_type(name: str, column: Categorical, kind: pa.DataType) -> None:
     """Require the column to have the type of its levels: "1" is not 1, and 1 is not true."""
-    checks = {str: _textual, int: pa.types.is_integer, bool: pa.types.is_boolean}
+    checks = {str: is_text, int: pa.types.is_integer, bool: pa.types.is_boolean}
     wanted = type(column.levels[0])
     if checks[wanted](kind) or pa.types.is_null(kind):
         return

@@ -30,12 +30,11 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import PrivacyUnit, UnitReader
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.encode import checked_arrays
 from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, aggregate_arrays, carried
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.data.source import ReadOptions, unexpected_rows
-from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
 
 _MAGIC = b"gaussmix moments\n"
@@ -150,16 +149,16 @@ class Moments:
         privacy_unit : PrivacyUnit, optional
             As in :func:`gaussmix.release`. Each unit must be in one of the merged parts only.
         """
+        from gaussmix.data.rows import TableRows, UnitRows  # which sum their rows into moments
+
         declared = Schema.of(schema)
         if privacy_unit is not None:
             check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
-            with closing(UnitReader(data, declared, privacy_unit, reading, key=os.urandom(32))) as units:
-                sums = units.aggregate(Gram(privacy_unit.max_contributions))
-                return cls.built(sums, declared, privacy_unit, is_computed=units.is_computed)
+            with closing(UnitRows(data, declared, privacy_unit, reading, key=os.urandom(32))) as rows:
+                return rows.moments()
         if reading is not None and reading.sorted_by_unit:
             raise ArgumentError("sorted_by_unit requires a privacy unit. Declare it or omit sorted_by_unit.")
-        reader = TableReader(data, reading)
-        return cls.built(reader.aggregate(Gram(), declared), declared, is_computed=reader.table.computed)
+        return TableRows(data, declared, reading).moments()
 
     @classmethod
     def of_arrays(

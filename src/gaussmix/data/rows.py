@@ -15,18 +15,40 @@ the same bits wherever it stands (:mod:`gaussmix.data.gram`), so that sources of
 from __future__ import annotations
 
 import functools
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import PrivacyUnit, UnitReader
-from gaussmix.data.encode import ArrayEncoder, checked_arrays
+from gaussmix.data.contributions import (
+    GroupedUnits,
+    Partitions,
+    PrivacyUnit,
+    UnitBlock,
+    Words,
+    in_sample,
+    truncated,
+    unit_ids,
+    whole_units,
+)
+from gaussmix.data.encode import (
+    EXACT_ROWS,
+    ArrayEncoder,
+    BlockEncoder,
+    checked_arrays,
+    complete_rows,
+    encode_batch,
+    one_column,
+    pieces,
+)
 from gaussmix.data.engines import ClusterTable
 from gaussmix.data.gram import (
     ClippedGradient,
@@ -47,6 +69,14 @@ from gaussmix.data.source import CsvOptions, ReadOptions, unexpected_rows
 from gaussmix.data.table import CHANGED, TableReader, open_table
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DataError
+
+REAPPEARS = (
+    "The table was declared sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort it, or omit the "
+    "declaration; rows are then grouped in a temporary file."
+)
+"""The message names neither the unit nor its position."""
+
+_ENCODED_BYTES = 2**25
 
 A = TypeVar("A", bound=Summable)
 
@@ -200,30 +230,111 @@ class TableRows(RowSource):
 class UnitRows(RowSource):
     """A table whose privacy unit has several rows: results are sums over units with bounded contributions.
 
-    Parameters are those of :class:`gaussmix.data.contributions.UnitReader`.
+    A table declared as sorted is read again in every pass; any other is read once, and its units are stored
+    (:mod:`gaussmix.data.contributions`).
+
+    Parameters
+    ----------
+    data, schema, unit
+        As in :func:`gaussmix.release`.
+    options : ReadOptions, optional
+        How the table is read.
+    key : bytes
+        32 bytes, secret and drawn for one release.
     """
 
     def __init__(
         self, data: Any, schema: Schema, unit: PrivacyUnit, options: ReadOptions | None = None, *, key: bytes
     ) -> None:
-        self.schema, self.unit = schema, unit
-        self._units = UnitReader(data, schema, unit, options, key=key)
-        self.is_computed = self._units.is_computed
+        self.schema, self._key = schema, key
+        self.unit: PrivacyUnit = unit
+        self._reader = TableReader(data, options)
+        if isinstance(self._reader.table, ClusterTable):
+            raise ArgumentError(
+                "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
+                "their directory."
+            )
+        self.is_computed = self._reader.table.computed
+        self._is_sorted = self._reader.table.options.sorted_by_unit
+        self._grouped: GroupedUnits | None = None
+        self._counts: tuple[int, int] | None = None
+        self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
 
     def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
-        return self._units.aggregate(query, sample, describe=describe)
+        aggregator, counts = query.aggregator(self.schema.n_columns), np.zeros(2, dtype=np.int64)
+        with self._turn, closing(self._blocks(describe)) as blocks:
+            for block in blocks:
+                counts += len(block.starts), np.minimum(block.sizes, self.unit.max_contributions).sum()
+                chosen = block if sample is None else block.chosen(in_sample(block.ids, sample))
+                for rows, starts in chosen.pieces(EXACT_ROWS):
+                    aggregator.add(rows, starts)
+            self._counts = int(counts[0]), int(counts[1])
+        return aggregator.result()
 
     def unit_counts(self) -> tuple[int, int]:
-        """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
-        return self._units.counts()
+        """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
+        if self._counts is None:
+            raise ArgumentError("Units must be counted after the first pass.")
+        return self._counts
 
     def check_again(self) -> None:
-        """Refuse a sorted table that can be read only once."""
-        self._units.check_again()
+        """Reject a sorted table that can be read only once."""
+        if self._is_sorted:
+            self._reader.check_again()
 
     def close(self) -> None:
         """Remove what was stored for later passes."""
-        self._units.close()
+        if self._grouped is not None:
+            self._grouped.close()
+
+    def _blocks(self, describe: str) -> Generator[UnitBlock]:
+        """Yield whole units with bounded contributions."""
+        if not self._is_sorted:
+            if self._grouped is None:
+                self._grouped = self._brought_together(describe)
+            yield from self._grouped.blocks()
+            return
+        ended = [np.empty((0, 2), dtype=np.uint64)]  # units are noted as they end: 16 bytes each
+        for block in whole_units(self._encoded(describe)):
+            ended.append(block.ids)
+            yield truncated(block, self.unit, self._key)
+        ids = np.concatenate(ended)
+        ids = ids[np.lexsort((ids[:, 1], ids[:, 0]))]
+        if (ids[1:] == ids[:-1]).all(axis=1).any():
+            raise DataError(REAPPEARS)
+
+    def _brought_together(self, describe: str) -> GroupedUnits:
+        """Read the table once; later passes read what is stored here."""
+        m = self.schema.n_columns
+        partitions, grouped = Partitions(m), GroupedUnits(m)
+        try:
+            with closing(self._encoded(describe)) as stream:
+                for ids, rows in stream:
+                    partitions.add(ids, rows)
+            for block in partitions.blocks():
+                grouped.add(truncated(block, self.unit, self._key))
+        except BaseException:
+            grouped.close()
+            raise
+        finally:
+            partitions.close()
+        return grouped
+
+    def _encoded(self, describe: str) -> Generator[tuple[Words, Floats]]:
+        """Yield ids of units and encoded rows, a bounded number at a time."""
+        schema, column = self.schema, self.unit.column
+        plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
+        columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
+        with closing(self._reader.batches(columns, types, describe=describe)) as stream:
+            for batch in stream:
+                ids = unit_ids(column, one_column(batch, column), self._key)  # an error even in a row that is dropped
+                keep = complete_rows(batch, schema)
+                if keep is not None:
+                    batch, ids = batch.filter(keep), ids[keep.to_numpy(zero_copy_only=False)]
+                for piece in pieces(batch.num_rows, rows):
+                    block = encode_batch(batch.slice(piece.start, piece.stop - piece.start), schema, plan)
+                    plan.finish(block)
+                    yield ids[piece], block
 
 
 class ClusterRows(RowSource):
@@ -329,8 +440,18 @@ def rows_of(
     options = ReadOptions() if options is None else options
     if isinstance(data, RowSource):
         return data
+    if options.sorted_by_unit and (unit is None or isinstance(data, Moments)):
+        raise ArgumentError(
+            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
+        )
     if isinstance(data, Moments):
-        return _summed(data, options)
+        if options.csv not in (None, CsvOptions()):
+            raise ArgumentError("csv has no effect on moments. Omit it.")
+        if options.row_by_row:
+            raise ArgumentError("row_by_row has no effect on moments. Omit it.")
+        if options.expected_rows is not None:
+            data.expected_rows(options.expected_rows)
+        return SummedRows(data)
     if schema is None:
         raise ArgumentError("schema is required for a table.")
     declared = Schema.of(schema)
@@ -338,24 +459,5 @@ def rows_of(
         if new_key is None:
             raise ArgumentError("new_key is required with a privacy unit.")
         return UnitRows(data, declared, unit, options, key=new_key())
-    if options.sorted_by_unit:
-        raise ArgumentError(
-            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
-        )
     table = open_table(data, options)
     return ClusterRows(table, declared) if isinstance(table, ClusterTable) else TableRows(table, declared)
-
-
-def _summed(moments: Moments, options: ReadOptions) -> SummedRows:
-    """Reject options that have no effect."""
-    if options.sorted_by_unit:
-        raise ArgumentError(
-            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
-        )
-    if options.csv not in (None, CsvOptions()):
-        raise ArgumentError("csv has no effect on moments. Omit it.")
-    if options.row_by_row:
-        raise ArgumentError("row_by_row has no effect on moments. Omit it.")
-    if options.expected_rows is not None:
-        moments.expected_rows(options.expected_rows)
-    return SummedRows(moments)
