@@ -519,7 +519,7 @@ def _add_arrays(
             rest_X, rest_Y = X[cut][left], Y[cut][left]
             for piece in pieces(len(rest_X), min(plan.block_rows, aggregator.block_rows)):
                 encoded = np.empty((piece.stop - piece.start, plan.m), order=order)
-                plan.encode_whole(rest_X[piece], rest_Y[piece], encoded)
+                plan.encode(rest_X[piece], rest_Y[piece], encoded)
                 aggregator.add(encoded)
 
 

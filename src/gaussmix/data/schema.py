@@ -69,6 +69,7 @@ from gaussmix.data.columns import (
     check_text,
     holds_dates,
     iso_date,
+    set_field,
 )
 from gaussmix.data.terms import (
     Base,
@@ -179,55 +180,37 @@ def _parsed(declared: object) -> Column:
         return declared
     if declared == "boolean":
         return Boolean()
-    if isinstance(declared, list | tuple):
-        return _from_list(declared)
+    if isinstance(declared, list | tuple):  # two numbers are bounds; labels can only be levels
+        if declared and all(isinstance(entry, str | bool) for entry in declared):
+            return Categorical(tuple(declared))
+        if len(declared) != 2:
+            raise DeclarationError(
+                f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. "
+                f"{HOW_TO_DECLARE}"
+            )
+        return Numeric(*declared)
     if not isinstance(declared, Mapping):
         raise ArgumentTypeError(
             f"a column cannot be declared by an object of type {type(declared).__name__}. {HOW_TO_DECLARE}"
         )
-    kind = declared.get("type", _kind_of(declared))
+    kind = declared.get("type", _implied_kind(declared))
     if isinstance(kind, str):
         kind = kind.removesuffix(GUESSED)  # whoever filled in the rest has seen it
+    options = {key: value for key, value in declared.items() if key != "type"}
     if kind == "date":
-        return _from_dates({key: value for key, value in declared.items() if key != "type"})
+        _known_only(options, [*_DATE, "origin", "weight", "missing"], "date column")
+        return Date(**cast(dict[str, Any], dict.fromkeys(_DATE) | options))
     if kind == "unsupported":
         raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or omit the column.")
     if not isinstance(kind, str) or kind not in _KINDS:
         words = ", ".join(repr(word) for word in (*_KINDS, "date"))
         raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
-    allowed = [field.name for field in fields(_KINDS[kind])]
-    unknown = [key for key in declared if key not in (*allowed, "type")]
-    if unknown:
-        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; allowed keys are {', '.join(allowed)}.")
-    options = {key: value for key, value in declared.items() if key != "type"}
+    _known_only(options, [field.name for field in fields(_KINDS[kind])], f"{kind} column")
     return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
 
 
-def _from_dates(declared: Mapping[str, Any]) -> Column:
-    unknown = [key for key in declared if key not in (*_DATE, "origin", "weight", "missing")]
-    if unknown:
-        raise DeclarationError(
-            f"unknown key {unknown[0]!r} in a date column; allowed keys are {', '.join(_DATE)}, origin."
-        )
-    options: dict[str, Any] = dict.fromkeys(_DATE) | dict(declared)
-    return Date(**options)
-
-
-def _kind_of(declared: Mapping[str, Any]) -> str:
-    if "levels" in declared:
-        return "categorical"
-    return "vector" if "size" in declared else "numeric"
-
-
-def _from_list(declared: list[Any] | tuple[Any, ...]) -> Column:
-    """Two numbers are bounds; labels can only be levels."""
-    if declared and all(isinstance(entry, str | bool) for entry in declared):
-        return Categorical(tuple(declared))
-    if len(declared) != 2:
-        raise DeclarationError(
-            f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. {HOW_TO_DECLARE}"
-        )
-    return Numeric(*declared)
+def _implied_kind(declared: Mapping[str, Any]) -> str:
+    return "categorical" if "levels" in declared else "vector" if "size" in declared else "numeric"
 
 
 def read_declared(path: Path) -> Mapping[str, Any]:
@@ -293,43 +276,45 @@ class Schema:
         if not self.columns:
             raise DeclarationError("columns must not be empty. Declare at least one column.")
         for name in self.columns:
-            _check_name(name)
-        _set(self, "columns", MappingProxyType(parse_columns(self.columns)))
+            if not isinstance(name, str) or not name:
+                raise ArgumentTypeError(f"A column name must be a nonempty string, got {name!r}.")
+            check_text("A column's name", name)
+            if name == INTERCEPT:
+                raise DeclarationError(
+                    f"The column name {INTERCEPT!r} is reserved for the intercept. Rename the column."
+                )
+        set_field(self, "columns", MappingProxyType(parse_columns(self.columns)))
         intercept = real(intercept=self.intercept) + 0.0
         if intercept != 0 and not (1 / LARGEST_WEIGHT <= intercept <= LARGEST_WEIGHT):
             raise DeclarationError(f"intercept must be 0 or a finite number > 0, got {intercept!r}. {NOT_FROM_DATA}")
-        _set(self, "intercept", intercept)
+        set_field(self, "intercept", intercept)
         if self.max_row_norm is not None:
             bound = positive(finite=True, max_row_norm=self.max_row_norm)
             if not (1 / LARGEST_WEIGHT <= bound <= LARGEST_WEIGHT):
                 raise DeclarationError(
                     f"max_row_norm must lie between 2**-100 and 2**100, got {bound!r}. {NOT_FROM_DATA}"
                 )
-            _set(self, "max_row_norm", bound)
+            set_field(self, "max_row_norm", bound)
         check_weight(self.weight, self.columns)
-        _set(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
-        _set(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
+        set_field(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
+        set_field(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
         if self.terms and not self.intercept:
             raise DeclarationError("terms require an intercept. Declare one.")
-        self._refuse_what_rounds_to_nothing()
-        if len(set(self.names)) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
-
-    def _refuse_what_rounds_to_nothing(self) -> None:
-        """A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows."""
-        squares = {name: part.squared_norm for name, part in self.parts.items()}
-        small = [name for name, square in squares.items() if square and not self.squared_in_units(square)]
+        # A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows.
         if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
                 f"intercept must be at least 2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. "
                 "Declare a larger intercept, none, or smaller column weights."
             )
-        if small:
-            raise DeclarationError(
-                f"Column {small[0]!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
-                f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
-            )
+        for name, part in self.parts.items():
+            if part.squared_norm and not self.squared_in_units(part.squared_norm):
+                raise DeclarationError(
+                    f"Column {name!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
+                    f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
+                )
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
 
     @classmethod
     def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str], **more: Any) -> Schema:
@@ -412,8 +397,7 @@ class Schema:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
-        found = [entry.name for name, part in self.parts.items() for entry in encoded_of(name, part, self.columns)]
-        return (*found, INTERCEPT) if self.intercept else tuple(found)
+        return tuple(column.name for column in self.encoded)
 
     @property
     def n_columns(self) -> int:
@@ -471,7 +455,17 @@ class Schema:
     @cached_property
     def text_types(self) -> Mapping[str, pa.DataType]:
         """How to read the columns from text (CSV): nothing is guessed from the data."""
-        return MappingProxyType({name: _text_type(name, column) for name, column in self.columns.items()})
+        types: dict[str, pa.DataType] = {}
+        for name, column in self.columns.items():
+            if isinstance(column, Categorical):
+                types[name] = column.arrow_type
+            elif isinstance(column, Vector):
+                types[name] = pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
+            elif isinstance(column, Numeric) and column.origin is not None:
+                types[name] = pa.timestamp("us")
+            else:
+                types[name] = pa.bool_() if isinstance(column, Boolean) else pa.float64()
+        return MappingProxyType(types)
 
 
 def stored_schema(stored: object) -> Schema:
@@ -479,28 +473,6 @@ def stored_schema(stored: object) -> Schema:
     if not isinstance(stored, Mapping):
         raise ArgumentTypeError("A stored schema must be a JSON object.")
     return Schema.of(dict(stored))
-
-
-def _set(instance: object, name: str, value: object) -> None:
-    object.__setattr__(instance, name, value)  # a frozen dataclass puts its own fields into one form
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise ArgumentTypeError(f"A column name must be a nonempty string, got {name!r}.")
-    check_text("A column's name", name)
-    if name == INTERCEPT:
-        raise DeclarationError(f"The column name {INTERCEPT!r} is reserved for the intercept. Rename the column.")
-
-
-def _text_type(name: str, column: Column) -> pa.DataType:
-    if isinstance(column, Categorical):
-        return column.arrow_type
-    if isinstance(column, Vector):
-        return pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
-    if isinstance(column, Numeric) and column.origin is not None:
-        return pa.timestamp("us")
-    return pa.bool_() if isinstance(column, Boolean) else pa.float64()
 
 
 def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, Any]:
@@ -663,8 +635,7 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
     if not isinstance(short, Mapping):
         return None, {}
     options = {key: value for key, value in short.items() if key != "type"}
-    implied = "categorical" if "levels" in options else "vector" if "size" in options else "numeric"
-    kind = words.get(str(short.get("type", implied)).removesuffix(GUESSED))
+    kind = words.get(str(short.get("type", _implied_kind(options))).removesuffix(GUESSED))
     if kind == _NUMBER[0] and None not in (options.get("lower"), options.get("upper")):
         return None, options
     if kind in (_CATEGORY[0], _CODES[0]) and options.get("levels") is not None:
@@ -673,8 +644,7 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
 
 
 def _number_options(options: dict[str, Any]) -> dict[str, Any]:
-    allowed = [field.name for field in fields(Numeric)]
-    _known_only(options, allowed, "number")
+    _known_only(options, [field.name for field in fields(Numeric)], "number")
     found = {key: value for key, value in options.items() if value is not None}
     for name in ("lower", "upper"):
         if name in found:
