@@ -73,7 +73,7 @@ class Units:
             names=(*self.names, name),
             centres=np.append(self.centres, centre),
             scales=np.append(self.scales, scale),
-            raw=None if self.raw is None else _with_identity(*self.raw),
+            raw=self.raw and (scipy.linalg.block_diag(self.raw[0], 1.0), np.append(self.raw[1], 0.0)),
         )
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -201,10 +201,6 @@ class Units:
         A, b = self.raw if self.raw is not None else (np.eye(len(self.scales)), np.zeros(len(self.scales)))
         own = list(columns)
         return A[np.ix_(own, own)], b[own]
-
-
-def _with_identity(A: Floats, b: Floats) -> tuple[Floats, Floats]:
-    return np.asarray(scipy.linalg.block_diag(A, 1.0)), np.append(b, 0.0)
 
 
 def raw_map(
