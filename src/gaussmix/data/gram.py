@@ -241,9 +241,6 @@ class MappedGram:
     transform: Transform
     clip: float
 
-    def __post_init__(self) -> None:
-        to_units(self.transform, self.clip)
-
     def aggregator(self, m: int) -> Aggregator[ExactSums]:
         """Return an aggregator of rows of m columns."""
         _check_width(self.transform, m)
@@ -304,14 +301,10 @@ class NormCounts:
     transforms: Sequence[Transform]
     edges: Sequence[Floats]
 
-    def __post_init__(self) -> None:
-        if not self.transforms or len(self.transforms) != len(self.edges):
-            raise ArgumentError("counts requires at least one transform, and edges for each.")
-        for pair in zip(self.transforms, self.edges, strict=True):
-            BinCounter(*pair)
-
     def aggregator(self, m: int) -> Aggregator[BinCounts]:
         """Return an aggregator of rows of m columns."""
+        if not self.transforms or len(self.transforms) != len(self.edges):
+            raise ArgumentError("counts requires at least one transform, and edges for each.")
         for transform in self.transforms:
             _check_width(transform, m)
         return _CountAggregator(self)

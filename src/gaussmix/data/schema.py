@@ -15,7 +15,7 @@ C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever 
 
 Notation follows docs/notation.md. Columns have short forms in dictionaries and files:
 
->>> parse_column("age", [0, 100])
+>>> parse_column([0, 100])
 Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
 
 A partial schema declares types but leaves bounds or levels open, to be estimated privately:
@@ -76,7 +76,6 @@ from gaussmix.data.terms import (
     EncodedColumn,
     Part,
     bases_of,
-    check_weight,
     encoded_of,
     name_of,
     needs_of,
@@ -138,25 +137,17 @@ def Date(  # noqa: N802 - declared as the kinds of columns are
     return Numeric(*bounds, weight=weight, missing=missing, origin=start.isoformat())
 
 
-def parse_column(name: str, declared: object) -> Column:
-    """A column from its short form; errors name it."""
-    try:
-        return _parsed(declared)
-    except GaussmixError as error:
-        raise type(error)(f"Column {name!r}: {error}") from None
-
-
 def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
     """Columns from their short forms; everything that is wrong with any of them in one error."""
     found: dict[str, Column] = {}
     wrong: list[GaussmixError] = []
     for name, short in declared.items():
         try:
-            found[name] = parse_column(name, short)
+            found[name] = parse_column(short)
         except GaussmixError as error:
-            wrong.append(error)
+            wrong.append(type(error)(f"Column {name!r}: {error}"))
     if len(wrong) == 1:
-        raise wrong[0]
+        raise wrong[0] from None
     if wrong:
         told = [str(error).replace(f" {NOT_FROM_DATA}", "").replace(f" {HOW_TO_DECLARE}", "") for error in wrong]
         lines = "\n".join(f"  {words}" for words in told)
@@ -175,7 +166,8 @@ def declared_values(column: Column) -> dict[str, Any]:
     return {"type": kind} | {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def _parsed(declared: object) -> Column:
+def parse_column(declared: object) -> Column:
+    """Return a column from its short form."""
     if isinstance(declared, Column):
         return declared
     if declared == "boolean":
@@ -295,7 +287,14 @@ class Schema:
                     f"max_row_norm must lie between 2**-100 and 2**100, got {bound!r}. {NOT_FROM_DATA}"
                 )
             set_field(self, "max_row_norm", bound)
-        check_weight(self.weight, self.columns)
+        column = None if self.weight is None else self.columns.get(self.weight)
+        if self.weight is not None and (
+            not isinstance(column, Numeric) or column.lower != 0 or column.missing == "indicator" or column.origin
+        ):
+            raise DeclarationError(
+                f"weight: {self.weight!r} must be a numeric column with bounds [0, largest weight] and without "
+                f'missing="indicator". {NOT_FROM_DATA}'
+            )
         set_field(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
         set_field(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
         if self.terms and not self.intercept:
@@ -568,34 +567,30 @@ class PartialSchema:
             declared = declared["columns"]
         if not isinstance(declared, Mapping) or not declared:
             raise ArgumentTypeError(f"columns must map names to declarations. {HOW_TO_LEAVE_OPEN}")
-        return cls._sorted(declared, rest)
-
-    @classmethod
-    def _sorted(cls, columns: Mapping[str, Any], rest: dict[str, Any]) -> PartialSchema:
         numbers: dict[str, dict[str, Any]] = {}
         keys: dict[str, dict[str, Any]] = {}
         types: dict[str, pa.DataType] = {}
         known: dict[str, Column] = {}
-        for name, short in columns.items():
+        for name, short in declared.items():
             kind, options = _open_kind(short)
-            if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
-                raise DeclarationError(
-                    f"Column {name!r}: its type was guessed from the data, which is not private. "
-                    f"Declare the type without the question mark. {HOW_TO_LEAVE_OPEN}"
-                )
             try:
-                if kind == _NUMBER[0]:
-                    numbers[name] = _number_options(options)
-                elif kind is not None:
-                    keys[name], types[name] = _key_options(options, integers=kind in _CODES), _KEY_TYPES[kind]
+                if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
+                    raise DeclarationError(
+                        "its type was guessed from the data, which is not private. "
+                        f"Declare the type without the question mark. {HOW_TO_LEAVE_OPEN}"
+                    )
+                if kind is None:
+                    known[name] = parse_column(short)
+                elif kind == _NUMBER[0]:
+                    numbers[name] = _open_options(kind, options)
                 else:
-                    known[name] = parse_column(name, short)
+                    keys[name], types[name] = _open_options(kind, options), _KEY_TYPES[kind]
             except GaussmixError as error:
-                raise type(error)(f"Column {name!r}: {error}" if kind is not None else str(error)) from None
+                raise type(error)(f"Column {name!r}: {error}") from None
         if not numbers and not keys:
             raise DeclarationError(f"All columns are fully declared; no bounds or levels are open. {HOW_TO_LEAVE_OPEN}")
         frozen = MappingProxyType
-        found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(columns), rest)
+        found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(declared), rest)
         found.taken  # noqa: B018 - names, weights and the bound of a row are as a schema may have them
         return found
 
@@ -643,31 +638,22 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
     return kind, options
 
 
-def _number_options(options: dict[str, Any]) -> dict[str, Any]:
-    _known_only(options, [field.name for field in fields(Numeric)], "number")
+def _open_options(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Check and return what was declared about a column whose bounds or levels are open."""
+    column, word = (Numeric, "number") if kind == _NUMBER[0] else (Categorical, "category")
+    _known_only(options, [field.name for field in fields(column)], word)
     found = {key: value for key, value in options.items() if value is not None}
-    for name in ("lower", "upper"):
-        if name in found:
-            found[name] = real(**{name: found[name]})
-    Numeric(-1.0, 1.0, **_others(found))
-    return found
-
-
-def _key_options(options: dict[str, Any], *, integers: bool) -> dict[str, Any]:
-    """A category that is left open has levels that nobody has declared: they must not be an error."""
-    _known_only(options, [field.name for field in fields(Categorical)], "category")
-    found = {"unknown": "other"} | {key: value for key, value in options.items() if value is not None}
-    if found["unknown"] == "error":
+    others = {key: value for key, value in found.items() if key not in ("lower", "upper", "levels")}
+    if column is Numeric:
+        Numeric(-1.0, 1.0, **others)
+        return found | {key: real(**{key: found[key]}) for key in ("lower", "upper") if key in found}
+    if found.get("unknown") == "error":  # nobody has declared the levels that may occur
         raise DeclarationError(
             'unknown must be "other" or "zero" for a column with open levels: rare levels are not found, and an error '
             "would reveal them."
         )
-    Categorical((1,) if integers else ("a",), **_others(found))
-    return found
-
-
-def _others(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in ("lower", "upper", "levels")}
+    Categorical((1,) if kind == _CODES[0] else ("a",), **others)
+    return {"unknown": "other"} | found
 
 
 def _known_only(options: Mapping[str, Any], allowed: list[str], kind: str) -> None:
@@ -682,11 +668,6 @@ class Formula:
 
     response: str
     predictors: tuple[str, ...] | None
-
-
-def is_formula(text: object) -> bool:
-    """Return whether a text is a formula rather than a column name."""
-    return isinstance(text, str) and "~" in text
 
 
 def read_formula(text: str) -> Formula:
@@ -779,7 +760,7 @@ def declared_schema(
 
 def response_and_predictors(response: str, predictors: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
     """Return the response and the predictors of a model, from a formula where one is given."""
-    if not is_formula(response):
+    if not isinstance(response, str) or "~" not in response:
         return response, predictors
     if predictors is not None:
         raise ArgumentError(

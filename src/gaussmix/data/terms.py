@@ -45,7 +45,7 @@ from numpy.polynomial import legendre as legendre_series
 from numpy.typing import NDArray
 
 from gaussmix._types import Floats
-from gaussmix.data.columns import NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector, checked_weight
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector, checked_weight
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError
 
 MOST_FACTORS = 4
@@ -642,18 +642,6 @@ def read_terms(declared: Mapping[str, float] | Sequence[str], columns: Mapping[s
                 if not isinstance(needed, Base) and _same(needed, found, columns) is None:
                     found[name_of(needed)] = own
     return found
-
-
-def check_weight(weight: str | None, columns: Mapping[str, Column]) -> None:
-    """The column of weights must have a declared upper bound, and none below 0."""
-    column = None if weight is None else columns.get(weight)
-    if weight is not None and (
-        not isinstance(column, Numeric) or column.lower != 0 or column.missing == "indicator" or column.origin
-    ):
-        raise DeclarationError(
-            f"weight: {weight!r} must be a numeric column with bounds [0, largest weight] and without "
-            f'missing="indicator". {NOT_FROM_DATA}'
-        )
 
 
 def parts_of(
