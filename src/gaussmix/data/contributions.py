@@ -170,18 +170,13 @@ def unit_ids(name: str, array: pa.Array, key: bytes) -> Words:
     found = np.empty((len(texts), 2), dtype=np.uint64)
     for length in np.unique(lengths):
         at = np.flatnonzero(lengths == length)
-        words = _words(data, offsets[at], int(length))
+        # Texts of one length, and their length, as 64-bit words.
+        padded = np.zeros((len(at), -(-length // 8) * 8), dtype=np.uint8)
+        padded[:, :length] = data[offsets[at][:, np.newaxis] + np.arange(length)]
+        words = np.column_stack([padded.view("<u8").astype(np.uint64), np.full(len(at), length, dtype=np.uint64)])
         for half in range(2):
             found[at, half] = siphash(words, derive_key(key, b"person %d" % half))
     return found
-
-
-def _words(data: NDArray[np.uint8], starts: Integers, length: int) -> Words:
-    """Return texts of one length, and their length, as 64-bit words."""
-    padded = np.zeros((len(starts), -(-length // 8) * 8), dtype=np.uint8)
-    padded[:, :length] = data[starts[:, np.newaxis] + np.arange(length)]
-    words = padded.view("<u8").astype(np.uint64)
-    return np.column_stack([words, np.full(len(words), length, dtype=np.uint64)])
 
 
 def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
@@ -234,21 +229,11 @@ _NO_ROOM = (
 
 @dataclass(frozen=True, repr=False)
 class UnitBlock:
-    """**Sensitive**: whole privacy units.
+    """**Sensitive**: whole privacy units."""
 
-    Attributes
-    ----------
-    ids : array (units, 2)
-        Keyed hashes.
-    starts : array (units,)
-        Where the rows of each unit begin.
-    rows : array (n, m)
-        Whole numbers.
-    """
-
-    ids: Words
-    starts: Integers
-    rows: NDArray[np.int32]
+    ids: Words  # keyed hashes, (units, 2)
+    starts: Integers  # where the rows of each unit begin, (units,)
+    rows: NDArray[np.int32]  # whole numbers, (n, m)
 
     @classmethod
     def of(cls, ids: Words, rows: NDArray[np.int32]) -> UnitBlock:

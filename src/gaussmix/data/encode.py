@@ -226,16 +226,7 @@ def clip_vectors(part: Floats, totals: Floats, limit: float, starts: Integers | 
     The norm is that of the rounded entries: exact, where a float sum would depend on its order. It is short of the true
     one by less than √d, so the factor is at most 1 + √d/√limit times √limit over the true norm (1 + d 2⁻²⁴ times, where
     squares add up to 2⁵³ or more), and at least 1 - 2⁻³¹ times. Rounding towards zero turns the row by as little;
-    entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more.
-
-    Parameters
-    ----------
-    part : array (n, d)
-    totals : array (n,) or (units,)
-        `squared_norms_of` the part.
-    limit : float
-    starts : array (units,), optional
-        Where the rows of each unit begin.
+    entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more. ``totals`` are `squared_norms_of` the part.
     """
     sizes = np.ones(len(totals), dtype=np.int64) if starts is None else np.diff(np.append(starts, len(part)))
     powers = np.ones(len(totals))
@@ -354,26 +345,12 @@ def encoded_blocks(batches: Iterable[pa.RecordBatch], schema: Schema, plan: Bloc
 def encode_batch(
     batch: pa.RecordBatch | pa.Table, schema: Schema, plan: BlockEncoder, *, out: Floats | None = None
 ) -> Floats:
-    """Clamp and scale rows, not yet clipped in norm or rounded.
+    """Return rows of shape (n, n_columns), clamped and scaled, not yet clipped in norm or rounded.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch or pyarrow.Table
-        With the schema's columns, in any order; others are not looked at.
-    schema, plan
-        The columns, and the units to write them in.
-    out : array of shape (at least rows, n_columns), optional
-        Where to write, best in Fortran order; a part of it is returned.
-
-    Returns
-    -------
-    array of float64, shape (rows kept, n_columns)
-        Rows that ``missing="drop-row"`` leaves out are not in it: their number is sensitive.
-
-    Raises
-    ------
-    DataError
-        If a column is absent or of another type, or holds missing values or unknown levels without a rule for them.
+    Columns may be in any order; others than the schema's are not looked at. Rows that ``missing="drop-row"`` leaves out
+    are not in the result: their number is sensitive. It is written to ``out``, best in Fortran order, and a part of it.
+    A column that is absent or of another type, or holds missing values or unknown levels without a rule for them, is an
+    error.
     """
     arrays = _columns_of(batch, schema, list(schema.columns))
     keep = kept(schema.columns, arrays)

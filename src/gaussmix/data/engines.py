@@ -34,7 +34,6 @@ from gaussmix.data.source import (
     Request,
     Table,
     check_columns,
-    deferred,
     readable,
     running,
     sliced,
@@ -164,7 +163,7 @@ def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator
                 "Rename one of them."
             )
     wanted = neighbours.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
-    for batch in running(deferred(lambda: wanted.to_arrow_reader(request.rows)), where):
+    for batch in running(lambda: wanted.to_arrow_reader(request.rows), where):
         yield from sliced(valid(batch.rename_columns(request.columns), where), request.rows)
 
 
@@ -218,13 +217,7 @@ class ClusterTable(Table):
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
         """Return Σ build(partition, its number), in one job.
 
-        Parameters
-        ----------
-        columns : list of str
-        build : function of a table and a number
-            It is sent to the workers with all that it holds. It is not called for empty partitions.
-        empty
-            The sum over no rows.
+        ``build`` is sent to the workers with all that it holds; ``empty`` takes its place for empty partitions.
         """
 
 
@@ -274,7 +267,7 @@ class DaskTable(ClusterTable):
 
         kind = ArrayTable if self._has_arrays else FrameTable
         parts = self._partitions(request.columns)
-        for part in running(deferred(lambda: compute(*parts)), self.label):
+        for part in running(lambda: compute(*parts), self.label):
             yield from kind(part, self.options).read(request)
 
     def arrow_schema(self) -> pa.Schema:

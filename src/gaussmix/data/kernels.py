@@ -136,17 +136,10 @@ class KernelInput:
     def of_arrays(
         cls, X: Rows, Y: Rows, constants: tuple[Floats, Floats, Floats, float], *, m: int, norm_limit: float | None
     ) -> KernelInput | None:
-        """Rows of arrays, which are encoded; none before `select`. None for arrays of another memory layout.
+        """Wrap rows of arrays (·, d) and (·, targets), which are encoded; none before `select`.
 
-        Parameters
-        ----------
-        X : array (·, d)
-        Y : array (·, targets)
-        constants : centre, multiplier and limits, arrays (d + targets,), and the constant before rounding
-        m : int
-            d + targets, or one more for the constant.
-        norm_limit : float or None
-            Features whose squares add up to more are clipped, and the rest of their rows with them.
+        ``constants`` are centre, multiplier and limits of d + targets entries, and the intercept before rounding;
+        ``norm_limit`` is that of `gaussmix.data.encode.ArrayEncoder`. None for arrays of another memory layout.
         """
         if not (_by_rows(X) and _by_rows(Y)):
             return None
@@ -206,17 +199,9 @@ class Map:
 # ---------------------------------------------------------------------------------------------------------------
 # Functions
 def gram(rows: KernelInput, low: Integers, pending: Floats, scratch: Floats) -> None:
-    """Add Σ r rᵀ to ``low``.
+    """Add Σ r rᵀ to ``low``, (padded m, padded m), whose entries below the diagonal are not to be used.
 
-    Parameters
-    ----------
-    rows : KernelInput
-    low : array of int64, (padded m, padded m)
-        What is below the diagonal is not to be used.
-    pending : array of the same shape, zeros before and after
-        The sums of at most 2¹² rows.
-    scratch : array
-        For rows of width m.
+    ``pending``, of the same shape, is zero before and after; ``scratch`` is for rows of width m.
     """
     _run("gram", rows, (), (low, pending), (scratch,))
 

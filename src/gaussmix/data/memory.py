@@ -245,7 +245,7 @@ class LazyTable(Table):
         wanted = frame.select(request.columns)
         native = nw.to_native(wanted)
         if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
-            found = running(native.collect_batches(chunk_size=request.rows), where)
+            found = running(lambda: native.collect_batches(chunk_size=request.rows), where)
             return chain.from_iterable(_frame_batches(nw.from_native(piece), request, where) for piece in found)
         if hasattr(native, "__arrow_c_stream__"):
             return _reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
@@ -369,15 +369,9 @@ _LARGEST = sys.float_info.max
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, where: str) -> pa.Array:
-    """The values as an Arrow array of the declared type; a value that does not fit is an error, wherever it stands.
+    """Return values as an Arrow array of the declared type: float64, int64, bool, string or timestamp.
 
-    Parameters
-    ----------
-    values : sequence of object
-    kind : pyarrow.DataType or None
-        float64, int64, bool, string or timestamp; None is an error.
-    name, where : str
-        Of the column and of its table, for messages.
+    A value that does not fit is an error, wherever it stands; so is no declared type.
     """
     if kind is None:
         raise DataTypeError(

@@ -219,9 +219,12 @@ class Moments:
         if hashlib.sha256(content).digest() != digest:
             raise damaged
         try:
-            header, body = _split(content)
+            length = int.from_bytes(content[:8], "little")
+            header = strict_json(content[8 : 8 + length])
+            if type(header["format"]) is not int:
+                raise damaged
             if header["format"] == FORMAT:
-                return _unpacked(header, body)
+                return _unpacked(header, content[8 + length :])
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise damaged from None
         raise DamagedError(other_format(name, header["format"], FORMAT))
@@ -245,15 +248,6 @@ class Moments:
 
     def __repr__(self) -> str:
         return f"Moments({self.n_columns} columns, {len(self.parts)} parts, sensitive: no numbers shown)"
-
-
-def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Split the bytes after the checksum into header and sums."""
-    length = int.from_bytes(content[:8], "little")
-    header = strict_json(content[8 : 8 + length])
-    if type(header["format"]) is not int:
-        raise TypeError("the format must be an integer")
-    return header, content[8 + length :]
 
 
 def _unpacked(header: dict[str, Any], body: bytes) -> Moments:

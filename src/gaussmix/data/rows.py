@@ -148,13 +148,7 @@ class RowSource(ABC):
 class ArrayRows(RowSource):
     """Rows that come as arrays, for a schema of one vector X and then numbers y: the fastest.
 
-    Parameters
-    ----------
-    X : array (n, size)
-    Y : array (n,) or (n, numbers), or None
-    schema : Schema
-    threads : int, optional
-        Default: as many as BLAS would use.
+    X has shape (n, size), Y (n,) or (n, numbers). By default there are as many threads as BLAS would use.
     """
 
     def __init__(self, X: ArrayLike, Y: ArrayLike | None, schema: Schema, *, threads: int | None = None) -> None:
@@ -186,12 +180,6 @@ class TableRows(RowSource):
     """Anything that :func:`gaussmix.data.table.open_table` opens, in bounded memory.
 
     Every pass reads it again, but for rows that were cached (:mod:`gaussmix.data.sampling`).
-
-    Parameters
-    ----------
-    data : table
-    schema : Schema
-    options : ReadOptions, optional
     """
 
     def __init__(self, data: Any, schema: Schema, options: ReadOptions | None = None) -> None:
@@ -230,17 +218,8 @@ class TableRows(RowSource):
 class UnitRows(RowSource):
     """A table whose privacy unit has several rows: results are sums over units with bounded contributions.
 
-    A table declared as sorted is read again in every pass; any other is read once, and its units are stored
-    (:mod:`gaussmix.data.contributions`).
-
-    Parameters
-    ----------
-    data, schema, unit
-        As in :func:`gaussmix.release`.
-    options : ReadOptions, optional
-        How the table is read.
-    key : bytes
-        32 bytes, secret and drawn for one release.
+    A table declared as sorted is read again in every pass; any other is read once, and its units are stored until
+    `close` (:mod:`gaussmix.data.contributions`). ``key`` is 32 bytes, secret and drawn for one release.
     """
 
     def __init__(

@@ -136,11 +136,7 @@ class Sample:
 class RowCache:
     """**Sensitive**: rows of one reading whose sampling keys are below a limit, which falls when there are too many.
 
-    Parameters
-    ----------
-    sample : Sample
-        Of the release for which rows are cached; its rate is not used.
-    schema : Schema
+    Sampling keys are those of a sample of the release; its rate is not used.
     """
 
     def __init__(self, sample: Sample, schema: Schema) -> None:

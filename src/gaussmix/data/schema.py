@@ -479,16 +479,9 @@ def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, A
 
     `Schema.of` refuses it until that is done.
 
-    Parameters
-    ----------
-    source : pyarrow.Schema
-        Such as `sources.source_schema` returns.
-    guessed : bool
-        The types were guessed from rows, as of CSV files: they have a question mark, and a proposal refuses them,
-        since no row may decide what is published about a column.
+    Types that were guessed from rows, as of CSV files, have a question mark, and a partial schema refuses them, since
+    no row may decide what is published about a column.
 
-    Examples
-    --------
     >>> describe_columns(pa.schema({"age": pa.int64(), "sex": pa.string()}))["columns"]
     {'age': {'type': 'numeric', 'lower': None, 'upper': None}, 'sex': {'type': 'categorical', 'levels': None}}
     """
@@ -528,30 +521,14 @@ _KEY_TYPES = {_CATEGORY[0]: pa.string(), _CODES[0]: pa.int64()}
 
 @dataclass(frozen=True)
 class PartialSchema:
-    """Columns by what is to be found for them.
+    """Columns by what is to be found for them."""
 
-    Attributes
-    ----------
-    numbers : mapping of str to dict
-        Numbers without bounds, or with one of them: what was declared about each.
-    keys : mapping of str to dict
-        Categories without levels, and what was declared about each.
-    key_types : mapping of str to pyarrow.DataType
-        Of every category: text or integers.
-    declared : mapping of str to Column
-        Columns for which nothing is to be found: they are not read.
-    order : tuple of str
-        All names as they were declared.
-    rest : mapping
-        Intercept and ``max_row_norm``, where they were declared.
-    """
-
-    numbers: Mapping[str, dict[str, Any]]
-    keys: Mapping[str, dict[str, Any]]
-    key_types: Mapping[str, pa.DataType]
-    declared: Mapping[str, Column]
-    order: tuple[str, ...]
-    rest: Mapping[str, Any]
+    numbers: Mapping[str, dict[str, Any]]  # without bounds, or with one: what was declared about each
+    keys: Mapping[str, dict[str, Any]]  # categories without levels, and what was declared about each
+    key_types: Mapping[str, pa.DataType]  # of every category: text or integers
+    declared: Mapping[str, Column]  # columns for which nothing is to be found: they are not read
+    order: tuple[str, ...]  # all names as they were declared
+    rest: Mapping[str, Any]  # intercept and ``max_row_norm``, where they were declared
 
     @classmethod
     def of(cls, source: PartialSchema | Mapping[str, Any] | str | os.PathLike[str]) -> PartialSchema:

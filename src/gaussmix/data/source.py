@@ -298,20 +298,11 @@ class Table(ABC):
 
 
 class FileFormat(ABC):
-    """A format of files, registered in :data:`gaussmix.data.readers.FORMATS`.
-
-    Attributes
-    ----------
-    name : str
-    suffixes : tuple of str
-        Endings of file names, in lower case.
-    types_are_guessed : bool
-        Whether `schema` examines rows to find types.
-    """
+    """A format of files, registered in :data:`gaussmix.data.readers.FORMATS`."""
 
     name: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]]
-    types_are_guessed: ClassVar[bool] = False
+    suffixes: ClassVar[tuple[str, ...]]  # endings of file names, in lower case
+    types_are_guessed: ClassVar[bool] = False  # whether `schema` examines rows to find types
 
     @abstractmethod
     def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
@@ -447,17 +438,12 @@ def guarded(found: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBa
         yield from found
 
 
-def running(found: Iterable[Any], where: str) -> Iterator[Any]:
-    """Pass on what an engine computes; replace its errors, which may quote values."""
+def running(start: Callable[[], Iterable[Any]], where: str) -> Iterator[Any]:
+    """Start an engine and pass on what it computes; replace its errors, which may quote values."""
     try:
-        yield from found
+        yield from start()
     except Exception:
         raise DataError(f"{where} failed. Run it separately for the details.") from None
-
-
-def deferred(start: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Start an engine with the first item, when its errors are caught."""
-    yield from start()
 
 
 def valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
@@ -483,16 +469,8 @@ def with_progress(
 ) -> Generator[pa.RecordBatch]:
     """Pass batches on and show the number of rows and the time left on standard error.
 
-    Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log.
-
-    Parameters
-    ----------
-    found : generator of pyarrow.RecordBatch
-    total_rows : int, optional
-        Without it no time left is shown.
-    description : str
-    console : rich.console.Console, optional
-        Default: one on standard error.
+    Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log. Without
+    ``total_rows`` no time left is shown.
     """
     with closing(found):
         # rich, which takes a log for a terminal where FORCE_COLOR is set, is loaded where something is shown.

@@ -159,14 +159,7 @@ def _product(factors: Sequence[Factor]) -> Term:
 
 
 def parse_terms(text: str, columns: Collection[str]) -> tuple[Term, ...]:
-    """The terms that a text stands for; several for a polynomial.
-
-    Parameters
-    ----------
-    text : str
-    columns : collection of str
-        Names that are columns as they stand, whatever characters they have.
-    """
+    """Return the terms that a text stands for, several for a polynomial; ``columns`` are names as they stand."""
     if text in columns:
         return (Base(text),)
     return _Reader(text).terms()
@@ -555,13 +548,8 @@ class Numbers:
 class TermValues:
     """Entries of terms for one block of rows.
 
-    Parameters
-    ----------
-    columns : mapping of str to column
-    numbers : function of a name
-        A number or a Boolean in the user's units, clipped to its bounds.
-    levels : function of a name
-        A category as zeros and ones, shape (n, labels).
+    ``numbers`` returns a number or a Boolean of a name in original units, clamped to its bounds; ``levels`` a category
+    as zeros and ones, shape (n, labels).
     """
 
     def __init__(
