@@ -94,8 +94,13 @@ class Aggregator(ABC, Generic[A_co]):
         Whether a compiled function, `take`, adds rows.
     """
 
-    def __init__(self, *widths: int, compiled: bool = False) -> None:
-        columns = max(widths)
+    def __init__(self, m: int, *transforms: Transform, compiled: bool = False) -> None:
+        for transform in transforms:
+            if transform.integers.shape[1] != m:
+                raise ArgumentError(
+                    f"The transform must have {m} columns, as the schema has, got {transform.integers.shape[1]}."
+                )
+        columns = max(m, *(len(transform.integers) for transform in transforms), 1)
         self.compiled = compiled and kernels.serves(columns)
         in_cache = min(max(_BLOCK_BYTES // (8 * columns), _LEAST_BLOCK_ROWS), EXACT_ROWS)
         self.block_rows = EXACT_ROWS if self.compiled else in_cache
@@ -243,15 +248,14 @@ class MappedGram:
 
     def aggregator(self, m: int) -> Aggregator[ExactSums]:
         """Return an aggregator of rows of m columns."""
-        _check_width(self.transform, m)
-        return _MappedAggregator(self.transform, self.clip)
+        return _MappedAggregator(m, self.transform, self.clip)
 
 
 class _MappedAggregator(Aggregator[ExactSums]):
-    def __init__(self, transform: Transform, clip: float) -> None:
-        k, m = transform.integers.shape
-        super().__init__(k, m, compiled=True)
-        self.transform, self.factors, self.gram = transform, to_units(transform, clip), GramAggregator(k)
+    def __init__(self, m: int, transform: Transform, clip: float) -> None:
+        super().__init__(m, transform, compiled=True)
+        self.transform, self.factors = transform, to_units(transform, clip)
+        self.gram = GramAggregator(len(self.factors))
         self.z = _Buffer()
         if self.compiled:
             self.map, self.scratch = kernels.Map(transform, self.factors), kernels.scratch(m)
@@ -305,23 +309,19 @@ class NormCounts:
         """Return an aggregator of rows of m columns."""
         if not self.transforms or len(self.transforms) != len(self.edges):
             raise ArgumentError("counts requires at least one transform, and edges for each.")
-        for transform in self.transforms:
-            _check_width(transform, m)
-        return _CountAggregator(self)
+        return _CountAggregator(m, self.transforms, self.edges)
 
 
 class _CountAggregator(Aggregator[BinCounts]):
-    def __init__(self, query: NormCounts) -> None:
-        first, *others = query.transforms
-        k, m = first.integers.shape
-        widths = [len(transform.integers) for transform in query.transforms]
-        super().__init__(m, *widths, compiled=all(map(first.same_integers, others)))
-        self.transforms, self.units = query.transforms, 0
-        self.counters = [BinCounter(*pair) for pair in zip(query.transforms, query.edges, strict=True)]
+    def __init__(self, m: int, transforms: Sequence[Transform], edges: Sequence[Floats]) -> None:
+        first, *others = transforms
+        super().__init__(m, *transforms, compiled=all(map(first.same_integers, others)))
+        self.transforms, self.units = transforms, 0
+        self.counters = [BinCounter(*pair) for pair in zip(transforms, edges, strict=True)]
         self.product, self.scaled = _Buffer(), _Buffer()
         if self.compiled:
             self.map = kernels.Map(first, *(counter.factors for counter in self.counters))
-            self.scratch, self.products = kernels.scratch(m), kernels.scratch(k)
+            self.scratch, self.products = kernels.scratch(m), kernels.scratch(len(first.integers))
 
     def take(self, rows: kernels.KernelInput) -> Integers:
         """Count rows by a compiled function; those that are not finite are left out."""
@@ -363,13 +363,6 @@ class _Buffer:
         if self.entries.size < n * k:
             self.entries = np.empty(n * k)
         return self.entries[: n * k].reshape(n, k)
-
-
-def _check_width(transform: Transform, m: int) -> None:
-    if transform.integers.shape[1] != m:
-        raise ArgumentError(
-            f"The transform must have {m} columns, as the schema has, got {transform.integers.shape[1]}."
-        )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -428,17 +421,15 @@ class ClippedGradient:
 
     def aggregator(self, m: int) -> _GradientAggregator:
         """Return an aggregator of rows of m columns."""
-        _check_width(self.transform, m)
-        return _GradientAggregator(self)
+        return _GradientAggregator(m, self)
 
 
 class _GradientAggregator(Aggregator[GradientSums]):
-    def __init__(self, query: ClippedGradient) -> None:
+    def __init__(self, m: int, query: ClippedGradient) -> None:
+        super().__init__(m, query.transform)
         self.transform, self.label = query.transform, query.label
-        k, m = self.transform.integers.shape
-        super().__init__(k, m)
         self.factors = to_units(self.transform, query.clip)[:-1]
-        self.gradient, self.weight = np.zeros(k - 1, dtype=np.int64), 0
+        self.gradient, self.weight = np.zeros(len(self.factors), dtype=np.int64), 0
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         if starts is not None:  # the gradients of one unit's rows may add up to any number of clips

@@ -292,8 +292,8 @@ def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.
             return values
     if isinstance(values, nw.Series):
         if not _holds_objects(values):
-            return _column(_series_to_arrow(values, name, where), kind, name, where)
-        values = _listed(values, name, where)
+            return _column(_converted(values.to_arrow, name, where), kind, name, where)
+        values = list(_converted(values.to_list, name, where))
     elif isinstance(values, np.ndarray):
         if values.dtype.kind != "O":
             return _typed(values, name, where)
@@ -333,27 +333,20 @@ def _holds_objects(series: Any) -> bool:
     return not (zoned or hasattr(values.array, "__arrow_array__"))
 
 
-def _listed(series: Any, name: str, where: str) -> list[Any]:
-    """Values one by one; errors of others quote them."""
+def _converted(convert: Callable[[], Any], name: str, where: str) -> Any:
+    """Return what another library converts; its errors quote values."""
     try:
-        return list(series.to_list())
+        return convert()
     except Exception:
-        raise _no_column(name, where) from None
-
-
-def _series_to_arrow(series: Any, name: str, where: str) -> Any:
-    try:
-        return series.to_arrow()
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise _no_column(name, where) from None
 
 
 def _peeked_type(values: Any, name: str, where: str) -> pa.DataType:
     """Type of a column, for a template; of objects what Arrow would guess, which nothing is ever read as."""
     if isinstance(values, nw.Series) and not _holds_objects(values):
-        return _series_to_arrow(values, name, where).type
+        return _converted(values.to_arrow, name, where).type
     if isinstance(values, nw.Series):
-        values = _listed(values, name, where)
+        values = list(_converted(values.to_list, name, where))
     if not isinstance(values, list) and not (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
         return _column(values, None, name, where).type
     try:

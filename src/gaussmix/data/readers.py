@@ -268,9 +268,20 @@ class CheckedLines(io.RawIOBase):
             if not self._last:
                 piece = piece.removeprefix(_BYTE_ORDER_MARK)
         if piece:
-            self._look_at(piece)
-        elif self._last:
-            self._look_at_end()
+            self._count(piece)
+            if self._quoting and self._quoted_newlines:
+                self._follow_quotes(piece)
+            if piece.strip(b"\r\n"):
+                self._tail = [*self._tail[-1:], piece]
+            self._last = piece[-1:]
+        elif self._last:  # the end of the file
+            self.count += self._last not in b"\r\n"
+            self._last = b""
+            text = b"".join(self._tail).rstrip(b"\r\n")
+            line = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
+            is_open = self._inside if self._quoted_newlines else _ends_in_quotes(line, self._delimiter)
+            if self._quoting and is_open:
+                raise LineError("a quote that is not closed")
         return piece
 
     def _whole(self, size: int) -> bytes:
@@ -279,24 +290,6 @@ class CheckedLines(io.RawIOBase):
         while found[-1] and (missing := size - sum(map(len, found))) > 0:
             found.append(bytes(self._stream.read(missing)))
         return b"".join(found) if len(found) > 1 else found[0]
-
-    def _look_at(self, piece: bytes) -> None:
-        self._count(piece)
-        if self._quoting and self._quoted_newlines:
-            self._follow_quotes(piece)
-        if piece.strip(b"\r\n"):
-            self._tail = [*self._tail[-1:], piece]
-        self._last = piece[-1:]
-
-    def _look_at_end(self) -> None:
-        if self._last not in b"\r\n":
-            self.count += 1
-        self._last = b""
-        text = b"".join(self._tail).rstrip(b"\r\n")
-        line = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
-        is_open = self._inside if self._quoted_newlines else _ends_in_quotes(line, self._delimiter)
-        if self._quoting and is_open:
-            raise LineError("a quote that is not closed")
 
     def _count(self, piece: bytes) -> None:
         r"""Count line ends as Arrow does: ``\n``, ``\r\n`` and ``\r``; blank is a line after an end."""
