@@ -327,7 +327,7 @@ class SparkTable(ClusterTable):
         run = functools.partial(_spark_build, build=build, empty=empty)
 
         def collected() -> tuple[list[Any], int | None]:
-            wanted = data.select(*[_quoted(name) for name in columns])
+            wanted = data.select(*["`" + name.replace("`", "``") + "`" for name in columns])
             sums = wanted.mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 return sums.collect(), None
@@ -341,10 +341,6 @@ class SparkTable(ClusterTable):
             if isinstance(failed, GaussmixError):
                 raise failed
         return functools.reduce(operator.add, found, empty)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _spark_build(

@@ -204,7 +204,7 @@ class StreamTable(Table):
             return self._data.schema
         if hasattr(self._data, "__arrow_c_schema__"):
             return pa.schema(self._data)
-        raise DataTypeError(f"The columns of {self.label} cannot be determined without reading rows.")
+        return super().arrow_schema()
 
 
 def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:

@@ -92,7 +92,11 @@ class Csv(FileFormat):
                 rows = 1  # the header
                 for batch in reader:
                     rows += batch.num_rows
-                    yield from sliced(_empty_text_is_missing(batch), request.rows)
+                    arrays = [  # an empty field is missing in a text column as in any other
+                        pc.if_else(pc.equal(array, ""), None, array) if pa.types.is_string(array.type) else array
+                        for array in batch.columns
+                    ]
+                    yield from sliced(pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), request.rows)
             wanted = lines.count if len(header) == 1 else lines.count - lines.blank
             if rows != wanted and not csv.quoted_newlines:
                 raise LineError("a field with a line break within quotes, or a stray quote")
@@ -152,15 +156,6 @@ def _opened_csv(
         )
         with reader:
             yield reader, lines
-
-
-def _empty_text_is_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """An empty field is missing in a text column as in any other."""
-    arrays = [
-        pc.if_else(pc.equal(array, ""), None, array) if pa.types.is_string(array.type) else array
-        for array in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _line_error(words: str, where: str) -> DataError:
@@ -603,7 +598,9 @@ def _matching(pattern: Path) -> Iterator[Path]:
         if part == "**":
             found = [path for folder in found for path in _folders(folder)]
         elif glob.has_magic(part):
-            found = [path for folder in found if _is_folder(folder) for path in _entries(folder) if _fits(path, part)]
+            paths = [path for folder in found if _is_folder(folder) for path in _entries(folder)]
+            shown = (path for path in paths if part.startswith(".") or not path.name.startswith("."))
+            found = [path for path in shown if fnmatch.fnmatchcase(path.name, part)]
         else:
             found = [folder / part for folder in found if os.path.lexists(folder / part)]
     yield from found
@@ -616,11 +613,6 @@ def _folders(folder: Path) -> Iterator[Path]:
         for path in _entries(folder):
             if not path.name.startswith(".") and not path.is_symlink() and _is_folder(path):
                 yield from _folders(path)
-
-
-def _fits(path: Path, pattern: str) -> bool:
-    name = path.name
-    return fnmatch.fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -147,7 +147,7 @@ class FileOrigin(NamedTuple):
     query: str = ""
 
 
-class Table(ABC):
+class Table:
     """A table of any kind, before it is read. **Sensitive**.
 
     A subclass yields its rows in `read` (or in `parts`, if it has several tables or files); where the defaults below do
@@ -185,9 +185,14 @@ class Table(ABC):
         """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
         raise NotImplementedError
 
-    @abstractmethod
     def arrow_schema(self) -> pa.Schema:
-        """Return names and types of the columns without reading rows; for CSV files types of the first block."""
+        """Return names and types of the columns without reading rows; for CSV files types of the first block.
+
+        An error where that is impossible: tables of a list may differ, and an iterator may be readable only once.
+        """
+        raise DataTypeError(
+            f"The columns of {self.label} cannot be determined without reading rows. Pass one table or a file."
+        )
 
     @property
     def types_are_guessed(self) -> bool:

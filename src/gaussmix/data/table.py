@@ -134,15 +134,6 @@ class TableList(Table):
             seen.add(table)
             yield from table.parts(request, seen)
 
-    def arrow_schema(self) -> pa.Schema:
-        """Refuse: the tables may differ."""
-        raise _unknown_columns(self._data)
-
-    @property
-    def types_are_guessed(self) -> bool:
-        """Whether those of one table are."""
-        return any(table.types_are_guessed for table in self._tables)
-
     @property
     def n_rows(self) -> int | None:
         """Rows of all tables, if they are known. **Sensitive**."""
@@ -174,16 +165,6 @@ class TableIterator(Table):
             table = open_table(item, self.options)
             seen.add(table, streamed=True)
             yield from table.parts(request, seen)
-
-    def arrow_schema(self) -> pa.Schema:
-        """Refuse: it may be readable only once."""
-        raise _unknown_columns(self._data)
-
-
-def _unknown_columns(data: Any) -> DataTypeError:
-    return DataTypeError(
-        f"The columns of {type(data).__name__} cannot be determined without reading rows. Pass one table or a file."
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
