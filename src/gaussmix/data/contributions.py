@@ -1,15 +1,15 @@
-r"""Contribution bounding: the privacy unit, and tables read by whole units with bounded contributions.
+"""Contribution bounding: the privacy unit, ids of units, and rows brought together by unit.
 
-**The unit**, declared and public, is one row, or all rows with the same value in a column. Only the name of the column
-and the contribution bound are shown, never a value.
+A privacy unit, declared and public, is one row, or all rows with the same value in a column. Only the name of the
+column and the contribution bound are shown, never a value.
 
 >>> print(PrivacyUnit("patient_id", 12))
 all rows with the same patient_id (contributions scaled to at most 12 rows)
 >>> print(PrivacyUnit("patient_id", 12, "sample"))
 all rows with the same patient_id (at most 12 rows sampled)
 
-**Reading by unit** is sensitive. The privacy-unit column is read as text, hashed with a secret key, and discarded; a
-holder of the key could identify units by trying values. The id of a unit is 128 bits, two hashes under two keys, so
+Everything else here is **sensitive**. The privacy-unit column is read as text, hashed with a secret key, and discarded;
+a holder of the key could identify units by trying values. The id of a unit is 128 bits, two hashes under two keys, so
 that two of U units share an id with a probability of at most U²/2¹²⁹: 10⁻²⁵ for ten million. The hash is SipHash-2-4
 (Aumasson and Bernstein, 2012), a pseudo-random function for short inputs, vectorised over arrays.
 
@@ -18,12 +18,12 @@ that two of U units share an id with a probability of at most U²/2¹²⁹: 10�
 >>> hex(siphash(message, key)[0])  # a test vector from the paper
 '0x93f5f5799a932462'
 
-Aggregation needs the rows of a unit to be adjacent. A table declared as sorted is read again in every pass, and a unit
-that reappears is an error. Any other table is read once, and its encoded rows are partitioned by a hash of the unit for
-later passes. Partitions beyond a memory limit go to an unnamed temporary file, mode 0600, which disappears with the
-process. A partition is read whole: 1/256 of the table, and at least all rows of one unit. Rows are stored exactly, as
-32-bit integers (:mod:`gaussmix.data.encode`: at most 2²⁰). Both ways give the same bits for any order of the rows.
-Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.data.gram`).
+Aggregators need the rows of a unit to be adjacent, and scale them to their bound (:mod:`gaussmix.data.gram`). A table
+declared as sorted is read again in every pass, and a unit that reappears is an error. Any other table is read once, and
+its encoded rows are partitioned by a hash of the unit for later passes (:class:`gaussmix.data.rows.UnitRows`).
+Partitions beyond a memory limit go to an unnamed temporary file, mode 0600, which disappears with the process. A
+partition is read whole: 1/256 of the table, and at least all rows of one unit. Rows are stored exactly, as 32-bit
+integers (:mod:`gaussmix.data.encode`: at most 2²⁰). Both ways give the same bits for any order of the rows.
 """
 
 from __future__ import annotations

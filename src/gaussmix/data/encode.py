@@ -1,8 +1,8 @@
 """Encode rows as integers: clamp, scale, clip and round each row independently.
 
 A row of the encoded table is divided by its bound C, so that its norm is at most 1, and every entry is rounded towards
-zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.data.gram`). In here entries are
-counted in units of 2⁻²⁰.
+zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.data.gram`). Here entries are counted in
+units of 2⁻²⁰. Notation follows docs/notation.md.
 
 No row has a norm above 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares
 add up to at most their ``limit`` (a sum of integers below 2⁵³, hence exact in any order) and the intercept have squares
@@ -13,10 +13,8 @@ slightly more than needed, and rounded towards zero.
 >>> (encode_arrays(schema, np.array([[3.0, 4.0]]), np.array([0.5])) * schema.row_norm).round(3).tolist()
 [[0.6, 0.8, 0.5, 1.0]]
 
-Notation follows docs/notation.md.
-
-Encoded rows are **sensitive**. No row changes how another one is read. Errors name the column, never a value; they are
-for the curator only, because the occurrence of an error depends on single rows.
+Encoded rows are **sensitive**, and no row changes how another one is read. Errors name the column, never a value; they
+are for the curator only, because the occurrence of an error depends on single rows.
 """
 
 from __future__ import annotations

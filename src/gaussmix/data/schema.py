@@ -1,40 +1,34 @@
 """Schemas: declared columns with their bounds, the encoded row, templates, partial schemas and formulas.
 
-A schema is public and declared without looking at the data. Each row is encoded independently of the others.
+A schema is public and declared without looking at the data. Columns have short forms in dictionaries and files.
 
 >>> schema = Schema.of({"age": [0, 100], "sex": ["female", "male"], "smoker": "boolean"})
->>> schema.names
-('age', 'sex=female', 'sex=male', 'smoker', '(intercept)')
->>> schema.row_norm
-2.0
+>>> schema.columns["age"]
+Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
+>>> schema.names, schema.row_norm
+(('age', 'sex=female', 'sex=male', 'smoker', '(intercept)'), 2.0)
 
 A numeric column is clamped to its bounds and mapped to w·[-1, 1]; a Boolean is the numeric column with bounds (0, 1);
 a categorical column has one entry w for its level and zeros elsewhere; a vector has one entry for each of its numbers;
-terms that are derived from columns follow; the intercept w₀ comes last. A row's squared norm is therefore at most
-C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
+terms that are derived from columns follow (:mod:`gaussmix.data.terms`); the intercept w₀ comes last. A row's squared
+norm is therefore at most C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
+Notation follows docs/notation.md.
 
-Notation follows docs/notation.md. Columns have short forms in dictionaries and files:
-
->>> parse_column([0, 100])
-Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
-
-A partial schema declares types but leaves bounds or levels open, to be estimated privately:
+A partial schema declares types and leaves bounds or levels open, to be estimated privately. Values are read by their
+declared type alone: a number as a double, a category as text, codes as 64-bit integers. A template of a file (`gaussmix
+schema FILE`) is a partial schema if the file has types; types guessed from rows, as in CSV files, are marked with a
+question mark and rejected.
 
 >>> cost = {"lower": 0, "upper": None}
 >>> found = PartialSchema.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
 >>> list(found.numbers), list(found.keys), list(found.declared)
 (['age', 'cost'], ['sex'], ['smoker'])
 
-Values are read by their declared type alone: a number as a double, a category as text, codes as 64-bit integers. A
-template (`gaussmix schema FILE`) of a typed file is a valid partial schema; types guessed from rows, as in CSV files,
-are marked with a question mark and rejected.
-
-Formulas name the response and the predictors. They are parsed, never evaluated:
+Formulas name the response and the predictors in the syntax of R and patsy. They are parsed by formulaic, never
+evaluated.
 
 >>> read_formula("log(wage) ~ poly(experience, 2) + ethnicity*smsa")
 Formula(response='log(wage)', predictors=('poly(experience, 2)', 'ethnicity', 'smsa', 'ethnicity:smsa'))
-
-They are parsed by formulaic, with the syntax of R and patsy; :mod:`gaussmix.data.terms` defines the terms.
 """
 
 from __future__ import annotations

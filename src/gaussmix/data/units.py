@@ -143,19 +143,15 @@ class Units:
                 own.append(index)
                 slopes.append(slope)
                 intercept -= slope * float(self.centres[index])
-        beta, intercept = self.to_raw(own, np.array(slopes), intercept)
+        beta = np.array(slopes)
+        if self.raw is not None:
+            A, b = self._restricted(own)
+            beta = scipy.linalg.solve(A.T, beta)
+            intercept -= float(b @ beta)
         return dict(zip((self.names[index] for index in own), beta.tolist(), strict=True)), intercept + centre
 
-    def to_raw(self, columns: Sequence[int], gamma: Floats, constant: float) -> tuple[Floats, float]:
-        """Return β and β₀ from γ on some columns, and γ₀."""
-        if self.raw is None:
-            return gamma, constant
-        A, b = self._restricted(columns)
-        beta = scipy.linalg.solve(A.T, gamma)
-        return beta, constant - float(b @ beta)
-
     def slopes(self, coef: Mapping[str, float], intercept: float) -> tuple[dict[str, float], float]:
-        """Return γ by name and γ₀ from coefficients β by name and β₀: the inverse of `to_raw`."""
+        """Return γ by name and γ₀ from coefficients β by name and β₀ in original units."""
         if self.raw is None:
             return dict(coef), intercept
         A, b = self._restricted([self.names.index(name) for name in coef])
