@@ -94,8 +94,8 @@ class RowSource(ABC):
     is_computed: bool = False  # rows come from a query, a lazy frame or a stream
 
     @abstractmethod
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
-        """Read the whole table, or a sample of its rows."""
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Read the whole table, or a sample of its rows, and return the result of any query of `gaussmix.data.gram`."""
 
     @abstractmethod
     def check_again(self) -> None:
@@ -117,14 +117,14 @@ class RowSource(ABC):
         passes with the same sampling keys.
         """
         query = Gram() if self.unit is None else Gram(self.unit.max_contributions)
-        sums = self._aggregate(query, sample, describe)
+        sums = self.aggregate(query, sample, describe)
         return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
 
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
     ) -> ExactSums:
         """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, z = T r clipped to ‖z̄‖² ≤ clip, or Σ‖z̄‖² ≤ clip over a privacy unit."""
-        return self._aggregate(MappedGram(transform, clip), sample, describe)
+        return self.aggregate(MappedGram(transform, clip), sample, describe)
 
     def counts(
         self,
@@ -135,11 +135,11 @@ class RowSource(ABC):
         describe: str = "Reading",
     ) -> list[Integers]:
         """How many rows, or privacy units, have ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
-        return self._aggregate(NormCounts(transforms, edges), sample, describe).counts
+        return self.aggregate(NormCounts(transforms, edges), sample, describe).counts
 
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
         """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
-        return self._aggregate(ClippedGradient(transform, label, clip), None, describe)
+        return self.aggregate(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"
@@ -157,7 +157,8 @@ class ArrayRows(RowSource):
         self._plan, self._threads = ArrayEncoder(schema), threads
         self._keys: tuple[bytes, SamplingKeys, dict[int, Integers]] | None = None
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Encode and aggregate the arrays."""
         chosen = None if sample is None else self._chosen(sample)
         blocks = [(self._X, self._Y)]
         return aggregate_arrays(blocks, self.schema, query, chosen=chosen, plan=self._plan, threads=self._threads)
@@ -204,7 +205,8 @@ class TableRows(RowSource):
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Aggregate cached rows, or read the table."""
         cached = None if self._cache is None else self._cache.find(sample)
         if cached is not None:
             return aggregate_rows(cached, query, self.schema.n_columns)
@@ -239,7 +241,8 @@ class UnitRows(RowSource):
         self._counts: tuple[int, int] | None = None
         self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Aggregate whole privacy units."""
         aggregator, counts = query.aggregator(self.schema.n_columns), np.zeros(2, dtype=np.int64)
         with self._turn, closing(self._blocks(describe)) as blocks:
             for block in blocks:
@@ -329,7 +332,8 @@ class ClusterRows(RowSource):
         self.schema, self._table = schema, table
         self._passes, self._rows = 0, 0
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Aggregate every partition where it is."""
         fresh = None if sample is None else sample.fresh(self._passes)
         build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
         empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
@@ -374,7 +378,8 @@ class SummedRows(RowSource):
         self.schema, self.unit, self.is_computed = moments.schema, moments.unit, moments.is_computed
         self._moments = moments
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Refuse: the rows are gone."""
         raise self._refusal()
 
     def _refusal(self) -> ArgumentError:
