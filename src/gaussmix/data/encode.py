@@ -643,10 +643,7 @@ def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Ar
     """Return which rows ``missing="drop-row"`` keeps; None for all."""
     keep = None
     for name, column in columns.items():
-        if column.missing != "drop-row":
-            continue
-        here = present(arrays[name])
-        if here is not None:
+        if column.missing == "drop-row" and (here := present(arrays[name])) is not None:
             keep = here if keep is None else pc.and_(keep, here)
     return keep
 
@@ -654,28 +651,20 @@ def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Ar
 def present(array: pa.Array) -> pa.Array | None:
     """Return where a value, or every entry of a vector, is not missing, NaN or infinite; None for everywhere."""
     if listed(array.type):
-        return _present_vectors(array)
-    if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or _floating(array.type.value_type)):
+        complete = array.is_valid().to_numpy(zero_copy_only=False)
+        entries = present(pc.list_flatten(array))
+        if entries is not None:
+            lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+            owners = np.repeat(np.arange(len(array)), lengths)
+            complete[owners[~entries.to_numpy(zero_copy_only=False)]] = False
+        return None if complete.all() else pa.array(complete)
+    floating = pa.types.is_floating
+    if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or floating(array.type.value_type)):
         array = array.dictionary_decode()
-    if _floating(array.type):
+    if floating(array.type):
         finite = pc.fill_null(pc.is_finite(array.cast(pa.float64())), False)
         return None if pc.all(finite).as_py() is not False else finite
     return pc.is_valid(array) if array.null_count else None
-
-
-def _present_vectors(array: pa.Array) -> pa.Array | None:
-    """Return where a vector and all of its entries are present."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    entries = present(pc.list_flatten(array))
-    complete = array.is_valid().to_numpy(zero_copy_only=False)
-    if entries is not None:
-        owners = np.repeat(np.arange(len(array)), lengths)
-        complete[owners[~entries.to_numpy(zero_copy_only=False)]] = False
-    return None if complete.all() else pa.array(complete)
-
-
-def _floating(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind))
 
 
 def listed(kind: pa.DataType) -> bool:
