@@ -276,7 +276,7 @@ def test_missing_truncation_of_a_unit_is_detected(monkeypatch):
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert audit.run("units-truncated", **claim("units-truncated")).holds
-    monkeypatch.setattr("gaussmix.data.rows.truncated", lambda block, unit, key: block)
+    monkeypatch.setattr("gaussmix.data.contributions.truncated", lambda block, unit, key: block)
     assert not audit.run("units-truncated", **claim("units-truncated")).holds
 
 

@@ -66,15 +66,6 @@ def is_database(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix.lower() in _DATABASES
 
 
-def is_query(data: Any) -> bool:
-    """Return whether data are a query, or a pair of a path and SQL."""
-    if isinstance(data, tuple) and len(data) == 2:
-        path, sql = data
-        if isinstance(path, str | os.PathLike) and isinstance(sql, str):
-            return is_database(path) or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE) is not None
-    return isinstance(data, DuckDBQuery)
-
-
 class QueryTable(Table):
     """The result of a `DuckDBQuery`, or of (path, SQL)."""
 

@@ -28,17 +28,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import (
-    GroupedUnits,
-    Partitions,
-    PrivacyUnit,
-    UnitBlock,
-    Words,
-    in_sample,
-    truncated,
-    unit_ids,
-    whole_units,
-)
+from gaussmix.data import contributions
+from gaussmix.data.contributions import GroupedUnits, PrivacyUnit, UnitBlock, Words
 from gaussmix.data.encode import (
     EXACT_ROWS,
     ArrayEncoder,
@@ -247,7 +238,7 @@ class UnitRows(RowSource):
         with self._turn, closing(self._blocks(describe)) as blocks:
             for block in blocks:
                 counts += len(block.starts), np.minimum(block.sizes, self.unit.max_contributions).sum()
-                chosen = block if sample is None else block.chosen(in_sample(block.ids, sample))
+                chosen = block if sample is None else block.chosen(contributions.in_sample(block.ids, sample))
                 for rows, starts in chosen.pieces(EXACT_ROWS):
                     aggregator.add(rows, starts)
             self._counts = int(counts[0]), int(counts[1])
@@ -277,9 +268,9 @@ class UnitRows(RowSource):
             yield from self._grouped.blocks()
             return
         ended = [np.empty((0, 2), dtype=np.uint64)]  # units are noted as they end: 16 bytes each
-        for block in whole_units(self._encoded(describe)):
+        for block in contributions.whole_units(self._encoded(describe)):
             ended.append(block.ids)
-            yield truncated(block, self.unit, self._key)
+            yield contributions.truncated(block, self.unit, self._key)
         ids = np.concatenate(ended)
         ids = ids[np.lexsort((ids[:, 1], ids[:, 0]))]
         if (ids[1:] == ids[:-1]).all(axis=1).any():
@@ -288,13 +279,13 @@ class UnitRows(RowSource):
     def _brought_together(self, describe: str) -> GroupedUnits:
         """Read the table once; later passes read what is stored here."""
         m = self.schema.n_columns
-        partitions, grouped = Partitions(m), GroupedUnits(m)
+        partitions, grouped = contributions.Partitions(m), GroupedUnits(m)
         try:
             with closing(self._encoded(describe)) as stream:
                 for ids, rows in stream:
                     partitions.add(ids, rows)
             for block in partitions.blocks():
-                grouped.add(truncated(block, self.unit, self._key))
+                grouped.add(contributions.truncated(block, self.unit, self._key))
         except BaseException:
             grouped.close()
             raise
@@ -309,7 +300,9 @@ class UnitRows(RowSource):
         columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
         with closing(self._reader.batches(columns, types, describe=describe)) as stream:
             for batch in stream:
-                ids = unit_ids(column, one_column(batch, column), self._key)  # an error even in a row that is dropped
+                ids = contributions.unit_ids(
+                    column, one_column(batch, column), self._key
+                )  # an error even in a row that is dropped
                 keep = complete_rows(batch, schema)
                 if keep is not None:
                     batch, ids = batch.filter(keep), ids[keep.to_numpy(zero_copy_only=False)]

@@ -13,6 +13,7 @@ duckdb, dask, pyspark and Arrow's datasets are not imported here: their tables a
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -22,7 +23,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.data.engines import DaskTable, QueryTable, RelationTable, SparkTable, is_query
+from gaussmix.data.engines import DaskTable, DuckDBQuery, QueryTable, RelationTable, SparkTable, is_database
 from gaussmix.data.gram import Query, Summable, aggregate_batches
 from gaussmix.data.memory import ArrayTable, ArrowTable, DatasetTable, FrameTable, LazyTable, StreamTable, as_narwhals
 from gaussmix.data.readers import FileTable
@@ -76,7 +77,11 @@ def kind_of(data: Any) -> type[Table] | None:
     """Return the kind of table that data are; None if they are of no known kind."""
     if isinstance(data, str | os.PathLike):
         return FileTable
-    if is_query(data):
+    pair = data if isinstance(data, tuple) and len(data) == 2 else None
+    if pair is not None and isinstance(pair[0], str | os.PathLike) and isinstance(pair[1], str):
+        is_sql = re.match(r"\s*(select|from|with)\b", pair[1], re.IGNORECASE) is not None
+        return QueryTable if is_sql or is_database(pair[0]) else TableList
+    if isinstance(data, DuckDBQuery):
         return QueryTable
     kind = type(data)
     package = kind.__module__.split(".")[0]
@@ -86,11 +91,9 @@ def kind_of(data: Any) -> type[Table] | None:
         return DaskTable
     if package == "pyspark" and hasattr(data, "mapInArrow"):
         return SparkTable
-    if isinstance(data, tuple) and len(data) == 2 and type(data[0]).__module__.split(".")[0] == "dask":
+    if pair is not None and type(pair[0]).__module__.split(".")[0] == "dask":
         return DaskTable
-    if isinstance(data, np.ndarray | Mapping):
-        return ArrayTable
-    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray):
+    if isinstance(data, np.ndarray | Mapping) or (pair is not None and isinstance(pair[0], np.ndarray)):
         return ArrayTable
     if isinstance(data, pa.Table | pa.RecordBatch):
         return ArrowTable
