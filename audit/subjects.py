@@ -130,7 +130,7 @@ class CodedRelease(Subject):
         """Yield the ratio of marginals and matrices, what was requested in each pass, and the thresholds."""
         near, account, rng = self.neighbours, self.accounts[0], secure_generator()
         exact = [
-            near.rows(present=there, schema=self.plan.schema).marginals(self.plan.query) for there in (False, True)
+            near.rows(present=there, schema=self.plan.schema).aggregate(self.plan.query) for there in (False, True)
         ]
         means = [(sums.counts / 2.0**20, np.concatenate([sums.sums, sums.squares]) / 2.0**40) for sums in exact]
         absent, there = (tuple(part.astype(float) for part in found) for found in means)

@@ -99,7 +99,7 @@ def in_passes(
     requests = []
     while not state.done:
         asked = plan_histogram(state)
-        found = answer(rows, NormCounts.of([metric.transform for metric in asked.metrics], asked.edges)).counts
+        found = answer(rows, NormCounts([metric.transform for metric in asked.metrics], asked.edges)).counts
         counts = tuple(count + asked.noise * rng.standard_normal(len(count)) for count in found)
         request = plan_pass(state, asked, counts)
         sums = answer(rows, MappedGram(request.metric.transform, request.clip))

@@ -150,7 +150,7 @@ def test_encoded_rows_give_the_tables_own_coefficients(rare):
 def test_the_study_of_intervals_has_every_method_and_counts_what_they_hold(rare):
     draws = pd.DataFrame(field_intervals.of_table("rare", 1.0, 2))
     found = field_intervals.by_coefficient(draws)
-    assert len(found) == 6 * len(rare.counted)
+    assert len(found) == 5 * len(rare.counted)
     assert (found["releases"] == 2).all()
     truth = rare.fitted[0]["age"]
     key = {"table": "rare", "epsilon": 1.0, "method": "noisy sums", "coefficient": "age", "raised": False}

@@ -23,7 +23,7 @@ from audit.runner import plot
 from audit.subjects import SUBJECTS, Subject
 from gaussmix.accounting import gaussian_epsilon
 from gaussmix.baselines import adassp
-from gaussmix.data import contributions, encode, gram, kernels
+from gaussmix.data import encode, gram, kernels
 from gaussmix.data.columns import Numeric, Vector
 from gaussmix.data.rows import ArrayRows
 from gaussmix.data.schema import Schema
@@ -276,7 +276,7 @@ def test_missing_truncation_of_a_unit_is_detected(monkeypatch):
     monkeypatch.setattr(kernels, "serves", lambda columns: False)
     monkeypatch.setattr(gram, "clip_norms", lambda *rows: None)
     assert audit.run("units-truncated", **claim("units-truncated")).holds
-    monkeypatch.setattr(contributions, "truncated", lambda block, unit, key: block)
+    monkeypatch.setattr("gaussmix.data.contributions.truncated", lambda block, unit, key: block)
     assert not audit.run("units-truncated", **claim("units-truncated")).holds
 
 

@@ -278,13 +278,17 @@ def test_overlapping_limits():
 
 
 def test_overlapping_builds():
+    """A build that ends while another is going on leaves BLAS with one thread; the last one restores its threads."""
+    schema, batch, found = Schema.of({"a": [0, 1]}), pa.record_batch({"a": [0.5]}), []
+
+    def batches():
+        yield batch
+        gram.aggregate_batches([batch], schema, Gram(), threads=2)
+        found.append((current(), blas_threads()))
+
     with threadpool_limits(4, user_api="blas"):
-        first, second = (gram._Team(Gram(), 2, 2) for _ in range(2))
-        first.start()
-        second.start()
-        assert (current(), blas_threads()) == (1, 4)
-        first.__exit__()
-        second.__exit__()
+        gram.aggregate_batches(batches(), schema, Gram(), threads=2)
+        assert found == [(1, 4)]
         assert current() == 4
 
 

@@ -50,7 +50,7 @@ def queries(m: int, seed: int, clip: float, shape: str) -> list[Any]:
     first = Transform.nearest(matrix)
     second = first.times(np.linspace(0.5, 2, m))
     edges = [clip * np.geomspace(0.01, 3, 7), clip * np.array([1e-6, 0.5])]
-    return [Gram(), MappedGram(first, clip), NormCounts.of([first, second], edges)]
+    return [Gram(), MappedGram(first, clip), NormCounts([first, second], edges)]
 
 
 @compiled

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import operator
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,9 @@ from declared_schemas import vector_array
 from encoded_rows import exact_gram, summed_rows
 from example_tables import SCHEMA, patients
 from gaussmix.data.columns import Vector
+from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.encode import EXACT_ROWS, encode_arrays
+from gaussmix.data.gram import Aggregator
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
 from gaussmix.data.sampling import Sample
@@ -382,6 +385,52 @@ def test_transforms_of_other_rows_are_refused():
         rows.counts([transform_of(4)], [np.array([1.0])])
     with pytest.raises(ValueError, match="at least one transform"):
         rows.counts([], [])
+
+
+# -- a new query -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class RowSums:
+    """Σ r, and how many rows or privacy units there are: what a module that adds a query has to write."""
+
+    def aggregator(self, m):
+        return RowSumAggregator(m)
+
+
+@dataclass(frozen=True)
+class Sums:
+    total: np.ndarray
+    n: int
+
+    def __add__(self, other):
+        return Sums(self.total + other.total, self.n + other.n)
+
+
+class RowSumAggregator(Aggregator):
+    def __init__(self, m):
+        super().__init__(m)
+        self.total, self.n = np.zeros(m, dtype=np.int64), 0
+
+    def _add(self, rows, starts=None):
+        self.total += rows.sum(axis=0).astype(np.int64)
+        self.n += len(rows) if starts is None else len(starts)
+
+    def result(self):
+        return Sums(self.total, self.n)
+
+
+def test_a_new_query_is_answered_by_every_source():
+    X = np.random.default_rng(0).uniform(-1, 1, (30_000, 2))
+    vector = Schema.of({"X": {"size": 2, "lower": -1, "upper": 1}})
+    names = Schema.of({"a": [-1, 1], "b": [-1, 1]})
+    expected = (encode_arrays(vector, X) * 2**20).sum(axis=0).astype(int).tolist()
+    table = {"a": X[:, 0], "b": X[:, 1], "who": np.arange(len(X)) // 3}
+    unit = rows_of(table, names, unit=PrivacyUnit("who", 3), new_key=lambda: bytes(32))
+    for source, n in ((ArrayRows(X, None, vector), 30_000), (rows_of(table, names), 30_000), (unit, 10_000)):
+        found = source.aggregate(RowSums())
+        assert (found.total.tolist(), found.n) == (expected, n)
+        half = source.aggregate(RowSums(), Sample.seeded(0.5, 1))
+        assert 0.45 * n < half.n < 0.55 * n  # ten standard errors or more
+    unit.close()
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from gaussmix.data.gram import NormCounts
 from gaussmix.data.transforms import (
     ROW_UNIT,
     BinCounter,
-    Bins,
     Transform,
     clip_norms,
     to_units,
@@ -28,7 +27,7 @@ def clipped_rows(transform: Transform, rows: np.ndarray, clip: float) -> np.ndar
 
 
 def counted(transform: Transform, rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    aggregator = NormCounts.of([transform], [edges]).aggregator(rows.shape[1])
+    aggregator = NormCounts([transform], [edges]).aggregator(rows.shape[1])
     aggregator.add(rows)
     return aggregator.result().counts[0]
 
@@ -179,10 +178,10 @@ def test_extreme_scales_neither_overflow_nor_lose_rows(size):
     clip_norms(z, ROW_UNIT**2)
     assert np.isfinite(z).all()
     assert all(sum(int(v) ** 2 for v in row) <= 2**40 for row in z)
-    counter = BinCounter(Bins.of(transform, np.array([1.0, 2.0])))
+    counter = BinCounter(transform, np.array([1.0, 2.0]))
     product = transform.product(rows)
     with np.errstate(over="ignore"):
-        squares = squared_norms_of(np.trunc(product * Bins.of(transform, np.array([1.0, 2.0])).factors))
+        squares = squared_norms_of(np.trunc(product * counter.factors))
     counter.add(squares, 1)
     assert counter.counts().tolist() == ([199, 0, 0] if size < 1 else [0, 0, 199])  # the row of zeros is in none
 

@@ -154,7 +154,7 @@ def test_random_neighbours_change_no_more_than_the_account_has(monkeypatch):
         for rows in (data, with_rows(data, *added)):
             columns = list(schema.columns) + ([] if unit is None else [unit.column])
             source = rows_of(rows[columns], query.schema, unit=unit, new_key=lambda: bytes(32))
-            sums = source.marginals(query.query)
+            sums = source.aggregate(query.query)
             source.close()
             found.append((sums.counts, np.concatenate([sums.sums, sums.squares])))
         (counts, sums), (more_counts, more_sums) = found
@@ -204,7 +204,7 @@ def naive(data, schema, column, weights):
 def test_counts_and_sums_are_those_of_the_table(schema):
     data = table(5000, 3)
     plan = MarginalPlan(schema, (("level", "ill"),))
-    found = rows_of(data[list(schema.columns)], plan.schema).marginals(plan.query)
+    found = rows_of(data[list(schema.columns)], plan.schema).aggregate(plan.query)
     weights = np.ones(len(data)) if schema.weight is None else data["w"].to_numpy() / 8
     counts = plan.cells.split(found.counts / 2.0**20)
     for column in (name for name in schema.columns if name != schema.weight):
@@ -222,8 +222,8 @@ def test_counts_and_sums_are_those_of_the_table(schema):
 def test_any_order_and_any_parts_give_the_same_bits():
     data = table(20_000, 4)[list(SCHEMA.columns)]
     plan = MarginalPlan(WEIGHTED)
-    whole = rows_of(data, plan.schema).marginals(plan.query)
-    parts = rows_of([data[15_000:], data[:777], data[777:15_000]], plan.schema).marginals(plan.query)
+    whole = rows_of(data, plan.schema).aggregate(plan.query)
+    parts = rows_of([data[15_000:], data[:777], data[777:15_000]], plan.schema).aggregate(plan.query)
     for name in ("counts", "sums", "squares"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name))
 

@@ -185,13 +185,13 @@ def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
     monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
     account, rows = account_of(4, epsilon=10.0), rows_of(table(20_000), SCHEMA)
     asked = []
-    original = type(rows)._aggregate
+    original = type(rows).aggregate
 
     def spy(self, query, sample, describe):
         asked.append(sample)
         return original(self, query, sample, describe)
 
-    monkeypatch.setattr(type(rows), "_aggregate", spy)
+    monkeypatch.setattr(type(rows), "aggregate", spy)
     coins = Sample.seeded(1.0, 3)
     found = draw_passes(rows, rows.moments(cache=coins), account, np.random.default_rng(1), coins=coins)
     rates = [None if sample is None else sample.rate for sample in asked]

@@ -47,7 +47,7 @@ def gram(rows: np.ndarray) -> np.ndarray:
 
 def norm_counts(asked, rows: np.ndarray) -> tuple[np.ndarray, ...]:
     """The histograms that a plan asks for, without noise."""
-    aggregator = NormCounts.of([metric.transform for metric in asked.metrics], asked.edges).aggregator(rows.shape[1])
+    aggregator = NormCounts([metric.transform for metric in asked.metrics], asked.edges).aggregator(rows.shape[1])
     aggregator.add(rows)
     return tuple(counts.astype(float) for counts in aggregator.result().counts)
 

@@ -30,8 +30,6 @@ from gaussmix.data.schema import Schema
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
 
-__all__ = ["ColumnCheck", "TableCheck", "check_table"]
-
 _NO_KEY = bytes(16)  # unit ids are hashed as for a release and discarded
 
 

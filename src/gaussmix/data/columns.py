@@ -28,21 +28,6 @@ from gaussmix._types import Floats, Integers
 from gaussmix._validation import choice, numbers, positive, positive_integer, real
 from gaussmix.errors import ArgumentTypeError, DeclarationError
 
-__all__ = [
-    "GUESSED",
-    "Boolean",
-    "Categorical",
-    "Column",
-    "Numeric",
-    "Vector",
-    "check_text",
-    "checked_weight",
-    "days_since",
-    "holds_dates",
-    "iso_date",
-]
-
-
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _EPOCH = datetime.date(1970, 1, 1)
 
@@ -125,12 +110,12 @@ class Numeric:
             verb = "is not declared. Fill in a bound." if len(absent) == 1 else "are not declared. Fill in both bounds."
             raise DeclarationError(f"{' and '.join(absent)} {verb} {NOT_FROM_DATA}")
         for name in ("lower", "upper"):
-            _set(self, name, real(**{name: getattr(self, name)}) + 0.0)  # + 0.0: no negative zero
+            set_field(self, name, real(**{name: getattr(self, name)}) + 0.0)  # + 0.0: no negative zero
         _check_range(self.lower, self.upper)
-        _set(self, "weight", checked_weight(self.weight))
+        set_field(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row", "lower", "indicator"), missing=self.missing)
         if self.origin is not None:
-            _set(self, "origin", iso_date(origin=self.origin).isoformat())
+            set_field(self, "origin", iso_date(origin=self.origin).isoformat())
 
     @property
     def squared_norm(self) -> Fraction:
@@ -140,7 +125,7 @@ class Numeric:
     @property
     def interval(self) -> tuple[float, float]:
         """Centre and half range."""
-        return _centre_and_half_range(self.lower, self.upper)
+        return self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
 
 
 @dataclass(frozen=True)
@@ -161,7 +146,7 @@ class Boolean:
     missing: Literal["error", "drop-row", "lower"] = "error"
 
     def __post_init__(self) -> None:
-        _set(self, "weight", checked_weight(self.weight))
+        set_field(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row", "lower"), missing=self.missing)
 
     @property
@@ -198,8 +183,8 @@ class Categorical:
     unknown: Literal["error", "zero", "other"] = "error"
 
     def __post_init__(self) -> None:
-        _set(self, "levels", _levels(self.levels))
-        _set(self, "weight", checked_weight(self.weight))
+        set_field(self, "levels", _levels(self.levels))
+        set_field(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row", "level"), missing=self.missing)
         choice(("error", "zero", "other"), unknown=self.unknown)
 
@@ -252,7 +237,7 @@ class Vector:
     missing: Literal["error", "drop-row"] = "error"
 
     def __post_init__(self) -> None:
-        _set(self, "size", positive_integer(size=self.size))
+        set_field(self, "size", positive_integer(size=self.size))
         if (self.lower is None) != (self.upper is None):
             raise DeclarationError(f"lower and upper must be declared together. {NOT_FROM_DATA}")
         if self.lower is None and self.norm is None:
@@ -261,14 +246,14 @@ class Vector:
             lower, upper = (_one_each(self.size, **{name: getattr(self, name)}) for name in ("lower", "upper"))
             for pair in zip(lower, upper, strict=True):
                 _check_range(*pair)
-            _set(self, "lower", lower[0] if len(set(lower)) == 1 else lower)  # canonical form
-            _set(self, "upper", upper[0] if len(set(upper)) == 1 else upper)
+            set_field(self, "lower", lower[0] if len(set(lower)) == 1 else lower)  # canonical form
+            set_field(self, "upper", upper[0] if len(set(upper)) == 1 else upper)
         if self.norm is not None:
             norm = positive(finite=True, norm=self.norm)
             if not (1 / LARGEST_HALF_RANGE <= norm <= LARGEST_HALF_RANGE):
                 raise DeclarationError(f"norm must lie between 2**-300 and 2**300, got {norm!r}. {NOT_FROM_DATA}")
-            _set(self, "norm", norm)
-        _set(self, "weight", checked_weight(self.weight))
+            set_field(self, "norm", norm)
+        set_field(self, "weight", checked_weight(self.weight))
         choice(("error", "drop-row"), missing=self.missing)
 
     @property
@@ -282,7 +267,7 @@ class Vector:
         if self.lower is None or self.upper is None:
             return ((0.0, self.norm or 1.0),) * self.size
         lower, upper = _one_each(self.size, lower=self.lower), _one_each(self.size, upper=self.upper)
-        return tuple(_centre_and_half_range(*pair) for pair in zip(lower, upper, strict=True))
+        return tuple((low / 2 + high / 2, high / 2 - low / 2) for low, high in zip(lower, upper, strict=True))
 
     @property
     def squared_norm(self) -> Fraction:
@@ -304,12 +289,9 @@ def check_text(name: str, text: str) -> None:
         raise DeclarationError(f"{name} must be valid Unicode text (UTF-8).") from None
 
 
-def _set(instance: object, name: str, value: object) -> None:
-    object.__setattr__(instance, name, value)  # a frozen dataclass puts its own fields into one form
-
-
-def _centre_and_half_range(lower: float, upper: float) -> tuple[float, float]:
-    return lower / 2 + upper / 2, upper / 2 - lower / 2
+def set_field(instance: object, name: str, value: object) -> None:
+    """Set a field of a frozen dataclass, which puts its own fields into one form."""
+    object.__setattr__(instance, name, value)
 
 
 def _check_range(lower: float, upper: float) -> None:

@@ -1,15 +1,15 @@
-r"""Contribution bounding: the privacy unit, and tables read by whole units with bounded contributions.
+"""Contribution bounding: the privacy unit, ids of units, and rows brought together by unit.
 
-**The unit**, declared and public, is one row, or all rows with the same value in a column. Only the name of the column
-and the contribution bound are shown, never a value.
+A privacy unit, declared and public, is one row, or all rows with the same value in a column. Only the name of the
+column and the contribution bound are shown, never a value.
 
 >>> print(PrivacyUnit("patient_id", 12))
 all rows with the same patient_id (contributions scaled to at most 12 rows)
 >>> print(PrivacyUnit("patient_id", 12, "sample"))
 all rows with the same patient_id (at most 12 rows sampled)
 
-**Reading by unit** is sensitive. The privacy-unit column is read as text, hashed with a secret key, and discarded; a
-holder of the key could identify units by trying values. The id of a unit is 128 bits, two hashes under two keys, so
+Everything else here is **sensitive**. The privacy-unit column is read as text, hashed with a secret key, and discarded;
+a holder of the key could identify units by trying values. The id of a unit is 128 bits, two hashes under two keys, so
 that two of U units share an id with a probability of at most U²/2¹²⁹: 10⁻²⁵ for ten million. The hash is SipHash-2-4
 (Aumasson and Bernstein, 2012), a pseudo-random function for short inputs, vectorised over arrays.
 
@@ -18,29 +18,22 @@ that two of U units share an id with a probability of at most U²/2¹²⁹: 10�
 >>> hex(siphash(message, key)[0])  # a test vector from the paper
 '0x93f5f5799a932462'
 
-Aggregation needs the rows of a unit to be adjacent. A table declared as sorted is read again in every pass, and a unit
-that reappears is an error. Any other table is read once, and its encoded rows are partitioned by a hash of the unit for
-later passes. Partitions beyond a memory limit go to an unnamed temporary file, mode 0600, which disappears with the
-process. A partition is read whole: 1/256 of the table, and at least all rows of one unit. Rows are stored exactly, as
-32-bit integers (:mod:`gaussmix.data.encode`: at most 2²⁰). Both ways give the same bits for any order of the rows.
-Aggregators scale the rows of a unit to their bound (:mod:`gaussmix.data.gram`).
-
->>> from gaussmix.data.gram import Gram
->>> table = {"who": np.array([1, 2, 1]), "a": np.array([0.5, 1.0, 0.0])}
->>> units = UnitReader(table, Schema.of({"a": [0, 1]}), PrivacyUnit("who", 2), key=bytes(32))
->>> units.aggregate(Gram(2)).n, units.counts(), units.close()
-(3, (2, 3), None)
+Aggregators need the rows of a unit to be adjacent, and scale them to their bound (:mod:`gaussmix.data.gram`). A table
+declared as sorted is read again in every pass, and a unit that reappears is an error. Any other table is read once, and
+its encoded rows are partitioned by a hash of the unit for later passes (:class:`gaussmix.data.rows.UnitRows`).
+Partitions beyond a memory limit go to an unnamed temporary file, mode 0600, which disappears with the process. A
+partition is read whole: 1/256 of the table, and at least all rows of one unit. Rows are stored exactly, as 32-bit
+integers (:mod:`gaussmix.data.encode`: at most 2²⁰). Both ways give the same bits for any order of the rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -50,32 +43,10 @@ from numpy.typing import NDArray
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import check_text
-from gaussmix.data.encode import EXACT_ROWS, BlockEncoder, complete_rows, encode_batch, one_column, pieces
-from gaussmix.data.engines import ClusterTable
-from gaussmix.data.gram import Query, Summable
+from gaussmix.data.encode import is_text
 from gaussmix.data.sampling import Sample
 from gaussmix.data.schema import INTERCEPT, Schema
-from gaussmix.data.source import ReadOptions
-from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, DeclarationError, OutputError
-
-__all__ = [
-    "BOUNDS",
-    "MOST_ROWS",
-    "ONE_ROW",
-    "REAPPEARS",
-    "ContributionBounding",
-    "GroupedUnits",
-    "Partitions",
-    "PrivacyUnit",
-    "UnitBlock",
-    "UnitReader",
-    "Words",
-    "siphash",
-    "truncated",
-    "unit_ids",
-    "unit_texts",
-]
 
 ContributionBounding = Literal["sample", "scale"]
 BOUNDS: tuple[ContributionBounding, ...] = ("scale", "sample")
@@ -159,23 +130,20 @@ def derive_key(key: bytes, purpose: bytes) -> bytes:
 
 def siphash(words: Words, key: bytes) -> Words:
     """SipHash-2-4 of each row of 64-bit words, shape (n, k): n words."""
+    halves = np.frombuffer(key, dtype="<u8").astype(np.uint64)
     out = np.empty(len(words), dtype=np.uint64)
     for start in range(0, len(words), _BLOCK):
-        out[start : start + _BLOCK] = _siphash(words[start : start + _BLOCK], key)
+        part = words[start : start + _BLOCK]
+        v = [np.full(len(part), halves[i % 2] ^ np.uint64(constant)) for i, constant in enumerate(_START)]
+        length = np.full(len(part), (8 * words.shape[1] % 256) << 56, dtype=np.uint64)
+        for word in (*part.T, length):
+            v[3] ^= word
+            _rounds(v, 2)
+            v[0] ^= word
+        v[2] ^= np.uint64(0xFF)
+        _rounds(v, 4)
+        out[start : start + _BLOCK] = v[0] ^ v[1] ^ v[2] ^ v[3]
     return out
-
-
-def _siphash(words: Words, key: bytes) -> Words:
-    halves = np.frombuffer(key, dtype="<u8").astype(np.uint64)
-    v = [np.full(len(words), halves[i % 2] ^ np.uint64(constant)) for i, constant in enumerate(_START)]
-    length = np.full(len(words), (8 * words.shape[1] % 256) << 56, dtype=np.uint64)
-    for word in (*words.T, length):
-        v[3] ^= word
-        _rounds(v, 2)
-        v[0] ^= word
-    v[2] ^= np.uint64(0xFF)
-    _rounds(v, 4)
-    return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3])
 
 
 def _rounds(v: list[Words], count: int) -> None:
@@ -183,14 +151,10 @@ def _rounds(v: list[Words], count: int) -> None:
     for _ in range(count):
         for a, b, turn, half in ((0, 1, 13, True), (2, 3, 16, False), (0, 3, 21, False), (2, 1, 17, True)):
             v[a] += v[b]
-            v[b] = _turned(v[b], turn)
+            v[b] = (v[b] << np.uint64(turn)) | (v[b] >> np.uint64(64 - turn))
             v[b] ^= v[a]
             if half:
-                v[a] = _turned(v[a], 32)
-
-
-def _turned(x: Words, bits: int) -> Words:
-    return np.asarray((x << np.uint64(bits)) | (x >> np.uint64(64 - bits)))
+                v[a] = (v[a] << np.uint64(32)) | (v[a] >> np.uint64(32))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -206,18 +170,13 @@ def unit_ids(name: str, array: pa.Array, key: bytes) -> Words:
     found = np.empty((len(texts), 2), dtype=np.uint64)
     for length in np.unique(lengths):
         at = np.flatnonzero(lengths == length)
-        words = _words(data, offsets[at], int(length))
+        # Texts of one length, and their length, as 64-bit words.
+        padded = np.zeros((len(at), -(-length // 8) * 8), dtype=np.uint8)
+        padded[:, :length] = data[offsets[at][:, np.newaxis] + np.arange(length)]
+        words = np.column_stack([padded.view("<u8").astype(np.uint64), np.full(len(at), length, dtype=np.uint64)])
         for half in range(2):
             found[at, half] = siphash(words, derive_key(key, b"person %d" % half))
     return found
-
-
-def _words(data: NDArray[np.uint8], starts: Integers, length: int) -> Words:
-    """Return texts of one length, and their length, as 64-bit words."""
-    padded = np.zeros((len(starts), -(-length // 8) * 8), dtype=np.uint8)
-    padded[:, :length] = data[starts[:, np.newaxis] + np.arange(length)]
-    words = padded.view("<u8").astype(np.uint64)
-    return np.column_stack([words, np.full(len(words), length, dtype=np.uint64)])
 
 
 def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
@@ -234,25 +193,19 @@ def unit_texts(name: str, array: pa.Array) -> pa.LargeStringArray:
     if array.null_count or pa.types.is_null(kind):
         raise _missing(name)
     if pa.types.is_floating(kind):
-        array = _whole(name, array)
+        values: Floats = np.asarray(array.cast(pa.float64()))
+        if np.isnan(values).any():
+            raise _missing(name)
+        if not ((np.trunc(values) == values) & (np.abs(values) < _EXACT)).all():
+            raise DataError(f"Privacy-unit column {name!r} must hold text or integers, but has fractional numbers.")
+        array = pa.array(values.astype(np.int64))
     elif pa.types.is_decimal(kind) and kind.scale == 0:
         array = pc.cast(array, pa.string())
-    elif not (pa.types.is_integer(kind) or _textual(kind)):
-        raise _other_type(name, kind)
+    elif not (pa.types.is_integer(kind) or is_text(kind)):
+        raise DataTypeError(
+            f"Privacy-unit column {name!r} must hold text or integers, but its type is {kind}. Cast it."
+        )
     return pc.cast(array, pa.large_string())
-
-
-def _whole(name: str, array: pa.Array) -> pa.Array:
-    values: Floats = np.asarray(array.cast(pa.float64()))
-    if np.isnan(values).any():
-        raise _missing(name)
-    if not ((np.trunc(values) == values) & (np.abs(values) < _EXACT)).all():
-        raise DataError(f"Privacy-unit column {name!r} must hold text or integers, but has fractional numbers.")
-    return pa.array(values.astype(np.int64))
-
-
-def _textual(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _missing(name: str) -> DataError:
@@ -260,10 +213,6 @@ def _missing(name: str) -> DataError:
         f"Privacy-unit column {name!r} has missing values. Drop these rows, or give each its own unit by a rule that "
         "depends on that row alone."
     )
-
-
-def _other_type(name: str, kind: pa.DataType) -> DataTypeError:
-    return DataTypeError(f"Privacy-unit column {name!r} must hold text or integers, but its type is {kind}. Cast it.")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -280,21 +229,11 @@ _NO_ROOM = (
 
 @dataclass(frozen=True, repr=False)
 class UnitBlock:
-    """**Sensitive**: whole privacy units.
+    """**Sensitive**: whole privacy units."""
 
-    Attributes
-    ----------
-    ids : array (units, 2)
-        Keyed hashes.
-    starts : array (units,)
-        Where the rows of each unit begin.
-    rows : array (n, m)
-        Whole numbers.
-    """
-
-    ids: Words
-    starts: Integers
-    rows: NDArray[np.int32]
+    ids: Words  # keyed hashes, (units, 2)
+    starts: Integers  # where the rows of each unit begin, (units,)
+    rows: NDArray[np.int32]  # whole numbers, (n, m)
 
     @classmethod
     def of(cls, ids: Words, rows: NDArray[np.int32]) -> UnitBlock:
@@ -335,8 +274,11 @@ def truncated(block: UnitBlock, unit: PrivacyUnit, key: bytes) -> UnitBlock:
     sizes = block.sizes
     if unit.contribution_bounding != "sample" or not len(sizes) or sizes.max() <= unit.max_contributions:
         return block
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    content = siphash(np.column_stack([block.ids[owner], _packed(block.rows)]), derive_key(key, b"row"))
+    owner, m = np.repeat(np.arange(len(sizes)), sizes), block.rows.shape[1]
+    padded = np.zeros((len(block.rows), m + m % 2), dtype="<i4")  # to whole 64-bit words
+    padded[:, :m] = block.rows
+    words = padded.view("<u8").astype(np.uint64)
+    content = siphash(np.column_stack([block.ids[owner], words]), derive_key(key, b"row"))
     copy = _copies(owner, content)
     order = siphash(np.column_stack([content, copy]), derive_key(key, b"copy"))
     ranked = np.lexsort((order, owner))
@@ -344,13 +286,6 @@ def truncated(block: UnitBlock, unit: PrivacyUnit, key: bytes) -> UnitBlock:
     first = ranked[rank < unit.max_contributions]
     left = np.minimum(sizes, unit.max_contributions)
     return UnitBlock(block.ids, np.cumsum(left) - left, block.rows[first])
-
-
-def _packed(rows: NDArray[np.int32]) -> Words:
-    """Return rows of 32-bit numbers as 64-bit words."""
-    padded = np.zeros((len(rows), rows.shape[1] + rows.shape[1] % 2), dtype="<i4")
-    padded[:, : rows.shape[1]] = rows
-    return padded.view("<u8").astype(np.uint64)
 
 
 def _copies(owner: Integers, content: Words) -> Words:
@@ -491,146 +426,7 @@ class GroupedUnits:
         self._spool.close()
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Reading
-REAPPEARS = (
-    "The table was declared sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort it, or omit the "
-    "declaration; rows are then grouped in a temporary file."
-)
-"""The message names neither the unit nor its position."""
-
-_ENCODED_BYTES = 2**25
-
-A = TypeVar("A", bound=Summable)
-Encoded = tuple[Words, Floats]
-
-
-class UnitReader:
-    """The privacy units of anything that :func:`gaussmix.data.table.open_table` opens. To be closed.
-
-    Parameters
-    ----------
-    data, schema, unit
-        As in :func:`gaussmix.release`.
-    options : ReadOptions, optional
-        How the table is read.
-    key : bytes
-        32 bytes, secret and drawn for one release.
-
-    Attributes
-    ----------
-    is_computed : bool
-        Whether rows come from a query, a lazy frame or a stream.
-    reader : TableReader
-        Of the table; it may be shared with another schema.
-    """
-
-    def __init__(
-        self,
-        data: Any,
-        schema: Schema,
-        unit: PrivacyUnit,
-        options: ReadOptions | None = None,
-        *,
-        key: bytes,
-    ) -> None:
-        self.reader = data if isinstance(data, TableReader) else TableReader(data, options)
-        table = self.reader.table
-        if isinstance(table, ClusterTable):
-            raise ArgumentError(
-                "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
-                "their directory."
-            )
-        self.is_computed = table.computed
-        self._schema, self._unit, self._key, self._is_sorted = schema, unit, key, table.options.sorted_by_unit
-        self._grouped: GroupedUnits | None = None
-        self._counts: tuple[int, int] | None = None
-        self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
-
-    def aggregate(self, query: Query[A], sample: Sample | None = None, *, describe: str = "Reading") -> A:
-        """Read all units, or a sample of them."""
-        aggregator, counts = query.aggregator(self._schema.n_columns), np.zeros(2, dtype=np.int64)
-        with self._turn, closing(self._blocks(describe)) as blocks:
-            for block in blocks:
-                counts += len(block.starts), np.minimum(block.sizes, self._unit.max_contributions).sum()
-                chosen = block if sample is None else block.chosen(_in_sample(block.ids, sample))
-                for rows, starts in chosen.pieces(EXACT_ROWS):
-                    aggregator.add(rows, starts)
-            self._counts = int(counts[0]), int(counts[1])
-        return aggregator.result()
-
-    def counts(self) -> tuple[int, int]:
-        """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
-        if self._counts is None:
-            raise ArgumentError("Units must be counted after the first pass.")
-        return self._counts
-
-    def check_again(self) -> None:
-        """Reject a table that can be read only once."""
-        self.reader.check_again()
-
-    def close(self) -> None:
-        """Remove the stored groups."""
-        if self._grouped is not None:
-            self._grouped.close()
-
-    def _blocks(self, describe: str) -> Generator[UnitBlock]:
-        """Yield whole units with bounded contributions."""
-        if self._is_sorted:
-            yield from self._in_order(describe)
-            return
-        if self._grouped is None:
-            self._grouped = self._brought_together(describe)
-        yield from self._grouped.blocks()
-
-    def _in_order(self, describe: str) -> Iterator[UnitBlock]:
-        """Read the table again. Units are noted as they end: 16 bytes each."""
-        ended: list[Words] = []
-        for block in _whole_units(self._encoded(describe)):
-            ended.append(block.ids)
-            yield truncated(block, self._unit, self._key)
-        ids = np.concatenate(ended) if ended else np.empty((0, 2), dtype=np.uint64)
-        ids = ids[np.lexsort((ids[:, 1], ids[:, 0]))]
-        if (ids[1:] == ids[:-1]).all(axis=1).any():
-            raise DataError(REAPPEARS)
-
-    def _brought_together(self, describe: str) -> GroupedUnits:
-        """Read the table once; later passes read what is stored here."""
-        m = self._schema.n_columns
-        partitions, grouped = Partitions(m), GroupedUnits(m)
-        try:
-            with closing(self._encoded(describe)) as stream:
-                for ids, rows in stream:
-                    partitions.add(ids, rows)
-            for block in partitions.blocks():
-                grouped.add(truncated(block, self._unit, self._key))
-        except BaseException:
-            grouped.close()
-            raise
-        finally:
-            partitions.close()
-        return grouped
-
-    def _encoded(self, describe: str) -> Generator[Encoded]:
-        """Yield ids of units and encoded rows, a bounded number at a time."""
-        schema, column = self._schema, self._unit.column
-        plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
-        columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
-        with self.reader.reading(columns, types, describe=describe) as stream:
-            for batch in stream:
-                ids = unit_ids(
-                    column, one_column(batch, column), self._key
-                )  # a missing id is an error even in a dropped row
-                keep = complete_rows(batch, schema)
-                if keep is not None:
-                    batch, ids = batch.filter(keep), ids[keep.to_numpy(zero_copy_only=False)]
-                for piece in pieces(batch.num_rows, rows):
-                    block = encode_batch(batch.slice(piece.start, piece.stop - piece.start), schema, plan)
-                    plan.finish(block)
-                    yield ids[piece], block
-
-
-def _in_sample(ids: Words, sample: Sample) -> NDArray[np.bool_]:
+def in_sample(ids: Words, sample: Sample) -> NDArray[np.bool_]:
     """Return which units are in a sample, by their ids alone: independent of which others are there.
 
     Under one secret key a unit has one sampling key for samples of all rates, and is in those whose threshold is above.
@@ -638,7 +434,7 @@ def _in_sample(ids: Words, sample: Sample) -> NDArray[np.bool_]:
     return np.asarray(siphash(ids, sample.key[:16]) >> np.uint64(48) < sample.threshold)
 
 
-def _whole_units(stream: Generator[Encoded]) -> Iterator[UnitBlock]:
+def whole_units(stream: Generator[tuple[Words, Floats]]) -> Iterator[UnitBlock]:
     """Yield blocks of whole units; the last unit of a piece waits for the next one, where there may be more rows."""
     waiting: list[tuple[Words, NDArray[np.int32]]] = []
     with closing(stream):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,18 +29,6 @@ from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.encode import codes_of, numbers_of, one_column
 from gaussmix.data.schema import PartialSchema
 from gaussmix.data.table import TableReader
-
-__all__ = [
-    "COARSE_BINS",
-    "FINE_BINS",
-    "ColumnCounts",
-    "FineGrid",
-    "coarse_bins",
-    "coarse_interval",
-    "count_columns",
-    "count_finely",
-]
-
 
 _EXPONENTS = 1000
 _MAGNITUDES = 2 * _EXPONENTS  # exponents -999 to 1000
@@ -111,7 +100,7 @@ def count_columns(reader: TableReader, columns: PartialSchema) -> ColumnCounts:
     """Read the table once and count all columns."""
     bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
     keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
-    with reader.reading(columns.names, columns.text_types, describe="Counting") as stream:
+    with closing(reader.batches(columns.names, columns.text_types, describe="Counting")) as stream:
         for batch in stream:
             for name in columns.numbers:
                 bins[name] += np.bincount(coarse_bins(_finite(batch, name)), minlength=COARSE_BINS)
@@ -124,7 +113,7 @@ def count_finely(reader: TableReader, columns: PartialSchema, grids: Mapping[str
     """Read some numeric columns again and count rows on grids chosen from released counts."""
     found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}
-    with reader.reading(list(grids), types, describe="Counting again") as stream:
+    with closing(reader.batches(list(grids), types, describe="Counting again")) as stream:
         for batch in stream:
             for name, grid in grids.items():
                 found[name] += np.bincount(grid.bins_of(_finite(batch, name)), minlength=grid.bins)

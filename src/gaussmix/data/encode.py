@@ -1,8 +1,8 @@
 """Encode rows as integers: clamp, scale, clip and round each row independently.
 
 A row of the encoded table is divided by its bound C, so that its norm is at most 1, and every entry is rounded towards
-zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.data.gram`). In here entries are
-counted in units of 2⁻²⁰.
+zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.data.gram`). Here entries are counted in
+units of 2⁻²⁰. Notation follows docs/notation.md.
 
 No row has a norm above 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares
 add up to at most their ``limit`` (a sum of integers below 2⁵³, hence exact in any order) and the intercept have squares
@@ -13,10 +13,8 @@ slightly more than needed, and rounded towards zero.
 >>> (encode_arrays(schema, np.array([[3.0, 4.0]]), np.array([0.5])) * schema.row_norm).round(3).tolist()
 [[0.6, 0.8, 0.5, 1.0]]
 
-Notation follows docs/notation.md.
-
-Encoded rows are **sensitive**. No row changes how another one is read. Errors name the column, never a value; they are
-for the curator only, because the occurrence of an error depends on single rows.
+Encoded rows are **sensitive**, and no row changes how another one is read. Errors name the column, never a value; they
+are for the curator only, because the occurrence of an error depends on single rows.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -36,33 +34,6 @@ from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector,
 from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.data.terms import Block, Numbers, TermValues
 from gaussmix.errors import ArgumentError, DataError, DataTypeError
-
-__all__ = [
-    "EXACT_ROWS",
-    "SHRINK",
-    "ArrayEncoder",
-    "BlockEncoder",
-    "check_indices",
-    "checked_arrays",
-    "clip_vectors",
-    "codes_of",
-    "complete_rows",
-    "encode_arrays",
-    "encode_batch",
-    "encoded_blocks",
-    "entries_of",
-    "kept",
-    "listed",
-    "numbers_of",
-    "one_column",
-    "pieces",
-    "present",
-    "row_major",
-    "squared_norms_of",
-    "without_negative",
-    "without_views",
-]
-
 
 EXACT_ROWS = 2**12
 """Number of rows whose Gram matrix is exact in float64: 2**12 * 2**40 < 2**53."""
@@ -171,48 +142,51 @@ def _limits(schema: Schema, entry: Callable[[float], float]) -> Floats:
 class ArrayEncoder:
     """The cache-blocked path for arrays: a schema of one vector X, then numbers y, then the intercept.
 
-    A block is written as whole numbers into two contiguous arrays: ``features``, shape (rows, d), and ``others``
-    (targets, intercept), shape (m - d, rows). The bits are those of :class:`BlockEncoder`.
+    The bits are those of :class:`BlockEncoder`.
+
+    Attributes
+    ----------
+    m : int
+        Encoded columns.
+    block_rows : int
+        Rows that are best encoded at a time.
+    constants : tuple of three arrays (d + targets,)
+        Centre, multiplier and limit of every entry but the intercept.
+    norm_limit : float or None
+        Features whose squares add up to more are clipped, and the rest of their rows with them.
     """
 
     def __init__(self, schema: Schema) -> None:
-        plan, d = BlockEncoder.of(schema), vector_and_numbers(schema)
-        self.d, self.m = d, schema.n_columns
-        self.n_targets = self.m - d - bool(schema.intercept)
+        plan, self.d, self.m = BlockEncoder.of(schema), vector_and_numbers(schema), schema.n_columns
+        d, n_targets = self.d, self.m - self.d - bool(schema.intercept)
         self.block_rows = min(EXACT_ROWS, max(_BLOCK_BYTES // (8 * d), 2 * self.m))
-        self.centre, self.multiplier = plan.centre[np.newaxis, :d], plan.multiplier[np.newaxis, :d]
-        self.limit = float(plan.limits[0])
+        self.limit, self.intercept = float(plan.limits[0]), plan.intercept
         self.bounded = math.isfinite(self.limit)
-        if self.bounded and d < _SHORT_ROW:
-            self.tiles = tuple(_tiled(row, self.block_rows) for row in (self.centre, self.multiplier))
         self.norm_limit = plan.norm_bounds[0].limit if plan.norm_bounds else None
-        targets = slice(d, d + self.n_targets)
-        self.target_centre, self.target_multiplier, self.target_limit = (
-            values[targets, np.newaxis] for values in (plan.centre, plan.multiplier, plan.limits)
-        )
-        self.intercept = plan.intercept
-        entries = slice(0, d + self.n_targets)
-        centre, multiplier, limits = (values[entries].copy() for values in (plan.centre, plan.multiplier, plan.limits))
+        constants = [values[: d + n_targets].copy() for values in (plan.centre, plan.multiplier, plan.limits)]
+        self.features = [values[np.newaxis, :d] for values in constants[:2]]
+        if self.bounded and d < _SHORT_ROW:
+            self.tiles = [np.tile(values, (self.block_rows, 1)) for values in self.features]
+        self.targets = [values[d:, np.newaxis].copy() for values in constants]
         if not self.bounded:
-            centre[:d], multiplier[:d] = 0.0, multiplier[0]
-        self.constants = centre, multiplier, limits
+            constants[0][:d] = 0.0
+        self.constants = constants[0], constants[1], constants[2]
 
-    def encode_whole(self, X: Rows, Y: Rows, rows: Floats) -> None:
-        """Write up to ``block_rows`` whole rows, best in the order of X."""
-        others = np.empty((self.m - self.d, len(X)))
-        order: Literal["C", "F"] = "C" if row_major(X) else "F"
-        scratch = np.empty((len(X), self.d), order=order) if self.d < _SHORT_ROW else None
-        self.map_others(Y, others)
-        self.encode(X, rows[:, : self.d], others, scratch=scratch)
-        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
-            rows[:, self.d + j] = values
-
-    def encode(self, X: Rows, features: Floats, others: Floats, *, scratch: Floats | None = None) -> None:
-        """Write up to ``block_rows`` rows into ``features``; finish what `map_others` wrote to ``others``.
-
-        With ``scratch``, contiguous, ``features`` may be a part of wider rows: it is written to once only.
-        """
-        mapped = features if scratch is None else scratch
+    def encode(self, X: Rows, Y: Rows, rows: Floats) -> None:
+        """Write up to ``block_rows`` encoded rows, best in the order of X."""
+        others = np.empty((self.m - self.d, len(X)))  # targets and intercept, by column
+        others[Y.shape[1] :] = self.intercept
+        if Y.shape[1]:
+            _check_finite(Y, "y")
+            centre, multiplier, limit = self.targets
+            targets = others[: Y.shape[1]]
+            np.subtract(Y.T, centre, out=targets, dtype=np.float64)
+            np.multiply(targets, multiplier, out=targets)
+            np.clip(targets, -limit, limit, out=targets)
+        features = rows[:, : self.d]
+        mapped = features  # short rows are mapped in contiguous memory and written once
+        if self.d < _SHORT_ROW:
+            mapped = np.empty((len(X), self.d), order="C" if row_major(X) else "F")
         self._map_features(X, mapped)
         np.trunc(mapped, out=features)
         if self.norm_limit is not None:
@@ -221,23 +195,15 @@ class ArrayEncoder:
                 _check_finite(X, "X")
                 others *= clip_vectors(features, squares, self.norm_limit)
         np.trunc(others, out=others)
-
-    def map_others(self, Y: Rows, out: Floats) -> None:
-        """Write the clipped, scaled targets and the intercept into ``out``, not yet rounded."""
-        out[self.n_targets :] = self.intercept
-        if self.n_targets:
-            _check_finite(Y, "y")
-            targets = out[: self.n_targets]
-            np.subtract(Y.T, self.target_centre, out=targets, dtype=np.float64)
-            np.multiply(targets, self.target_multiplier, out=targets)
-            np.clip(targets, -self.target_limit, self.target_limit, out=targets)
+        for j, values in enumerate(others):  # a strided column at a time: faster than short pieces of rows
+            rows[:, self.d + j] = values
 
     def _map_features(self, X: Rows, out: Floats) -> None:
-        """Clip and scale, without rounding. What is not bounded by entry may come out NaN or infinite."""
+        """Clamp and scale, without rounding. What is not bounded by entry may come out NaN or infinite."""
         if not self.bounded:
-            np.multiply(X, self.multiplier[0, 0], out=out, dtype=np.float64)
+            np.multiply(X, self.features[1][0, 0], out=out, dtype=np.float64)
             return
-        centre, multiplier = self.centre, self.multiplier
+        centre, multiplier = self.features
         if self.d < _SHORT_ROW and row_major(X):
             centre, multiplier = (tile[: len(X)] for tile in self.tiles)
         np.subtract(X, centre, out=out, dtype=np.float64)
@@ -258,16 +224,7 @@ def clip_vectors(part: Floats, totals: Floats, limit: float, starts: Integers | 
     The norm is that of the rounded entries: exact, where a float sum would depend on its order. It is short of the true
     one by less than √d, so the factor is at most 1 + √d/√limit times √limit over the true norm (1 + d 2⁻²⁴ times, where
     squares add up to 2⁵³ or more), and at least 1 - 2⁻³¹ times. Rounding towards zero turns the row by as little;
-    entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more.
-
-    Parameters
-    ----------
-    part : array (n, d)
-    totals : array (n,) or (units,)
-        `squared_norms_of` the part.
-    limit : float
-    starts : array (units,), optional
-        Where the rows of each unit begin.
+    entries beyond 2¹⁰⁰⁰ are clipped to it, which may turn it by more. ``totals`` are `squared_norms_of` the part.
     """
     sizes = np.ones(len(totals), dtype=np.int64) if starts is None else np.diff(np.append(starts, len(part)))
     powers = np.ones(len(totals))
@@ -330,14 +287,8 @@ def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> F
     rows = np.empty((len(X), plan.m))
     with np.errstate(over="ignore", invalid="ignore"):
         for piece in pieces(len(X), plan.block_rows):
-            plan.encode_whole(X[piece], Y[piece], rows[piece])
+            plan.encode(X[piece], Y[piece], rows[piece])
     return rows / _UNIT
-
-
-def _tiled(row: Floats, n: int) -> Floats:
-    """Repeat a row n times; long rows are broadcast without memory."""
-    row = row.reshape(1, -1)
-    return np.tile(row, (n, 1)) if row.shape[1] < _SHORT_ROW else np.broadcast_to(row, (n, row.shape[1]))
 
 
 def pieces(n: int, rows: int) -> list[slice]:
@@ -392,26 +343,12 @@ def encoded_blocks(batches: Iterable[pa.RecordBatch], schema: Schema, plan: Bloc
 def encode_batch(
     batch: pa.RecordBatch | pa.Table, schema: Schema, plan: BlockEncoder, *, out: Floats | None = None
 ) -> Floats:
-    """Clamp and scale rows, not yet clipped in norm or rounded.
+    """Return rows of shape (n, n_columns), clamped and scaled, not yet clipped in norm or rounded.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch or pyarrow.Table
-        With the schema's columns, in any order; others are not looked at.
-    schema, plan
-        The columns, and the units to write them in.
-    out : array of shape (at least rows, n_columns), optional
-        Where to write, best in Fortran order; a part of it is returned.
-
-    Returns
-    -------
-    array of float64, shape (rows kept, n_columns)
-        Rows that ``missing="drop-row"`` leaves out are not in it: their number is sensitive.
-
-    Raises
-    ------
-    DataError
-        If a column is absent or of another type, or holds missing values or unknown levels without a rule for them.
+    Columns may be in any order; others than the schema's are not looked at. Rows that ``missing="drop-row"`` leaves out
+    are not in the result: their number is sensitive. It is written to ``out``, best in Fortran order, and a part of it.
+    A column that is absent or of another type, or holds missing values or unknown levels without a rule for them, is an
+    error.
     """
     arrays = _columns_of(batch, schema, list(schema.columns))
     keep = kept(schema.columns, arrays)
@@ -421,34 +358,37 @@ def encode_batch(
     if out is None:
         out = np.empty((rows, schema.n_columns), order="F")
     block = out[:rows]
+
+    def numbers(name: str) -> Numbers:
+        return _clipped(name, cast(Numeric, schema.columns[name]), arrays[name])
+
+    def levels(name: str) -> Floats:
+        column = cast(Categorical, schema.columns[name])
+        found = np.empty((rows, len(column.labels)), order="F")
+        _write_levels(found, name, column, arrays[name], 1.0)
+        return found
+
+    terms = TermValues(schema.columns, numbers, levels)
     with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, others are found below
-        terms = _term_values(schema, arrays)
         for name, part in schema.parts.items():
-            indices = schema.groups[name]
-            place = slice(indices[0], indices[-1] + 1)
-            if part is schema.columns.get(name):
-                _write(block[:, place], name, schema.columns[name], arrays[name], plan, place)
+            place = slice(schema.groups[name][0], schema.groups[name][-1] + 1)
+            out = block[:, place]
+            centre, multiplier, limits = plan.centre[place], plan.multiplier[place], plan.limits[place]
+            column = schema.columns.get(name)
+            if column is None or part is not column:
+                terms.write(out, name, part, multiplier, limits)
+            elif isinstance(column, Categorical):
+                _write_levels(out, name, column, arrays[name], float(limits[0]))
+            elif isinstance(column, Vector):
+                _write_vector(out, name, column, arrays[name], centre, multiplier, limits)
             else:
-                terms.write(block[:, place], name, part, plan.multiplier[place], plan.limits[place])
+                _write_numbers(out[:, 0], name, column, arrays[name], centre[0], multiplier[0], limits[0])
     if schema.intercept:
         block[:, -1] = plan.intercept
     if schema.weight is not None:
         plan.clip(block)
         np.multiply(block, _roots_of_weights(schema, arrays)[:, np.newaxis], out=block)
     return block
-
-
-def _term_values(schema: Schema, arrays: Mapping[str, pa.Array]) -> TermValues:
-    """Values of terms, from columns that are read when they are asked for."""
-    columns = schema.columns
-
-    def levels(name: str) -> Floats:
-        column = cast(Categorical, columns[name])
-        out = np.empty((len(arrays[name]), len(column.labels)), order="F")
-        _write_levels(out, name, column, arrays[name], 1.0)
-        return out
-
-    return TermValues(columns, lambda name: _clipped(name, cast(Numeric, columns[name]), arrays[name]), levels)
 
 
 def _clipped(name: str, column: Numeric | Boolean, array: pa.Array) -> Numbers:
@@ -481,7 +421,11 @@ def _columns_of(batch: pa.RecordBatch | pa.Table, schema: Schema, names: Sequenc
     """Return some columns, each as one array; invalid weights are missing."""
     arrays = {name: one_column(batch, name) for name in names}
     for name, array in arrays.items():
-        check_indices(name, array)
+        if pa.types.is_dictionary(array.type):
+            try:
+                array.validate(full=True)  # indices out of range would read foreign memory
+            except pa.ArrowException:
+                raise DataError(f"Column {name!r} has indices beyond its dictionary: the table is corrupt.") from None
     weight = schema.weight
     if weight is not None and weight in arrays:
         arrays[weight] = without_negative(weight, schema.columns[weight], arrays[weight])
@@ -498,17 +442,6 @@ def _roots_of_weights(schema: Schema, arrays: Mapping[str, pa.Array]) -> Floats:
             f"Declare missing={_RULES} for it in the schema, or correct the table."
         )
     return np.sqrt(_clipped(name, column, arrays[name]).values / column.upper)
-
-
-def _write(out: Floats, name: str, column: Column, array: pa.Array, plan: BlockEncoder, place: slice) -> None:
-    """Clip and scale one column into its place in the row."""
-    centre, multiplier, limits = plan.centre[place], plan.multiplier[place], plan.limits[place]
-    if isinstance(column, Categorical):
-        _write_levels(out, name, column, array, float(limits[0]))
-    elif isinstance(column, Vector):
-        _write_vector(out, name, column, array, centre, multiplier, limits)
-    else:
-        _write_numbers(out[:, 0], name, column, array, float(centre[0]), float(multiplier[0]), float(limits[0]))
 
 
 def _write_numbers(
@@ -574,7 +507,13 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
         array = array.dictionary_decode()
     kind = array.type
     if isinstance(column, Numeric) and column.origin is not None:
-        return _days_of(name, column.origin, array)
+        if pa.types.is_null(kind):
+            array = array.cast(pa.date32())
+        if not holds_dates(array.type):
+            raise DataTypeError(
+                f"Column {name!r} must hold dates or times, but its type is {kind}. Cast it, or omit the origin."
+            )
+        return days_since(array, column.origin)
     if pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
@@ -585,29 +524,17 @@ def numbers_of(name: str, column: Numeric | Boolean | Vector, array: pa.Array) -
         array = array.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         what = "true and false (or 1 and 0)" if isinstance(column, Boolean) else "numbers"
-        raise DataTypeError(f"Column {name!r} must hold {what}, but its type is {kind}. {_cure(kind)}")
+        cure = "Cast it to a number, or omit the column from the schema."
+        if pa.types.is_temporal(kind):
+            cure = "Declare it as a date with an origin."
+        elif is_text(kind):
+            cure = "Cast it to a number, or declare it as categorical with its levels."
+        raise DataTypeError(f"Column {name!r} must hold {what}, but its type is {kind}. {cure}")
     return cast(Rows, array.to_numpy(zero_copy_only=False))
 
 
-def _days_of(name: str, origin: str, array: pa.Array) -> Rows:
-    if pa.types.is_null(array.type):
-        array = array.cast(pa.date32())
-    if not holds_dates(array.type):
-        raise DataTypeError(
-            f"Column {name!r} must hold dates or times, but its type is {array.type}. Cast it, or omit the origin."
-        )
-    return days_since(array, origin)
-
-
-def _cure(kind: pa.DataType) -> str:
-    if pa.types.is_temporal(kind):
-        return "Declare it as a date with an origin."
-    if _textual(kind):
-        return "Cast it to a number, or declare it as categorical with its levels."
-    return "Cast it to a number, or omit the column from the schema."
-
-
-def _textual(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -651,7 +578,18 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
         array = array.dictionary_decode()
     coded = pa.types.is_dictionary(array.type)
     values = array.dictionary if coded else array
-    _check_level_type(name, column, values.type)
+    # The column must have the type of its levels: "1" is not 1, and 1 is not true.
+    level = type(column.levels[0])
+    fits, words = {
+        str: (is_text, "strings"),
+        int: (pa.types.is_integer, "integers"),
+        bool: (pa.types.is_boolean, "booleans"),
+    }[level]
+    if not (fits(values.type) or pa.types.is_null(values.type)):
+        raise DataTypeError(
+            f"Column {name!r} has the type {values.type}, but its levels are {words}. "
+            f"Cast the column to {words}, or declare the levels in the column's type."
+        )
     if pa.types.is_null(values.type):
         values = values.cast(column.arrow_type)
     elif pa.types.is_uint64(values.type):  # values that do not fit are not levels; a failing cast would quote one
@@ -663,19 +601,6 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
         codes = np.append(codes, np.int32(-1))[indices.to_numpy(zero_copy_only=False)]
     absent = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     return codes, absent
-
-
-def _check_level_type(name: str, column: Categorical, kind: pa.DataType) -> None:
-    """Require the column to have the type of its levels: "1" is not 1, and 1 is not true."""
-    checks = {str: _textual, int: pa.types.is_integer, bool: pa.types.is_boolean}
-    wanted = type(column.levels[0])
-    if checks[wanted](kind) or pa.types.is_null(kind):
-        return
-    words = {str: "strings", int: "integers", bool: "booleans"}
-    raise DataTypeError(
-        f"Column {name!r} has the type {kind}, but its levels are {words[wanted]}. "
-        f"Cast the column to {words[wanted]}, or declare the levels in the column's type."
-    )
 
 
 def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
@@ -714,24 +639,11 @@ def _without_views(array: pa.Array) -> pa.Array:
     return array
 
 
-def check_indices(name: str, array: pa.Array) -> None:
-    """Reject dictionary indices out of range, which would read foreign memory."""
-    if not pa.types.is_dictionary(array.type):
-        return
-    try:
-        array.validate(full=True)
-    except pa.ArrowException:
-        raise DataError(f"Column {name!r} has indices beyond its dictionary: the table is corrupt.") from None
-
-
 def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Array | None:
     """Return which rows ``missing="drop-row"`` keeps; None for all."""
     keep = None
     for name, column in columns.items():
-        if column.missing != "drop-row":
-            continue
-        here = present(arrays[name])
-        if here is not None:
+        if column.missing == "drop-row" and (here := present(arrays[name])) is not None:
             keep = here if keep is None else pc.and_(keep, here)
     return keep
 
@@ -739,28 +651,20 @@ def kept(columns: Mapping[str, Column], arrays: Mapping[str, pa.Array]) -> pa.Ar
 def present(array: pa.Array) -> pa.Array | None:
     """Return where a value, or every entry of a vector, is not missing, NaN or infinite; None for everywhere."""
     if listed(array.type):
-        return _present_vectors(array)
-    if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or _floating(array.type.value_type)):
+        complete = array.is_valid().to_numpy(zero_copy_only=False)
+        entries = present(pc.list_flatten(array))
+        if entries is not None:
+            lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+            owners = np.repeat(np.arange(len(array)), lengths)
+            complete[owners[~entries.to_numpy(zero_copy_only=False)]] = False
+        return None if complete.all() else pa.array(complete)
+    floating = pa.types.is_floating
+    if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or floating(array.type.value_type)):
         array = array.dictionary_decode()
-    if _floating(array.type):
+    if floating(array.type):
         finite = pc.fill_null(pc.is_finite(array.cast(pa.float64())), False)
         return None if pc.all(finite).as_py() is not False else finite
     return pc.is_valid(array) if array.null_count else None
-
-
-def _present_vectors(array: pa.Array) -> pa.Array | None:
-    """Return where a vector and all of its entries are present."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    entries = present(pc.list_flatten(array))
-    complete = array.is_valid().to_numpy(zero_copy_only=False)
-    if entries is not None:
-        owners = np.repeat(np.arange(len(array)), lengths)
-        complete[owners[~entries.to_numpy(zero_copy_only=False)]] = False
-    return None if complete.all() else pa.array(complete)
-
-
-def _floating(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind))
 
 
 def listed(kind: pa.DataType) -> bool:

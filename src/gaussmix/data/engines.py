@@ -27,31 +27,19 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from gaussmix.data.gram import Summable
-from gaussmix.data.memory import FrameTable, LazyTable, NamedArray
+from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable
 from gaussmix.data.source import (
     FileOrigin,
     ReadOptions,
     Request,
     Table,
     check_columns,
-    deferred,
     readable,
     running,
     sliced,
     valid,
 )
 from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
-
-__all__ = [
-    "ClusterTable",
-    "DaskTable",
-    "DuckDBQuery",
-    "QueryTable",
-    "RelationTable",
-    "SparkTable",
-    "is_database",
-    "mixing_operator",
-]
 
 _DATABASES = (".duckdb", ".ddb", ".db")
 _ROW_BY_ROW = {"CTE", "CTE_SCAN", "DUMMY_SCAN", "EXPRESSION_GET", "FILTER", "ORDER_BY", "PROJECTION", "UNION"}
@@ -61,10 +49,6 @@ _SCANS |= {"READ_NDJSON", "READ_NDJSON_AUTO", "READ_PARQUET"}
 _POSITIONS = ("rowid", "file_row_number", "file_index")  # columns that say where a row is stored
 
 A = TypeVar("A", bound=Summable)
-
-
-def _package(data: Any) -> str:
-    return type(data).__module__.split(".")[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -85,18 +69,12 @@ def is_database(path: str | os.PathLike[str]) -> bool:
 class QueryTable(Table):
     """The result of a `DuckDBQuery`, or of (path, SQL)."""
 
-    description = "a DuckDB relation or a DuckDBQuery"
     ordered, computed = False, True
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self._query = data if isinstance(data, DuckDBQuery) else DuckDBQuery(*data)
         self.label, self.paths = str(self._query.path), (self._query.path,)
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a query, or a pair of a path and SQL."""
-        return cls(data, options) if isinstance(data, DuckDBQuery) or _is_path_and_sql(data) else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of the result."""
@@ -120,14 +98,7 @@ class QueryTable(Table):
 class RelationTable(Table):
     """A DuckDB relation."""
 
-    description = QueryTable.description
     ordered, computed = False, True
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a relation."""
-        known = type(data).__name__ == "DuckDBPyRelation" and "duckdb" in type(data).__module__
-        return cls(data, options) if known else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of the relation."""
@@ -136,15 +107,6 @@ class RelationTable(Table):
     def arrow_schema(self) -> pa.Schema:
         """Return its columns."""
         return self._data.limit(0).to_arrow_table().schema
-
-
-def _is_path_and_sql(data: Any) -> bool:
-    if not (isinstance(data, tuple) and len(data) == 2):
-        return False
-    path, sql = data
-    if not (isinstance(path, str | os.PathLike) and isinstance(sql, str)):
-        return False
-    return is_database(path) or re.match(r"\s*(select|from|with)\b", sql, re.IGNORECASE) is not None
 
 
 @contextmanager
@@ -192,7 +154,7 @@ def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator
                 "Rename one of them."
             )
     wanted = neighbours.project(", ".join('"' + name.replace('"', '""') + '"' for name in request.columns))
-    for batch in running(deferred(lambda: wanted.to_arrow_reader(request.rows)), where):
+    for batch in running(lambda: wanted.to_arrow_reader(request.rows), where):
         yield from sliced(valid(batch.rename_columns(request.columns), where), request.rows)
 
 
@@ -240,20 +202,13 @@ def mixing_operator(neighbours: Any) -> str | None:
 class ClusterTable(Table):
     """A table in partitions on a cluster. `read` brings its rows here; `sum_partitions` does not."""
 
-    description = "a Dask or Spark table"
     ordered, computed = False, True
 
     @abstractmethod
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
         """Return Σ build(partition, its number), in one job.
 
-        Parameters
-        ----------
-        columns : list of str
-        build : function of a table and a number
-            It is sent to the workers with all that it holds. It is not called for empty partitions.
-        empty
-            The sum over no rows.
+        ``build`` is sent to the workers with all that it holds; ``empty`` takes its place for empty partitions.
         """
 
 
@@ -274,11 +229,9 @@ def _computed(run: Callable[[], Any], where: str) -> Any:
 class DaskTable(ClusterTable):
     """A Dask data frame, or (Dask array, names)."""
 
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise Dask collections, without importing dask."""
-        frame = _package(data) in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns")
-        return cls(data, options) if frame or _is_dask_array(data) else None
+    @property
+    def _has_arrays(self) -> bool:
+        return isinstance(self._data, tuple)
 
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
         """Return the sum over partitions, added up by a tree of tasks."""
@@ -303,21 +256,21 @@ class DaskTable(ClusterTable):
         """
         from dask.base import compute
 
-        kind = NamedArray if _is_dask_array(self._data) else FrameTable
+        kind = ArrayTable if self._has_arrays else FrameTable
         parts = self._partitions(request.columns)
-        for part in running(deferred(lambda: compute(*parts)), self.label):
+        for part in running(lambda: compute(*parts), self.label):
             yield from kind(part, self.options).read(request)
 
     def arrow_schema(self) -> pa.Schema:
         """Return the columns of no rows."""
-        if _is_dask_array(self._data):
+        if self._has_arrays:
             array, names = self._data
             return pa.schema([(name, pa.from_numpy_dtype(array.dtype)) for name in names])
         return LazyTable(self._data, self.options).arrow_schema()
 
     def _partitions(self, columns: list[str]) -> list[Any]:
         """Return delayed partitions: frames, or (array, names)."""
-        if not _is_dask_array(self._data):
+        if not self._has_arrays:
             check_columns(list(self._data.columns), columns, "the table")
             return list(self._data[columns].to_delayed())
         array, names = self._data
@@ -329,11 +282,7 @@ class DaskTable(ClusterTable):
     @property
     def origins(self) -> tuple[Any, ...]:
         """The collection."""
-        return (self._data[0] if _is_dask_array(self._data) else self._data,)
-
-
-def _is_dask_array(data: Any) -> bool:
-    return isinstance(data, tuple) and len(data) == 2 and _package(data[0]) == "dask"
+        return (self._data[0] if self._has_arrays else self._data,)
 
 
 def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) -> A:
@@ -347,11 +296,6 @@ _RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
 
 class SparkTable(ClusterTable):
     """A Spark data frame."""
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a Spark data frame, without importing pyspark."""
-        return cls(data, options) if _package(data) == "pyspark" and hasattr(data, "mapInArrow") else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected here."""
@@ -374,7 +318,7 @@ class SparkTable(ClusterTable):
         run = functools.partial(_spark_build, build=build, empty=empty)
 
         def collected() -> tuple[list[Any], int | None]:
-            wanted = data.select(*[_quoted(name) for name in columns])
+            wanted = data.select(*["`" + name.replace("`", "``") + "`" for name in columns])
             sums = wanted.mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 return sums.collect(), None
@@ -388,10 +332,6 @@ class SparkTable(ClusterTable):
             if isinstance(failed, GaussmixError):
                 raise failed
         return functools.reduce(operator.add, found, empty)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _spark_build(

@@ -3,7 +3,8 @@
 **Sensitive.** A query is public, small and the same for all parts of the table. Its `aggregator` adds encoded rows
 (:mod:`gaussmix.data.encode`: integers of norm at most 2²⁰), and the results of parts are added. The queries released
 with noise are `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a transform and clipped;
-and `NormCounts`, histograms of ‖z‖² for several transforms.
+`NormCounts`, histograms of ‖z‖² for several transforms; and `ClippedGradient`. A new query is a frozen dataclass with a
+method `aggregator`, and a subclass of `Aggregator`; tables of every kind, privacy units and clusters then support it.
 
 **Contributions.** With a privacy unit, an aggregator receives whole units and the position where each begins
 (``starts``). It clips the sum of squares of a unit, Σ‖r‖², instead of ‖r‖², and counts units instead of rows. Since
@@ -17,19 +18,13 @@ integers, scaling and rounding are elementwise, and norms are exact sums of squa
 merging or processor; compiled functions (:mod:`gaussmix.data.kernels`) and numpy compute the same ones, and removing a
 row changes the Gram matrix by exactly r rᵀ.
 
-**Gradients** of a logistic likelihood are clipped per row (`ClippedGradient`). With margin s = y·(θ·r), y = ±1 the sign
-of a row's label, and q = 1/(1 + eˢ), the probability of the other class, a row has the gradient y q z in the metric z =
-T r and the weight q(1 - q) in the Hessian. Every row comes out the same, bit for bit, wherever it stands
-(:mod:`gaussmix.data.transforms`):
-
-- T r and θ·r are one exact product of integers; θ is the last row of the transform.
-- eˢ is a fixed polynomial and a power of two, computed by single additions, multiplications and divisions of float64,
-  which IEEE 754 fixes. A library's exponential may differ by its place in an array: vectorised loops and their
-  remainders are different code.
-- Gradients are rounded to whole numbers, 2⁻²⁰ of the clip, and no longer than that after rounding, in integers; weights
-  are whole numbers of at most 2²⁰ units of ¼.
-
-A row without a label, such as a row of zeros, adds nothing.
+**Gradients** of a logistic likelihood are clipped per row. With margin s = y·(θ·r), y = ±1 the sign of a row's label,
+and q = 1/(1 + eˢ), the probability of the other class, a row has the gradient y q z in the metric z = T r and the
+weight q(1 - q) in the Hessian. T r and θ·r are one exact product of integers; θ is the last row of the transform. eˢ is
+a fixed polynomial and a power of two, computed by single operations of float64, which IEEE 754 fixes (the vectorised
+loop of a library and its remainder may differ). Gradients are rounded to whole numbers, 2⁻²⁰ of the clip, and their
+norm is checked after rounding, in integers; weights are whole numbers of at most 2²⁰ units of ¼. A row without a label,
+such as a row of zeros, adds nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +32,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -47,7 +42,6 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
 from gaussmix._types import Floats, Integers, Rows
@@ -56,7 +50,6 @@ from gaussmix.data.encode import (
     EXACT_ROWS,
     ArrayEncoder,
     BlockEncoder,
-    checked_arrays,
     encoded_blocks,
     pieces,
     row_major,
@@ -64,31 +57,8 @@ from gaussmix.data.encode import (
 )
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.data.schema import FRACTION_BITS, Schema
-from gaussmix.data.transforms import ROW_UNIT, BinCounter, BinCounts, Bins, Transform, clip_norms, to_units
+from gaussmix.data.transforms import ROW_UNIT, BinCounter, Transform, clip_norms, to_units
 from gaussmix.errors import ArgumentError
-
-__all__ = [
-    "LIMB_BITS",
-    "Aggregator",
-    "ClippedGradient",
-    "ExactSums",
-    "GradientSums",
-    "Gram",
-    "MappedGram",
-    "NormCounts",
-    "Query",
-    "Summable",
-    "aggregate_arrays",
-    "aggregate_batches",
-    "aggregate_rows",
-    "blas_threads",
-    "block_rows",
-    "carried",
-    "exponential",
-    "one_blas_thread",
-    "sum_arrays",
-]
-
 
 LIMB_BITS = 2 * FRACTION_BITS
 FLUSHES_PER_CARRY = 2**10
@@ -98,32 +68,6 @@ _BLOCK_BYTES = 2**20  # smaller blocks cost more in calls than larger ones in ca
 _LEAST_BLOCK_ROWS = 64
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
 _PIECES = 64  # that are enough for any number of threads
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Exact integers
-@dataclass(frozen=True, repr=False)
-class ExactSums:
-    """**Sensitive**: G as ``high + low · 2⁻⁴⁰``, 0 ≤ low < 2⁴⁰, and the number of rows."""
-
-    high: Integers
-    low: Integers
-    n: int
-
-    def __add__(self, other: ExactSums) -> ExactSums:
-        high, low = carried(self.high + other.high, self.low + other.low)
-        return ExactSums(high, low, self.n + other.n)
-
-
-def carried(high: Integers, low: Integers) -> tuple[Integers, Integers]:
-    """The unique form of ``high * 2**40 + low`` with 0 <= low < 2**40."""
-    return high + (low >> LIMB_BITS), low & (2**LIMB_BITS - 1)
-
-
-def symmetric(high: Integers, low: Integers, n: int) -> ExactSums:
-    """Sums of n rows whose upper triangle is known."""
-    high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in carried(high, low))
-    return ExactSums(high, low, n)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -138,19 +82,28 @@ A = TypeVar("A", bound=Summable)
 A_co = TypeVar("A_co", bound=Summable, covariant=True)
 Q = TypeVar("Q")
 
-Take = Callable[[kernels.KernelInput], Integers]
-"""Adds rows by compiled functions; returns the positions of those that are to be added otherwise."""
 
+class Aggregator(ABC, Generic[A_co]):
+    """One thread's share of a query.
 
-class Aggregator(Protocol[A_co]):
-    """One thread's share of a query."""
+    Attributes
+    ----------
+    block_rows : int
+        Rows that are best added at a time by numpy: their intermediate results stay in the cache.
+    compiled : bool
+        Whether a compiled function, `take`, adds rows.
+    """
 
-    block_rows: int
-    """Rows that are best added at a time."""
-
-    @property
-    def take(self) -> Take | None:
-        """The compiled function for rows that are encoded on the way; None where none serves."""
+    def __init__(self, m: int, *transforms: Transform, compiled: bool = False) -> None:
+        for transform in transforms:
+            if transform.integers.shape[1] != m:
+                raise ArgumentError(
+                    f"The transform must have {m} columns, as the schema has, got {transform.integers.shape[1]}."
+                )
+        columns = max(m, *(len(transform.integers) for transform in transforms), 1)
+        self.compiled = compiled and kernels.serves(columns)
+        in_cache = min(max(_BLOCK_BYTES // (8 * columns), _LEAST_BLOCK_ROWS), EXACT_ROWS)
+        self.block_rows = EXACT_ROWS if self.compiled else in_cache
 
     def add(self, rows: Floats, starts: Integers | None = None) -> None:
         """Add any number of encoded rows, shape (n, m).
@@ -158,7 +111,25 @@ class Aggregator(Protocol[A_co]):
         With ``starts`` the rows are those of whole privacy units, each beginning at one of these positions; rows may be
         overwritten.
         """
+        if starts is not None:
+            self._add(rows, starts)
+            return
+        for piece in pieces(len(rows), kernels.MOST_ROWS if self.compiled else self.block_rows):
+            part = rows[piece]
+            if self.compiled:
+                part = part[self.take(kernels.KernelInput.of_rows(part))]
+            if len(part):
+                self._add(part)
 
+    def take(self, rows: kernels.KernelInput) -> Integers:
+        """Add rows by a compiled function; return the positions of those that numpy is to add."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _add(self, rows: Floats, starts: Integers | None = None) -> None:
+        """Add at most ``block_rows`` rows, or whole privacy units, by numpy."""
+
+    @abstractmethod
     def result(self) -> A_co:
         """Return the sum over all rows that were added."""
 
@@ -167,11 +138,29 @@ class Query(Protocol[A_co]):
     """What is asked of every row, or of every privacy unit. Public."""
 
     def aggregator(self, m: int) -> Aggregator[A_co]:
-        """For rows of m columns."""
+        """Return an aggregator of rows of m columns."""
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Gram matrices
+@dataclass(frozen=True, repr=False)
+class ExactSums:
+    """**Sensitive**: G as ``high + low · 2⁻⁴⁰``, 0 ≤ low < 2⁴⁰, and the number of rows."""
+
+    high: Integers
+    low: Integers
+    n: int
+
+    def __add__(self, other: ExactSums) -> ExactSums:
+        high, low = carried(self.high + other.high, self.low + other.low)
+        return ExactSums(high, low, self.n + other.n)
+
+
+def carried(high: Integers, low: Integers) -> tuple[Integers, Integers]:
+    """Return the unique form of ``high * 2**40 + low`` with 0 <= low < 2**40."""
+    return high + (low >> LIMB_BITS), low & (2**LIMB_BITS - 1)
+
+
 @dataclass(frozen=True)
 class Gram:
     """Σ r rᵀ in units of 2⁻⁴⁰.
@@ -185,47 +174,32 @@ class Gram:
 
     max_contributions: int = 1
 
-    def aggregator(self, m: int) -> Aggregator[ExactSums]:
-        """For rows of m columns."""
+    def aggregator(self, m: int) -> GramAggregator:
+        """Return an aggregator of rows of m columns."""
         return GramAggregator(m, self.max_contributions)
 
 
-class GramAggregator:
+class GramAggregator(Aggregator[ExactSums]):
     """Sums in two integers, high · 2⁴⁰ + low, and those of at most 2¹² rows in floats."""
 
-    block_rows = EXACT_ROWS
-
     def __init__(self, m: int, max_contributions: int = 1) -> None:
+        super().__init__(m, compiled=True)
+        self.block_rows = EXACT_ROWS
         self.m, self.n, self.flushes, self.pending_rows = m, 0, 0, 0
         self.limit = max_contributions * ROW_UNIT**2
-        self.compiled = kernels.serves(m)
         width = kernels.padded(m) if self.compiled else m
         self.high, self.low = (np.zeros((width, width), dtype=np.int64) for _ in range(2))
-        self.pending = kernels.zeros(width, width)
-        self.scratch = kernels.Scratch(m)
+        self.pending, self.scratch = kernels.zeros(width, width), kernels.scratch(m)
 
-    @property
-    def take(self) -> Take | None:
-        """Compiled functions: no whole row is left out."""
-        return self._take if self.compiled else None
-
-    def add(self, rows: Floats, starts: Integers | None = None) -> None:
-        """Add any number of encoded rows."""
-        if starts is not None:
-            clip_norms(rows, self.limit, starts)
-        if self.compiled:
-            for piece in pieces(len(rows), kernels.MOST_ROWS):
-                self._take(kernels.KernelInput.of_rows(rows[piece]))
-        else:
-            for piece in pieces(len(rows), EXACT_ROWS):
-                self._multiply(rows[piece])
-
-    def _take(self, rows: kernels.KernelInput) -> Integers:
-        refuse_longer(kernels.gram(rows, self.low_for(rows.n), self.pending, self.scratch))
-        return self.counted(rows)
+    def take(self, rows: kernels.KernelInput) -> Integers:
+        """Add rows by a compiled function: no encoded row is left out."""
+        kernels.gram(rows, self.low_for(rows.n), self.pending, self.scratch)
+        left = rows.left_out()
+        self.n += rows.n - len(left)
+        return left
 
     def low_for(self, rows: int) -> Integers:
-        """Low limbs to which the products of so many rows can be added: they stay below 2⁶³."""
+        """Return low limbs to which the products of so many rows can be added: they stay below 2⁶³."""
         flushes = -(-rows // EXACT_ROWS)
         self.flushes += flushes
         if self.flushes > FLUSHES_PER_CARRY:
@@ -233,13 +207,13 @@ class GramAggregator:
             self.flushes = flushes
         return self.low
 
-    def counted(self, rows: kernels.KernelInput) -> Integers:
-        """Count the rows that were added; return the positions of those that were not."""
-        left = rows.left_out()
-        self.n += rows.n - len(left)
-        return left
-
-    def _multiply(self, rows: Floats) -> None:
+    def _add(self, rows: Floats, starts: Integers | None = None) -> None:
+        if starts is not None:
+            clip_norms(rows, self.limit, starts)
+            self.add(rows)
+            return
+        if self.compiled:  # left out although encoded
+            raise kernels.not_finite()
         if self.pending_rows + len(rows) > EXACT_ROWS:
             self._flush()
         # Integers of at most 2²⁰ squared, at most 2¹² of them: below 2⁵³, where float64 adds without rounding.
@@ -249,21 +223,17 @@ class GramAggregator:
 
     def _flush(self) -> None:
         if not np.isfinite(self.pending).all():  # 4096 rows of norm at most 2²⁰ cannot do that
-            raise RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
+            raise kernels.not_finite()
         self.low_for(self.pending_rows)[...] += self.pending.astype(np.int64)
         self.pending.fill(0)
         self.pending_rows = 0
 
     def result(self) -> ExactSums:
-        """Return the sum over all rows that were added."""
+        """Return the sums over all rows that were added; only the upper triangle was computed."""
         self._flush()
-        return symmetric(self.high[: self.m, : self.m], self.low[: self.m, : self.m], self.n)
-
-
-def refuse_longer(squares: Floats) -> None:
-    """Check that no row that was added is longer than 2²⁰: the sensitivity rests on it."""
-    if not (squares <= ROW_UNIT**2).all():
-        raise RuntimeError("An encoded row exceeds its norm bound. This is a bug in gaussmix; nothing was released.")
+        limbs = carried(self.high[: self.m, : self.m], self.low[: self.m, : self.m])
+        high, low = (np.triu(limb) + np.triu(limb, 1).T for limb in limbs)
+        return ExactSums(high, low, self.n)
 
 
 @dataclass(frozen=True)
@@ -276,48 +246,27 @@ class MappedGram:
     transform: Transform
     clip: float
 
-    def __post_init__(self) -> None:
-        to_units(self.transform, self.clip)
-
     def aggregator(self, m: int) -> Aggregator[ExactSums]:
-        """For rows of m columns."""
-        _check_width(self.transform, m)
-        return _MappedAggregator(self.transform, self.clip)
+        """Return an aggregator of rows of m columns."""
+        return _MappedAggregator(m, self.transform, self.clip)
 
 
-class _MappedAggregator:
-    def __init__(self, transform: Transform, clip: float) -> None:
-        k, m = transform.integers.shape
-        self.compiled = kernels.serves(max(k, m))
-        self.block_rows = EXACT_ROWS if self.compiled else block_rows(max(k, m))
-        self.transform, self.factors, self.gram = transform, to_units(transform, clip), GramAggregator(k)
+class _MappedAggregator(Aggregator[ExactSums]):
+    def __init__(self, m: int, transform: Transform, clip: float) -> None:
+        super().__init__(m, transform, compiled=True)
+        self.transform, self.factors = transform, to_units(transform, clip)
+        self.gram = GramAggregator(len(self.factors))
         self.z = _Buffer()
         if self.compiled:
-            self.scratch, self.map = kernels.Scratch(m), kernels.Map(transform)
-            self.padded_factors = self.map.factors(self.factors)
+            self.map, self.scratch = kernels.Map(transform, self.factors), kernels.scratch(m)
 
-    @property
-    def take(self) -> Take | None:
-        """Compiled functions: rows that are not finite, or far beyond the clip, are left out."""
-        return self._take if self.compiled else None
-
-    def add(self, rows: Floats, starts: Integers | None = None) -> None:
-        if starts is not None:
-            self._add(rows, starts)
-        elif self.compiled:
-            for piece in pieces(len(rows), kernels.MOST_ROWS):
-                far = self._take(kernels.KernelInput.of_rows(rows[piece]))
-                if len(far):
-                    self._add(rows[piece][far])
-        else:
-            for piece in pieces(len(rows), self.block_rows):
-                self._add(rows[piece])
-
-    def _take(self, rows: kernels.KernelInput) -> Integers:
-        gram, arrays = self.gram, (self.scratch, self.gram.scratch)
-        low = gram.low_for(rows.n)
-        refuse_longer(kernels.mapped(rows, self.map, self.padded_factors, low, gram.pending, *arrays))
-        return gram.counted(rows)
+    def take(self, rows: kernels.KernelInput) -> Integers:
+        """Add rows by a compiled function; those that are not finite, or far beyond the clip, are left out."""
+        gram = self.gram
+        kernels.mapped(rows, self.map, gram.low_for(rows.n), gram.pending, self.scratch, gram.scratch)
+        left = rows.left_out()
+        gram.n += rows.n - len(left)
+        return left
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         z = self.transform.product(rows, out=self.z.array(len(rows), len(self.factors)))  # exact
@@ -332,67 +281,51 @@ class _MappedAggregator:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Histograms
+@dataclass(frozen=True, repr=False)
+class BinCounts:
+    """**Sensitive**: rows by ‖z‖², for every transform, and the number of rows."""
+
+    counts: list[Integers]
+    n: int
+
+    def __add__(self, other: BinCounts) -> BinCounts:
+        return BinCounts([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.n + other.n)
+
+
 @dataclass(frozen=True)
 class NormCounts:
     """How many rows have ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges.
 
-    Of privacy units with several rows: how many units, by Σ‖z‖² over the unit.
+    With a privacy unit: how many units, by Σ‖z‖² over the unit.
 
     Transforms that differ only in their scales share the product with their integers. A row or unit that is mapped to
     zero is in no bin, so that it does not differ from an absent one.
     """
 
-    transforms: tuple[Transform, ...]
-    edges: tuple[Floats, ...]
-
-    @classmethod
-    def of(cls, transforms: Sequence[Transform], edges: Sequence[Floats]) -> NormCounts:
-        """One array of edges for every transform."""
-        if not transforms or len(transforms) != len(edges):
-            raise ArgumentError("counts requires at least one transform, and edges for each.")
-        query = cls(tuple(transforms), tuple(edges))
-        for transform, edge in zip(transforms, edges, strict=True):
-            Bins.of(transform, edge)
-        return query
+    transforms: Sequence[Transform]
+    edges: Sequence[Floats]
 
     def aggregator(self, m: int) -> Aggregator[BinCounts]:
-        """For rows of m columns."""
-        for transform in self.transforms:
-            _check_width(transform, m)
-        return _CountAggregator(self)
+        """Return an aggregator of rows of m columns."""
+        if not self.transforms or len(self.transforms) != len(self.edges):
+            raise ArgumentError("counts requires at least one transform, and edges for each.")
+        return _CountAggregator(m, self.transforms, self.edges)
 
 
-class _CountAggregator:
-    def __init__(self, query: NormCounts) -> None:
-        first, *others = query.transforms
-        k, m = first.integers.shape
-        self.transforms, self.units = query.transforms, 0
-        self.bins = [Bins.of(*pair) for pair in zip(query.transforms, query.edges, strict=True)]
-        self.counters = [BinCounter(bins) for bins in self.bins]
+class _CountAggregator(Aggregator[BinCounts]):
+    def __init__(self, m: int, transforms: Sequence[Transform], edges: Sequence[Floats]) -> None:
+        first, *others = transforms
+        super().__init__(m, *transforms, compiled=all(map(first.same_integers, others)))
+        self.transforms, self.units = transforms, 0
+        self.counters = [BinCounter(*pair) for pair in zip(transforms, edges, strict=True)]
         self.product, self.scaled = _Buffer(), _Buffer()
-        self.compiled = all(map(first.same_integers, others)) and kernels.serves(max(k, m))
-        widest = max(m, *(len(transform.integers) for transform in query.transforms))
-        self.block_rows = EXACT_ROWS if self.compiled else block_rows(widest)
         if self.compiled:
-            self.scratch, self.products, self.map = kernels.Scratch(m), kernels.Scratch(k), kernels.Map(first)
-            self.padded_factors = self.map.factors(*(bins.factors for bins in self.bins))
+            self.map = kernels.Map(first, *(counter.factors for counter in self.counters))
+            self.scratch, self.products = kernels.scratch(m), kernels.scratch(len(first.integers))
 
-    @property
-    def take(self) -> Take | None:
-        return self._take if self.compiled else None
-
-    def add(self, rows: Floats, starts: Integers | None = None) -> None:
-        if starts is not None:
-            self._add(rows, starts)
-        elif self.compiled:
-            for piece in pieces(len(rows), kernels.MOST_ROWS):
-                self._take(kernels.KernelInput.of_rows(rows[piece]))
-        else:
-            for piece in pieces(len(rows), self.block_rows):
-                self._add(rows[piece])
-
-    def _take(self, rows: kernels.KernelInput) -> Integers:
-        norms, zeros = kernels.norms(rows, self.map, self.padded_factors, self.scratch, self.products)
+    def take(self, rows: kernels.KernelInput) -> Integers:
+        """Count rows by a compiled function; those that are not finite are left out."""
+        norms, zeros = kernels.norms(rows, self.map, self.scratch, self.products)
         left = rows.left_out()
         for counter, squares in zip(self.counters, norms, strict=True):
             counter.add(np.delete(squares, left) if len(left) else squares, zeros)
@@ -401,32 +334,29 @@ class _CountAggregator:
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         transform, product = None, np.empty(0)
-        for other, bins, counter in zip(self.transforms, self.bins, self.counters, strict=True):
+        for other, counter in zip(self.transforms, self.counters, strict=True):
             shape = len(rows), len(other.integers)
             if transform is None or not transform.same_integers(other):
                 transform, product = other, other.product(rows, out=self.product.array(*shape))  # exact
-            scaled = np.multiply(product, bins.factors, out=self.scaled.array(*shape))
+            scaled = np.multiply(product, counter.factors, out=self.scaled.array(*shape))
             np.trunc(scaled, out=scaled)
             with np.errstate(over="ignore"):
                 totals = squared_norms_of(scaled, starts)
-            counter.add(totals, 0 if totals.all() else _mapped_to_zero(product, starts))
+            zeros = 0
+            if not totals.all():  # rows or units that are zero before rounding
+                some = product.any(axis=1)
+                zeros = int(np.count_nonzero(~(some if starts is None else np.logical_or.reduceat(some, starts))))
+            counter.add(totals, zeros)
         self.units += len(rows) if starts is None else len(starts)
 
     def result(self) -> BinCounts:
         return BinCounts([counter.counts() for counter in self.counters], self.units)
 
 
-def _mapped_to_zero(product: Floats, starts: Integers | None) -> int:
-    """Return how many rows or units are zero before rounding."""
-    some = product.any(axis=1)
-    return int(np.count_nonzero(~(some if starts is None else np.logical_or.reduceat(some, starts))))
-
-
 class _Buffer:
     """Memory that serves one block after the other: fresh memory would cost more than the arithmetic."""
 
-    def __init__(self) -> None:
-        self.entries = np.empty(0)
+    entries = np.empty(0)
 
     def array(self, n: int, k: int) -> Floats:
         """Return an array (n, k) of any content, to be used before the next one is asked for."""
@@ -435,279 +365,8 @@ class _Buffer:
         return self.entries[: n * k].reshape(n, k)
 
 
-def block_rows(columns: int) -> int:
-    """Rows whose intermediate results stay in the cache; at most as many as can be added without rounding."""
-    return min(max(_BLOCK_BYTES // (8 * columns), _LEAST_BLOCK_ROWS), EXACT_ROWS)
-
-
-def _check_width(transform: Transform, m: int) -> None:
-    if transform.integers.shape[1] != m:
-        raise ArgumentError(
-            f"The transform must have {m} columns, as the schema has, got {transform.integers.shape[1]}."
-        )
-
-
 # ---------------------------------------------------------------------------------------------------------------
-# Passes
-def sum_arrays(
-    blocks: Iterable[tuple[ArrayLike, ArrayLike | None]], schema: Schema, *, threads: int | None = None
-) -> ExactSums:
-    """Sum r rᵀ over blocks (X, Y) of rows, for a schema of one vector and numbers (`encoder.ArrayEncoder`)."""
-    return aggregate_arrays((checked_arrays(schema, X, Y) for X, Y in blocks), schema, Gram(), threads=threads)
-
-
-def aggregate_arrays(
-    blocks: Iterable[tuple[Rows, Rows]],
-    schema: Schema,
-    query: Query[A],
-    *,
-    chosen: Integers | None = None,
-    plan: ArrayEncoder | None = None,
-    threads: int | None = None,
-) -> A:
-    """Aggregate blocks of rows as `encoder.checked_arrays` returns them, or chosen positions in each block.
-
-    ``plan`` is the schema's encoder, where several queries share it.
-    """
-    plan = ArrayEncoder(schema) if plan is None else plan
-    with _Team(query, plan.m, threads) as team:
-        for X, Y in blocks:
-            n = len(X) if chosen is None else len(chosen)
-            most = EXACT_ROWS if team.aggregators[0].take is None else kernels.MOST_ROWS
-            cuts: list[_Piece] = [*pieces(n, min(max(n // _PIECES, EXACT_ROWS), most))]
-            if chosen is not None:
-                cuts = [chosen[piece] for piece in cuts]
-            work = functools.partial(_add_arrays, waiting=_queue_of(cuts), X=X, Y=Y, plan=plan)
-            team.run(work, several=n > (_WORTH_THREADS - 1) * EXACT_ROWS)
-        return team.result()
-
-
-def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:
-    """Aggregate blocks of encoded rows."""
-    waiting = _queue_of(blocks)
-
-    def work(aggregator: Aggregator[A]) -> None:
-        for rows in _drained(waiting):
-            aggregator.add(rows)
-
-    with _Team(query, m, threads) as team:
-        team.run(work, several=len(blocks) >= _WORTH_THREADS)
-        return team.result()
-
-
-def aggregate_batches(
-    stream: Iterator[pa.RecordBatch],
-    schema: Schema,
-    query: Query[A],
-    *,
-    sample: Sample | None = None,
-    cache: RowCache | None = None,
-    threads: int | None = None,
-) -> A:
-    """Aggregate the batches of a table, or a sample of their rows, by position in the stream.
-
-    A ``cache`` is offered every row.
-    """
-    plan = BlockEncoder.of(schema)
-    shared = _Shared(stream)
-
-    def work(aggregator: Aggregator[A]) -> None:
-        try:
-            selected = _Selected(shared, sample, cache)
-            for block in encoded_blocks(selected, schema, plan):
-                for piece in pieces(len(block), aggregator.block_rows):
-                    plan.finish(block[piece])
-                    aggregator.add(block[piece])
-                selected.offer(block)
-        except BaseException:
-            shared.close()  # the other threads have no reason to go on
-            raise
-
-    with _Team(query, schema.n_columns, threads) as team:
-        team.run(work, several=True)
-        return team.result()
-
-
-_Piece = slice | Integers
-
-
-def _add_arrays(
-    aggregator: Aggregator[A], *, waiting: queue.SimpleQueue[_Piece], X: Rows, Y: Rows, plan: ArrayEncoder
-) -> None:
-    """Encode and add one piece of the arrays after the other until none is waiting."""
-    take, rows = aggregator.take, None
-    if take is not None:
-        constants = (*plan.constants, plan.intercept)
-        rows = kernels.KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
-    with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
-        for piece in _drained(waiting):
-            if take is None or rows is None:
-                _encode_and_add(aggregator, X[piece], Y[piece], plan)
-                continue
-            rows.select(piece)
-            left = take(rows)
-            if len(left):
-                _encode_and_add(aggregator, X[piece][left], Y[piece][left], plan)
-
-
-def _encode_and_add(aggregator: Aggregator[A], X: Rows, Y: Rows, plan: ArrayEncoder) -> None:
-    """Encode and add rows of arrays by numpy, one cache-sized block after the other."""
-    order: Literal["C", "F"] = "C" if row_major(X) else "F"
-    for piece in pieces(len(X), min(plan.block_rows, aggregator.block_rows)):
-        rows = np.empty((piece.stop - piece.start, plan.m), order=order)
-        plan.encode_whole(X[piece], Y[piece], rows)
-        aggregator.add(rows)
-
-
-class _Shared:
-    """An iterator that several threads draw from: batches, and the position of their first row."""
-
-    def __init__(self, items: Iterator[pa.RecordBatch]) -> None:
-        self._items, self._lock, self._open, self._position = items, threading.Lock(), True, 0
-
-    def __iter__(self) -> _Shared:
-        return self
-
-    def __next__(self) -> tuple[int, pa.RecordBatch]:
-        with self._lock:
-            if not self._open:
-                raise StopIteration
-            batch, start = next(self._items), self._position
-            self._position += batch.num_rows
-            return start, batch
-
-    def close(self) -> None:
-        self._open = False
-
-
-class _Selected:
-    """The batches that one thread draws, those of a sample or all; a cache is offered encoded rows with their keys."""
-
-    def __init__(self, shared: _Shared, sample: Sample | None, cache: RowCache | None) -> None:
-        self._shared, self._sample, self._cache = shared, sample, cache
-        self._keys: SamplingKeys = np.empty(0, dtype=np.uint16)  # of rows of the last batch that are not encoded yet
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for start, batch in self._shared:
-            if self._cache is not None:
-                complete, self._keys = self._cache.keys_of(start, batch)
-                yield complete
-            elif self._sample is None:
-                yield batch
-            else:
-                chosen = np.flatnonzero(self._sample.chosen(start, start + batch.num_rows))
-                if len(chosen):
-                    yield batch.take(pa.array(chosen))
-
-    def offer(self, rows: Floats) -> None:
-        """Offer the next rows of the last batch, encoded, to the cache."""
-        if self._cache is not None:
-            self._cache.add(self._keys[: len(rows)], rows)
-            self._keys = self._keys[len(rows) :]
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Threads
-def _queue_of(items: Iterable[Q]) -> queue.SimpleQueue[Q]:
-    waiting: queue.SimpleQueue[Q] = queue.SimpleQueue()
-    for item in items:
-        waiting.put(item)
-    return waiting
-
-
-def _drained(waiting: queue.SimpleQueue[Q]) -> Iterator[Q]:
-    """Yield what is waiting, in any number of threads, until nothing is."""
-    while True:
-        try:
-            yield waiting.get_nowait()
-        except queue.Empty:
-            return
-
-
-class _Team(Generic[A]):
-    """One aggregator for each thread that shares a pass over a table. Threads start when it is worth it."""
-
-    def __init__(self, query: Query[A], m: int, threads: int | None) -> None:
-        if threads is not None and threads < 1:
-            raise ArgumentError(f"threads must be at least 1, got {threads!r}.")
-        self.query, self.m, self.threads = query, m, threads
-        self.aggregators = [query.aggregator(m)]
-        self.pool: ThreadPoolExecutor | None = None
-        self.stack = ExitStack()
-
-    def __enter__(self) -> _Team[A]:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.stack.close()
-
-    def start(self) -> None:
-        """Start one thread per BLAS thread, with one BLAS thread each: encoding then runs in parallel too."""
-        threads = 1 if self.pool is not None else blas_threads() if self.threads is None else self.threads
-        if threads > 1:
-            self.stack.enter_context(one_blas_thread())
-            self.pool = self.stack.enter_context(ThreadPoolExecutor(threads))
-            self.aggregators += [self.query.aggregator(self.m) for _ in range(threads - 1)]
-
-    def run(self, work: Callable[[Aggregator[A]], None], *, several: bool) -> None:
-        """Let one aggregator, or several, do their parts, and wait for all of them."""
-        if several:
-            self.start()
-        if not several or self.pool is None:
-            work(self.aggregators[0])
-            return
-        for done in [self.pool.submit(work, aggregator) for aggregator in self.aggregators]:
-            done.result()
-
-    def result(self) -> A:
-        """Add the results of all aggregators: exact, so that the order does not matter."""
-        return functools.reduce(operator.add, (aggregator.result() for aggregator in self.aggregators))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# BLAS with one thread, for as long as anyone in the process needs it
-# The limit applies to the process: the first user to finish must not lift it for others, and the last must restore the
-# setting found by the first.
-_lock = threading.Lock()
-_users = 0
-_limit: Any = None  # of threadpoolctl, while there are users
-_threads_before = 1
-
-
-@functools.cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looks up the loaded libraries: a few milliseconds, once
-
-
-def _current_threads() -> int:
-    counts = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
-    return max(counts, default=1)
-
-
-def blas_threads() -> int:
-    """Return the number of threads BLAS would use under the user's limits, ignoring ours."""
-    with _lock:
-        return _threads_before if _users else _current_threads()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; the last user restores the setting found by the first."""
-    global _users, _limit, _threads_before
-    with _lock:
-        if not _users:
-            _threads_before = _current_threads()
-            _limit = _controller().limit(limits=1, user_api="blas")
-        _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if not _users:
-                _limit.restore_original_limits()
-
-
+# Gradients
 _FARTHEST = 40.0  # e⁻⁴⁰ is less than the unit of any weight or gradient that is not clipped
 _LOG2 = math.log(2.0)
 _COEFFICIENTS = tuple(1 / math.factorial(k) for k in range(14))  # |x| ≤ log(2)/2: the next term is below 2⁻⁵⁷
@@ -760,36 +419,28 @@ class ClippedGradient:
         if k < 2 or not 0 <= self.label < m or self.transform.integers[:, self.label].any():
             raise ArgumentError("A gradient requires a metric and coefficients, and neither may use the label.")
 
-    def aggregator(self, m: int) -> Aggregator[GradientSums]:
-        """For rows of m columns."""
-        if self.transform.integers.shape[1] != m:
-            raise ArgumentError(
-                f"The transform must have {m} columns, as the schema has, got {self.transform.integers.shape[1]}."
-            )
-        return _GradientAggregator(self)
+    def aggregator(self, m: int) -> _GradientAggregator:
+        """Return an aggregator of rows of m columns."""
+        return _GradientAggregator(m, self)
 
 
-class _GradientAggregator:
-    take = None
-
-    def __init__(self, query: ClippedGradient) -> None:
+class _GradientAggregator(Aggregator[GradientSums]):
+    def __init__(self, m: int, query: ClippedGradient) -> None:
+        super().__init__(m, query.transform)
         self.transform, self.label = query.transform, query.label
-        k, m = self.transform.integers.shape
-        self.block_rows = block_rows(max(k, m))
         self.factors = to_units(self.transform, query.clip)[:-1]
-        self.gradient, self.weight = np.zeros(k - 1, dtype=np.int64), 0
+        self.gradient, self.weight = np.zeros(len(self.factors), dtype=np.int64), 0
 
-    def add(self, rows: Floats, starts: Integers | None = None) -> None:
+    def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         if starts is not None:  # the gradients of one unit's rows may add up to any number of clips
             raise ArgumentError("Gradients require row-level privacy.")
-        for piece in pieces(len(rows), self.block_rows):
-            gradients, weights = self.of_rows(rows[piece])
-            # Whole numbers of at most 2²⁰, in blocks of at most 2¹² rows: no order of summation rounds them.
-            self.gradient += gradients.sum(axis=0).astype(np.int64)
-            self.weight += int(weights.sum())
+        gradients, weights = self.of_rows(rows)
+        # Whole numbers of at most 2²⁰, in blocks of at most 2¹² rows: no order of summation rounds them.
+        self.gradient += gradients.sum(axis=0).astype(np.int64)
+        self.weight += int(weights.sum())
 
     def of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        """What every row adds: (n, k) and (n,), whole numbers."""
+        """Return what every row adds: (n, k) and (n,), whole numbers."""
         signs = np.sign(rows[:, self.label])
         products = self.transform.product(rows)
         other = 1 / (1 + exponential(signs * (products[:, -1] * self.transform.scales[-1])))
@@ -801,3 +452,207 @@ class _GradientAggregator:
 
     def result(self) -> GradientSums:
         return GradientSums(self.gradient.copy(), self.weight)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Passes
+def aggregate_arrays(
+    blocks: Iterable[tuple[Rows, Rows]],
+    schema: Schema,
+    query: Query[A],
+    *,
+    chosen: Integers | None = None,
+    plan: ArrayEncoder | None = None,
+    threads: int | None = None,
+) -> A:
+    """Aggregate blocks (X, Y) of rows as `encode.checked_arrays` returns them, or chosen positions in each block.
+
+    ``plan`` is the schema's encoder, where several queries share it.
+    """
+    plan = ArrayEncoder(schema) if plan is None else plan
+
+    def steps() -> Iterator[_Step]:
+        for X, Y in blocks:
+            n = len(X) if chosen is None else len(chosen)
+            cuts: list[slice | Integers] = [*pieces(n, min(max(n // _PIECES, EXACT_ROWS), kernels.MOST_ROWS))]
+            if chosen is not None:
+                cuts = [chosen[cut] for cut in cuts]
+            work = functools.partial(_add_arrays, waiting=_Shared(cuts), X=X, Y=Y, plan=plan)
+            yield work, n > (_WORTH_THREADS - 1) * EXACT_ROWS
+
+    return _in_threads(query, plan.m, steps(), threads)
+
+
+def _add_arrays(
+    aggregator: Aggregator[Any], *, waiting: Iterable[slice | Integers], X: Rows, Y: Rows, plan: ArrayEncoder
+) -> None:
+    """Encode and add pieces of the arrays, by a compiled function where one serves, the rest by numpy."""
+    rows = None
+    if aggregator.compiled:
+        constants = (*plan.constants, plan.intercept)
+        rows = kernels.KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
+    order: Literal["C", "F"] = "C" if row_major(X) else "F"
+    with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
+        for cut in waiting:
+            left: slice | Integers = slice(None)
+            if rows is not None:
+                rows.select(cut)
+                left = aggregator.take(rows)
+                if not len(left):
+                    continue
+            rest_X, rest_Y = X[cut][left], Y[cut][left]
+            for piece in pieces(len(rest_X), min(plan.block_rows, aggregator.block_rows)):
+                encoded = np.empty((piece.stop - piece.start, plan.m), order=order)
+                plan.encode(rest_X[piece], rest_Y[piece], encoded)
+                aggregator.add(encoded)
+
+
+def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:
+    """Aggregate blocks of encoded rows."""
+    waiting = _Shared(blocks)
+
+    def work(aggregator: Aggregator[A]) -> None:
+        for rows in waiting:
+            aggregator.add(rows)
+
+    return _in_threads(query, m, [(work, len(blocks) >= _WORTH_THREADS)], threads)
+
+
+def aggregate_batches(
+    stream: Iterable[pa.RecordBatch],
+    schema: Schema,
+    query: Query[A],
+    *,
+    sample: Sample | None = None,
+    cache: RowCache | None = None,
+    threads: int | None = None,
+) -> A:
+    """Aggregate the batches of a table, or a sample of their rows, by position in the stream.
+
+    A ``cache`` is offered every row.
+    """
+    plan = BlockEncoder.of(schema)
+    shared = _Shared(_with_positions(stream))
+
+    def work(aggregator: Aggregator[A]) -> None:
+        keys: SamplingKeys = np.empty(0, dtype=np.uint16)  # of rows of the last batch that are not encoded yet
+
+        def selected() -> Iterator[pa.RecordBatch]:
+            nonlocal keys
+            for start, batch in shared:
+                if cache is not None:
+                    batch, keys = cache.keys_of(start, batch)
+                elif sample is not None:
+                    batch = batch.take(pa.array(np.flatnonzero(sample.chosen(start, start + batch.num_rows))))
+                yield batch
+
+        try:
+            for block in encoded_blocks(selected(), schema, plan):
+                for piece in pieces(len(block), aggregator.block_rows):
+                    plan.finish(block[piece])
+                    aggregator.add(block[piece])
+                if cache is not None:
+                    cache.add(keys[: len(block)], block)
+                    keys = keys[len(block) :]
+        except BaseException:
+            shared.close()  # the other threads have no reason to go on
+            raise
+
+    return _in_threads(query, schema.n_columns, [(work, True)], threads)
+
+
+def _with_positions(stream: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield every batch and the position of its first row."""
+    position = 0
+    for batch in stream:
+        yield position, batch
+        position += batch.num_rows
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Threads
+class _Shared(Generic[Q]):
+    """An iterable that several threads draw from: each item goes to one of them."""
+
+    def __init__(self, items: Iterable[Q]) -> None:
+        self._items, self._lock = iter(items), threading.Lock()
+
+    def __iter__(self) -> Iterator[Q]:
+        while True:
+            with self._lock:
+                try:
+                    item = next(self._items)
+                except StopIteration:
+                    return
+            yield item
+
+    def close(self) -> None:
+        with self._lock:
+            self._items = iter(())
+
+
+_Step = tuple[Callable[[Aggregator[Any]], None], bool]
+"""What each thread does with its aggregator, and whether several threads are worth it."""
+
+
+def _in_threads(query: Query[A], m: int, steps: Iterable[_Step], threads: int | None) -> A:
+    """Carry out one step after the other, and add the results of all threads: exact, so that order does not matter.
+
+    As many threads as BLAS would use, with one BLAS thread each, start when they are worth it: encoding then runs in
+    parallel too.
+    """
+    if threads is not None and threads < 1:
+        raise ArgumentError(f"threads must be at least 1, got {threads!r}.")
+    aggregators, pool = [query.aggregator(m)], None
+    with ExitStack() as stack:
+        for work, several in steps:
+            if several and pool is None and (count := threads or blas_threads()) > 1:
+                stack.enter_context(one_blas_thread())
+                pool = stack.enter_context(ThreadPoolExecutor(count))
+                aggregators += [query.aggregator(m) for _ in range(count - 1)]
+            if several and pool is not None:
+                for done in [pool.submit(work, aggregator) for aggregator in aggregators]:
+                    done.result()
+            else:
+                work(aggregators[0])
+    return functools.reduce(operator.add, (aggregator.result() for aggregator in aggregators))
+
+
+# BLAS has one thread for as long as anyone in the process needs it. The limit applies to the process: the first user to
+# finish must not lift it for others, and the last must restore the setting found by the first.
+_lock = threading.RLock()
+_users = 0
+_limit: Any = None  # of threadpoolctl, while there are users
+_threads_before = 1
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks up the loaded libraries: a few milliseconds, once
+
+
+def blas_threads() -> int:
+    """Return the number of threads BLAS would use under the user's limits, ignoring ours."""
+    with _lock:
+        if _users:
+            return _threads_before
+        counts = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
+        return max(counts, default=1)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread; the last user restores the setting found by the first."""
+    global _users, _limit, _threads_before
+    with _lock:
+        if not _users:
+            _threads_before = blas_threads()
+            _limit = _controller().limit(limits=1, user_api="blas")
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                _limit.restore_original_limits()

@@ -19,26 +19,13 @@ import functools
 import math
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 from gaussmix._types import Floats, Integers, Rows
 from gaussmix.data.encode import SHRINK
 from gaussmix.data.transforms import ROW_UNIT, Transform
-
-__all__ = [
-    "MOST_ROWS",
-    "KernelInput",
-    "Map",
-    "Scratch",
-    "gram",
-    "library",
-    "mapped",
-    "norms",
-    "padded",
-    "serves",
-    "zeros",
-]
 
 _VERSION = 5  # as in the source
 _PURE = os.environ.get("GAUSSMIX_PURE") == "1"
@@ -88,13 +75,6 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
-def _compiled() -> ctypes.CDLL:
-    found = library()
-    if found is None:
-        raise RuntimeError("Compiled functions are not available. Call `serves` first.")
-    return found
-
-
 def serves(columns: int) -> bool:
     """Return whether rows with this number of columns should be added by compiled functions."""
     return columns <= MOST_COLUMNS and library() is not None
@@ -121,12 +101,9 @@ def _address(array: Rows) -> int:
     return address
 
 
-class Scratch:
-    """Memory for a few rows of one width; of one thread."""
-
-    def __init__(self, width: int) -> None:
-        self._rows = zeros(_BLOCK, padded(width))
-        self.address = _address(self._rows)
+def scratch(width: int) -> Floats:
+    """Allocate memory for a few rows of one width, for one thread."""
+    return zeros(_BLOCK, padded(width))
 
 
 class KernelInput:
@@ -159,17 +136,10 @@ class KernelInput:
     def of_arrays(
         cls, X: Rows, Y: Rows, constants: tuple[Floats, Floats, Floats, float], *, m: int, norm_limit: float | None
     ) -> KernelInput | None:
-        """Rows of arrays, which are encoded; none before `select`. None for arrays of another memory layout.
+        """Wrap rows of arrays (·, d) and (·, targets), which are encoded; none before `select`.
 
-        Parameters
-        ----------
-        X : array (·, d)
-        Y : array (·, targets)
-        constants : centre, multiplier and limits, arrays (d + targets,), and the constant before rounding
-        m : int
-            d + targets, or one more for the constant.
-        norm_limit : float or None
-            Features whose squares add up to more are clipped, and the rest of their rows with them.
+        ``constants`` are centre, multiplier and limits of d + targets entries, and the intercept before rounding;
+        ``norm_limit`` is that of `gaussmix.data.encode.ArrayEncoder`. None for arrays of another memory layout.
         """
         if not (_by_rows(X) and _by_rows(Y)):
             return None
@@ -207,73 +177,64 @@ def _by_rows(array: Rows) -> bool:
 
 
 class Map:
-    """The integers of a transform in the order in which they are multiplied; zeros at both ends are left out."""
+    """The integers of a transform in the order in which they are multiplied; zeros at both ends are left out.
 
-    def __init__(self, transform: Transform) -> None:
+    ``factors`` are what the k products are times: one padded row for each of several factors.
+    """
+
+    def __init__(self, transform: Transform, *factors: Floats) -> None:
         k, m = transform.integers.shape
         width = padded(k)
         columns = np.zeros((width, m))
         columns[:k] = transform.integers
         parts = columns.reshape(width // _LANES, _LANES, m)
+        used = [np.flatnonzero(part.any(axis=0)) for part in parts]
         self._panels = np.ascontiguousarray(parts.transpose(0, 2, 1))
-        self._ranges = np.array([_nonzero_range(part) for part in parts], dtype=np.intp)
-        self.k, self.structure = k, _Map(m=m, k=k, panels=_address(self._panels), ranges=_address(self._ranges))
-
-    def factors(self, *factors: Floats) -> Floats:
-        """Factors of the k columns, padded: one row for each."""
-        found = np.zeros((len(factors), padded(self.k)))
-        found[:, : self.k] = factors
-        return found
-
-
-def _nonzero_range(part: Floats) -> tuple[int, int]:
-    used = np.flatnonzero(part.any(axis=0))
-    return (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+        self._ranges = np.array([(at[0], at[-1] + 1) if len(at) else (0, 0) for at in used], dtype=np.intp)
+        self.structure = _Map(m=m, k=k, panels=_address(self._panels), ranges=_address(self._ranges))
+        self.factors = np.zeros((len(factors), width))
+        self.factors[:, :k] = factors
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Functions
-def gram(rows: KernelInput, low: Integers, pending: Floats, scratch: Scratch) -> Floats:
-    """Add Σ r rᵀ to ``low``; return the squared norms of all r.
+def gram(rows: KernelInput, low: Integers, pending: Floats, scratch: Floats) -> None:
+    """Add Σ r rᵀ to ``low``, (padded m, padded m), whose entries below the diagonal are not to be used.
 
-    Parameters
-    ----------
-    rows : KernelInput
-    low : array of int64, (padded m, padded m)
-        What is below the diagonal is not to be used.
-    pending : array of the same shape, zeros before and after
-        The sums of at most 2¹² rows.
-    scratch : Scratch
-        Of width m.
+    ``pending``, of the same shape, is zero before and after; ``scratch`` is for rows of width m.
     """
-    squares = np.empty(rows.n)
-    arrays = (_address(low), _address(pending), _address(squares), scratch.address)
-    _check(_compiled().gaussmix_gram(rows.structure, *arrays))
-    return squares
+    _run("gram", rows, (), (low, pending), (scratch,))
 
 
-def mapped(
-    rows: KernelInput, by: Map, factors: Floats, low: Integers, pending: Floats, scratch: Scratch, products: Scratch
-) -> Floats:
-    """Add Σ z̄ z̄ᵀ, z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``; return the squared norms of all z̄.
+def mapped(rows: KernelInput, by: Map, low: Integers, pending: Floats, scratch: Floats, products: Floats) -> None:
+    """Add Σ z̄ z̄ᵀ, z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``.
 
-    Arrays are those of `gram`, for k columns; ``products`` has width k.
+    Arrays are those of `gram`, for k columns; ``products`` is for rows of width k.
     """
+    arguments = (by.structure, _address(by.factors), ROW_UNIT**2, ROW_UNIT * SHRINK)
+    _run("mapped", rows, arguments, (low, pending), (scratch, products))
+
+
+def _run(
+    name: str, rows: KernelInput, arguments: tuple[Any, ...], sums: tuple[Rows, ...], work: tuple[Rows, ...]
+) -> None:
+    """Add rows; check that the sums are exact and that no row is longer than 2²⁰: the sensitivity rests on it."""
     squares = np.empty(rows.n)
-    limits = ROW_UNIT**2, ROW_UNIT * SHRINK
-    arrays = (_address(low), _address(pending), _address(squares), scratch.address, products.address)
-    _check(_compiled().gaussmix_mapped(rows.structure, by.structure, _address(factors), *limits, *arrays))
-    return squares
+    function = getattr(library(), f"gaussmix_{name}")
+    if not function(rows.structure, *arguments, *map(_address, (*sums, squares, *work))):
+        raise not_finite()  # 4096 rows of norm at most 2²⁰ cannot do that
+    if not (squares <= ROW_UNIT**2).all():
+        raise RuntimeError("An encoded row exceeds its norm bound. This is a bug in gaussmix; nothing was released.")
 
 
-def _check(exact: int) -> None:
-    if not exact:  # 4096 rows of norm at most 2²⁰ cannot do that
-        raise RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
+def not_finite() -> RuntimeError:
+    """Return the error for encoded rows that no encoder returns."""
+    return RuntimeError("Encoded rows are not finite. This is a bug in gaussmix; nothing was released.")
 
 
-def norms(rows: KernelInput, by: Map, factors: Floats, scratch: Scratch, products: Scratch) -> tuple[Floats, int]:
+def norms(rows: KernelInput, by: Map, scratch: Floats, products: Floats) -> tuple[Floats, int]:
     """Return ‖trunc(f · T r)‖² for several factors f, (kinds, n), and the number of added rows with T r = 0."""
-    squares = np.empty((len(factors), rows.n))
-    arrays = (_address(factors), _address(squares), scratch.address, products.address)
-    zero = _compiled().gaussmix_norms(rows.structure, by.structure, len(factors), *arrays)
-    return squares, int(zero)
+    squares = np.empty((len(by.factors), rows.n))
+    arrays = map(_address, (by.factors, squares, scratch, products))
+    function = cast(Any, library()).gaussmix_norms
+    return squares, int(function(rows.structure, by.structure, len(by.factors), *arrays))

@@ -35,26 +35,12 @@ import numpy as np
 
 from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
-from gaussmix.data.encode import EXACT_ROWS, BlockEncoder, pieces
-from gaussmix.data.gram import Aggregator, block_rows
+from gaussmix.data.encode import BlockEncoder, pieces
+from gaussmix.data.gram import Aggregator
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.terms import missing_name
 from gaussmix.errors import DeclarationError
 
-__all__ = [
-    "MISSING",
-    "NONE_OF_THESE",
-    "CellLayout",
-    "ColumnCells",
-    "MarginalQuery",
-    "MarginalSums",
-    "base_schema",
-    "cells_of",
-    "grid",
-    "has_marginals",
-]
-
-MISSING = "(missing)"
 NONE_OF_THESE = "(none of these)"
 """Rows whose value is no level, where ``unknown="zero"`` lets them be."""
 
@@ -251,13 +237,11 @@ class MarginalQuery:
         return _MarginalAggregator(self, m)
 
 
-class _MarginalAggregator:
-    take = None
-
+class _MarginalAggregator(Aggregator[MarginalSums]):
     def __init__(self, query: MarginalQuery, m: int) -> None:
+        super().__init__(m)
         schema = query.schema
         self.layout, self.most, self.n = query.cells, query.max_contributions, 0
-        self.block_rows = min(block_rows(m), EXACT_ROWS)
         self.constant = schema.groups[INTERCEPT][0]
         self.weight = None if query.weight is None else schema.groups[query.weight][0]
         # Columns and intercept of a base schema all have weight 1, so that no entry is larger than this.
@@ -266,10 +250,10 @@ class _MarginalAggregator:
         # Python's integers: weighted sums in units of 2⁻⁴⁰ pass 2⁶³ after eight million rows.
         self.sums, self.squares = (np.zeros(m, dtype=object) for _ in range(2))
 
-    def add(self, rows: Floats, starts: Integers | None = None) -> None:
+    def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         weights = self._weights(rows, starts)
-        for piece in pieces(len(rows), self.block_rows):
-            self._add(rows[piece], weights[piece])
+        for piece in pieces(len(rows), self.block_rows):  # a privacy unit may have more rows
+            self._add_weighted(rows[piece], weights[piece])
         self.n += len(rows)
 
     def _weights(self, rows: Floats, starts: Integers | None) -> Integers:
@@ -282,7 +266,7 @@ class _MarginalAggregator:
             weights = weights * self.most // np.repeat(np.maximum(sizes, self.most), sizes)
         return np.asarray(weights)
 
-    def _add(self, rows: Floats, weights: Integers) -> None:
+    def _add_weighted(self, rows: Floats, weights: Integers) -> None:
         places = {cells.column: cells.places(rows) for cells in self.layout.columns}
         sizes = {cells.column: cells.size for cells in self.layout.columns}
         found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.layout.tables)]

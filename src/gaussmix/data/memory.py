@@ -15,8 +15,8 @@ from __future__ import annotations
 import datetime
 import math
 import sys
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
@@ -45,29 +45,33 @@ from gaussmix.data.source import (
 )
 from gaussmix.errors import DataError, DataTypeError
 
-__all__ = [
-    "ArrayDictionary",
-    "ArrowTable",
-    "DatasetTable",
-    "FrameTable",
-    "LazyTable",
-    "NamedArray",
-    "StreamTable",
-    "StructuredArray",
-    "column_of",
-]
-
 _PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, for a template
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Arrays
 class ArrayTable(Table):
-    """Columns that are arrays."""
+    """(2-D array, names), a structured array, or a dictionary of arrays, lists and series."""
 
-    @abstractmethod
     def columns(self) -> dict[str, Any]:
         """Return the columns by name."""
+        data = self._data
+        if isinstance(data, Mapping):
+            arrays = {name: _as_column(name, values) for name, values in data.items()}
+            if len({len(array) for array in arrays.values()}) > 1:
+                raise DataError("The arrays of a dictionary must have the same length.")
+            return arrays
+        if isinstance(data, np.ndarray):
+            if data.dtype.names is None:
+                raise DataTypeError(
+                    "A NumPy array must come with column names. Pass (array, names) or a dictionary of arrays."
+                )
+            return {name: data[name] for name in data.dtype.names}
+        array, names = data[0], list(data[1])
+        if array.ndim != 2 or array.shape[1] != len(names):
+            raise DataError("(array, names) must be a 2-D array and one name per column.")
+        check_columns(names, names, "the array")
+        return {name: array[:, j] for j, name in enumerate(names)}
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield slices of the columns."""
@@ -84,97 +88,23 @@ class ArrayTable(Table):
         found = self.columns().items()
         return pa.schema([(name, _peeked_type(array[:_PEEK_ROWS], name, self.label)) for name, array in found])
 
-
-class NamedArray(ArrayTable):
-    """A 2-D array with the names of its columns: (array, names)."""
-
-    description = "a NumPy array with names"
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a pair that begins with an array."""
-        known = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
-        return cls(data, options) if known else None
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns by name."""
-        array, names = self._data[0], list(self._data[1])
-        if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError("(array, names) must be a 2-D array and one name per column.")
-        if len(set(names)) < len(names):
-            raise duplicate_column(next(name for name in names if names.count(name) > 1), "the array")
-        return {name: array[:, j] for j, name in enumerate(names)}
-
     @property
     def n_rows(self) -> int | None:
-        """Length of the array. **Sensitive**."""
-        return len(self._data[0])
+        """Length of the first column that has one. **Sensitive**."""
+        return next((len(values) for values in self.origins if hasattr(values, "__len__")), None)
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """The array."""
-        return (self._data[0],)
+        """The arrays."""
+        data = self._data
+        return tuple(data.values()) if isinstance(data, Mapping) else (data[0] if isinstance(data, tuple) else data,)
 
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
-        """Return the array, but not of a generator, which may fill one array again for each pair that it yields."""
-        return (self._data,) if streamed else self.origins
+        """Return the dictionary, since two may share columns, or the array.
 
-
-class StructuredArray(ArrayTable):
-    """A structured array; an array without names is refused when it is read."""
-
-    description = NamedArray.description
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise an array."""
-        return cls(data, options) if isinstance(data, np.ndarray) else None
-
-    def columns(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        names = self._data.dtype.names
-        if names is None:
-            raise DataTypeError(
-                "A NumPy array must come with column names. Pass (array, names) or a dictionary of arrays."
-            )
-        return {name: self._data[name] for name in names}
-
-    @property
-    def n_rows(self) -> int | None:
-        """Length of the array. **Sensitive**."""
-        return len(self._data)
-
-
-class ArrayDictionary(ArrayTable):
-    """A dictionary of arrays, lists and series."""
-
-    description = "a dictionary of arrays"
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a mapping."""
-        return cls(data, options) if isinstance(data, Mapping) else None
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns by name."""
-        arrays = {name: _as_column(name, values) for name, values in self._data.items()}
-        if len({len(array) for array in arrays.values()}) > 1:
-            raise DataError("The arrays of a dictionary must have the same length.")
-        return arrays
-
-    @property
-    def n_rows(self) -> int | None:
-        """Length of a column. **Sensitive**."""
-        return next((len(values) for values in self._data.values() if hasattr(values, "__len__")), None)
-
-    @property
-    def origins(self) -> tuple[Any, ...]:
-        """The columns."""
-        return tuple(self._data.values())
-
-    def identity(self, *, streamed: bool) -> tuple[Any, ...]:
-        """Return the dictionary: two of them may share columns."""
-        return (self._data,)
+        A generator may fill one array again for each pair (array, names) that it yields: then it is the pair.
+        """
+        return self.origins if isinstance(self._data, tuple) and not streamed else (self._data,)
 
 
 def _as_column(name: object, values: Any) -> Any:
@@ -184,7 +114,11 @@ def _as_column(name: object, values: Any) -> Any:
     series = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(series, nw.Series):
         return series
-    if hasattr(values, "__array__") or _has_buffer(values):
+    has_buffer = False
+    with suppress(TypeError):
+        memoryview(values).release()
+        has_buffer = not isinstance(values, bytes | bytearray)
+    if hasattr(values, "__array__") or has_buffer:
         values = np.asanyarray(values)  # a masked array keeps its mask
     elif isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return list(values)
@@ -195,25 +129,10 @@ def _as_column(name: object, values: Any) -> Any:
     return values
 
 
-def _has_buffer(values: Any) -> bool:
-    try:
-        memoryview(values).release()
-    except TypeError:
-        return False
-    return not isinstance(values, bytes | bytearray)
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Arrow
 class ArrowTable(Table):
     """A pyarrow Table or RecordBatch."""
-
-    description = "an Arrow table, dataset or reader"
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a Table or a RecordBatch."""
-        return cls(data, options) if isinstance(data, pa.Table | pa.RecordBatch) else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield slices."""
@@ -236,18 +155,11 @@ class ArrowTable(Table):
 class DatasetTable(Table):
     """A dataset of Arrow's, whose rows come in no fixed order."""
 
-    description = ArrowTable.description
     ordered = False
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self.paths = tuple(name for name in getattr(data, "files", ()) if Path(name).exists())
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a dataset. Its module loads pandas; whoever has a dataset has loaded it."""
-        module = sys.modules.get("pyarrow.dataset")
-        return cls(data, options) if module is not None and isinstance(data, module.Dataset) else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield what a scanner finds."""
@@ -273,18 +185,12 @@ class DatasetTable(Table):
 class StreamTable(Table):
     """A RecordBatchReader, or another object of which only ``__arrow_c_stream__`` is known: it may be a reader."""
 
-    description = ArrowTable.description
     ordered, computed = False, True
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self.reuses_buffers = isinstance(data, pa.RecordBatchReader)
         self.single_use = f"The {type(data).__name__}"
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise Arrow's protocol."""
-        return cls(data, options) if hasattr(data, "__arrow_c_stream__") else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches as they come."""
@@ -298,7 +204,7 @@ class StreamTable(Table):
             return self._data.schema
         if hasattr(self._data, "__arrow_c_schema__"):
             return pa.schema(self._data)
-        raise DataTypeError(f"The columns of {self.label} cannot be determined without reading rows.")
+        return super().arrow_schema()
 
 
 def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
@@ -313,46 +219,33 @@ def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) 
 class FrameTable(Table):
     """An eager data frame of any library that narwhals supports, such as pandas and polars."""
 
-    description = "a pandas or polars data frame"
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise an eager frame."""
-        return cls(data, options) if isinstance(_as_narwhals(data), nw.DataFrame) else None
-
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield slices, converted one by one: Arrow copies of columns would double the memory."""
-        return _frame_batches(_as_narwhals(self._data), request, self.label)
+        return _frame_batches(as_narwhals(self._data), request, self.label)
 
     def arrow_schema(self) -> pa.Schema:
         """Return names and types; of Python objects what Arrow would guess."""
-        return _frame_schema(_as_narwhals(self._data).head(_PEEK_ROWS), self.label)
+        return _frame_schema(as_narwhals(self._data).head(_PEEK_ROWS), self.label)
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows. **Sensitive**."""
-        return int(_as_narwhals(self._data).shape[0])
+        return int(as_narwhals(self._data).shape[0])
 
 
 class LazyTable(Table):
     """A lazy frame of any library that narwhals supports. The engine is told which columns are needed."""
 
-    description = FrameTable.description
     ordered, computed = False, True
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a lazy frame."""
-        return cls(data, options) if isinstance(_as_narwhals(data), nw.LazyFrame) else None
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield what the engine computes, in batches where it can."""
-        where, frame = self.label, _as_narwhals(self._data)
+        where, frame = self.label, as_narwhals(self._data)
         check_columns(frame.collect_schema().names(), request.columns, where)
         wanted = frame.select(request.columns)
         native = nw.to_native(wanted)
         if frame.implementation.is_polars() and hasattr(native, "collect_batches"):
-            found = running(native.collect_batches(chunk_size=request.rows), where)
+            found = running(lambda: native.collect_batches(chunk_size=request.rows), where)
             return chain.from_iterable(_frame_batches(nw.from_native(piece), request, where) for piece in found)
         if hasattr(native, "__arrow_c_stream__"):
             return _reader_batches(pa.RecordBatchReader.from_stream(native), request, where)
@@ -360,10 +253,10 @@ class LazyTable(Table):
 
     def arrow_schema(self) -> pa.Schema:
         """Return names and types of no rows."""
-        return _frame_schema(_as_narwhals(self._data).head(0).collect(), self.label)
+        return _frame_schema(as_narwhals(self._data).head(0).collect(), self.label)
 
 
-def _as_narwhals(data: Any) -> Any:
+def as_narwhals(data: Any) -> Any:
     """Return a narwhals frame, or the object itself."""
     try:
         return nw.from_native(data, pass_through=True)
@@ -399,8 +292,8 @@ def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.
             return values
     if isinstance(values, nw.Series):
         if not _holds_objects(values):
-            return _column(_series_to_arrow(values, name, where), kind, name, where)
-        values = _listed(values, name, where)
+            return _column(_converted(values.to_arrow, name, where), kind, name, where)
+        values = list(_converted(values.to_list, name, where))
     elif isinstance(values, np.ndarray):
         if values.dtype.kind != "O":
             return _typed(values, name, where)
@@ -440,27 +333,20 @@ def _holds_objects(series: Any) -> bool:
     return not (zoned or hasattr(values.array, "__arrow_array__"))
 
 
-def _listed(series: Any, name: str, where: str) -> list[Any]:
-    """Values one by one; errors of others quote them."""
+def _converted(convert: Callable[[], Any], name: str, where: str) -> Any:
+    """Return what another library converts; its errors quote values."""
     try:
-        return list(series.to_list())
+        return convert()
     except Exception:
-        raise _no_column(name, where) from None
-
-
-def _series_to_arrow(series: Any, name: str, where: str) -> Any:
-    try:
-        return series.to_arrow()
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise _no_column(name, where) from None
 
 
 def _peeked_type(values: Any, name: str, where: str) -> pa.DataType:
     """Type of a column, for a template; of objects what Arrow would guess, which nothing is ever read as."""
     if isinstance(values, nw.Series) and not _holds_objects(values):
-        return _series_to_arrow(values, name, where).type
+        return _converted(values.to_arrow, name, where).type
     if isinstance(values, nw.Series):
-        values = _listed(values, name, where)
+        values = list(_converted(values.to_list, name, where))
     if not isinstance(values, list) and not (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
         return _column(values, None, name, where).type
     try:
@@ -476,15 +362,9 @@ _LARGEST = sys.float_info.max
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, where: str) -> pa.Array:
-    """The values as an Arrow array of the declared type; a value that does not fit is an error, wherever it stands.
+    """Return values as an Arrow array of the declared type: float64, int64, bool, string or timestamp.
 
-    Parameters
-    ----------
-    values : sequence of object
-    kind : pyarrow.DataType or None
-        float64, int64, bool, string or timestamp; None is an error.
-    name, where : str
-        Of the column and of its table, for messages.
+    A value that does not fit is an error, wherever it stands; so is no declared type.
     """
     if kind is None:
         raise DataTypeError(

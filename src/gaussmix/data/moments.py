@@ -30,14 +30,12 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._files import other_format, refuse_suffix, strict_json, write_whole
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import PrivacyUnit, UnitReader
-from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, carried, sum_arrays
+from gaussmix.data.contributions import PrivacyUnit
+from gaussmix.data.encode import checked_arrays
+from gaussmix.data.gram import LIMB_BITS, ExactSums, Gram, aggregate_arrays, carried
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.data.source import ReadOptions, unexpected_rows
-from gaussmix.data.table import TableReader
 from gaussmix.errors import ArgumentError, DamagedError, DataError, MissingFileError
-
-__all__ = ["Moments", "check_name"]
 
 _MAGIC = b"gaussmix moments\n"
 FORMAT = 1
@@ -151,16 +149,16 @@ class Moments:
         privacy_unit : PrivacyUnit, optional
             As in :func:`gaussmix.release`. Each unit must be in one of the merged parts only.
         """
+        from gaussmix.data.rows import TableRows, UnitRows  # which sum their rows into moments
+
         declared = Schema.of(schema)
         if privacy_unit is not None:
             check.instance(PrivacyUnit, privacy_unit=privacy_unit).check_schema(declared)
-            with closing(UnitReader(data, declared, privacy_unit, reading, key=os.urandom(32))) as units:
-                sums = units.aggregate(Gram(privacy_unit.max_contributions))
-                return cls.built(sums, declared, privacy_unit, is_computed=units.is_computed)
+            with closing(UnitRows(data, declared, privacy_unit, reading, key=os.urandom(32))) as rows:
+                return rows.moments()
         if reading is not None and reading.sorted_by_unit:
             raise ArgumentError("sorted_by_unit requires a privacy unit. Declare it or omit sorted_by_unit.")
-        reader = TableReader(data, reading)
-        return cls.built(reader.aggregate(Gram(), declared), declared, is_computed=reader.table.computed)
+        return TableRows(data, declared, reading).moments()
 
     @classmethod
     def of_arrays(
@@ -183,7 +181,8 @@ class Moments:
         DataError
             If a value is NaN or infinite. For the curator only: the occurrence of an error depends on single rows.
         """
-        return cls.built(sum_arrays(blocks, schema, threads=threads), schema)
+        arrays = (checked_arrays(schema, X, Y) for X, Y in blocks)
+        return cls.built(aggregate_arrays(arrays, schema, Gram(), threads=threads), schema)
 
     @classmethod
     def built(
@@ -220,9 +219,12 @@ class Moments:
         if hashlib.sha256(content).digest() != digest:
             raise damaged
         try:
-            header, body = _split(content)
+            length = int.from_bytes(content[:8], "little")
+            header = strict_json(content[8 : 8 + length])
+            if type(header["format"]) is not int:
+                raise damaged
             if header["format"] == FORMAT:
-                return _unpacked(header, body)
+                return _unpacked(header, content[8 + length :])
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise damaged from None
         raise DamagedError(other_format(name, header["format"], FORMAT))
@@ -246,15 +248,6 @@ class Moments:
 
     def __repr__(self) -> str:
         return f"Moments({self.n_columns} columns, {len(self.parts)} parts, sensitive: no numbers shown)"
-
-
-def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Split the bytes after the checksum into header and sums."""
-    length = int.from_bytes(content[:8], "little")
-    header = strict_json(content[8 : 8 + length])
-    if type(header["format"]) is not int:
-        raise TypeError("the format must be an integer")
-    return header, content[8 + length :]
 
 
 def _unpacked(header: dict[str, Any], body: bytes) -> Moments:

@@ -54,19 +54,6 @@ from gaussmix.data.source import (
 )
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError, MissingFileError
 
-__all__ = [
-    "FORMATS",
-    "PARQUET",
-    "PLAIN_SUFFIXES",
-    "CheckedLines",
-    "Csv",
-    "FileTable",
-    "LineError",
-    "files_of",
-    "format_of",
-]
-
-
 _CSV_BLOCK = 4 * 2**20  # bytes
 _COMPRESSION = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
@@ -105,7 +92,11 @@ class Csv(FileFormat):
                 rows = 1  # the header
                 for batch in reader:
                     rows += batch.num_rows
-                    yield from sliced(_empty_text_is_missing(batch), request.rows)
+                    arrays = [  # an empty field is missing in a text column as in any other
+                        pc.if_else(pc.equal(array, ""), None, array) if pa.types.is_string(array.type) else array
+                        for array in batch.columns
+                    ]
+                    yield from sliced(pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), request.rows)
             wanted = lines.count if len(header) == 1 else lines.count - lines.blank
             if rows != wanted and not csv.quoted_newlines:
                 raise LineError("a field with a line break within quotes, or a stray quote")
@@ -119,15 +110,14 @@ class Csv(FileFormat):
 
 def _conversion(request: Request, csv: CsvOptions, where: str) -> Any:
     """How Arrow reads the fields: every column as its declared type."""
-    undeclared = [name for name in request.columns if name not in request.types]
-    if undeclared:
-        raise DataTypeError(f"Column {undeclared[0]!r} of {where} has no declared type. Declare it in types.")
-    vectors = [name for name in request.columns if pa.types.is_fixed_size_list(request.types[name])]
-    if vectors:
-        raise DataTypeError(
-            f"Column {vectors[0]!r} of {where} is declared as a vector, which a CSV file cannot hold. "
-            "Declare its entries as separate columns, or write a Parquet file."
-        )
+    for name in request.columns:
+        if name not in request.types:
+            raise DataTypeError(f"Column {name!r} of {where} has no declared type. Declare it in types.")
+        if pa.types.is_fixed_size_list(request.types[name]):
+            raise DataTypeError(
+                f"Column {name!r} of {where} is declared as a vector, which a CSV file cannot hold. "
+                "Declare its entries as separate columns, or write a Parquet file."
+            )
     types = {name: request.types[name] for name in request.columns}
     return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **_missing_words(csv))
 
@@ -166,15 +156,6 @@ def _opened_csv(
         )
         with reader:
             yield reader, lines
-
-
-def _empty_text_is_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """An empty field is missing in a text column as in any other."""
-    arrays = [
-        pc.if_else(pc.equal(array, ""), None, array) if pa.types.is_string(array.type) else array
-        for array in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _line_error(words: str, where: str) -> DataError:
@@ -282,9 +263,20 @@ class CheckedLines(io.RawIOBase):
             if not self._last:
                 piece = piece.removeprefix(_BYTE_ORDER_MARK)
         if piece:
-            self._look_at(piece)
-        elif self._last:
-            self._look_at_end()
+            self._count(piece)
+            if self._quoting and self._quoted_newlines:
+                self._follow_quotes(piece)
+            if piece.strip(b"\r\n"):
+                self._tail = [*self._tail[-1:], piece]
+            self._last = piece[-1:]
+        elif self._last:  # the end of the file
+            self.count += self._last not in b"\r\n"
+            self._last = b""
+            text = b"".join(self._tail).rstrip(b"\r\n")
+            line = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
+            is_open = self._inside if self._quoted_newlines else _ends_in_quotes(line, self._delimiter)
+            if self._quoting and is_open:
+                raise LineError("a quote that is not closed")
         return piece
 
     def _whole(self, size: int) -> bytes:
@@ -293,23 +285,6 @@ class CheckedLines(io.RawIOBase):
         while found[-1] and (missing := size - sum(map(len, found))) > 0:
             found.append(bytes(self._stream.read(missing)))
         return b"".join(found) if len(found) > 1 else found[0]
-
-    def _look_at(self, piece: bytes) -> None:
-        self._count(piece)
-        if self._quoting and self._quoted_newlines:
-            self._follow_quotes(piece)
-        if piece.strip(b"\r\n"):
-            self._tail = [*self._tail[-1:], piece]
-        self._last = piece[-1:]
-
-    def _look_at_end(self) -> None:
-        if self._last not in b"\r\n":
-            self.count += 1
-        self._last = b""
-        if not self._quoting:
-            return
-        if self._inside if self._quoted_newlines else _ends_in_quotes(_last_line(self._tail), self._delimiter):
-            raise LineError("a quote that is not closed")
 
     def _count(self, piece: bytes) -> None:
         r"""Count line ends as Arrow does: ``\n``, ``\r\n`` and ``\r``; blank is a line after an end."""
@@ -329,25 +304,20 @@ class CheckedLines(io.RawIOBase):
 
     def _follow_quotes(self, piece: bytes) -> None:
         """Every quote must begin a field, end one, or be one of two within: then none can be stray."""
-        if self._quoting_error_at_start(piece):
-            raise LineError("a quote in the middle of a field")
+        allowed = b'"\r\n' + self._delimiter
+        opens = piece[:1] == b'"' and not self._inside
+        closed = self._last == b'"' and not self._inside
+        # What cannot be seen within the piece: its first byte and the one before.
+        at_start = (opens and self._last not in allowed) or (closed and piece[:1] not in allowed)
         data = np.frombuffer(piece, dtype=np.uint8)
         quotes = np.flatnonzero(data == _QUOTE)
         opening, closing = quotes[int(self._inside) :: 2], quotes[1 - int(self._inside) :: 2]
         around = np.zeros(256, dtype=bool)
         around[[_QUOTE, *self._delimiter, *b"\r\n"]] = True
         self._inside ^= bool(len(quotes) % 2)
-        if not (
-            around[data[opening[opening > 0] - 1]].all() and around[data[closing[closing < len(data) - 1] + 1]].all()
-        ):
+        before, after = data[opening[opening > 0] - 1], data[closing[closing < len(data) - 1] + 1]
+        if at_start or not (around[before].all() and around[after].all()):
             raise LineError("a quote in the middle of a field")
-
-    def _quoting_error_at_start(self, piece: bytes) -> bool:
-        """What `_follow_quotes` cannot see within the piece: its first byte and the one before."""
-        allowed = b'"\r\n' + self._delimiter
-        opens = piece[:1] == b'"' and not self._inside
-        closed = self._last == b'"' and not self._inside
-        return (opens and self._last not in allowed) or (closed and piece[:1] not in allowed)
 
     def _without_spaces(self, piece: bytes, size: int) -> bytes:
         """Whole lines without the spaces before their fields; the rest waits for its end.
@@ -366,11 +336,6 @@ class CheckedLines(io.RawIOBase):
             while before + b" " in lines:
                 lines = lines.replace(before + b" ", before)
         return lines.lstrip(b" ")
-
-
-def _last_line(pieces: list[bytes]) -> bytes:
-    text = b"".join(pieces).rstrip(b"\r\n")
-    return text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
 
 
 def _ends_in_quotes(line: bytes, delimiter: bytes) -> bool:
@@ -400,41 +365,30 @@ _PARQUET_BUFFER = 2**18  # bytes of a column that are read at a time
 class FileTable(Table):
     """The files that a path, a folder or a pattern means."""
 
-    description = "a path of files"
-
     def __init__(self, data: str | os.PathLike[str], options: ReadOptions) -> None:
         super().__init__(data, options)
-        self.label, self.paths = str(os.fspath(data)), (data,)
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a path."""
-        return cls(data, options) if isinstance(data, str | os.PathLike) else None
-
-    @property
-    def files(self) -> list[Path]:
-        """The files as they are now, sorted."""
-        return files_of(self._data)
+        self.label, self.paths, self.csv = str(os.fspath(data)), (data,), options.csv or CsvOptions()
 
     def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
         """Yield the batches of all files with the name of each."""
-        return ((str(file), batch) for file in self.files for batch in format_of(file).read(file, request, self.csv))
+        files = files_of(self._data)
+        return ((str(file), batch) for file in files for batch in format_of(file).read(file, request, self.csv))
 
     def arrow_schema(self) -> pa.Schema:
         """Return the columns of the first file."""
-        first = self.files[0]
+        first = files_of(self._data)[0]
         return format_of(first).schema(first, self.csv)
 
     @property
     def types_are_guessed(self) -> bool:
         """Whether one of the files has no types."""
-        return any(format_of(file).types_are_guessed for file in self.files)
+        return any(format_of(file).types_are_guessed for file in files_of(self._data))
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows if all files state it. **Sensitive**."""
         try:
-            found = [format_of(file).n_rows(file) for file in self.files]
+            found = [format_of(file).n_rows(file) for file in files_of(self._data)]
         except (pa.ArrowException, OSError, GaussmixError):
             return None  # the error comes, in our words, when the rows are read
         known = [rows for rows in found if rows is not None]
@@ -443,7 +397,7 @@ class FileTable(Table):
     @property
     def origins(self) -> tuple[Any, ...]:
         """The files as they are now."""
-        return tuple(map(FileOrigin, self.files))
+        return tuple(map(FileOrigin, files_of(self._data)))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -482,31 +436,24 @@ def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema
     # Through a buffer a page that claims to have 2 GB, in a damaged file, is given them before it is read.
     buffer = _PARQUET_BUFFER if file.stat().st_size > _SMALL_FILE else 0
     row, rows = row_bytes(columns, request.types), request.rows
-    texts = [name for name in columns if _is_text(schema.field(name).type)]  # a long text is in memory once
+    texts = [name for name in columns if schema.field(name).type in (pa.string(), pa.large_string(), pa.binary())]
     with pa.parquet.ParquetFile(
         file,
         pre_buffer=False,
         buffer_size=buffer,
         page_checksum_verification=True,
-        read_dictionary=texts,
+        read_dictionary=texts,  # a long text is in memory once
     ) as opened:
         for index in range(opened.num_row_groups):
-            if _decoded_bytes(opened.metadata.row_group(index), row) <= _SMALL_ROW_GROUP:
+            group = opened.metadata.row_group(index)
+            # At least what its columns take when decoded: a few bytes of a file may mean many equal values.
+            if max(group.total_byte_size, group.num_rows * row) <= _SMALL_ROW_GROUP:
                 found = opened.read_row_group(index, columns=columns).to_batches(max_chunksize=rows)
             else:
                 found = opened.iter_batches(rows, row_groups=[index], columns=columns)
             for batch in found:
                 batch.validate(full=True)
                 yield batch.select(columns)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
-
-
-def _decoded_bytes(row_group: Any, row: int) -> int:
-    """At least what the row group's columns take when decoded: a few bytes of a file may mean many equal values."""
-    return int(max(row_group.total_byte_size, row_group.num_rows * row))
 
 
 def _ahead(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -558,7 +505,10 @@ class ArrowIpc(FileFormat):
         check_columns(names, request.columns, where)
         wanted = [names.index(name) for name in request.columns]
         with readable(where), _opened(file, wanted) as reader:
-            for batch in _all(reader):
+            batches = reader
+            if isinstance(reader, pa.RecordBatchFileReader):
+                batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
+            for batch in batches:
                 yield from sliced(valid(batch.select(request.columns), where), request.rows)
 
 
@@ -571,12 +521,6 @@ def _opened(file: Path, wanted: list[int] | None) -> Iterator[Any]:
         handle.seek(0)
         with (pa.ipc.open_file if whole else pa.ipc.open_stream)(handle, options=options) as reader:
             yield reader
-
-
-def _all(reader: Any) -> Iterator[pa.RecordBatch]:
-    if isinstance(reader, pa.RecordBatchFileReader):
-        return (reader.get_batch(index) for index in range(reader.num_record_batches))
-    return iter(reader)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -654,7 +598,9 @@ def _matching(pattern: Path) -> Iterator[Path]:
         if part == "**":
             found = [path for folder in found for path in _folders(folder)]
         elif glob.has_magic(part):
-            found = [path for folder in found if _is_folder(folder) for path in _entries(folder) if _fits(path, part)]
+            paths = [path for folder in found if _is_folder(folder) for path in _entries(folder)]
+            shown = (path for path in paths if part.startswith(".") or not path.name.startswith("."))
+            found = [path for path in shown if fnmatch.fnmatchcase(path.name, part)]
         else:
             found = [folder / part for folder in found if os.path.lexists(folder / part)]
     yield from found
@@ -667,11 +613,6 @@ def _folders(folder: Path) -> Iterator[Path]:
         for path in _entries(folder):
             if not path.name.startswith(".") and not path.is_symlink() and _is_folder(path):
                 yield from _folders(path)
-
-
-def _fits(path: Path, pattern: str) -> bool:
-    name = path.name
-    return fnmatch.fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -15,18 +15,31 @@ the same bits wherever it stands (:mod:`gaussmix.data.gram`), so that sources of
 from __future__ import annotations
 
 import functools
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from gaussmix._types import Floats, Integers
-from gaussmix.data.contributions import PrivacyUnit, UnitReader
-from gaussmix.data.encode import ArrayEncoder, checked_arrays
+from gaussmix.data import contributions
+from gaussmix.data.contributions import GroupedUnits, PrivacyUnit, UnitBlock, Words
+from gaussmix.data.encode import (
+    EXACT_ROWS,
+    ArrayEncoder,
+    BlockEncoder,
+    checked_arrays,
+    complete_rows,
+    encode_batch,
+    one_column,
+    pieces,
+)
 from gaussmix.data.engines import ClusterTable
 from gaussmix.data.gram import (
     ClippedGradient,
@@ -40,7 +53,6 @@ from gaussmix.data.gram import (
     aggregate_arrays,
     aggregate_rows,
 )
-from gaussmix.data.marginals import MarginalQuery, MarginalSums
 from gaussmix.data.moments import Moments
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.data.schema import Schema
@@ -49,7 +61,13 @@ from gaussmix.data.table import CHANGED, TableReader, open_table
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DataError
 
-__all__ = ["ArrayRows", "ClusterRows", "RowSource", "SummedRows", "TableRows", "UnitRows", "rows_of"]
+REAPPEARS = (
+    "The table was declared sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort it, or omit the "
+    "declaration; rows are then grouped in a temporary file."
+)
+"""The message names neither the unit nor its position."""
+
+_ENCODED_BYTES = 2**25
 
 A = TypeVar("A", bound=Summable)
 
@@ -67,8 +85,12 @@ class RowSource(ABC):
     is_computed: bool = False  # rows come from a query, a lazy frame or a stream
 
     @abstractmethod
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
-        """Read the whole table, or a sample of its rows."""
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Read the whole table, or a sample of its rows, and return the result of any query of `gaussmix.data.gram`."""
+
+    @abstractmethod
+    def recoded(self, schema: Schema) -> RowSource:
+        """The same rows under another schema of the same table, such as one with narrower bounds. To be closed."""
 
     @abstractmethod
     def check_again(self) -> None:
@@ -90,14 +112,14 @@ class RowSource(ABC):
         passes with the same sampling keys.
         """
         query = Gram() if self.unit is None else Gram(self.unit.max_contributions)
-        sums = self._aggregate(query, sample, describe)
+        sums = self.aggregate(query, sample, describe)
         return Moments.built(sums, self.schema, self.unit, is_computed=self.is_computed)
 
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
     ) -> ExactSums:
         """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, z = T r clipped to ‖z̄‖² ≤ clip, or Σ‖z̄‖² ≤ clip over a privacy unit."""
-        return self._aggregate(MappedGram(transform, clip), sample, describe)
+        return self.aggregate(MappedGram(transform, clip), sample, describe)
 
     def counts(
         self,
@@ -108,19 +130,11 @@ class RowSource(ABC):
         describe: str = "Reading",
     ) -> list[Integers]:
         """How many rows, or privacy units, have ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
-        return self._aggregate(NormCounts.of(transforms, edges), sample, describe).counts
-
-    def marginals(self, query: MarginalQuery, *, describe: str = "Counting") -> MarginalSums:
-        """Counts on public cells, sums and sums of squares of the columns of a base schema."""
-        return self._aggregate(query, None, describe)
-
-    @abstractmethod
-    def recoded(self, schema: Schema) -> RowSource:
-        """The same rows under another schema of the same table, such as one with narrower bounds. To be closed."""
+        return self.aggregate(NormCounts(transforms, edges), sample, describe).counts
 
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
         """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
-        return self._aggregate(ClippedGradient(transform, label, clip), None, describe)
+        return self.aggregate(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.schema.n_columns} columns, sensitive: no numbers shown)"
@@ -129,13 +143,7 @@ class RowSource(ABC):
 class ArrayRows(RowSource):
     """Rows that come as arrays, for a schema of one vector X and then numbers y: the fastest.
 
-    Parameters
-    ----------
-    X : array (n, size)
-    Y : array (n,) or (n, numbers), or None
-    schema : Schema
-    threads : int, optional
-        Default: as many as BLAS would use.
+    X has shape (n, size), Y (n,) or (n, numbers). By default there are as many threads as BLAS would use.
     """
 
     def __init__(self, X: ArrayLike, Y: ArrayLike | None, schema: Schema, *, threads: int | None = None) -> None:
@@ -144,7 +152,8 @@ class ArrayRows(RowSource):
         self._plan, self._threads = ArrayEncoder(schema), threads
         self._keys: tuple[bytes, SamplingKeys, dict[int, Integers]] | None = None
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Encode and aggregate the arrays."""
         chosen = None if sample is None else self._chosen(sample)
         blocks = [(self._X, self._Y)]
         return aggregate_arrays(blocks, self.schema, query, chosen=chosen, plan=self._plan, threads=self._threads)
@@ -171,12 +180,6 @@ class TableRows(RowSource):
     """Anything that :func:`gaussmix.data.table.open_table` opens, in bounded memory.
 
     Every pass reads it again, but for rows that were cached (:mod:`gaussmix.data.sampling`).
-
-    Parameters
-    ----------
-    data : table
-    schema : Schema
-    options : ReadOptions, optional
     """
 
     def __init__(self, data: Any, schema: Schema, options: ReadOptions | None = None) -> None:
@@ -201,7 +204,8 @@ class TableRows(RowSource):
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Aggregate cached rows, or read the table."""
         cached = None if self._cache is None else self._cache.find(sample)
         if cached is not None:
             return aggregate_rows(cached, query, self.schema.n_columns)
@@ -219,35 +223,108 @@ class TableRows(RowSource):
 class UnitRows(RowSource):
     """A table whose privacy unit has several rows: results are sums over units with bounded contributions.
 
-    Parameters are those of :class:`gaussmix.data.contributions.UnitReader`.
+    A table declared as sorted is read again in every pass; any other is read once, and its units are stored until
+    `close` (:mod:`gaussmix.data.contributions`). ``key`` is 32 bytes, secret and drawn for one release.
     """
 
     def __init__(
         self, data: Any, schema: Schema, unit: PrivacyUnit, options: ReadOptions | None = None, *, key: bytes
     ) -> None:
-        self.schema, self.unit = schema, unit
-        self._unit, self._key = unit, key
-        self._units = UnitReader(data, schema, unit, options, key=key)
-        self.is_computed = self._units.is_computed
+        self.schema, self._key = schema, key
+        self.unit: PrivacyUnit = unit
+        self._reader = data if isinstance(data, TableReader) else TableReader(data, options)
+        if isinstance(self._reader.table, ClusterTable):
+            raise ArgumentError(
+                "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
+                "their directory."
+            )
+        self.is_computed = self._reader.table.computed
+        self._is_sorted = self._reader.table.options.sorted_by_unit
+        self._grouped: GroupedUnits | None = None
+        self._counts: tuple[int, int] | None = None
+        self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
-        return self._units.aggregate(query, sample, describe=describe)
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Aggregate whole privacy units."""
+        aggregator, counts = query.aggregator(self.schema.n_columns), np.zeros(2, dtype=np.int64)
+        with self._turn, closing(self._blocks(describe)) as blocks:
+            for block in blocks:
+                counts += len(block.starts), np.minimum(block.sizes, self.unit.max_contributions).sum()
+                chosen = block if sample is None else block.chosen(contributions.in_sample(block.ids, sample))
+                for rows, starts in chosen.pieces(EXACT_ROWS):
+                    aggregator.add(rows, starts)
+            self._counts = int(counts[0]), int(counts[1])
+        return aggregator.result()
 
     def unit_counts(self) -> tuple[int, int]:
-        """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
-        return self._units.counts()
+        """Return the number of units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
+        if self._counts is None:
+            raise ArgumentError("Units must be counted after the first pass.")
+        return self._counts
 
     def recoded(self, schema: Schema) -> RowSource:
         """The same table, grouped by unit again: its rows are stored as they are encoded."""
-        return UnitRows(self._units.reader, schema, self._unit, key=self._key)
+        return UnitRows(self._reader, schema, self.unit, key=self._key)
 
     def check_again(self) -> None:
         """Refuse a table that can be read only once."""
-        self._units.check_again()
+        self._reader.check_again()
 
     def close(self) -> None:
         """Remove what was stored for later passes."""
-        self._units.close()
+        if self._grouped is not None:
+            self._grouped.close()
+
+    def _blocks(self, describe: str) -> Generator[UnitBlock]:
+        """Yield whole units with bounded contributions."""
+        if not self._is_sorted:
+            if self._grouped is None:
+                self._grouped = self._brought_together(describe)
+            yield from self._grouped.blocks()
+            return
+        ended = [np.empty((0, 2), dtype=np.uint64)]  # units are noted as they end: 16 bytes each
+        for block in contributions.whole_units(self._encoded(describe)):
+            ended.append(block.ids)
+            yield contributions.truncated(block, self.unit, self._key)
+        ids = np.concatenate(ended)
+        ids = ids[np.lexsort((ids[:, 1], ids[:, 0]))]
+        if (ids[1:] == ids[:-1]).all(axis=1).any():
+            raise DataError(REAPPEARS)
+
+    def _brought_together(self, describe: str) -> GroupedUnits:
+        """Read the table once; later passes read what is stored here."""
+        m = self.schema.n_columns
+        partitions, grouped = contributions.Partitions(m), GroupedUnits(m)
+        try:
+            with closing(self._encoded(describe)) as stream:
+                for ids, rows in stream:
+                    partitions.add(ids, rows)
+            for block in partitions.blocks():
+                grouped.add(contributions.truncated(block, self.unit, self._key))
+        except BaseException:
+            grouped.close()
+            raise
+        finally:
+            partitions.close()
+        return grouped
+
+    def _encoded(self, describe: str) -> Generator[tuple[Words, Floats]]:
+        """Yield ids of units and encoded rows, a bounded number at a time."""
+        schema, column = self.schema, self.unit.column
+        plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
+        columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
+        with closing(self._reader.batches(columns, types, describe=describe)) as stream:
+            for batch in stream:
+                ids = contributions.unit_ids(
+                    column, one_column(batch, column), self._key
+                )  # an error even in a row that is dropped
+                keep = complete_rows(batch, schema)
+                if keep is not None:
+                    batch, ids = batch.filter(keep), ids[keep.to_numpy(zero_copy_only=False)]
+                for piece in pieces(batch.num_rows, rows):
+                    block = encode_batch(batch.slice(piece.start, piece.stop - piece.start), schema, plan)
+                    plan.finish(block)
+                    yield ids[piece], block
 
 
 class ClusterRows(RowSource):
@@ -263,7 +340,8 @@ class ClusterRows(RowSource):
         self.schema, self._table = schema, table
         self._passes, self._rows = 0, 0
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Aggregate every partition where it is."""
         fresh = None if sample is None else sample.fresh(self._passes)
         build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
         empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
@@ -314,7 +392,8 @@ class SummedRows(RowSource):
         self.schema, self.unit, self.is_computed = moments.schema, moments.unit, moments.is_computed
         self._moments = moments
 
-    def _aggregate(self, query: Query[A], sample: Sample | None, describe: str) -> A:
+    def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
+        """Refuse: the rows are gone."""
         raise self._refusal()
 
     def recoded(self, schema: Schema) -> RowSource:
@@ -363,8 +442,18 @@ def rows_of(
     options = ReadOptions() if options is None else options
     if isinstance(data, RowSource):
         return data
+    if options.sorted_by_unit and (unit is None or isinstance(data, Moments)):
+        raise ArgumentError(
+            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
+        )
     if isinstance(data, Moments):
-        return _summed(data, options)
+        if options.csv not in (None, CsvOptions()):
+            raise ArgumentError("csv has no effect on moments. Omit it.")
+        if options.row_by_row:
+            raise ArgumentError("row_by_row has no effect on moments. Omit it.")
+        if options.expected_rows is not None:
+            data.expected_rows(options.expected_rows)
+        return SummedRows(data)
     if schema is None:
         raise ArgumentError("schema is required for a table.")
     declared = Schema.of(schema)
@@ -372,24 +461,5 @@ def rows_of(
         if new_key is None:
             raise ArgumentError("new_key is required with a privacy unit.")
         return UnitRows(data, declared, unit, options, key=new_key())
-    if options.sorted_by_unit:
-        raise ArgumentError(
-            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
-        )
     table = open_table(data, options)
     return ClusterRows(table, declared) if isinstance(table, ClusterTable) else TableRows(table, declared)
-
-
-def _summed(moments: Moments, options: ReadOptions) -> SummedRows:
-    """Reject options that have no effect."""
-    if options.sorted_by_unit:
-        raise ArgumentError(
-            "sorted_by_unit requires a table and a privacy unit. Declare the unit or omit sorted_by_unit."
-        )
-    if options.csv not in (None, CsvOptions()):
-        raise ArgumentError("csv has no effect on moments. Omit it.")
-    if options.row_by_row:
-        raise ArgumentError("row_by_row has no effect on moments. Omit it.")
-    if options.expected_rows is not None:
-        moments.expected_rows(options.expected_rows)
-    return SummedRows(moments)

@@ -49,8 +49,6 @@ from gaussmix.data.encode import EXACT_ROWS, complete_rows, pieces
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 
-__all__ = ["CACHE_BYTES", "KEY_RANGE", "RowCache", "Sample", "SamplingKeys"]
-
 SamplingKeys = NDArray[np.uint16]
 
 KEY_RANGE = 2**16
@@ -138,11 +136,7 @@ class Sample:
 class RowCache:
     """**Sensitive**: rows of one reading whose sampling keys are below a limit, which falls when there are too many.
 
-    Parameters
-    ----------
-    sample : Sample
-        Of the release for which rows are cached; its rate is not used.
-    schema : Schema
+    Sampling keys are those of a sample of the release; its rate is not used.
     """
 
     def __init__(self, sample: Sample, schema: Schema) -> None:
@@ -163,17 +157,16 @@ class RowCache:
         """Cache those of the encoded rows whose keys are small enough; from any thread."""
         for piece in pieces(len(rows), EXACT_ROWS):
             chosen = np.flatnonzero(keys[piece] < self._limit)
-            if len(chosen):
-                self._add(keys[piece][chosen], np.array(rows[piece][chosen], order="C"))
-
-    def _add(self, keys: SamplingKeys, rows: Floats) -> None:
-        with self._lock:
-            self._blocks.append((keys, rows))
-            self._rows += len(rows)
-            while self._rows > self._most:
-                self._limit //= 2
-                self._blocks = _below(self._limit, self._blocks)
-                self._rows = sum(len(cached) for _, cached in self._blocks)
+            if not len(chosen):
+                continue
+            cached = keys[piece][chosen], np.array(rows[piece][chosen], order="C")
+            with self._lock:
+                self._blocks.append(cached)
+                self._rows += len(chosen)
+                while self._rows > self._most:
+                    self._limit //= 2
+                    self._blocks = _below(self._limit, self._blocks)
+                    self._rows = sum(len(block) for _, block in self._blocks)
 
     def find(self, sample: Sample | None) -> list[Floats] | None:
         """Blocks with the rows of a sample, or with all rows; None where they were not cached."""

@@ -1,40 +1,34 @@
 """Schemas: declared columns with their bounds, the encoded row, templates, partial schemas and formulas.
 
-A schema is public and declared without looking at the data. Each row is encoded independently of the others.
+A schema is public and declared without looking at the data. Columns have short forms in dictionaries and files.
 
 >>> schema = Schema.of({"age": [0, 100], "sex": ["female", "male"], "smoker": "boolean"})
->>> schema.names
-('age', 'sex=female', 'sex=male', 'smoker', '(intercept)')
->>> schema.row_norm
-2.0
+>>> schema.columns["age"]
+Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
+>>> schema.names, schema.row_norm
+(('age', 'sex=female', 'sex=male', 'smoker', '(intercept)'), 2.0)
 
 A numeric column is clamped to its bounds and mapped to w·[-1, 1]; a Boolean is the numeric column with bounds (0, 1);
 a categorical column has one entry w for its level and zeros elsewhere; a vector has one entry for each of its numbers;
-terms that are derived from columns follow; the intercept w₀ comes last. A row's squared norm is therefore at most
-C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
+terms that are derived from columns follow (:mod:`gaussmix.data.terms`); the intercept w₀ comes last. A row's squared
+norm is therefore at most C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
+Notation follows docs/notation.md.
 
-Notation follows docs/notation.md. Columns have short forms in dictionaries and files:
-
->>> parse_column("age", [0, 100])
-Numeric(lower=0.0, upper=100.0, weight=1.0, missing='error', origin=None)
-
-A partial schema declares types but leaves bounds or levels open, to be estimated privately:
+A partial schema declares types and leaves bounds or levels open, to be estimated privately. Values are read by their
+declared type alone: a number as a double, a category as text, codes as 64-bit integers. A template of a file (`gaussmix
+schema FILE`) is a partial schema if the file has types; types guessed from rows, as in CSV files, are marked with a
+question mark and rejected.
 
 >>> cost = {"lower": 0, "upper": None}
 >>> found = PartialSchema.of({"age": "number", "sex": "category", "smoker": "boolean", "cost": cost})
 >>> list(found.numbers), list(found.keys), list(found.declared)
 (['age', 'cost'], ['sex'], ['smoker'])
 
-Values are read by their declared type alone: a number as a double, a category as text, codes as 64-bit integers. A
-template (`gaussmix schema FILE`) of a typed file is a valid partial schema; types guessed from rows, as in CSV files,
-are marked with a question mark and rejected.
-
-Formulas name the response and the predictors. They are parsed, never evaluated:
+Formulas name the response and the predictors in the syntax of R and patsy. They are parsed by formulaic, never
+evaluated.
 
 >>> read_formula("log(wage) ~ poly(experience, 2) + ethnicity*smsa")
 Formula(response='log(wage)', predictors=('poly(experience, 2)', 'ethnicity', 'smsa', 'ethnicity:smsa'))
-
-They are parsed by formulaic, with the syntax of R and patsy; :mod:`gaussmix.data.terms` defines the terms.
 """
 
 from __future__ import annotations
@@ -69,13 +63,13 @@ from gaussmix.data.columns import (
     check_text,
     holds_dates,
     iso_date,
+    set_field,
 )
 from gaussmix.data.terms import (
     Base,
     EncodedColumn,
     Part,
     bases_of,
-    check_weight,
     encoded_of,
     name_of,
     needs_of,
@@ -86,30 +80,6 @@ from gaussmix.data.terms import (
 )
 from gaussmix.data.units import Units, raw_map
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError, GaussmixError, MissingPackageError
-
-__all__ = [
-    "FRACTION_BITS",
-    "HOW_TO_DECLARE",
-    "HOW_TO_LEAVE_OPEN",
-    "INTERCEPT",
-    "Date",
-    "EncodedColumn",
-    "Formula",
-    "PartialSchema",
-    "Schema",
-    "declared_schema",
-    "declared_values",
-    "describe_columns",
-    "is_formula",
-    "parse_column",
-    "parse_columns",
-    "read_declared",
-    "read_formula",
-    "response_and_predictors",
-    "schema_of_formula",
-    "stored_schema",
-]
-
 
 _KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -161,25 +131,17 @@ def Date(  # noqa: N802 - declared as the kinds of columns are
     return Numeric(*bounds, weight=weight, missing=missing, origin=start.isoformat())
 
 
-def parse_column(name: str, declared: object) -> Column:
-    """A column from its short form; errors name it."""
-    try:
-        return _parsed(declared)
-    except GaussmixError as error:
-        raise type(error)(f"Column {name!r}: {error}") from None
-
-
 def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
     """Columns from their short forms; everything that is wrong with any of them in one error."""
     found: dict[str, Column] = {}
     wrong: list[GaussmixError] = []
     for name, short in declared.items():
         try:
-            found[name] = parse_column(name, short)
+            found[name] = parse_column(short)
         except GaussmixError as error:
-            wrong.append(error)
+            wrong.append(type(error)(f"Column {name!r}: {error}"))
     if len(wrong) == 1:
-        raise wrong[0]
+        raise wrong[0] from None
     if wrong:
         told = [str(error).replace(f" {NOT_FROM_DATA}", "").replace(f" {HOW_TO_DECLARE}", "") for error in wrong]
         lines = "\n".join(f"  {words}" for words in told)
@@ -198,60 +160,43 @@ def declared_values(column: Column) -> dict[str, Any]:
     return {"type": kind} | {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def _parsed(declared: object) -> Column:
+def parse_column(declared: object) -> Column:
+    """Return a column from its short form."""
     if isinstance(declared, Column):
         return declared
     if declared == "boolean":
         return Boolean()
-    if isinstance(declared, list | tuple):
-        return _from_list(declared)
+    if isinstance(declared, list | tuple):  # two numbers are bounds; labels can only be levels
+        if declared and all(isinstance(entry, str | bool) for entry in declared):
+            return Categorical(tuple(declared))
+        if len(declared) != 2:
+            raise DeclarationError(
+                f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. "
+                f"{HOW_TO_DECLARE}"
+            )
+        return Numeric(*declared)
     if not isinstance(declared, Mapping):
         raise ArgumentTypeError(
             f"a column cannot be declared by an object of type {type(declared).__name__}. {HOW_TO_DECLARE}"
         )
-    kind = declared.get("type", _kind_of(declared))
+    kind = declared.get("type", _implied_kind(declared))
     if isinstance(kind, str):
         kind = kind.removesuffix(GUESSED)  # whoever filled in the rest has seen it
+    options = {key: value for key, value in declared.items() if key != "type"}
     if kind == "date":
-        return _from_dates({key: value for key, value in declared.items() if key != "type"})
+        _known_only(options, [*_DATE, "origin", "weight", "missing"], "date column")
+        return Date(**cast(dict[str, Any], dict.fromkeys(_DATE) | options))
     if kind == "unsupported":
         raise DeclarationError("its type cannot be encoded. Cast it to a number or to text, or omit the column.")
     if not isinstance(kind, str) or kind not in _KINDS:
         words = ", ".join(repr(word) for word in (*_KINDS, "date"))
         raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
-    allowed = [field.name for field in fields(_KINDS[kind])]
-    unknown = [key for key in declared if key not in (*allowed, "type")]
-    if unknown:
-        raise DeclarationError(f"unknown key {unknown[0]!r} in a {kind} column; allowed keys are {', '.join(allowed)}.")
-    options = {key: value for key, value in declared.items() if key != "type"}
+    _known_only(options, [field.name for field in fields(_KINDS[kind])], f"{kind} column")
     return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
 
 
-def _from_dates(declared: Mapping[str, Any]) -> Column:
-    unknown = [key for key in declared if key not in (*_DATE, "origin", "weight", "missing")]
-    if unknown:
-        raise DeclarationError(
-            f"unknown key {unknown[0]!r} in a date column; allowed keys are {', '.join(_DATE)}, origin."
-        )
-    options: dict[str, Any] = dict.fromkeys(_DATE) | dict(declared)
-    return Date(**options)
-
-
-def _kind_of(declared: Mapping[str, Any]) -> str:
-    if "levels" in declared:
-        return "categorical"
-    return "vector" if "size" in declared else "numeric"
-
-
-def _from_list(declared: list[Any] | tuple[Any, ...]) -> Column:
-    """Two numbers are bounds; labels can only be levels."""
-    if declared and all(isinstance(entry, str | bool) for entry in declared):
-        return Categorical(tuple(declared))
-    if len(declared) != 2:
-        raise DeclarationError(
-            f"a list must be [lower, upper] or levels that are all text, got {len(declared)} entries. {HOW_TO_DECLARE}"
-        )
-    return Numeric(*declared)
+def _implied_kind(declared: Mapping[str, Any]) -> str:
+    return "categorical" if "levels" in declared else "vector" if "size" in declared else "numeric"
 
 
 def read_declared(path: Path) -> Mapping[str, Any]:
@@ -317,43 +262,52 @@ class Schema:
         if not self.columns:
             raise DeclarationError("columns must not be empty. Declare at least one column.")
         for name in self.columns:
-            _check_name(name)
-        _set(self, "columns", MappingProxyType(parse_columns(self.columns)))
+            if not isinstance(name, str) or not name:
+                raise ArgumentTypeError(f"A column name must be a nonempty string, got {name!r}.")
+            check_text("A column's name", name)
+            if name == INTERCEPT:
+                raise DeclarationError(
+                    f"The column name {INTERCEPT!r} is reserved for the intercept. Rename the column."
+                )
+        set_field(self, "columns", MappingProxyType(parse_columns(self.columns)))
         intercept = real(intercept=self.intercept) + 0.0
         if intercept != 0 and not (1 / LARGEST_WEIGHT <= intercept <= LARGEST_WEIGHT):
             raise DeclarationError(f"intercept must be 0 or a finite number > 0, got {intercept!r}. {NOT_FROM_DATA}")
-        _set(self, "intercept", intercept)
+        set_field(self, "intercept", intercept)
         if self.max_row_norm is not None:
             bound = positive(finite=True, max_row_norm=self.max_row_norm)
             if not (1 / LARGEST_WEIGHT <= bound <= LARGEST_WEIGHT):
                 raise DeclarationError(
                     f"max_row_norm must lie between 2**-100 and 2**100, got {bound!r}. {NOT_FROM_DATA}"
                 )
-            _set(self, "max_row_norm", bound)
-        check_weight(self.weight, self.columns)
-        _set(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
-        _set(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
+            set_field(self, "max_row_norm", bound)
+        column = None if self.weight is None else self.columns.get(self.weight)
+        if self.weight is not None and (
+            not isinstance(column, Numeric) or column.lower != 0 or column.missing == "indicator" or column.origin
+        ):
+            raise DeclarationError(
+                f"weight: {self.weight!r} must be a numeric column with bounds [0, largest weight] and without "
+                f'missing="indicator". {NOT_FROM_DATA}'
+            )
+        set_field(self, "terms", MappingProxyType(read_terms(self.terms, self.columns)))
+        set_field(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
         if self.terms and not self.intercept:
             raise DeclarationError("terms require an intercept. Declare one.")
-        self._refuse_what_rounds_to_nothing()
-        if len(set(self.names)) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
-
-    def _refuse_what_rounds_to_nothing(self) -> None:
-        """A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows."""
-        squares = {name: part.squared_norm for name, part in self.parts.items()}
-        small = [name for name, square in squares.items() if square and not self.squared_in_units(square)]
+        # A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows.
         if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
                 f"intercept must be at least 2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. "
                 "Declare a larger intercept, none, or smaller column weights."
             )
-        if small:
-            raise DeclarationError(
-                f"Column {small[0]!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
-                f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
-            )
+        for name, part in self.parts.items():
+            if part.squared_norm and not self.squared_in_units(part.squared_norm):
+                raise DeclarationError(
+                    f"Column {name!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
+                    f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
+                )
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
 
     @classmethod
     def of(cls, source: Schema | Mapping[str, Any] | str | os.PathLike[str], **more: Any) -> Schema:
@@ -436,8 +390,7 @@ class Schema:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
-        found = [entry.name for name, part in self.parts.items() for entry in encoded_of(name, part, self.columns)]
-        return (*found, INTERCEPT) if self.intercept else tuple(found)
+        return tuple(column.name for column in self.encoded)
 
     @property
     def n_columns(self) -> int:
@@ -521,7 +474,17 @@ class Schema:
     @cached_property
     def text_types(self) -> Mapping[str, pa.DataType]:
         """How to read the columns from text (CSV): nothing is guessed from the data."""
-        return MappingProxyType({name: _text_type(name, column) for name, column in self.columns.items()})
+        types: dict[str, pa.DataType] = {}
+        for name, column in self.columns.items():
+            if isinstance(column, Categorical):
+                types[name] = column.arrow_type
+            elif isinstance(column, Vector):
+                types[name] = pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
+            elif isinstance(column, Numeric) and column.origin is not None:
+                types[name] = pa.timestamp("us")
+            else:
+                types[name] = pa.bool_() if isinstance(column, Boolean) else pa.float64()
+        return MappingProxyType(types)
 
 
 def stored_schema(stored: object) -> Schema:
@@ -531,43 +494,14 @@ def stored_schema(stored: object) -> Schema:
     return Schema.of(dict(stored))
 
 
-def _set(instance: object, name: str, value: object) -> None:
-    object.__setattr__(instance, name, value)  # a frozen dataclass puts its own fields into one form
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise ArgumentTypeError(f"A column name must be a nonempty string, got {name!r}.")
-    check_text("A column's name", name)
-    if name == INTERCEPT:
-        raise DeclarationError(f"The column name {INTERCEPT!r} is reserved for the intercept. Rename the column.")
-
-
-def _text_type(name: str, column: Column) -> pa.DataType:
-    if isinstance(column, Categorical):
-        return column.arrow_type
-    if isinstance(column, Vector):
-        return pa.list_(pa.float64(), column.size)  # a CSV file has none, and says so
-    if isinstance(column, Numeric) and column.origin is not None:
-        return pa.timestamp("us")
-    return pa.bool_() if isinstance(column, Boolean) else pa.float64()
-
-
 def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, Any]:
     """Template of a schema: names and types only, with None where a bound or the levels must be filled in.
 
     `Schema.of` refuses it until that is done.
 
-    Parameters
-    ----------
-    source : pyarrow.Schema
-        Such as `sources.source_schema` returns.
-    guessed : bool
-        The types were guessed from rows, as of CSV files: they have a question mark, and a proposal refuses them,
-        since no row may decide what is published about a column.
+    Types that were guessed from rows, as of CSV files, have a question mark, and a partial schema refuses them, since
+    no row may decide what is published about a column.
 
-    Examples
-    --------
     >>> describe_columns(pa.schema({"age": pa.int64(), "sex": pa.string()}))["columns"]
     {'age': {'type': 'numeric', 'lower': None, 'upper': None}, 'sex': {'type': 'categorical', 'levels': None}}
     """
@@ -607,30 +541,14 @@ _KEY_TYPES = {_CATEGORY[0]: pa.string(), _CODES[0]: pa.int64()}
 
 @dataclass(frozen=True)
 class PartialSchema:
-    """Columns by what is to be found for them.
+    """Columns by what is to be found for them."""
 
-    Attributes
-    ----------
-    numbers : mapping of str to dict
-        Numbers without bounds, or with one of them: what was declared about each.
-    keys : mapping of str to dict
-        Categories without levels, and what was declared about each.
-    key_types : mapping of str to pyarrow.DataType
-        Of every category: text or integers.
-    declared : mapping of str to Column
-        Columns for which nothing is to be found: they are not read.
-    order : tuple of str
-        All names as they were declared.
-    rest : mapping
-        Intercept and ``max_row_norm``, where they were declared.
-    """
-
-    numbers: Mapping[str, dict[str, Any]]
-    keys: Mapping[str, dict[str, Any]]
-    key_types: Mapping[str, pa.DataType]
-    declared: Mapping[str, Column]
-    order: tuple[str, ...]
-    rest: Mapping[str, Any]
+    numbers: Mapping[str, dict[str, Any]]  # without bounds, or with one: what was declared about each
+    keys: Mapping[str, dict[str, Any]]  # categories without levels, and what was declared about each
+    key_types: Mapping[str, pa.DataType]  # of every category: text or integers
+    declared: Mapping[str, Column]  # columns for which nothing is to be found: they are not read
+    order: tuple[str, ...]  # all names as they were declared
+    rest: Mapping[str, Any]  # intercept and ``max_row_norm``, where they were declared
 
     @classmethod
     def of(cls, source: PartialSchema | Mapping[str, Any] | str | os.PathLike[str]) -> PartialSchema:
@@ -646,34 +564,30 @@ class PartialSchema:
             declared = declared["columns"]
         if not isinstance(declared, Mapping) or not declared:
             raise ArgumentTypeError(f"columns must map names to declarations. {HOW_TO_LEAVE_OPEN}")
-        return cls._sorted(declared, rest)
-
-    @classmethod
-    def _sorted(cls, columns: Mapping[str, Any], rest: dict[str, Any]) -> PartialSchema:
         numbers: dict[str, dict[str, Any]] = {}
         keys: dict[str, dict[str, Any]] = {}
         types: dict[str, pa.DataType] = {}
         known: dict[str, Column] = {}
-        for name, short in columns.items():
+        for name, short in declared.items():
             kind, options = _open_kind(short)
-            if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
-                raise DeclarationError(
-                    f"Column {name!r}: its type was guessed from the data, which is not private. "
-                    f"Declare the type without the question mark. {HOW_TO_LEAVE_OPEN}"
-                )
             try:
-                if kind == _NUMBER[0]:
-                    numbers[name] = _number_options(options)
-                elif kind is not None:
-                    keys[name], types[name] = _key_options(options, integers=kind in _CODES), _KEY_TYPES[kind]
+                if isinstance(short, Mapping) and str(short.get("type", "")).endswith(GUESSED):
+                    raise DeclarationError(
+                        "its type was guessed from the data, which is not private. "
+                        f"Declare the type without the question mark. {HOW_TO_LEAVE_OPEN}"
+                    )
+                if kind is None:
+                    known[name] = parse_column(short)
+                elif kind == _NUMBER[0]:
+                    numbers[name] = _open_options(kind, options)
                 else:
-                    known[name] = parse_column(name, short)
+                    keys[name], types[name] = _open_options(kind, options), _KEY_TYPES[kind]
             except GaussmixError as error:
-                raise type(error)(f"Column {name!r}: {error}" if kind is not None else str(error)) from None
+                raise type(error)(f"Column {name!r}: {error}") from None
         if not numbers and not keys:
             raise DeclarationError(f"All columns are fully declared; no bounds or levels are open. {HOW_TO_LEAVE_OPEN}")
         frozen = MappingProxyType
-        found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(columns), rest)
+        found = cls(frozen(numbers), frozen(keys), frozen(types), frozen(known), tuple(declared), rest)
         found.taken  # noqa: B018 - names, weights and the bound of a row are as a schema may have them
         return found
 
@@ -713,8 +627,7 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
     if not isinstance(short, Mapping):
         return None, {}
     options = {key: value for key, value in short.items() if key != "type"}
-    implied = "categorical" if "levels" in options else "vector" if "size" in options else "numeric"
-    kind = words.get(str(short.get("type", implied)).removesuffix(GUESSED))
+    kind = words.get(str(short.get("type", _implied_kind(options))).removesuffix(GUESSED))
     if kind == _NUMBER[0] and None not in (options.get("lower"), options.get("upper")):
         return None, options
     if kind in (_CATEGORY[0], _CODES[0]) and options.get("levels") is not None:
@@ -722,32 +635,22 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
     return kind, options
 
 
-def _number_options(options: dict[str, Any]) -> dict[str, Any]:
-    allowed = [field.name for field in fields(Numeric)]
-    _known_only(options, allowed, "number")
+def _open_options(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Check and return what was declared about a column whose bounds or levels are open."""
+    column, word = (Numeric, "number") if kind == _NUMBER[0] else (Categorical, "category")
+    _known_only(options, [field.name for field in fields(column)], word)
     found = {key: value for key, value in options.items() if value is not None}
-    for name in ("lower", "upper"):
-        if name in found:
-            found[name] = real(**{name: found[name]})
-    Numeric(-1.0, 1.0, **_others(found))
-    return found
-
-
-def _key_options(options: dict[str, Any], *, integers: bool) -> dict[str, Any]:
-    """A category that is left open has levels that nobody has declared: they must not be an error."""
-    _known_only(options, [field.name for field in fields(Categorical)], "category")
-    found = {"unknown": "other"} | {key: value for key, value in options.items() if value is not None}
-    if found["unknown"] == "error":
+    others = {key: value for key, value in found.items() if key not in ("lower", "upper", "levels")}
+    if column is Numeric:
+        Numeric(-1.0, 1.0, **others)
+        return found | {key: real(**{key: found[key]}) for key in ("lower", "upper") if key in found}
+    if found.get("unknown") == "error":  # nobody has declared the levels that may occur
         raise DeclarationError(
             'unknown must be "other" or "zero" for a column with open levels: rare levels are not found, and an error '
             "would reveal them."
         )
-    Categorical((1,) if integers else ("a",), **_others(found))
-    return found
-
-
-def _others(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in ("lower", "upper", "levels")}
+    Categorical((1,) if kind == _CODES[0] else ("a",), **others)
+    return {"unknown": "other"} | found
 
 
 def _known_only(options: Mapping[str, Any], allowed: list[str], kind: str) -> None:
@@ -762,11 +665,6 @@ class Formula:
 
     response: str
     predictors: tuple[str, ...] | None
-
-
-def is_formula(text: object) -> bool:
-    """Return whether a text is a formula rather than a column name."""
-    return isinstance(text, str) and "~" in text
 
 
 def read_formula(text: str) -> Formula:
@@ -859,7 +757,7 @@ def declared_schema(
 
 def response_and_predictors(response: str, predictors: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
     """Return the response and the predictors of a model, from a formula where one is given."""
-    if not is_formula(response):
+    if not isinstance(response, str) or "~" not in response:
         return response, predictors
     if predictors is not None:
         raise ArgumentError(

@@ -1,6 +1,6 @@
 """The `Table` interface, read options, checks of columns and batches, and error messages common to all tables.
 
-A kind of table is a subclass of `Table`, registered in :data:`gaussmix.data.table.KINDS`. Only the requested columns
+A kind of table is a subclass of `Table`, found by `gaussmix.data.table.kind_of`. Only the requested columns
 are read, one bounded batch after the other, so memory does not grow with the table. Errors name the file and the
 column, never a value. Read options are declared by the caller, never inferred from the rows.
 
@@ -31,32 +31,6 @@ from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTyp
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
-
-__all__ = [
-    "BATCH_ROWS",
-    "READAHEAD",
-    "CsvOptions",
-    "FileFormat",
-    "FileOrigin",
-    "Part",
-    "ReadOptions",
-    "Request",
-    "Seen",
-    "Table",
-    "bad_name",
-    "check_columns",
-    "deferred",
-    "duplicate_column",
-    "guarded",
-    "readable",
-    "row_bytes",
-    "running",
-    "sliced",
-    "unexpected_rows",
-    "unreadable",
-    "valid",
-    "with_progress",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,16 +147,14 @@ class FileOrigin(NamedTuple):
     query: str = ""
 
 
-class Table(ABC):
+class Table:
     """A table of any kind, before it is read. **Sensitive**.
 
-    A subclass recognises its kind of data in `of` and yields its rows in `read` (or in `parts`, if it has several);
-    where the defaults below do not hold it overrides them.
+    A subclass yields its rows in `read` (or in `parts`, if it has several tables or files); where the defaults below do
+    not hold it overrides them.
 
     Attributes
     ----------
-    description : str
-        The kind, for the message about data of no known kind.
     options : ReadOptions
     label : str
         Name of the table in messages.
@@ -199,7 +171,6 @@ class Table(ABC):
         Files, folders and patterns that are read: an output must not be among them.
     """
 
-    description: ClassVar[str]
     ordered: bool = True
     computed: bool = False
     reuses_buffers: bool = False
@@ -210,23 +181,18 @@ class Table(ABC):
         self._data, self.options = data, options
         self.label = f"the {type(data).__name__}"
 
-    @classmethod
-    @abstractmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Return the table, or None if the data are of another kind. Read no row."""
-
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
         raise NotImplementedError
 
-    @abstractmethod
     def arrow_schema(self) -> pa.Schema:
-        """Return names and types of the columns without reading rows; for CSV files types of the first block."""
+        """Return names and types of the columns without reading rows; for CSV files types of the first block.
 
-    @property
-    def csv(self) -> CsvOptions:
-        """How CSV files are written."""
-        return self.options.csv or CsvOptions()
+        An error where that is impossible: tables of a list may differ, and an iterator may be readable only once.
+        """
+        raise DataTypeError(
+            f"The columns of {self.label} cannot be determined without reading rows. Pass one table or a file."
+        )
 
     @property
     def types_are_guessed(self) -> bool:
@@ -252,11 +218,9 @@ class Table(ABC):
         return ((self.label, batch) for batch in self.read(request))
 
     def schema(self) -> pa.Schema:
-        """Return names and Arrow types of the columns, without reading rows (CSV: the first block, for the types)."""
+        """Return `arrow_schema`; a name that occurs twice is an error."""
         found = self.arrow_schema()
-        for name in found.names:
-            if found.names.count(name) > 1:
-                raise duplicate_column(name, self.label)
+        check_columns(found.names, found.names, self.label)
         return found
 
     def batches(
@@ -299,35 +263,51 @@ class Table(ABC):
             batch_rows = max(min(BATCH_ROWS, _BATCH_BYTES // row_bytes(names, declared)), 1)
         positive_integer(batch_rows=batch_rows)
         request = Request(names, batch_rows, declared, examine_plan and not self.options.row_by_row)
-        found = _checked(self._parts(request), self.options.expected_rows)
+        found = self._checked(request)
         return with_progress(found, self.n_rows, description=describe) if self.options.progress else found
 
-    def _parts(self, request: Request) -> Iterator[Part]:
-        """Yield all parts. Errors are chained to nothing, for the messages of other libraries may quote values."""
+    def _checked(self, request: Request) -> Generator[pa.RecordBatch]:
+        """Yield batches. A column must not change its kind, and there must be rows, or the expected number of them.
+
+        Errors are chained to nothing, for the messages of other libraries may quote values.
+        """
+        seen, kinds, expected = Seen(), dict[str, str](), self.options.expected_rows
+        last_schema: pa.Schema | None = None
+        rows = 0
         try:
-            seen = Seen()
             seen.add(self)
-            yield from self.parts(request, seen)
+            for where, batch in self.parts(request, seen):
+                if not batch.num_rows:
+                    continue
+                if last_schema is None or not batch.schema.equals(last_schema):
+                    last_schema = batch.schema
+                    for column in batch.schema:
+                        kind = _kind_of(column.type)
+                        before = kinds.setdefault(column.name, kind)
+                        if before == "nothing":
+                            kinds[column.name] = kind
+                        elif kind not in (before, "nothing"):
+                            raise DataTypeError(
+                                f"Column {column.name!r} changes its type from {before} to {kind} in {where}. "
+                                "Give it one type in all parts of the table."
+                            )
+                rows += batch.num_rows
+                yield without_views(batch)
         except GaussmixError as error:
             error.__cause__ = error.__context__ = None
             raise
+        if expected is not None and rows != expected:
+            raise unexpected_rows(expected)
+        if not rows:
+            raise DataError("The table has no rows. Check the path, query or filter.")
 
 
 class FileFormat(ABC):
-    """A format of files, registered in :data:`gaussmix.data.readers.FORMATS`.
-
-    Attributes
-    ----------
-    name : str
-    suffixes : tuple of str
-        Endings of file names, in lower case.
-    types_are_guessed : bool
-        Whether `schema` examines rows to find types.
-    """
+    """A format of files, registered in :data:`gaussmix.data.readers.FORMATS`."""
 
     name: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]]
-    types_are_guessed: ClassVar[bool] = False
+    suffixes: ClassVar[tuple[str, ...]]  # endings of file names, in lower case
+    types_are_guessed: ClassVar[bool] = False  # whether `schema` examines rows to find types
 
     @abstractmethod
     def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
@@ -343,8 +323,7 @@ class FileFormat(ABC):
 
     def suffix_of(self, file: Path) -> str | None:
         """Return the suffix of this format that a file's name ends in, or None. Compression is part of it."""
-        name = file.name.lower()
-        return next((suffix for suffix in self.suffixes if name.endswith(suffix)), None)
+        return next((suffix for suffix in self.suffixes if file.name.lower().endswith(suffix)), None)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -361,59 +340,24 @@ class Seen:
         """Reject a file, a query or an object that was read before."""
         for origin in table.identity(streamed=streamed):
             if isinstance(origin, FileOrigin):
-                self._add_file(origin)
-            else:
-                self._add_object(origin, streamed=streamed)
-
-    def _add_file(self, origin: FileOrigin) -> None:
-        path, query = origin.path, origin.query.strip().rstrip(";").rstrip()
-        status = path.stat() if path.exists() else None
-        key = (path if status is None else (status.st_dev, status.st_ino), query)
-        if key in self.files and query:
-            raise DataError(f"Duplicate query on {path}: rows would be double-counted. Pass it once.")
-        if key in self.files:
-            raise DataError(
-                f"{path} is the same file as {self.files[key]}: rows would be double-counted. "
-                "Pass every file once, without links."
-            )
-        self.files[key] = str(path)
-
-    def _add_object(self, held: Any, *, streamed: bool) -> None:
-        if id(held) in self.listed or id(held) in self.streamed:
-            raise DataError("Duplicate input table: rows would be double-counted. Pass every table once.")
-        if not streamed:
-            self.listed[id(held)] = held  # its list holds it too
-            return
-        with suppress(TypeError):  # dictionaries, lists and tuples have no weak references
-            self.streamed[id(held)] = held  # forgotten with the object: its id may become that of another one
-
-
-def _checked(parts: Iterator[Part], expected_rows: int | None) -> Generator[pa.RecordBatch]:
-    """Pass batches on. A column must not change its kind, and there must be rows, or the expected number of them."""
-    kinds: dict[str, str] = {}
-    last_schema: pa.Schema | None = None
-    rows = 0
-    for where, batch in parts:
-        if not batch.num_rows:
-            continue
-        if last_schema is None or not batch.schema.equals(last_schema):
-            last_schema = batch.schema
-            for column in batch.schema:
-                kind = _kind_of(column.type)
-                before = kinds.setdefault(column.name, kind)
-                if before == "nothing":
-                    kinds[column.name] = kind
-                elif kind not in (before, "nothing"):
-                    raise DataTypeError(
-                        f"Column {column.name!r} changes its type from {before} to {kind} in {where}. "
-                        "Give it one type in all parts of the table."
+                path, query = origin.path, origin.query.strip().rstrip(";").rstrip()
+                status = path.stat() if path.exists() else None
+                key = (path if status is None else (status.st_dev, status.st_ino), query)
+                if key in self.files and query:
+                    raise DataError(f"Duplicate query on {path}: rows would be double-counted. Pass it once.")
+                if key in self.files:
+                    raise DataError(
+                        f"{path} is the same file as {self.files[key]}: rows would be double-counted. "
+                        "Pass every file once, without links."
                     )
-        rows += batch.num_rows
-        yield without_views(batch)
-    if expected_rows is not None and rows != expected_rows:
-        raise unexpected_rows(expected_rows)
-    if not rows:
-        raise DataError("The table has no rows. Check the path, query or filter.")
+                self.files[key] = str(path)
+            elif id(origin) in self.listed or id(origin) in self.streamed:
+                raise DataError("Duplicate input table: rows would be double-counted. Pass every table once.")
+            elif not streamed:
+                self.listed[id(origin)] = origin  # its list holds it too
+            else:
+                with suppress(TypeError):  # dictionaries, lists and tuples have no weak references
+                    self.streamed[id(origin)] = origin  # forgotten with the object: another may have its id then
 
 
 def _kind_of(kind: pa.DataType) -> str:
@@ -499,17 +443,12 @@ def guarded(found: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBa
         yield from found
 
 
-def running(found: Iterable[Any], where: str) -> Iterator[Any]:
-    """Pass on what an engine computes; replace its errors, which may quote values."""
+def running(start: Callable[[], Iterable[Any]], where: str) -> Iterator[Any]:
+    """Start an engine and pass on what it computes; replace its errors, which may quote values."""
     try:
-        yield from found
+        yield from start()
     except Exception:
         raise DataError(f"{where} failed. Run it separately for the details.") from None
-
-
-def deferred(start: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Start an engine with the first item, when its errors are caught."""
-    yield from start()
 
 
 def valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
@@ -535,16 +474,8 @@ def with_progress(
 ) -> Generator[pa.RecordBatch]:
     """Pass batches on and show the number of rows and the time left on standard error.
 
-    Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log.
-
-    Parameters
-    ----------
-    found : generator of pyarrow.RecordBatch
-    total_rows : int, optional
-        Without it no time left is shown.
-    description : str
-    console : rich.console.Console, optional
-        Default: one on standard error.
+    Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log. Without
+    ``total_rows`` no time left is shown.
     """
     with closing(found):
         # rich, which takes a log for a terminal where FORCE_COLOR is set, is loaded where something is shown.

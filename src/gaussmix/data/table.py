@@ -5,40 +5,32 @@
 >>> [batch.num_rows for batch in table.batches(["b"], batch_rows=3)]
 [3, 2]
 
-A new kind of table is a subclass of :class:`gaussmix.data.source.Table` and a line in `KINDS`; a new format of files is
-a :class:`gaussmix.data.source.FileFormat` and an entry of :data:`gaussmix.data.readers.FORMATS`. pandas, polars, duckdb
-and Arrow's datasets are not imported here: their tables are recognised when they come.
+A new kind of table is a subclass of :class:`gaussmix.data.source.Table` and a line in `kind_of`; a new format of files
+is a :class:`gaussmix.data.source.FileFormat` and an entry of :data:`gaussmix.data.readers.FORMATS`. pandas, polars,
+duckdb, dask, pyspark and Arrow's datasets are not imported here: their tables are recognised when they come.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 import narwhals as nw
+import numpy as np
 import pyarrow as pa
 
-from gaussmix.data.engines import DaskTable, QueryTable, RelationTable, SparkTable
+from gaussmix.data.engines import DaskTable, DuckDBQuery, QueryTable, RelationTable, SparkTable, is_database
 from gaussmix.data.gram import Query, Summable, aggregate_batches
-from gaussmix.data.memory import (
-    ArrayDictionary,
-    ArrowTable,
-    DatasetTable,
-    FrameTable,
-    LazyTable,
-    NamedArray,
-    StreamTable,
-    StructuredArray,
-)
+from gaussmix.data.memory import ArrayTable, ArrowTable, DatasetTable, FrameTable, LazyTable, StreamTable, as_narwhals
 from gaussmix.data.readers import FileTable
 from gaussmix.data.sampling import RowCache, Sample
 from gaussmix.data.schema import Schema
 from gaussmix.data.source import FileOrigin, Part, ReadOptions, Request, Seen, Table
 from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError
-
-__all__ = ["CHANGED", "KINDS", "TableIterator", "TableList", "TableReader", "open_table", "origins_of"]
 
 CHANGED = "The table changed between two passes. The release was stopped. Use a table that does not change."
 """The message does not say what changed: that would reveal information about rows."""
@@ -65,35 +57,70 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
     TypeError
         If it is of no known kind.
     """
-    found = _found(data, options or ReadOptions())
-    if found is None:
-        kinds = dict.fromkeys(kind.description for kind in KINDS)
-        raise DataTypeError(f"data must be {', '.join(kinds)}; got {type(data).__name__}.")
-    return found
+    if isinstance(data, Table):
+        return data
+    native = nw.to_native(data, pass_through=True)
+    kind = kind_of(native)
+    if kind is None:
+        raise DataTypeError(f"data must be {_KINDS}; got {type(data).__name__}.")
+    return kind(native, options or ReadOptions())
+
+
+_KINDS = (
+    "a path of files, a DuckDB relation or a DuckDBQuery, a Dask or Spark table, a NumPy array with names, a "
+    "dictionary of arrays, an Arrow table, dataset or reader, a pandas or polars data frame, a list or an iterable of "
+    "these"
+)
+
+
+def kind_of(data: Any) -> type[Table] | None:
+    """Return the kind of table that data are; None if they are of no known kind."""
+    if isinstance(data, str | os.PathLike):
+        return FileTable
+    pair = data if isinstance(data, tuple) and len(data) == 2 else None
+    if pair is not None and isinstance(pair[0], str | os.PathLike) and isinstance(pair[1], str):
+        is_sql = re.match(r"\s*(select|from|with)\b", pair[1], re.IGNORECASE) is not None
+        return QueryTable if is_sql or is_database(pair[0]) else TableList
+    if isinstance(data, DuckDBQuery):
+        return QueryTable
+    kind = type(data)
+    package = kind.__module__.split(".")[0]
+    if kind.__name__ == "DuckDBPyRelation" and "duckdb" in kind.__module__:
+        return RelationTable
+    if package in ("dask", "dask_expr") and hasattr(data, "to_delayed") and hasattr(data, "columns"):
+        return DaskTable
+    if package == "pyspark" and hasattr(data, "mapInArrow"):
+        return SparkTable
+    if pair is not None and type(pair[0]).__module__.split(".")[0] == "dask":
+        return DaskTable
+    if isinstance(data, np.ndarray | Mapping) or (pair is not None and isinstance(pair[0], np.ndarray)):
+        return ArrayTable
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        return ArrowTable
+    datasets = sys.modules.get("pyarrow.dataset")  # whoever has a dataset has loaded it
+    if datasets is not None and isinstance(data, datasets.Dataset):
+        return DatasetTable
+    frame = as_narwhals(data)
+    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        return FrameTable if isinstance(frame, nw.DataFrame) else LazyTable
+    if hasattr(data, "__arrow_c_stream__"):
+        return StreamTable
+    if isinstance(data, list | tuple):
+        return TableList
+    return TableIterator if isinstance(data, Iterable) and not isinstance(data, bytes) else None
 
 
 def origins_of(data: Any) -> tuple[Any, ...]:
     """Return the files, queries and objects that hold the rows; of what is no readable table, the object itself."""
     with suppress(GaussmixError, OSError):  # the error comes when the rows are read
-        found = _found(data, ReadOptions())
-        if found is not None:
-            return found.origins
+        return open_table(data).origins
     return (data,)
-
-
-def _found(data: Any, options: ReadOptions) -> Table | None:
-    if isinstance(data, Table):
-        return data
-    native = nw.to_native(data, pass_through=True)
-    return next((table for kind in KINDS if (table := kind.of(native, options)) is not None), None)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Several tables
 class TableList(Table):
     """A list or tuple of tables, whose rows follow each other."""
-
-    description = "a list or an iterable of these"
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
@@ -104,25 +131,11 @@ class TableList(Table):
         self.single_use = next((table.single_use for table in self._tables if table.single_use is not None), None)
         self.paths = tuple(path for table in self._tables for path in table.paths)
 
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise a list or a tuple."""
-        return cls(data, options) if isinstance(data, list | tuple) else None
-
     def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
         """Yield the parts of all tables."""
         for table in self._tables:
             seen.add(table)
             yield from table.parts(request, seen)
-
-    def arrow_schema(self) -> pa.Schema:
-        """Refuse: the tables may differ."""
-        raise _unknown_columns(self._data)
-
-    @property
-    def types_are_guessed(self) -> bool:
-        """Whether those of one table are."""
-        return any(table.types_are_guessed for table in self._tables)
 
     @property
     def n_rows(self) -> int | None:
@@ -143,18 +156,11 @@ class TableList(Table):
 class TableIterator(Table):
     """An iterable of tables. One that makes a new iterator each time can be read again."""
 
-    description = TableList.description
     ordered, computed, reuses_buffers = False, True, True
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self.single_use = f"The {type(data).__name__}" if isinstance(data, Iterator) else None
-
-    @classmethod
-    def of(cls, data: Any, options: ReadOptions) -> Table | None:
-        """Recognise an iterable."""
-        known = isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)
-        return cls(data, options) if known else None
 
     def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
         """Yield the parts of each table as it comes."""
@@ -162,36 +168,6 @@ class TableIterator(Table):
             table = open_table(item, self.options)
             seen.add(table, streamed=True)
             yield from table.parts(request, seen)
-
-    def arrow_schema(self) -> pa.Schema:
-        """Refuse: it may be readable only once."""
-        raise _unknown_columns(self._data)
-
-
-def _unknown_columns(data: Any) -> DataTypeError:
-    return DataTypeError(
-        f"The columns of {type(data).__name__} cannot be determined without reading rows. Pass one table or a file."
-    )
-
-
-KINDS: tuple[type[Table], ...] = (
-    FileTable,
-    QueryTable,
-    RelationTable,
-    DaskTable,
-    SparkTable,
-    NamedArray,
-    StructuredArray,
-    ArrayDictionary,
-    ArrowTable,
-    DatasetTable,
-    FrameTable,
-    LazyTable,
-    StreamTable,
-    TableList,
-    TableIterator,
-)
-"""All kinds of tables. The first that recognises the data is taken."""
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -218,7 +194,7 @@ class TableReader:
             raise ArgumentError("row_by_row has no effect on a stored table. Omit it.")
         self.rows = 0
         self._readings = 0
-        self._files: list[tuple[int, ...]] = []
+        self._files: list[tuple[int, int, int, int]] = []
 
     def aggregate(
         self,
@@ -233,33 +209,27 @@ class TableReader:
         if sample is not None and not self.table.ordered:
             sample = sample.fresh(self._readings)
         threads = 1 if self.table.reuses_buffers else None
-        with self.reading(list(schema.columns), schema.text_types, describe=describe) as stream:
+        with closing(self.batches(list(schema.columns), schema.text_types, describe=describe)) as stream:
             return aggregate_batches(stream, schema, query, sample=sample, cache=cache, threads=threads)
 
-    @contextmanager
-    def reading(
+    def batches(
         self, columns: list[str], types: Mapping[str, pa.DataType], *, describe: str = "Reading"
-    ) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Read some columns from the first row to the last.
+    ) -> Generator[pa.RecordBatch]:
+        """Yield some columns from the first row to the last. To be closed: an error would keep a query open.
 
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times, is
         an error.
         """
         if self._readings:
             self.check_again()
-        files = self._file_states()
-        found = self.table.batches(columns, types=types, examine_plan=True, describe=describe)
+        paths = [origin.path for origin in self.table.origins if isinstance(origin, FileOrigin)]
+        states = [os.stat(path) for path in paths if path.exists()]
+        files = [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
         rows = 0
-
-        def counted() -> Generator[pa.RecordBatch]:
-            nonlocal rows
-            with closing(found):
-                for batch in found:
-                    rows += batch.num_rows
-                    yield batch
-
-        with closing(counted()) as stream:  # an error keeps its frames, and with them an open query
-            yield stream
+        with closing(self.table.batches(columns, types=types, examine_plan=True, describe=describe)) as found:
+            for batch in found:
+                rows += batch.num_rows
+                yield batch
         if self._readings and (rows, files) != (self.rows, self._files):
             raise DataError(CHANGED)
         self.rows, self._files = rows, files
@@ -272,9 +242,3 @@ class TableReader:
                 f"{self.table.single_use} can be read only once, but a release in passes reads its table several "
                 "times. Pass a list, a data frame or a file path, or set passes=1."
             )
-
-    def _file_states(self) -> list[tuple[int, ...]]:
-        """Return what tells a file that was written to between two readings."""
-        files = [origin.path for origin in self.table.origins if isinstance(origin, FileOrigin)]
-        states = [os.stat(file) for file in files if file.exists()]
-        return [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]

@@ -38,7 +38,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -46,44 +45,8 @@ from numpy.polynomial import legendre as legendre_series
 from numpy.typing import NDArray
 
 from gaussmix._types import Floats
-from gaussmix.data.columns import NOT_FROM_DATA, Boolean, Categorical, Column, Numeric, Vector, checked_weight
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector, checked_weight
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DeclarationError
-
-__all__ = [
-    "Base",
-    "Block",
-    "EncodedColumn",
-    "Entry",
-    "Hour",
-    "Log",
-    "Numbers",
-    "Part",
-    "Power",
-    "Product",
-    "Spline",
-    "Term",
-    "TermValues",
-    "bases_of",
-    "check_weight",
-    "encoded_of",
-    "entries_of",
-    "first_of",
-    "hour_of_day",
-    "interval_of",
-    "legendre",
-    "logarithm",
-    "missing_name",
-    "name_of",
-    "needs_of",
-    "parse_terms",
-    "part_of",
-    "parts_of",
-    "read_terms",
-    "resolved",
-    "splines",
-    "to_unit",
-]
-
 
 MOST_FACTORS = 4
 
@@ -94,70 +57,63 @@ _TOKEN = re.compile(r"\s*(?:`([^`]+)`|([():,^])|([^`():,^]+))")
 _PLAIN = re.compile(r"[^`():,^~+*/|\s](?:[^`():,^~+*/|]*[^`():,^~+*/|\s])?")
 
 
+class _Written:
+    @property
+    def text(self) -> str:
+        """How the term is written."""
+        match self:
+            case Base(name):
+                return name if _PLAIN.fullmatch(name) else f"`{name}`"
+            case Log(of) | Hour(of):
+                return f"{type(self).__name__.lower()}({of.text})"
+            case Power(of, degree):
+                return f"{of.text}^{degree}"
+            case Spline(of, size):
+                return f"spline({of.text}, {size})"
+            case Product(factors):
+                return ":".join(factor.text for factor in factors)
+        raise TypeError(f"{type(self).__name__} is not a term.")
+
+
 @dataclass(frozen=True)
-class Base:
+class Base(_Written):
     """A column of the table."""
 
     name: str
 
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return self.name if _PLAIN.fullmatch(self.name) else f"`{self.name}`"
-
 
 @dataclass(frozen=True)
-class Log:
+class Log(_Written):
     """The natural logarithm of a number whose declared lower bound is positive."""
 
     of: Base
 
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return f"log({self.of.text})"
-
 
 @dataclass(frozen=True)
-class Hour:
+class Hour(_Written):
     """Hours since midnight of a time."""
 
     of: Base
 
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return f"hour({self.of.text})"
-
 
 @dataclass(frozen=True)
-class Power:
+class Power(_Written):
     """A power of a number, of degree 2 or more, encoded as the Legendre polynomial of that degree."""
 
     of: Base | Log | Hour
     degree: int
 
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return f"{self.of.text}^{self.degree}"
-
 
 @dataclass(frozen=True)
-class Spline:
+class Spline(_Written):
     """Cubic B-splines of a number, with knots that cut its declared interval into equal parts."""
 
     of: Base | Log | Hour
     size: int
 
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return f"spline({self.of.text}, {self.size})"
-
 
 @dataclass(frozen=True)
-class Product:
+class Product(_Written):
     """The products of all entries of its factors."""
 
     factors: tuple[Base | Log | Hour | Power | Spline, ...]
@@ -165,11 +121,6 @@ class Product:
     def __post_init__(self) -> None:
         if len(self.factors) > MOST_FACTORS:
             raise DeclarationError(f"A product must have at most {MOST_FACTORS} factors.")
-
-    @cached_property
-    def text(self) -> str:
-        """How it is written."""
-        return ":".join(factor.text for factor in self.factors)
 
 
 Factor = Base | Log | Hour | Power | Spline
@@ -208,14 +159,7 @@ def _product(factors: Sequence[Factor]) -> Term:
 
 
 def parse_terms(text: str, columns: Collection[str]) -> tuple[Term, ...]:
-    """The terms that a text stands for; several for a polynomial.
-
-    Parameters
-    ----------
-    text : str
-    columns : collection of str
-        Names that are columns as they stand, whatever characters they have.
-    """
+    """Return the terms that a text stands for, several for a polynomial; ``columns`` are names as they stand."""
     if text in columns:
         return (Base(text),)
     return _Reader(text).terms()
@@ -604,13 +548,8 @@ class Numbers:
 class TermValues:
     """Entries of terms for one block of rows.
 
-    Parameters
-    ----------
-    columns : mapping of str to column
-    numbers : function of a name
-        A number or a Boolean in the user's units, clipped to its bounds.
-    levels : function of a name
-        A category as zeros and ones, shape (n, labels).
+    ``numbers`` returns a number or a Boolean of a name in original units, clamped to its bounds; ``levels`` a category
+    as zeros and ones, shape (n, labels).
     """
 
     def __init__(
@@ -622,13 +561,13 @@ class TermValues:
 
     def write(self, out: Floats, name: str, part: Part, multiplier: Floats, limits: Floats) -> None:
         """Write a part of a release that is no column of the table, scaled and clipped to its limits."""
-        np.clip(self.entries(name, part) * (multiplier * _unit_scale(part)), -limits, limits, out=out)
+        half_range = part.interval[1] if isinstance(part, Numeric) else 1.0  # multipliers are for original units
+        np.clip(self.entries(name, part) * (multiplier * half_range), -limits, limits, out=out)
 
     def entries(self, name: str, part: Part) -> Floats:
-        """Entries within [-1, 1], shape (n, entries)."""
+        """Return entries within [-1, 1], shape (n, entries)."""
         if not isinstance(part, Block):  # a logarithm or an hour
-            (term,) = parse_terms(name, ())
-            return self._units(term)
+            return self._units(*parse_terms(name, ()))
         if part.term is None:
             absent = self._number(name.removesuffix(missing_name(""))).absent
             return np.asarray(absent, dtype=np.float64)[:, np.newaxis]
@@ -647,38 +586,27 @@ class TermValues:
     def _computed(self, term: Term) -> Floats:
         if isinstance(term, Product):
             found = np.ones((1, 1))
-            for factor in term.factors:
-                found = _rowwise_products(found, self._units(factor)[:, first_of(factor, self._columns) :])
+            for factor in term.factors:  # all products of an entry of each factor, row by row
+                right = self._units(factor)[:, first_of(factor, self._columns) :]
+                found = (found[:, :, np.newaxis] * right[:, np.newaxis, :]).reshape(
+                    len(right), found.shape[1] * right.shape[1]
+                )
             return found
         if isinstance(term, Base) and isinstance(self._columns[term.name], Categorical):
             return self._levels(term.name)
         own = self._number(bases_of(term)[0])
         number = term.of if isinstance(term, Power | Spline) else term
-        z = self._scaled(number, own.values)
-        if isinstance(term, Spline):
-            found = splines(term.size, z)
-        else:
-            found = (legendre(term.degree, z) if isinstance(term, Power) else z)[:, np.newaxis]
-        if own.absent is not None:
-            found = np.where(own.absent[:, np.newaxis], 0.0, found)
-        return found
-
-    def _scaled(self, number: Base | Log | Hour, values: Floats) -> Floats:
+        values = own.values
         if isinstance(number, Log):
             values = logarithm(values)
         elif isinstance(number, Hour):
             values = hour_of_day(values)
-        return to_unit(values, *interval_of(number, self._columns))
-
-
-def _unit_scale(part: Part) -> float:
-    """What a multiplier of the user's units is times, for entries within [-1, 1]."""
-    return part.interval[1] if isinstance(part, Numeric) else 1.0
-
-
-def _rowwise_products(left: Floats, right: Floats) -> Floats:
-    """All products of an entry on the left with one on the right, row by row."""
-    return (left[:, :, np.newaxis] * right[:, np.newaxis, :]).reshape(len(right), left.shape[1] * right.shape[1])
+        z = to_unit(values, *interval_of(number, self._columns))
+        if isinstance(term, Spline):
+            found = splines(term.size, z)
+        else:
+            found = (legendre(term.degree, z) if isinstance(term, Power) else z)[:, np.newaxis]
+        return found if own.absent is None else np.where(own.absent[:, np.newaxis], 0.0, found)
 
 
 def name_of(term: Term) -> str:
@@ -702,18 +630,6 @@ def read_terms(declared: Mapping[str, float] | Sequence[str], columns: Mapping[s
                 if not isinstance(needed, Base) and _same(needed, found, columns) is None:
                     found[name_of(needed)] = own
     return found
-
-
-def check_weight(weight: str | None, columns: Mapping[str, Column]) -> None:
-    """The column of weights must have a declared upper bound, and none below 0."""
-    column = None if weight is None else columns.get(weight)
-    if weight is not None and (
-        not isinstance(column, Numeric) or column.lower != 0 or column.missing == "indicator" or column.origin
-    ):
-        raise DeclarationError(
-            f"weight: {weight!r} must be a numeric column with bounds [0, largest weight] and without "
-            f'missing="indicator". {NOT_FROM_DATA}'
-        )
 
 
 def parts_of(
@@ -741,37 +657,26 @@ def parts_of(
         found[name] = part_of(term, columns, terms[name])
     if not found:
         raise DeclarationError("At least one column must be released, but all are used as weights or in terms only.")
-    return found | _missing_parts(columns, derived, found)
-
-
-def _missing_parts(
-    columns: Mapping[str, Column], derived: Mapping[str, Term], parts: Mapping[str, Part]
-) -> dict[str, Part]:
-    """Where numbers are missing: a column each, of the largest weight among the parts that are the number's alone.
-
-    Parts of several numbers do not count: where both are missing, both columns would take the place of one product.
-    """
-    found: dict[str, Part] = {}
+    # Where numbers are missing: a column each, of the largest weight among the parts that are the number's alone. Parts
+    # of several numbers do not count: where both are missing, both columns would take the place of one product.
+    bases = {name: bases_of(derived[name]) if name in derived else (name,) for name in found}
+    missing: dict[str, Part] = {}
     for name, column in columns.items():
         if isinstance(column, Numeric) and column.missing == "indicator":
-            own = [part.weight for other, part in parts.items() if _bases(other, derived) == (name,)]
+            own = [part.weight for other, part in found.items() if bases[other] == (name,)]
             if not own:
                 raise DeclarationError(
                     f'Column {name!r}: missing="indicator" requires the column or a term of it alone in the release.'
                 )
             _refuse_taken(missing_name(name), columns, "the indicator of missing values")
-            found[missing_name(name)] = Block(max(own), None)
-    return found
+            missing[missing_name(name)] = Block(max(own), None)
+    return found | missing
 
 
 def _refuse_taken(name: str, columns: Mapping[str, Column], what: str) -> None:
-    """Also columns that are weights or in terms only: a part is read by its name."""
+    """Reject a name that a column has, also one that is a weight or in terms only: a part is read by its name."""
     if name in columns:
         raise DeclarationError(f"A column and {what} would both have the name {name!r}. Rename the column.")
-
-
-def _bases(name: str, derived: Mapping[str, Term]) -> tuple[str, ...]:
-    return bases_of(derived[name]) if name in derived else (name,)
 
 
 def resolved(text: str, parts: Mapping[str, Part], columns: Mapping[str, Column]) -> tuple[str, ...]:

@@ -25,20 +25,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gaussmix._types import Floats, Integers, Rows
+from gaussmix._types import Floats, Integers
 from gaussmix.data.encode import clip_vectors, squared_norms_of
 from gaussmix.errors import ArgumentError
-
-__all__ = [
-    "ROW_UNIT",
-    "BinCounter",
-    "BinCounts",
-    "Bins",
-    "Transform",
-    "clip_norms",
-    "to_units",
-]
-
 
 ROW_UNIT = 2.0**20
 """Encoded rows are integers of norm at most this."""
@@ -69,13 +58,18 @@ class Transform:
 
     def __post_init__(self) -> None:
         for name in ("integers", "scales"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            array = getattr(self, name)
+            if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and not array.flags.writeable):
+                array = np.array(array, dtype=np.float64)
+                array.flags.writeable = False
+                object.__setattr__(self, name, array)
         T = self.integers
         if T.ndim != 2 or not T.size or self.scales.shape != (len(T),):
             raise ArgumentError("integers must be a matrix and scales must have one number per row.")
         if not (np.isfinite(T).all() and (np.trunc(T) == T).all() and (np.abs(T) <= TRANSFORM_UNIT).all()):
             raise ArgumentError("integers must be whole numbers of at most 2**32.")
-        if any(sum(int(entry) ** 2 for entry in T[i]) > int(TRANSFORM_UNIT) ** 2 for i in _about_too_long(T)):
+        close = np.einsum("ij,ij->i", T, T) > TRANSFORM_UNIT**2 * (1 - 1e-9)  # others are within it, rounding included
+        if any(sum(int(entry) ** 2 for entry in row) > int(TRANSFORM_UNIT) ** 2 for row in T[close]):
             raise ArgumentError("rows of integers must have norm at most 2**32, so that products are exact.")
         if not ((self.scales > _LEAST) & (self.scales < _LARGEST)).all():
             raise ArgumentError("scales must be positive and finite, between 2**-500 and 2**500.")
@@ -154,19 +148,6 @@ class Transform:
         return np.asarray(self.product(rows) * self.scales)
 
 
-def _frozen(array: Rows) -> Floats:
-    """Return the array itself if it is read-only, else a read-only copy."""
-    if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and not array.flags.writeable):
-        array = np.array(array, dtype=np.float64)
-        array.flags.writeable = False
-    return array
-
-
-def _about_too_long(T: Floats) -> Integers:
-    """Return the rows whose norm must be checked in integers; the others are within the limit, including rounding."""
-    return np.flatnonzero(np.einsum("ij,ij->i", T, T) > TRANSFORM_UNIT**2 * (1 - 1e-9))
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Clipping
 def to_units(transform: Transform, clip: float) -> Floats:
@@ -198,54 +179,29 @@ def clip_norms(rows: Floats, limit: float, starts: Integers | None = None) -> No
 
 # ---------------------------------------------------------------------------------------------------------------
 # Norms
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """Bins of ‖z‖² in whole numbers: the root of the last edge is 2²⁶ units, entries are truncated to units.
+class BinCounter:
+    """Counts rows by ‖z‖² in bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞).
 
-    Squares of rows up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the
-    row stands. A bin's limit is accurate to about 2⁻²⁶·√(k·last edge) in ‖z‖.
+    Norms are whole numbers: the root of the last edge is 2²⁶ units, and entries are truncated to units. Squares of rows
+    up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the row stands. A bin's
+    limit is accurate to about 2⁻²⁶·√(k·last edge) in ‖z‖. Norms are compared with each limit, many at a time.
 
     Attributes
     ----------
     factors : array (k,)
         What products are times before they are rounded.
-    limits : array (J,)
-        Edges in these units, squared.
     """
 
-    factors: Floats
-    limits: Floats
-
-    @classmethod
-    def of(cls, transform: Transform, edges: Floats) -> Bins:
-        """Bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞)."""
+    def __init__(self, transform: Transform, edges: Floats) -> None:
         edges = np.asarray(edges, dtype=np.float64)
         if not (edges.ndim == 1 and len(edges) and ((edges > _LEAST) & (edges < _LARGEST)).all()):
             raise ArgumentError("edges must be a nonempty array of positive, finite numbers.")
         if not (np.diff(edges) > 0).all():
             raise ArgumentError("edges must increase.")
-        limits = edges / edges[-1] * _NORM_UNIT**2
-        return cls(np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1]))), limits)
-
-
-@dataclass(frozen=True, repr=False)
-class BinCounts:
-    """**Sensitive**: rows by ‖z‖², for every transform, and the number of rows."""
-
-    counts: list[Integers]
-    n: int
-
-    def __add__(self, other: BinCounts) -> BinCounts:
-        return BinCounts([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.n + other.n)
-
-
-class BinCounter:
-    """Counts rows by ‖z‖². Norms are compared with each limit, many at a time: their order in memory is random."""
-
-    def __init__(self, bins: Bins) -> None:
-        self.limits, self.filled, self.zeros = bins.limits, 0, 0
+        self.factors = np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1])))
+        self.limits, self.filled, self.zeros = edges / edges[-1] * _NORM_UNIT**2, 0, 0
         self.squares, self.within = np.empty(_NORMS), np.empty(_NORMS, dtype=np.bool_)
-        self.cumulated = np.zeros(len(bins.limits) + 1, dtype=np.int64)
+        self.cumulated = np.zeros(len(edges) + 1, dtype=np.int64)
 
     def add(self, squares: Floats, zeros: int) -> None:
         """Count at most 2¹⁴ squared norms in units of the bins, of which ``zeros`` are of rows mapped to zero exactly.
@@ -266,7 +222,7 @@ class BinCounter:
         self.filled = 0
 
     def counts(self) -> Integers:
-        """Of all bins; rows that are mapped to zero are in none."""
+        """Return the counts of all bins; rows that are mapped to zero are in none."""
         self._flush()
         counts = np.diff(self.cumulated, prepend=0)
         counts[0] -= self.zeros

@@ -35,8 +35,6 @@ from gaussmix.errors import ArgumentError
 if TYPE_CHECKING:
     from gaussmix.data.schema import Schema
 
-__all__ = ["Units", "half_range", "half_span", "raw_map", "unweighted_units"]
-
 
 @dataclass(frozen=True, eq=False)
 class Units:
@@ -75,7 +73,7 @@ class Units:
             names=(*self.names, name),
             centres=np.append(self.centres, centre),
             scales=np.append(self.scales, scale),
-            raw=None if self.raw is None else _with_identity(*self.raw),
+            raw=self.raw and (scipy.linalg.block_diag(self.raw[0], 1.0), np.append(self.raw[1], 0.0)),
         )
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -145,19 +143,15 @@ class Units:
                 own.append(index)
                 slopes.append(slope)
                 intercept -= slope * float(self.centres[index])
-        beta, intercept = self.to_raw(own, np.array(slopes), intercept)
+        beta = np.array(slopes)
+        if self.raw is not None:
+            A, b = self._restricted(own)
+            beta = scipy.linalg.solve(A.T, beta)
+            intercept -= float(b @ beta)
         return dict(zip((self.names[index] for index in own), beta.tolist(), strict=True)), intercept + centre
 
-    def to_raw(self, columns: Sequence[int], gamma: Floats, constant: float) -> tuple[Floats, float]:
-        """Return β and β₀ from γ on some columns, and γ₀."""
-        if self.raw is None:
-            return gamma, constant
-        A, b = self._restricted(columns)
-        beta = scipy.linalg.solve(A.T, gamma)
-        return beta, constant - float(b @ beta)
-
     def slopes(self, coef: Mapping[str, float], intercept: float) -> tuple[dict[str, float], float]:
-        """Return γ by name and γ₀ from coefficients β by name and β₀: the inverse of `to_raw`."""
+        """Return γ by name and γ₀ from coefficients β by name and β₀ in original units."""
         if self.raw is None:
             return dict(coef), intercept
         A, b = self._restricted([self.names.index(name) for name in coef])
@@ -203,10 +197,6 @@ class Units:
         A, b = self.raw if self.raw is not None else (np.eye(len(self.scales)), np.zeros(len(self.scales)))
         own = list(columns)
         return A[np.ix_(own, own)], b[own]
-
-
-def _with_identity(A: Floats, b: Floats) -> tuple[Floats, Floats]:
-    return np.asarray(scipy.linalg.block_diag(A, 1.0)), np.append(b, 0.0)
 
 
 def raw_map(

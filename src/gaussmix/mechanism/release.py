@@ -445,7 +445,7 @@ class Prepared:
             exact, moments = None, None
             if several and self.marginals is not None:
                 base = stack.enter_context(closing(rows.recoded(self.marginals.schema)))
-                exact = base.marginals(self.marginals.query)
+                exact = base.aggregate(self.marginals.query, describe="Counting")
             else:
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
                 moments = rows.moments(cache=coins)
