@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import click
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 from example_tables import SCHEMA, patients
 from gaussmix import Ledger, __version__, accounting, load, release
 from gaussmix.cli import main
+from gaussmix.data.moments import Moments
+from gaussmix.models.results import ratio_table
 from gaussmix.report.demo import ROWS
 
 
@@ -147,8 +150,8 @@ def test_table_to_release_to_models(files):
     assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
     assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
     assert "discriminant coefficients" in run("logit", out, "smoker", "--predictors", "cost", "--max-effect", "2")
-    odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))["odds_ratios"]
-    assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()
+    odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))
+    assert odds == ratio_table(load(out).logit("smoker", predictors=["cost"]).summary()).as_plain()
     assert "odds ratio" in run("logit", out, "smoker", "--predictors", "cost", "--odds")
     assert "is not in the release" in run("ols", out, "weight", code=2)
     model = load(out).poisson("cost", predictors=["smoker"])
@@ -197,7 +200,8 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     assert "region = north against west: odds ratios" in text
     assert "region = south against west: odds ratios" in text
     one = run("logit", str(out), "region", "--predictors", "cost", "--odds", "--level", "west")
-    assert one.strip() == str(load(out).logit("region", predictors=["cost"], level="west").odds_ratios()).strip()
+    west = load(out).logit("region", predictors=["cost"], level="west")
+    assert one.strip() == str(ratio_table(west.summary())).strip()
     found = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--json"))
     model = load(out).mnlogit("region", predictors=["cost"])
     assert list(found["classes"]) == ["south", "west"]
@@ -205,7 +209,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     plain = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--odds", "--json"))["classes"][
         "west"
     ]
-    assert plain["odds_ratios"] == model.odds_ratios()["west"].as_plain()
+    assert plain == ratio_table(model.summary()["west"]).as_plain()
     for words, arguments in {
         "--collapse must have the form": ("--collapse", "region=south"),
         "--reference must have the form": ("--reference", "region"),
@@ -222,7 +226,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows requires --estimand pop"),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"),
-            "--note requires --ledger",
+            "note is kept in a ledger",
         ),
         (
             (
@@ -270,10 +274,29 @@ def test_every_command_that_reads_tables_has_the_csv_options(files):
     (files / "spaced.csv").write_text("age, cost\n1, ?\n?, 3\n")
     template = json.loads(run("schema", str(files / "spaced.csv"), "--skip-initial-space", "--na-value", "?"))
     assert template["columns"] == {name: {"type": "numeric?", "lower": None, "upper": None} for name in ("age", "cost")}
-    for command in ("schema", "check", "moments", "release"):
+    for command in ("schema", "check", "bounds", "moments", "release"):
         text = run(command, "--help")
-        for option in ("--skip-initial-space", "--na-value", "--quoted-newlines", "--quoting / --no-quoting"):
+        for option in (
+            "--delimiter",
+            "--skip-initial-space",
+            "--na-value",
+            "--quoted-newlines",
+            "--quoting / --no-quoting",
+        ):
             assert option in text
+
+
+def test_fields_may_be_separated_by_semicolons(files):
+    patients(200).to_csv(files / "semicolons.csv", sep=";", index=False)
+    schema, table = str(files / "schema.json"), str(files / "semicolons.csv")
+    template = json.loads(run("schema", table, "--delimiter", ";"))
+    assert list(template["columns"]) == list(patients(2).columns)
+    run("check", table, "-s", schema, "--delimiter", ";", "--expected-rows", "200")
+    run("moments", table, "-s", schema, "--delimiter", ";", "-o", str(files / "s.moments"))
+    assert (Moments.load(files / "s.moments").gram() == Moments.of(patients(200), SCHEMA).gram()).all()
+    assert "is not in" in run("moments", table, "-s", schema, "-o", str(files / "no.moments"), code=3)
+    for wrong in (";;", '"', " ", "§"):
+        assert "delimiter must be one ASCII character" in run("schema", table, "--delimiter", wrong, code=2)
 
 
 def test_messages_of_the_library_are_shown_as_they_are(files):
@@ -429,6 +452,23 @@ def test_no_input_is_overwritten(files):
     content[100:400] = bytes(300)
     out.write_bytes(content)
     assert "Error" in run("ols", str(out), "cost", code=5)
+
+
+def every_command():
+    """Return the path of every command and of every command in a group."""
+    found = []
+    with click.Context(main) as context:
+        for name in main.list_commands(context):
+            own = main.get_command(context, name)
+            found += [(name, each) for each in own.commands] if isinstance(own, click.Group) else [(name,)]
+    return found
+
+
+@pytest.mark.parametrize("path", every_command(), ids=" ".join)
+def test_help_has_no_markup(path):
+    text = run(*path, "--help")
+    for markup in ("`", "**", ":class:", ":func:", ":math:"):
+        assert markup not in text
 
 
 def test_help_keeps_examples_on_their_lines():

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gaussmix._files import reserve
-from gaussmix.cli.exits import echo, echo_json
+from gaussmix.cli.exits import command, echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.models.classification import fit_classification
@@ -29,7 +29,7 @@ from gaussmix.report.page import render
 __all__ = ["demo"]
 
 
-@click.command()
+@command()
 @click.option("--epsilon", "-e", type=float, default=1.0, show_default=True, help="ε of the budget.")
 @click.option("--delta", "-d", type=float, default=1e-6, show_default=True, help="δ of the budget.")
 @click.option(

@@ -24,7 +24,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +35,7 @@ from gaussmix._text import json_text, plain
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "cell", "echo", "echo_json", "exit_code"]
+__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Command", "Group", "cell", "command", "echo", "echo_json", "exit_code"]
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -75,6 +75,25 @@ _FAULT = (
 )
 
 
+class Command(click.Command):
+    """A command that rejects an option given twice. By default click silently keeps the last value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments and count how often each option occurs."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        given = [option for option in order if isinstance(option, click.Option) and not option.multiple]
+        for option in given:
+            repeatable = option.is_flag and not option.secondary_opts  # --json --json has one meaning
+            if given.count(option) > 1 and not repeatable:
+                raise click.UsageError(f"{option.opts[0]} was given more than once. Give it once.", ctx)
+        return super().parse_args(ctx, args)
+
+
+def command(name: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Equivalent to `click.command`, for a `Command`."""
+    return click.command(name, cls=Command, **options)
+
+
 class Group(click.Group):
     """A command group that maps errors to the exit codes above."""
 
@@ -88,10 +107,11 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reject arguments that are not valid UTF-8."""
-        if not all(_is_text(argument) for argument in args):
-            raise _failure("Arguments and file names must be valid UTF-8. Rename the file.", 2)
         try:
+            "".join(args).encode()
             return super().parse_args(ctx, args)
+        except UnicodeEncodeError:
+            raise _failure("Arguments and file names must be valid UTF-8. Rename the file.", 2) from None
         except click.UsageError as error:
             raise _in_one_line(error, ctx) from None
 
@@ -144,16 +164,6 @@ def exit_code(error: Exception) -> int | None:
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return 1
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Streams
-def _is_text(argument: str) -> bool:
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _open_closed_streams() -> None:

@@ -12,7 +12,7 @@ import click
 from gaussmix._files import reserve
 from gaussmix._text import json_text
 from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
-from gaussmix.cli.exits import echo, echo_json
+from gaussmix.cli.exits import Command, echo, echo_json
 from gaussmix.cli.options import FORCE, JSON
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
 from gaussmix.ledger import BudgetCap, Entry, Ledger
@@ -31,7 +31,7 @@ def ledger() -> None:
     """Privacy ledgers: one budget for all releases of one set of rows."""
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @click.argument("file", metavar="LEDGER", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of all releases together.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
@@ -78,7 +78,7 @@ def create(
     echo(f"remaining budget: {made.remaining()}")
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @_LEDGER
 @JSON
 def show(file: Path, as_json: bool) -> None:
@@ -97,7 +97,7 @@ def show(file: Path, as_json: bool) -> None:
     echo(f"digest: {head}")
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @_LEDGER
 @click.option(
     "--head", help="A digest noted earlier: fail if the ledger's hash chain does not contain it (stale copy)."
@@ -126,7 +126,7 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
     )
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @_LEDGER
 @click.option(
     "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="JSON file. Default: standard output."

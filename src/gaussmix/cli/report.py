@@ -21,7 +21,7 @@ from gaussmix._files import refuse_inputs, refuse_suffix, reserve
 from gaussmix._text import json_text, plain
 from gaussmix.accounting.calibration import calibrate
 from gaussmix.accounting.parameters import NEIGHBOURS, BoundHoldsFor, Neighbours
-from gaussmix.cli.exits import NOT_PRIVATE, echo, echo_json
+from gaussmix.cli.exits import NOT_PRIVATE, command, echo, echo_json
 from gaussmix.cli.options import FORCE, JSON, RELEASE, refuse_lone_force, unit_of
 from gaussmix.data.contributions import ONE_ROW
 from gaussmix.data.schema import Schema
@@ -40,7 +40,7 @@ from gaussmix.report.verify import verify as verified
 __all__ = ["account", "plan", "report", "sign", "verify"]
 
 
-@click.command()
+@command()
 @RELEASE
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="HTML file.")
 @click.option("--registry", type=click.Path(path_type=Path), help="YAML file for a record in the public registry.")
@@ -147,7 +147,7 @@ def _write_label(release: Release, label: Path, force: bool) -> None:
     echo(f"wrote {written}", err=True)
 
 
-@click.command()
+@command()
 @RELEASE
 @click.option(
     "--key",
@@ -166,7 +166,7 @@ def sign(file: Path, key: Path, force: bool) -> None:
     echo(f"wrote {signed(content, file, key, force=force)}", err=True)
 
 
-@click.command()
+@command()
 @RELEASE
 @click.option(
     "--key",
@@ -185,7 +185,7 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
         raise click.exceptions.Exit(NOT_PRIVATE)
 
 
-@click.command()
+@command()
 @click.argument(
     "schema_file", metavar="[SCHEMA]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
@@ -351,7 +351,7 @@ _WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@click.command()
+@command()
 @click.option("--sketch-size", "-k", type=int, required=True, help="Number of rows of the sketch.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget, for example 1e-6.")
 @click.option("--gamma", "-g", type=float, help="(σ² + λ)/C²: print the resulting ε.")
