@@ -218,6 +218,16 @@ def test_absurd_numbers(arguments):
     here(*arguments, code=2)
 
 
+@pytest.mark.parametrize("epsilon", ["100", "701", "1e6"])
+def test_an_epsilon_that_is_too_large_is_refused_in_one_sentence(files, tmp_path, epsilon):
+    options = ("-s", files / "schema.json", "-e", epsilon, "-d", "1e-6", "-o", tmp_path / "x.parquet")
+    for command in (("release", files / "a.parquet", *options), ("plan", files / "schema.json", *options[2:6])):
+        said = here(*command, code=2)
+        words = f"Error: epsilon={float(epsilon):g} is too large: values above 20 give almost no protection, choose"
+        assert said.splitlines()[-1] == f"{words} a smaller one."
+    assert not list(tmp_path.iterdir())
+
+
 def test_bytes_that_are_no_text_reach_no_ledger(files, tmp_path):
     wrong = os.fsdecode(b"\xff\xfe")
     ledger = files / "patients.ledger"
