@@ -386,9 +386,9 @@ def test_plan_from_public_quantities(tmp_path):
     about = "intervals refer to the clipped table"
     for words in (
         "response cost",
-        "even",
-        "usual",
-        "hard",
+        "best case",
+        "typical",
+        "adverse",
         "loss of R² to privacy (from 0.4)",
         "No data were read",
         about,
@@ -396,8 +396,8 @@ def test_plan_from_public_quantities(tmp_path):
         assert words in said
     plan = json.loads(run(*arguments, "--response", "bmi", "--r2", "0.2", "--passes", "2", "--json"))
     assert (plan["response"], plan["passes"], plan["r2"], plan["n_rows"]) == ("bmi", 2, 0.2, 5000)
-    assert plan["tables"]["usual"]["useful"] is (plan["rows_needed"] <= 5000)
-    assert plan["least_useful_epsilon"] > 0
+    assert plan["scenarios"]["typical"]["useful"] is (plan["rows_needed"] <= 5000)
+    assert plan["least_epsilon"] > 0
     run("plan", "-p", "2", "-n", "500", *budget, "--plot", str(tmp_path / "plan.png"))
     assert (tmp_path / "plan.png").stat().st_size > 5_000
     again = ("plan", "-p", "2", "-n", "500", *budget, "--plot", str(tmp_path / "plan.png"))
@@ -409,7 +409,7 @@ def test_plan_from_public_quantities(tmp_path):
 def test_plan_tells_how_many_rows_are_needed():
     budget = ("-e", "1", "-d", "1e-6")
     said = run("plan", "-p", "3", *budget)
-    assert "The usual scenario needs about" in said
+    assert "The typical table needs about" in said
     assert "Give --rows" in said
     assert list(json.loads(run("plan", "-p", "3", *budget, "--json"))) == ["rows_needed", "unit"]
     few = run("plan", "-p", "3", "-n", "20", *budget)

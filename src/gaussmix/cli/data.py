@@ -22,7 +22,7 @@ from gaussmix.cli.options import (
     JSON,
     Sources,
     budget_options,
-    output,
+    out_option,
     refuse_lone_force,
     schema_option,
     table_options,
@@ -47,7 +47,7 @@ _SPARE_BYTES = 2**12  # for names of parts
 
 @command()
 @table_options(several=False, rows=False)
-@output("JSON file. Default: standard output.")
+@out_option("JSON file. Default: standard output.")
 @FORCE
 def schema(sources: Sources, out: Path | None, force: bool) -> None:
     """Write a schema template for SOURCE (Parquet, Arrow, CSV, a directory or glob, a DuckDB database, -).
@@ -71,7 +71,7 @@ def schema(sources: Sources, out: Path | None, force: bool) -> None:
 @command()
 @table_options(unit=True, aggregates=True)
 @schema_option(required=True)
-@output("File of moments, ending in .moments.", required=True)
+@out_option("File of moments, ending in .moments.", required=True)
 @JSON
 @FORCE
 def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out: Path) -> None:
@@ -106,7 +106,7 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
     show_default=True,
     help="Purpose of clipping in later passes: inference clips almost no row, at 2 to 3 times the noise.",
 )
-@output("Release file, ending in .parquet.", required=True)
+@out_option("Release file, ending in .parquet.", required=True)
 @JSON
 @FORCE
 def release(
@@ -235,7 +235,7 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
 @click.option(
     "--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Maximum number of levels of a category."
 )
-@output("JSON file for the schema.", required=True)
+@out_option("JSON file for the schema.", required=True)
 @JSON
 @FORCE
 def bounds(

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import csv_cell
 from gaussmix.cli.exits import command, echo, echo_json
-from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, output, printing_options
+from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, out_option, printing_options
 from gaussmix.data.readers import PARQUET
 from gaussmix.models.classification import MulticlassModel
 from gaussmix.models.families import registration
@@ -336,7 +336,7 @@ def _say_void(*words: str) -> None:
 @command()
 @RELEASE
 @click.argument("n", type=int)
-@output("Output file, .csv or .parquet.", required=True)
+@out_option("Output file, .csv or .parquet.", required=True)
 @click.option("--seed", type=int, help="Seed for reproducible rows.")
 @FORCE
 def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> None:

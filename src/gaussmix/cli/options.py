@@ -40,7 +40,7 @@ __all__ = [
     "Printing",
     "Sources",
     "budget_options",
-    "output",
+    "out_option",
     "printing_options",
     "refuse_lone_force",
     "schema_option",
@@ -73,7 +73,7 @@ def schema_option(
     return click.option("--schema", "-s", "schema_file", type=INPUT_FILE, required=required, help=help)
 
 
-def output(help: str, *, required: bool = False) -> Decorator:
+def out_option(help: str, *, required: bool = False) -> Decorator:
     """Return the option ``--out``."""
     return click.option("--out", "-o", type=click.Path(path_type=Path), required=required, help=help)
 
