@@ -254,7 +254,7 @@ def _expectations(found: Plan) -> Table:
         "standard error relative to no privacy", *(bounded(own.error_ratio, ".2f") for own in found.scenarios)
     )
     table.add_row(
-        "95 % interval, ± share of the response's range", *(bounded(own.interval, ".2g") for own in found.scenarios)
+        "95 % interval, ± share of response range", *(bounded(own.interval, ".2g") for own in found.scenarios)
     )
     table.add_row("useful", *("yes" if own.useful else "no" for own in found.scenarios))
     return table
