@@ -46,9 +46,9 @@ _SPARE_BYTES = 2**12  # for names of parts
 
 
 @command()
-@table_options(several=False, rows=False)
 @out_option("JSON file. Default: standard output.")
 @FORCE
+@table_options(several=False, rows=False)
 def schema(sources: Sources, out: Path | None, force: bool) -> None:
     """Write a schema template for SOURCE (Parquet, Arrow, CSV, a directory or glob, a DuckDB database, -).
 
@@ -69,11 +69,11 @@ def schema(sources: Sources, out: Path | None, force: bool) -> None:
 
 
 @command()
-@table_options(unit=True, aggregates=True)
 @schema_option(required=True)
 @out_option("File of moments, ending in .moments.", required=True)
 @JSON
 @FORCE
+@table_options(unit=True, aggregates=True)
 def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out: Path) -> None:
     """Aggregate SOURCES into a file of exact second moments. The file is as sensitive as the rows.
 
@@ -93,7 +93,6 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
 
 
 @command()
-@table_options(unit=True, aggregates=True)
 @schema_option()
 @click.option("--formula", help="Columns and terms to release, e.g. 'log(wage) ~ poly(age, 2) + sex'.")
 @click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
@@ -109,6 +108,7 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
 @out_option("Release file, ending in .parquet.", required=True)
 @JSON
 @FORCE
+@table_options(unit=True, aggregates=True)
 def release(
     sources: Sources,
     schema_file: Path | None,
@@ -194,9 +194,9 @@ def _print_remaining(budget: Budget, certificate: Certificate) -> None:
 
 
 @command()
-@table_options(unit=True)
 @schema_option(required=True)
 @JSON
+@table_options(unit=True)
 def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     """Show the effect of a schema on SOURCES. For the curator only: the output is not private.
 
@@ -226,7 +226,6 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
 
 
 @command()
-@table_options(aggregates=True)
 @schema_option(
     required=True, help="TOML or JSON file of column types; bounds and levels may be open, as in a template."
 )
@@ -238,6 +237,7 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
 @out_option("JSON file for the schema.", required=True)
 @JSON
 @FORCE
+@table_options(aggregates=True)
 def bounds(
     sources: Sources,
     schema_file: Path,

@@ -1,19 +1,7 @@
-"""Exit codes, error messages and terminal output of the command ``gaussmix``.
+"""Exit codes, error messages and terminal output of the command ``gaussmix``, whose --help lists the codes.
 
-Errors that the user can fix are printed in one line; bugs in gaussmix show a traceback.
-
-====  ==============================================================================
-code  meaning
-====  ==============================================================================
-0     success
-1     interrupted or out of memory; with a traceback, a bug in gaussmix
-2     invalid arguments or schema, or missing files
-3     the data do not match the schema, or cannot be read
-4     the remaining budget of the ledger is too small
-5     a release, file of moments or ledger is damaged or not private
-====  ==============================================================================
-
-Control characters in names, notes and files are escaped before they are printed.
+Errors that the user can fix are printed in one line; bugs in gaussmix show a traceback. Control characters in names,
+notes and files are escaped before they are printed.
 """
 
 from __future__ import annotations
@@ -58,16 +46,12 @@ def cell(text: str) -> Text:
 NOT_PRIVATE = 5
 """Exit code for a release that is damaged or has no guarantee."""
 
-EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (errors.BudgetExceededError, 4),
-    (errors.NotPrivateError, NOT_PRIVATE),
-    (errors.DamagedError, NOT_PRIVATE),
-    (errors.LedgerError, NOT_PRIVATE),
-    (errors.DataError, 3),
-    (errors.GaussmixError, 2),
-    (OSError, 2),
-    (ImportError, 2),
-)
+EXIT_CODES: dict[tuple[type[Exception], ...], int] = {
+    (errors.BudgetExceededError,): 4,
+    (errors.NotPrivateError, errors.DamagedError, errors.LedgerError): NOT_PRIVATE,
+    (errors.DataError,): 3,
+    (errors.GaussmixError, OSError, ImportError): 2,
+}
 """The first matching type decides."""
 
 _FAULT = (
@@ -163,7 +147,7 @@ def exit_code(error: Exception) -> int | None:
         return None  # click ends quietly
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return 1
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
+    return next((code for kinds, code in EXIT_CODES.items() if isinstance(error, kinds)), None)
 
 
 def _open_closed_streams() -> None:

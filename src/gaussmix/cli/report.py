@@ -6,7 +6,7 @@ import functools
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -290,13 +290,13 @@ def _two_digits(number: int) -> int:
     return -(-number // unit) * unit
 
 
-_ANALYSIS_NAMES = {
+_ANALYSES = {
     "exact": "exact",
     "renyi": "Rényi (Lemma 1, Proposition 1)",
     "tcdp": "tCDP (Corollary 1, Proposition 2)",
     "sheffet": "Sheffet 2019 (Theorem 2)",
 }
-_WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+_CALIBRATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "exact": ("noise alone, exact", {}),
     "renyi": ("noise alone, Rényi", {"analysis": "renyi"}),
     "replace_one": ("noise alone, exact, replace-one", {"neighbours": "replace-one"}),
@@ -337,17 +337,21 @@ def account(
     refuse_lone_force(force, plot)
     if (gamma is None) == (epsilon is None):
         raise click.UsageError("Give either --gamma or --epsilon.")
+    rows: dict[str, dict[str, Any]] = {}
     if gamma is not None:
         holds = bound_holds_for or "both"
-        rows = _try_each(_ANALYSIS_NAMES, lambda name: _epsilon_row(name, sketch_size, gamma, delta, holds))
+        asked: dict[str, Any] = {"sketch_size": sketch_size, "gamma": gamma, "bound_holds_for": holds}
+        for name, label in _ANALYSES.items():
+            rows[name] = _tried(name, label, _epsilon, delta, analysis=name, **asked)
         title = f"ε of k = {sketch_size}, γ = {gamma:g} at δ = {delta:g} (bound holds for: {holds})"
-        first = "analysis"
+        columns = {"analysis": "label", "ε": "epsilon"}
     else:
         if bound_holds_for is not None:
             raise click.UsageError("--bound-holds-for requires --gamma.")
-        names = {name: label for name, (label, _) in _WAYS.items()}
-        rows = _try_each(names, lambda name: _gamma_row(name, sketch_size, epsilon, delta))
-        title, first = f"γ for ε = {epsilon:g}, δ = {delta:g}, k = {sketch_size}", "calibration"
+        for name, (label, options) in _CALIBRATIONS.items():
+            rows[name] = _tried(name, label, _calibration, epsilon, delta, sketch_size=sketch_size, **options)
+        title = f"γ for ε = {epsilon:g}, δ = {delta:g}, k = {sketch_size}"
+        columns = {"calibration": "label", "γ": "gamma", "η": "eta", "τ": "tau", "γ + ητ": "gamma_plus_eta_tau"}
     if plot is not None:
         from gaussmix.report.plots import compare_analyses  # an optional extra
 
@@ -355,49 +359,34 @@ def account(
         echo(f"wrote {plot}", err=True)
     if as_json:
         echo_json(rows)
-    else:
-        _print_table(title, first, rows)
+        return
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(columns):
+        table.add_column(heading, justify="right" if place else "left")
+    for row in rows.values():
+        numbers = [f"{row[key]:.5g}" if row.get(key) is not None else "" for key in list(columns.values())[1:]]
+        table.add_row(row["label"], *(["not applicable"] if "error" in row else numbers))
+    Console(file=sys.stdout).print(table)
 
 
-def _try_each(names: Mapping[str, str], row: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return one row per analysis, with the reason if it does not apply. Raise if the exact one fails."""
-    rows: dict[str, dict[str, Any]] = {}
-    for name, label in names.items():
-        try:
-            rows[name] = {"label": label, **row(name)}
-        except ArgumentError as error:
-            if name == "exact":
-                raise
-            rows[name] = {"label": label, "error": str(error)}
-    return rows
+def _tried(name: str, label: str, compute: Callable[..., dict[str, Any]], *budget: Any, **asked: Any) -> dict[str, Any]:
+    """Return one row, with the reason if an analysis does not apply. Raise if the exact one fails."""
+    try:
+        return {"label": label, **compute(*budget, **asked)}
+    except ArgumentError as error:
+        if name == "exact":
+            raise
+        return {"label": label, "error": str(error)}
 
 
-def _epsilon_row(
-    name: Any, sketch_size: int, gamma: float, delta: float, bound_holds_for: BoundHoldsFor
-) -> dict[str, Any]:
-    value = accounting.epsilon(
-        delta, sketch_size=sketch_size, gamma=gamma, bound_holds_for=bound_holds_for, analysis=name
-    )
-    if value == float("inf") and name != "exact":
-        return {"error": "does not apply to this gamma"}
+def _epsilon(delta: float, **asked: Any) -> dict[str, Any]:
+    value = accounting.epsilon(delta, **asked)
+    if value == math.inf and asked["analysis"] != "exact":
+        raise ArgumentError("does not apply to this gamma")
     return {"epsilon": value}
 
 
-def _gamma_row(name: str, sketch_size: int, epsilon: float | None, delta: float) -> dict[str, Any]:
-    found = asdict(calibrate(epsilon, delta, sketch_size=sketch_size, **_WAYS[name][1]))
+def _calibration(epsilon: float | None, delta: float, **asked: Any) -> dict[str, Any]:
+    found = asdict(calibrate(epsilon, delta, **asked))
     reach = found["gamma"] + (found["eta"] * found["tau"] if found["eta"] is not None else 0.0)
     return {**found, "gamma_plus_eta_tau": reach, "delta_split": dict(found["delta_split"])}
-
-
-def _print_table(title: str, first: str, rows: dict[str, dict[str, Any]]) -> None:
-    columns = {"epsilon": "ε", "gamma": "γ", "eta": "η", "tau": "τ", "gamma_plus_eta_tau": "γ + ητ"}
-    calibrated = any("gamma" in row for row in rows.values())
-    shown = [key for key in columns if (key != "epsilon") == calibrated]
-    table = Table(title=title, title_justify="left")
-    table.add_column(first)
-    for key in shown:
-        table.add_column(columns[key], justify="right")
-    for row in rows.values():
-        cells = [f"{row[key]:.5g}" if row.get(key) is not None else "" for key in shown]
-        table.add_row(row["label"], *(cells if "error" not in row else ["not applicable", *cells[1:]]))
-    Console(file=sys.stdout).print(table)

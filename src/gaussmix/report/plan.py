@@ -100,28 +100,14 @@ _INTERVAL = 1.96  # standard errors on either side of a 95 % interval
 # Simulated tables
 @dataclass(frozen=True)
 class Scenario:
-    """Parameters of a simulated table.
-
-    Attributes
-    ----------
-    spread : float
-        Standard deviation of a numeric column over its range.
-    skew : float
-        σ of the lognormal distribution of numeric columns above their lower bound; 0 for a uniform distribution.
-    correlation : float
-        Correlation ρ between the latent values of any two columns.
-    rarity : float
-        The level of rank r has frequency ∝ r^-rarity.
-    true : float
-        Share of rows in which a Boolean is true.
-    """
+    """Parameters of a simulated table, as in the table above."""
 
     name: str
     spread: float
-    skew: float
-    correlation: float
-    rarity: float
-    true: float
+    skew: float  # σ of the lognormal distribution; 0 for a uniform one
+    correlation: float  # ρ
+    rarity: float  # the level of rank r has frequency ∝ r^-rarity
+    true: float  # share of rows in which a Boolean is true
 
 
 TYPICAL = Scenario("typical", 0.1, 0.75, 0.5, 2.0, 0.1)
@@ -194,7 +180,7 @@ def simulate(schema: Schema, scenario: Scenario, *, response: str, r2: float, ro
     .. math:: y = a + b\,(\sqrt{R^2}\,s + \sqrt{1 - R^2}\,e), \quad b = 2\,\mathrm{spread}
 
     clamped to its bounds, where a is three standard deviations above the lower bound, or the middle if that is lower. A
-    Boolean response is true with a probability that is linear in s.
+    Boolean response is true with probability :math:`p + \sqrt{p(1-p)}\sqrt{R^2}\,s`.
     """
     rng = np.random.default_rng(_SEED)
     common = rng.normal(size=(rows, 1))
@@ -216,9 +202,11 @@ def simulate(schema: Schema, scenario: Scenario, *, response: str, r2: float, ro
     score = _standardised(_standardised(block) @ rng.normal(size=schema.n_columns))
     score = score if np.mean(score**3) >= 0 else -score  # the long tail points away from the nearer bound
     explained, rest = math.sqrt(r2) * score, math.sqrt(1 - r2) * rng.normal(size=rows)
-    y = _number(explained + rest, scenario)
+    b = 2 * min(scenario.spread, 0.25)
+    y = np.clip(min(3 * b - 1, 0.0) + b * (explained + rest), -1.0, 1.0)
     if isinstance(schema.parts[response], Boolean):
-        y = _boolean(explained, scenario, rng)
+        p = scenario.true
+        y = np.where(rng.random(rows) < p + math.sqrt(p * (1 - p)) * explained, 1.0, -1.0)
     block[:, at] = y * encoder.limits[at]
     if schema.intercept:
         block[:, schema.groups[INTERCEPT][0]] = encoder.intercept
@@ -263,18 +251,6 @@ def _standardised(values: Floats) -> Floats:
     centred = values - values.mean(axis=0)
     deviations = centred.std(axis=0)
     return np.asarray(centred / np.where(deviations > 0, deviations, 1.0))
-
-
-def _number(standardised: Floats, scenario: Scenario) -> Floats:
-    deviation = 2 * min(scenario.spread, 0.25)
-    return np.clip(min(3 * deviation - 1, 0.0) + deviation * standardised, -1.0, 1.0)
-
-
-def _boolean(explained: Floats, scenario: Scenario, rng: np.random.Generator) -> Floats:
-    """Return ±1, positive with probability p + √(p(1 - p)) √R² s."""
-    p = scenario.true
-    chance = p + math.sqrt(p * (1 - p)) * explained
-    return np.where(rng.random(len(explained)) < chance, 1.0, -1.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -388,21 +364,18 @@ class Trial:
 class Expectation:
     """Expected accuracy of a release of one simulated table.
 
+    Standard errors and intervals do not include clipping bias: a table with more clipping may have narrower intervals.
+
     Attributes
     ----------
-    name : {"best case", "typical", "adverse"}
     lost_r2 : float
-        Loss of R² on new rows due to privacy: R² of least squares minus R² of the release. If it exceeds the R² of
-        least squares, the release predicts worse than the mean.
-    r2 : float
-        R² on new rows of a model from the release.
+        R² of least squares minus R² of the release, on new rows.
     error_ratio : float
         Median over coefficients of the standard error (privacy and sampling) divided by the sampling standard error.
-        Infinite if half of the coefficients are not identified. Clipping bias is not included.
+        Infinite if half of the coefficients are not identified.
     interval : float
-        Median over coefficients of the half width of a 95 % interval (privacy and sampling) for the effect of a column
-        across its declared range, or of a level against the first, in units of the range of the response. Clipping bias
-        is not included, so a scenario with more clipping may have a narrower interval.
+        Median over coefficients of the half width of a 95 % interval for the effect of a column across its declared
+        range, or of a level against the first, in units of the range of the response.
     useful : bool
         Whether privacy and sampling together lose less than a tenth of the R² with unlimited rows.
     """
@@ -449,7 +422,6 @@ class Plan:
         return {**asdict(self), "scenarios": found}
 
 
-@dataclass(frozen=True)
 class Planner:
     """A regression to plan, for any number of rows and any ε.
 
@@ -469,14 +441,6 @@ class Planner:
         worth n/j.
     """
 
-    schema: Schema
-    delta: float
-    response: str
-    r2: float
-    passes: int
-    neighbours: Neighbours
-    max_contributions: int
-
     def __init__(
         self,
         schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
@@ -488,19 +452,13 @@ class Planner:
         neighbours: Neighbours = "add-remove",
         max_contributions: int = 1,
     ) -> None:
-        found = Schema.of(schema)
-        _check_columns(found.n_columns)
-        values = {
-            "schema": found,
-            "delta": delta,
-            "response": response_of(found, response),
-            "r2": check.in_interval(0, 1, r2=r2),
-            "passes": AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes),
-            "neighbours": neighbours,
-            "max_contributions": check.positive_integer(max_contributions=max_contributions),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        self.schema = Schema.of(schema)
+        _check_columns(self.schema.n_columns)
+        self.response = response_of(self.schema, response)
+        self.delta, self.r2 = delta, check.in_interval(0, 1, r2=r2)
+        self.passes = AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
+        self.neighbours: Neighbours = neighbours
+        self.max_contributions = check.positive_integer(max_contributions=max_contributions)
 
     def expect(self, *, n_rows: int, epsilon: float) -> Plan:
         """Return the expected loss of R², standard errors and intervals of a release of ``n_rows`` rows."""
@@ -524,7 +482,9 @@ class Planner:
         account = self._account(epsilon)
         warn_if_weak(account.epsilon, account.delta)
         guess = self._signal_needed / account.mu
-        found = _least(lambda n: self._is_useful(math.ceil(n), account), guess, low=2.0, high=MOST_ROWS)
+        found = _least(
+            lambda n: self._expectation(TYPICAL, math.ceil(n), account).useful, guess, low=2.0, high=MOST_ROWS
+        )
         return None if found is None else math.ceil(found)
 
     def least_epsilon(self, *, n_rows: int) -> float | None:
@@ -532,9 +492,11 @@ class Planner:
         n = check.positive_integer(n_rows=n_rows)
         self._account(1.0)  # reject invalid arguments before the search
         guess = self._signal_needed / n * math.sqrt(2 * math.log(1 / self.delta))
-        return _least(
-            lambda epsilon: self._is_useful(n, self._account(epsilon)), guess, low=LEAST_EPSILON, high=LARGEST_EPSILON
-        )
+
+        def useful(epsilon: float) -> bool:
+            return self._expectation(TYPICAL, n, self._account(epsilon)).useful
+
+        return _least(useful, guess, low=LEAST_EPSILON, high=LARGEST_EPSILON)
 
     @property
     def _signal_needed(self) -> float:
@@ -549,9 +511,6 @@ class Planner:
         if account.row_bits < FRACTION_BITS:
             raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release. Increase epsilon or delta.")
         return account
-
-    def _is_useful(self, n: int, account: LatticeAccount) -> bool:
-        return self._expectation(TYPICAL, n, account).useful
 
     def _expectation(self, scenario: Scenario, n: int, account: LatticeAccount) -> Expectation:
         """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
