@@ -103,7 +103,7 @@ def moments(sources: Sources, schema_file: Path, as_json: bool, force: bool, out
     type=click.Choice(CLIPS),
     default="prediction",
     show_default=True,
-    help="Purpose of clipping in later passes: inference clips almost no row, at 2 to 3 times the noise.",
+    help="Clip high-leverage rows for accurate prediction, or clip almost none for inference (2 to 3 times the noise).",
 )
 @out_option("Release file, ending in .parquet.", required=True)
 @JSON
@@ -230,7 +230,9 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     required=True, help="TOML or JSON file of column types; bounds and levels may be open, as in a template."
 )
 @budget_options
-@click.option("--tail", type=float, default=TAIL, show_default=True, help="Share of rows beyond each bound.")
+@click.option(
+    "--tail", type=float, default=TAIL, show_default=True, help="Share of rows that may lie beyond each bound."
+)
 @click.option(
     "--most-levels", type=int, default=MOST_LEVELS, show_default=True, help="Maximum number of levels of a category."
 )
@@ -250,7 +252,7 @@ def bounds(
 ) -> None:
     """Estimate bounds and levels for SOURCES privately. This is a release and consumes budget.
 
-    Prints its certificate. Columns without a bound or level above the noise threshold are omitted.
+    Prints the certificate of this release. A column is omitted if no count of its values exceeds the noise threshold.
 
     \b
     gaussmix schema patients.parquet -o open.json

@@ -76,11 +76,11 @@ def show(file: Path, as_json: bool) -> None:
 @ledger.command(cls=Command)
 @_LEDGER
 @click.option(
-    "--head", help="A digest noted earlier: fail if the ledger's hash chain does not contain it (stale copy)."
+    "--head", help="Digest noted earlier: fail if the hash chain does not contain it, as in a copy made before."
 )
 @JSON
 def verify(file: Path, head: str | None, as_json: bool) -> None:
-    """Verify the reservation and hash chain of a ledger. Exit code 0: valid.
+    """Verify the reserved budget and the hash chain of a ledger. Exit code 0: valid.
 
     Exit code 5: it is damaged or edited, reserves more than its budget, or does not contain the given digest.
     """
@@ -95,9 +95,9 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
         echo_json({**_content(opened), "entries": len(entries), "true": True})
         return
     echo(
-        f"{file}: valid. The reservation is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
+        f"{file}: valid. The reserved budget is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
         f"differentially private ({reserved.neighbours}), within delta = {reserved.delta:g}; "
-        f"{len(entries)} recorded release{'s' * (len(entries) != 1)} within the reservation; hash chain intact."
+        f"{len(entries)} recorded release{'s' * (len(entries) != 1)} within it; hash chain intact."
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from gaussmix._files import refuse_suffix, write_whole
 from gaussmix._text import csv_cell
 from gaussmix.cli.exits import command, echo, echo_json
-from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, out_option, printing_options
+from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, collected, out_option, printing_options
 from gaussmix.data.readers import PARQUET
 from gaussmix.models.classification import MulticlassModel
 from gaussmix.models.families import registration
@@ -38,6 +39,7 @@ __all__ = [
 
 # ---------------------------------------------------------------------------------------------------------------
 # Options
+_COMMA = re.compile(r",(?![^(]*\))")  # outside parentheses
 _ODDS = click.option("--odds", is_flag=True, help="Print odds ratios instead of log odds.")
 _PREDICTORS = click.option(
     "--predictors",
@@ -79,35 +81,23 @@ _POPULATION = (
 
 
 def _model_options(*, population: bool = True) -> Decorator:
-    """Add the arguments of a model and the options of its summary."""
-    options: list[Decorator] = [
-        RELEASE,
-        click.argument("response"),
-        _PREDICTORS,
-        *_POPULATION * population,
-        *_CODING,
-        printing_options,
-    ]
+    """Add the arguments of a model and the options of its summary, passed as a loaded release and keyword arguments."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
+    def collect(given: dict[str, Any]) -> None:
+        names = ("collapse", "reference", "max_effect", *(("estimand", "rows") if population else ()))
+        given["summary"] = _summary_options(**{name: given.pop(name) for name in names})
+        given["release"] = release = load(given.pop("file"))
+        given["predictors"] = _predictors(release, given["predictors"])
 
-    return decorate
+    options = [RELEASE, click.argument("response"), _PREDICTORS, *_POPULATION * population, *_CODING, printing_options]
+    return collected(options, collect)
 
 
 def _predictors(release: Release, given: Sequence[str]) -> list[str] | None:
     """Return the names in ``--predictors``, split at commas outside parentheses; None for all other columns."""
-    names = []
+    names: list[str] = []
     for text in given:
-        depth, start = 0, 0
-        for place, character in enumerate(text + ","):
-            depth += (character == "(") - (character == ")")
-            if character == "," and depth == 0 and text not in release.schema.parts:
-                names.append(text[start:place].strip())
-                start = place + 1
-        names += [text] * (start == 0)
+        names += [text] if text in release.schema.parts else [name.strip() for name in _COMMA.split(text)]
     return names or None
 
 
@@ -150,7 +140,7 @@ def _summary_options(
 # Models
 @command()
 @_model_options()
-def ols(file: Path, response: str, predictors: Sequence[str], printing: Printing, **summary: Any) -> None:
+def ols(release: Release, response: str, predictors: list[str] | None, summary: Any, printing: Printing) -> None:
     """Regress the column RESPONSE of a release on other columns, by least squares.
 
     RESPONSE may also be a formula of columns and terms of the release, instead of --predictors.
@@ -159,8 +149,7 @@ def ols(file: Path, response: str, predictors: Sequence[str], printing: Printing
     gaussmix ols cps.release.parquet wage --predictors age,sex
     gaussmix ols cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
     """  # noqa: D301 - click wants the character
-    options, release = _summary_options(**summary), load(file)
-    _print_model(release.ols(response, _predictors(release, predictors)), options, printing)
+    _print_model(release.ols(response, predictors), summary, printing)
 
 
 @command()
@@ -168,36 +157,33 @@ def ols(file: Path, response: str, predictors: Sequence[str], printing: Printing
 @_ODDS
 @click.option("--level", help="One level of RESPONSE against all others. For a boolean: true (default) or false.")
 def logit(
-    file: Path,
+    release: Release,
     response: str,
-    predictors: Sequence[str],
+    predictors: list[str] | None,
+    summary: Any,
     printing: Printing,
     odds: bool,
     level: str | None,
-    **summary: Any,
 ) -> None:
     """Estimate log odds of the column RESPONSE of a release by linear discriminant analysis.
 
     RESPONSE is a boolean column, a categorical column with two levels, or one --level of a categorical column against
     all others.
     """
-    options, release = _summary_options(**summary), load(file)
-    model = release.logit(response, _predictors(release, predictors), level=level)
-    _print_model(model, options, printing, ratios=odds)
+    _print_model(release.logit(response, predictors, level=level), summary, printing, ratios=odds)
 
 
 @command()
 @_model_options()
 @_ODDS
 def mnlogit(
-    file: Path, response: str, predictors: Sequence[str], printing: Printing, odds: bool, **summary: Any
+    release: Release, response: str, predictors: list[str] | None, summary: Any, printing: Printing, odds: bool
 ) -> None:
     """Estimate log odds of the levels of the categorical column RESPONSE by linear discriminant analysis.
 
     Each level is compared with the first, or with that of --reference RESPONSE=LEVEL.
     """
-    options, release = _summary_options(**summary), load(file)
-    _print_model(release.mnlogit(response, _predictors(release, predictors)), options, printing, ratios=odds)
+    _print_model(release.mnlogit(response, predictors), summary, printing, ratios=odds)
 
 
 def family_command(name: str) -> click.Command:
@@ -206,17 +192,13 @@ def family_command(name: str) -> click.Command:
     ratio = bool(own.family.ratio)
 
     def fit(
-        file: Path, response: str, predictors: Sequence[str], printing: Printing, as_logs: bool = False, **summary: Any
+        release: Release, response: str, predictors: Any, summary: Any, printing: Printing, as_logs: bool = False
     ) -> None:
-        options, release = _summary_options(**summary), load(file)
-        model = release.fit(name, response, _predictors(release, predictors))
-        _print_model(model, options, printing, ratios=ratio and not as_logs)
+        _print_model(release.fit(name, response, predictors), summary, printing, ratios=ratio and not as_logs)
 
-    if ratio:
-        fit = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of their exponentials.")(
-            fit
-        )
-    return command(name, help=own.help)(_model_options(population="population" in own.family.intervals_are_for)(fit))
+    logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of their exponentials.")
+    options = _model_options(population="population" in own.family.intervals_are_for)
+    return command(name, help=own.help)(options(logs(fit) if ratio else fit))
 
 
 def _print_model(

@@ -40,6 +40,7 @@ __all__ = [
     "Printing",
     "Sources",
     "budget_options",
+    "collected",
     "out_option",
     "printing_options",
     "refuse_lone_force",
@@ -84,18 +85,18 @@ def refuse_lone_force(force: bool, output: Path | None) -> None:
         raise click.UsageError("--force has no effect without an output file. Omit it.")
 
 
-def _collected(options: Sequence[Any], collect: Callable[[dict[str, Any]], None]) -> Decorator:
+def collected(options: Sequence[Any], collect: Callable[[dict[str, Any]], None]) -> Decorator:
     """Return a decorator that adds options and lets ``collect`` replace their values by one value."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def collected(**given: Any) -> Any:
+        def called(**given: Any) -> Any:
             collect(given)
             return command(**given)
 
         for option in reversed(options):
-            collected = option(collected)
-        return collected
+            called = option(called)
+        return called
 
     return decorate
 
@@ -232,7 +233,7 @@ def table_options(
         )
         given["sources"] = Sources(names, given.pop("query"), given.pop("kind"), reading, declared)
 
-    return _collected(options, collect)
+    return collected(options, collect)
 
 
 def unit_of(
@@ -283,7 +284,7 @@ def _collect_budget(given: dict[str, Any]) -> None:
     )
 
 
-budget_options = _collected(_BUDGET, _collect_budget)
+budget_options = collected(_BUDGET, _collect_budget)
 """Add the options of the budget of a release, passed to the command as one `Budget`."""
 
 
@@ -304,7 +305,7 @@ def _collect_printing(given: dict[str, Any]) -> None:
     given["printing"] = Printing(chosen[0] if chosen else "text", given.pop("alpha"))
 
 
-printing_options = _collected(
+printing_options = collected(
     (
         ALPHA,
         JSON,

@@ -308,12 +308,13 @@ _CALIBRATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 @command()
 @click.option("--sketch-size", "-k", type=int, required=True, help="Number of rows of the sketch.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget, for example 1e-6.")
-@click.option("--gamma", "-g", type=float, help="(σ² + λ)/C²: print the resulting ε.")
+@click.option("--gamma", "-g", type=float, help="γ = (σ² + λ)/C²: print the resulting ε.")
 @click.option("--epsilon", "-e", type=float, help="ε of the budget: print the required γ.")
 @click.option(
     "--bound-holds-for",
     type=click.Choice(accounting.BOUND_HOLDS_FOR),
-    help="With --gamma: leverage 1/(1+γ) (both, default) or the paper's 1/γ (larger).",
+    help="With --gamma: tables whose least eigenvalue is at least λ. Both neighbours (default): leverage 1/(1+γ); "
+    "only the larger, as in the paper: 1/γ.",
 )
 @JSON
 @click.option("--plot", type=click.Path(path_type=Path), help="Plot ε against γ: PNG, SVG or PDF file.")
@@ -328,7 +329,7 @@ def account(
     plot: Path | None,
     force: bool,
 ) -> None:
-    """Account for the privacy of a sketch: ε from γ by each analysis, or γ from ε.
+    """Print the privacy of a sketch: ε for a given γ by each analysis, or the γ that a given ε requires.
 
     \b
     gaussmix account --sketch-size 150 --gamma 100 --delta 1e-8

@@ -103,9 +103,9 @@ def _nice_step(reach: float, most: int) -> float:
 
 
 SIGNAL_WORDS = (
-    "Signal is the sum of squares of an encoded column (bounds mapped to plus and minus the column's weight), "
-    "estimated from the release. Noise is the standard deviation of the privacy noise on an entry of the second moment "
-    "of an empty table. A column with a ratio near 1 carries little information."
+    "Signal: sum of squares of an encoded column, estimated from the release; encoding maps the declared bounds to "
+    "plus and minus the column's weight. Noise: standard deviation of the privacy noise in the same sum of an empty "
+    "table. With a ratio near 1 a column carries little information."
 )
 
 
