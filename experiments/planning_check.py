@@ -18,10 +18,10 @@ import pandas as pd
 
 import gaussmix as gm
 from experiments.passes_tables import Encoded, load
-from gaussmix.report.plan import expect
+from gaussmix.report.plan import Planner
 
 CHOSEN_ON = ("boston", "wine", "bike", "diabetes", "cps1988", "cps2024", "diamonds", "health", "fertility")
-"""Tables that were looked at when the imagined ones were chosen."""
+"""Tables that were looked at when the simulated ones were chosen."""
 
 OTHERS = ("communities",)
 EPSILONS, DELTA = (0.3, 1.0, 3.0), 1e-6
@@ -68,8 +68,8 @@ def check(name: str, draws: int) -> list[dict[str, object]]:
     r2 = float(np.clip(np.mean(plain), 0.01, 0.99))
     found: list[dict[str, object]] = []
     for epsilon in EPSILONS:
-        plan = expect(schema, n_rows=n, epsilon=epsilon, delta=DELTA, response=target, r2=r2)
-        planned = {expected.name: expected.lost_r2 for expected in plan.tables}
+        plan = Planner(schema, delta=DELTA, response=target, r2=r2).expect(n_rows=n, epsilon=epsilon)
+        planned = {expected.name: expected.lost_r2 for expected in plan.scenarios}
         found.append({"table": name, "rows": n, "columns": plan.columns, "R²": r2, "ε": epsilon} | planned)
         found[-1]["lost"] = float(np.mean(lost[epsilon]))
     return found
@@ -81,26 +81,26 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=[*CHOSEN_ON, *OTHERS])
     parser.add_argument("--draws", type=int, default=3)
     arguments = parser.parse_args()
-    print("| table | rows | columns | R² | ε | even | usual | hard | lost |\n|" + "---|" * 9)
+    print("| table | rows | columns | R² | ε | best case | typical | adverse | lost |\n|" + "---|" * 9)
     lines = []
     for name in arguments.tables:
         for line in check(name, arguments.draws):
             lines.append(line)
-            numbers = " | ".join(f"{line[key]:.4f}" for key in ("even", "usual", "hard", "lost"))
+            numbers = " | ".join(f"{line[key]:.4f}" for key in ("best case", "typical", "adverse", "lost"))
             print(
                 f"| {name} | {line['rows']:,} | {line['columns']} | {line['R²']:.2f} | {line['ε']:g} | {numbers} |",
                 flush=True,
             )
     results = pd.DataFrame(lines)
-    for kind in ("even", "usual", "hard"):
+    for kind in ("best case", "typical", "adverse"):
         worse = (results["lost"] > results[kind].clip(lower=0.001)).sum()
         print(f"\nlost more than planned as {kind} (and more than 0.001): {worse} of {len(results)}")
     matters = results[results["lost"] > 0.001]
-    print(f"lost over planned as usual, geometric mean where more than 0.001 is lost: {_ratio(matters):.2f}")
+    print(f"lost over planned as typical, geometric mean where more than 0.001 is lost: {_ratio(matters):.2f}")
 
 
 def _ratio(results: pd.DataFrame) -> float:
-    return float(np.exp(np.log(results["lost"] / results["usual"].clip(lower=0.0001)).mean()))
+    return float(np.exp(np.log(results["lost"] / results["typical"].clip(lower=0.0001)).mean()))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ PUBLIC_NAMES = {
 
 READERS = {
     "models/linear.py": {"data.encode", "data.table"},  # rows of whoever predicts
-    "report/demo.py": {"mechanism.release"},  # releases a made-up table
     "report/plan.py": {"data.encode"},  # encodes made-up tables
 }
 """What reads rows beside the mechanism, none of them those of a release."""

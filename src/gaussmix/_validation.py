@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,6 @@ __all__ = [
     "text",
 ]
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 SKETCH_SIZE_MAX = 2**40

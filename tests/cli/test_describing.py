@@ -47,6 +47,82 @@ def test_tables_are_those_of_the_library(file):
     assert [float(cell["estimate"]) for cell in cells] == estimates.ravel().tolist()
 
 
+def test_means_are_those_of_the_library(file):
+    private = load(file)
+    assert str(private.means("cost", "region")) in run("means", file, "cost", "region")
+    found = json.loads(run("means", file, "smoker", "sex", "--alpha", "0.2", "--json"))
+    assert found == private.means("smoker", "sex", alpha=0.2).as_plain()
+    assert printed("means", file, "cost", "region", "--csv") == private.means("cost", "region").as_csv()
+    assert run("means", file, "cost", "region", "--latex").strip() == private.means("cost", "region").as_latex()
+
+
+@pytest.mark.parametrize(
+    ("command", "response", "model"),
+    [
+        ("ols", "cost", lambda private: private.ols("cost", ["age", "sex"])),
+        ("logit", "smoker", lambda private: private.logit("smoker", ["age", "sex"])),
+        ("mnlogit", "region", lambda private: private.mnlogit("region", ["age", "sex"])),
+        ("poisson", "cost", lambda private: private.poisson("cost", ["age", "sex"])),
+    ],
+)
+def test_models_are_printed_as_csv_and_latex_at_every_level(file, command, response, model):
+    own = model(load(file))
+    more = ("--log",) if command == "poisson" else ()
+    asked = (command, file, response, "--predictors", "age,sex", "--alpha", "0.2", *more)
+    assert asked[0] == "mnlogit" or "[0.1" in run(*asked)
+    assert printed(*asked, "--csv") == own.as_csv(0.2)
+    assert printed(*asked, "--latex").strip() == own.as_latex(0.2)
+    summaries = own.summary()
+    for name, summary in summaries.items() if command == "mnlogit" else [("", summaries)]:
+        plain = json.loads(run(*asked, "--json"))
+        plain = plain["classes"][name] if name else plain
+        assert plain["coefficients"]["age"]["interval"] == list(summary.conf_int(0.2)["age"])
+
+
+@pytest.mark.parametrize(("command", "response"), [("logit", "smoker"), ("mnlogit", "region"), ("poisson", "cost")])
+def test_ratios_are_printed_as_csv_and_latex(file, command, response):
+    odds = () if command == "poisson" else ("--odds",)
+    rows = list(csv.DictReader(io.StringIO(printed(command, file, response, "--predictors", "age", *odds, "--csv"))))
+    assert {row["term"] for row in rows} == {"age"}
+    assert len(rows) == (2 if command == "mnlogit" else 1)
+    assert ("y.level" in rows[0]) == (command == "mnlogit")
+    assert all(0 < float(row["conf.low"]) < float(row["conf.high"]) for row in rows)
+    assert r"\begin{tabular}" in printed(command, file, response, "--predictors", "age", *odds, "--latex")
+
+
+def test_predictors_are_separated_by_commas_or_repeated(file):
+    together = run("ols", file, "cost", "--predictors", "age, sex", "--predictors", "smoker")
+    assert together == run("ols", file, "cost", *(f"--predictors={name}" for name in ("age", "sex", "smoker")))
+
+
+def test_commas_in_terms_and_names_separate_nothing(tmp_path):
+    table, out = patients(300)[["age", "cost"]].rename(columns={"cost": "cost, paid"}), tmp_path / "r.parquet"
+    schema = {"columns": {"age": [0, 100], "cost, paid": [0, 50]}, "terms": ["poly(age, 2)"]}
+    release(table, schema=schema, epsilon=5.0, delta=1e-6, passes=1, out=out)
+    terms = json.loads(run("ols", str(out), "cost, paid", "--predictors", "poly(age, 2)", "--json"))
+    assert list(terms["coefficients"]) == ["(intercept)", "age", "age^2"]
+    assert "cost, paid" in run("ols", str(out), "age", "--predictors", "cost, paid")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ols FILE costt",
+        "ols FILE age --predictors costt",
+        "logit FILE smoker --predictors age,costt",
+        "mnlogit FILE region --predictors costt",
+        "poisson FILE costt",
+        "means FILE costt sex",
+        "describe FILE --columns costt",
+        "corr FILE --columns age --columns costt",
+        "report FILE -o new.html --response costt",
+    ],
+)
+def test_a_misspelt_column_is_answered_with_the_nearest(file, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    assert "did you mean 'cost'?" in run(*line.replace("FILE", file).split(), code=2)
+
+
 def test_synthetic_rows_are_written_and_marked(file, tmp_path):
     out = tmp_path / "rows.parquet"
     assert "second moments only" in run("synthetic", file, "50", "-o", str(out), "--seed", "1")

@@ -79,7 +79,7 @@ def test_exit_codes(files, tmp_path):
         ("release a.csv", "Missing option '--out' / '-o'. Try 'main release --help'."),
         ("release a.csv -e", "Option '-e' requires an argument. Try 'main release --help'."),
         ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
-        ("verify", "Missing argument 'FILE'. Usage: 'main verify [OPTIONS] FILE'. Try 'main verify --help'."),
+        ("verify", "Missing argument 'RELEASE'. Usage: 'main verify [OPTIONS] RELEASE'. Try 'main verify --help'."),
         ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
         ("release a.csv -o x", "Give epsilon and delta, or a ledger that holds the budget."),
     ],
@@ -127,6 +127,7 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
         ("ols", ["cost"]),
         ("logit", ["sex"]),
         ("describe", []),
+        ("means", ["cost", "sex"]),
         ("corr", []),
         ("crosstab", ["sex", "sex"]),
         ("synthetic", ["10", "-o", "y.csv"]),
@@ -215,6 +216,16 @@ def test_absurd_schemas(files, tmp_path, content, words):
 )
 def test_absurd_numbers(arguments):
     here(*arguments, code=2)
+
+
+@pytest.mark.parametrize("epsilon", ["100", "701", "1e6"])
+def test_an_epsilon_that_is_too_large_is_refused_in_one_sentence(files, tmp_path, epsilon):
+    options = ("-s", files / "schema.json", "-e", epsilon, "-d", "1e-6", "-o", tmp_path / "x.parquet")
+    for command in (("release", files / "a.parquet", *options), ("plan", files / "schema.json", *options[2:6])):
+        said = here(*command, code=2)
+        words = f"Error: epsilon={float(epsilon):g} is too large: values above 20 give almost no protection, choose"
+        assert said.splitlines()[-1] == f"{words} a smaller one."
+    assert not list(tmp_path.iterdir())
 
 
 def test_bytes_that_are_no_text_reach_no_ledger(files, tmp_path):

@@ -107,7 +107,7 @@ def test_verify_computes_anew_and_knows_older_copies(path, spent):
 
 def test_export_is_everything_that_was_recorded(path, spent, tmp_path):
     found = json.loads(run("export", path).stdout)
-    assert found["reservation"]["mu"] == spent.reservation.mu
+    assert found["reserved"]["mu"] == spent.reservation.mu
     assert found["head"] == spent.head
     (entry,) = found["entries"]
     assert entry["mu"] == spent.entries()[0].mu

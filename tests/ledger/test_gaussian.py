@@ -169,7 +169,7 @@ def test_the_lattice_is_refined_where_delta_0_is_small_and_the_release_refused_w
     assert without.remaining().releases_left == 0
     with pytest.raises(BudgetExceededError, match="needs delta_slack"):
         without.lattice_account(**RELEASE)
-    with pytest.raises(BudgetUnmetError, match="No discretisation meets"):
+    with pytest.raises(BudgetUnmetError, match="reserved for discretisation, 1e-60, is too small"):
         Ledger(tmp_path / "none", **BUDGET, delta_slack=1e-60).lattice_account(**RELEASE)
 
 

@@ -118,7 +118,11 @@ def test_commands_say_that_budgets_add_up(tmp_path, monkeypatch):
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0, result.output
         # Without the library's warning: commands have processes of their own.
-        return [line for line in result.stderr.splitlines() if line.startswith("Several releases of the same rows")]
+        return [
+            line
+            for line in result.stderr.splitlines()
+            if line.startswith("Privacy losses of several releases of the same rows add up")
+        ]
 
     budget = ("-e", "1", "-d", "1e-6")
     (line,) = run("release", "t.parquet", "-s", "s.json", *budget, "-o", "a.parquet")

@@ -1,22 +1,20 @@
-"""The demonstration: a table made by known coefficients, and a release that finds them again."""
+"""The demonstration table, and models from one release of it."""
 
 from __future__ import annotations
 
-import math
+import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import gaussmix as gm
-from gaussmix.report.demo import LINEAR_TRUTHS, LOGISTIC_TRUTH, ROWS, SCHEMA, make_patients, private_patients
+from gaussmix.cli import main
+from gaussmix.report.demo import PREDICTORS, ROWS, SCHEMA, make_patients
 
 
-@pytest.fixture(scope="module")
-def table():
-    return make_patients(20_000)
-
-
-def test_the_table_is_within_its_declared_bounds_and_the_same_for_a_seed(table):
+def test_the_table_is_within_its_declared_bounds_and_the_same_for_a_seed():
+    table = make_patients(20_000)
     assert table.column_names == list(SCHEMA)
     assert table.equals(make_patients(20_000))
     assert not table.equals(make_patients(20_000, seed=1))
@@ -26,35 +24,63 @@ def test_the_table_is_within_its_declared_bounds_and_the_same_for_a_seed(table):
             assert np.mean((values < declared[0]) | (values > declared[1])) < 1e-3, name
     assert set(table["region"].to_pylist()) == set(SCHEMA["region"]["levels"])
     assert make_patients(3).num_rows == 3
-    assert ROWS == 100_000
 
 
-@pytest.mark.parametrize("target", LINEAR_TRUTHS)
-def test_the_truths_made_the_table(table, target):
-    """Least squares without noise is within five standard errors of every stated coefficient."""
-    truth = LINEAR_TRUTHS[target]
-    on = list(dict.fromkeys(name.partition("=")[0] for name in truth if name != "(intercept)"))
-    model = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols(target, predictors=on)
-    summary = model.summary(estimand="population", n_rows=table.num_rows)
-    assert set(summary.params) == set(truth)
-    for name, value in truth.items():
-        assert abs(summary.params[name] - value) < 5 * summary.bse[name], name
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo")
 
 
-def test_the_logistic_truth_made_the_labels(table):
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    X = np.column_stack([table["age"].to_numpy(), table["smoker"].to_numpy().astype(float)])
-    found = linear_model.LogisticRegression(C=1e8, max_iter=1000).fit(X, table["readmitted"].to_numpy())
-    assert found.coef_[0] == pytest.approx([LOGISTIC_TRUTH["age"], LOGISTIC_TRUTH["smoker"]], rel=0.15)
-    assert found.intercept_[0] == pytest.approx(LOGISTIC_TRUTH["(intercept)"], rel=0.1)
+@pytest.fixture(scope="module")
+def shown(folder):
+    result = CliRunner().invoke(main, ["demo", "-o", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
-def test_one_release_is_private_and_finds_the_strong_coefficients(table):
-    private = private_patients(table, epsilon=3.0, delta=1e-6)
-    certificate = private.certificate
+def design(predictors):
+    table = make_patients()
+    columns = {"(intercept)": np.ones(ROWS)}
+    for name in predictors:
+        if name == "region":
+            region = np.array(table[name].to_pylist())
+            columns |= {f"region={level}": region == level for level in SCHEMA["region"]["levels"][1:]}
+        else:
+            columns[name] = _clamped(table, name)
+    return {name: np.asarray(column, float) for name, column in columns.items()}
+
+
+def _clamped(table, name):
+    values, declared = table[name].to_numpy(), SCHEMA[name]
+    return np.clip(values, *declared) if isinstance(declared, list) else values
+
+
+@pytest.mark.parametrize("response", ["cost", "pressure"])
+def test_exact_values_are_least_squares_on_the_table(shown, response):
+    columns = design(PREDICTORS[response])
+    beta, *_ = np.linalg.lstsq(np.column_stack(list(columns.values())), _clamped(make_patients(), response), rcond=None)
+    rows = shown["models"][f"{response}, linear"]
+    assert list(rows) == list(columns)
+    assert [row["exact"] for row in rows.values()] == pytest.approx(beta.tolist(), rel=1e-3, abs=1e-3)
+
+
+def test_exact_log_odds_are_the_linear_discriminant_of_the_table(shown):
+    analysis = pytest.importorskip("sklearn.discriminant_analysis").LinearDiscriminantAnalysis()
+    columns = design(PREDICTORS["readmitted"])
+    X = np.column_stack([columns["age"], columns["smoker"]])
+    analysis.fit(X, make_patients()["readmitted"].to_numpy())
+    rows = shown["models"]["readmitted, log odds"]
+    assert [rows[name]["exact"] for name in ("age", "smoker")] == pytest.approx(analysis.coef_[0].tolist(), rel=1e-3)
+    assert rows["(intercept)"]["exact"] == pytest.approx(analysis.intercept_[0], rel=1e-3)
+    assert shown["odds_ratios"]["smoker"]["exact"] == pytest.approx(np.exp(rows["smoker"]["exact"]))
+
+
+def test_intervals_are_near_the_exact_values(shown, folder):
+    for rows in shown["models"].values():
+        for name, row in rows.items():
+            low, high = row["interval"]
+            assert abs(row["private"] - row["exact"]) < 2 * (high - low), name  # about eight standard errors
+    assert sum(own["share"] for own in shown["passes"]) == pytest.approx(1)
+    certificate = gm.load(folder / "demo.release.parquet").certificate
     assert certificate.is_private
-    assert (certificate.epsilon, certificate.delta) == (3.0, 1e-6)
-    assert certificate.schema == gm.Schema.of(SCHEMA)
-    low, high = private.ols("cost").conf_int(1e-6)["smoker"]
-    assert low < LINEAR_TRUTHS["cost"]["smoker"] < high
-    assert private.logit("readmitted", predictors=["age", "smoker"]).coef["age"] > 0
+    assert (certificate.epsilon, certificate.delta) == (1.0, 1e-6)

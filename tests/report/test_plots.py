@@ -7,14 +7,19 @@ import builtins
 import pytest
 
 import gaussmix as gm
-from gaussmix.report.plan import expect, numbers_only
-from gaussmix.report.plots import compare_analyses, lost_r2
+from gaussmix.report.plan import Planner, numeric_schema
+from gaussmix.report.plots import compare_analyses
+from gaussmix.report.plots import lost_r2 as draw_lost_r2
 
 pytest.importorskip("matplotlib", reason="the extra gaussmix[plots] is not installed")
 
 STARTS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF"}
 ANALYSES = {"sketch_size": 150, "delta": 1e-8}
-PLAN = {"schema": numbers_only(3), "n_rows": 500, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
+PLAN = {"schema": numeric_schema(3), "n_rows": 500, "delta": 1e-6, "r2": 0.4, "chosen": 1.0}
+
+
+def lost_r2(path, *, n_rows, chosen, force=False, **question):
+    draw_lost_r2(path, Planner(**question), n_rows=n_rows, chosen=chosen, force=force)
 
 
 @pytest.mark.slow
@@ -52,11 +57,11 @@ def test_figures_have_axes_legends_and_every_curve(tmp_path, monkeypatch):
     (axes,) = figures[1].axes
     lines = axes.get_lines()
     assert [line.get_label() for line in lines] == [
-        "even table", "usual table", "hard table", "a tenth of R²", "ε = 1",
+        "best case", "typical", "adverse", "a tenth of R²", "ε = 1",
     ]  # fmt: skip
     assert lines[1].get_xdata()[3] == pytest.approx(1.0)
-    expected = expect(PLAN["schema"], n_rows=500, epsilon=float(lines[1].get_xdata()[3]), delta=1e-6)
-    assert lines[1].get_ydata()[3] == max(expected["usual"].lost_r2, 1e-5)
+    expected = Planner(PLAN["schema"], delta=1e-6).expect(n_rows=500, epsilon=float(lines[1].get_xdata()[3]))
+    assert lines[1].get_ydata()[3] == max(expected["typical"].lost_r2, 1e-5)
     for line in lines[:3]:
         assert line.get_ydata()[0] > line.get_ydata()[-1]  # ε buys R²
     for shown in (left, right, axes):

@@ -63,11 +63,21 @@ def test_a_record_has_what_a_machine_knows_and_says_what_it_does_not(private, tm
 def test_a_record_is_checked_field_by_field(private):
     record = record_of(private[0])
     for path, value, words in [
-        (("tier",), 4, "tier must be"),
-        (("deployment", "basic", "name"), 3, r"deployment\.basic\.name must be str"),
+        (("tier",), 4, r"record\.tier must be one of 1, 2, 3"),
+        (("tier",), True, r"record\.tier must be one of"),
+        (("status",), "Published", r"record\.status must be one of Draft"),
+        (("url_slug",), None, r"record\.url_slug must be a string"),
+        (("deployment", "basic", "name"), 3, r"deployment\.basic\.name must be a string"),
+        (("deployment", "basic", "data_curators"), [], "data_curators must be a list with at least one entry"),
+        (("deployment", "basic", "data_curators"), "An office", "data_curators must be a list"),
+        (("deployment", "basic", "data_curators"), ["An office"], "exactly the fields data_curator_name, data_curator"),
+        (("deployment", "basic", "data_curators", 0, "data_curator_name"), 7, "data_curator_name must be a string"),
+        (("deployment", "administrative", "registry_authors"), [7], "registry_authors must be a string"),
+        (("deployment", "deployment_model", "release_type"), "Continual release", "One release, Many releases"),
         (("deployment", "basic", "publication_date"), "tomorrow", "must be a date"),
+        (("deployment", "basic", "publication_date"), 2026, "must be a date"),
         (("deployment", "dp_variant", "variant_name"), "Perfect", "variant_name must be one of"),
-        (("deployment", "privacy_loss", "privacy_parameters", "epsilon"), "1", "epsilon must be float"),
+        (("deployment", "privacy_loss", "privacy_parameters", "epsilon"), "1", "epsilon must be a number"),
         (("deployment", "more"), "", "deployment must have"),
     ]:
         wrong = copy.deepcopy(record)
@@ -77,7 +87,7 @@ def test_a_record_is_checked_field_by_field(private):
         inner[path[-1]] = value
         with pytest.raises(ArgumentError, match=words):
             check_record(wrong)
-    with pytest.raises(ArgumentError, match="must have the fields url_slug"):
+    with pytest.raises(ArgumentError, match="record must have exactly the fields url_slug"):
         check_record({})
 
 

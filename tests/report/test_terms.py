@@ -5,7 +5,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.report.page_data import first_response
-from gaussmix.report.plan import KINDS, imagine, response_of
+from gaussmix.report.plan import SCENARIOS, response_of, simulate
 from gaussmix.report.statement import bounds_of
 
 SCHEMA = gm.Schema.of(
@@ -22,11 +22,11 @@ SCHEMA = gm.Schema.of(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_imagined_tables_have_the_terms_of_their_columns(kind):
+@pytest.mark.parametrize("kind", SCENARIOS)
+def test_simulated_tables_have_the_terms_of_their_columns(kind):
     target = response_of(SCHEMA)
     assert target == "log(wage)"
-    rows = imagine(SCHEMA, kind, response=target, r2=0.5, rows=500).rows * SCHEMA.row_norm
+    rows = simulate(SCHEMA, kind, response=target, r2=0.5, rows=500).rows * SCHEMA.row_norm
     z, square, product, male = (
         rows[:, SCHEMA.names.index(name)] for name in ("experience", "experience^2", "experience:sex=m", "sex=m")
     )

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import gaussmix as gm
 from example_tables import SCHEMA, patients
 from gaussmix.cli import main
-from gaussmix.report.verify import outcomes
+from gaussmix.report.verify import entry_state
 from release_files import forged
 
 
@@ -86,7 +86,7 @@ def test_the_entry_without_a_file_is_named(tmp_path, table):
     lost.unlink()  # as if the process had been killed between the record and the file
     other.write_bytes(kept.read_bytes())
     ledger.spend(mu=0.01)
-    assert [outcome.state for outcome in outcomes(ledger)] == ["there", "missing", "other", "unnamed"]
+    assert [entry_state(entry) for entry in ledger.entries()] == ["present", "missing", "other", "unnamed"]
     assert gm.load(kept).certificate.release == ledger.entries()[0].release
     result = run("ledger", "show", ledger.path)
     assert result.exit_code == 0, result.output
@@ -98,7 +98,7 @@ def test_the_entry_without_a_file_is_named(tmp_path, table):
     assert lines[5].endswith("1 more release of the planned size")
     assert lines[6] == f"digest: {ledger.head}"
     found = json.loads(run("ledger", "show", ledger.path, "--json").stdout)
-    assert [entry["state"] for entry in found["entries"]] == ["there", "missing", "other", "unnamed"]
+    assert [entry["state"] for entry in found["entries"]] == ["present", "missing", "other", "unnamed"]
     assert found["left"]["releases_left"] == 1
     assert found["reserved"]["epsilon"] == 1.0
 
@@ -110,8 +110,8 @@ def test_the_command_names_its_file_in_the_ledger(tmp_path, table):
     out = tmp_path / "r.parquet"
     arguments = ["--schema", tmp_path / "s.json", "--ledger", ledger.path, "-o", out]
     assert run("release", tmp_path / "t.parquet", *arguments).exit_code == 0
-    (outcome,) = outcomes(ledger)
-    assert (outcome.state, outcome.entry.file) == ("there", str(out))
+    (entry,) = ledger.entries()
+    assert (entry_state(entry), entry.file) == ("present", str(out))
     out.unlink()
     assert "file missing" in run("ledger", "show", ledger.path).stdout
 

@@ -39,6 +39,7 @@ from scipy import special
 from gaussmix import _validation as check
 from gaussmix.accounting.gaussian import gaussian_delta_up, gaussian_mu
 from gaussmix.accounting.numerics import exp_up, root_down, root_up, round_up
+from gaussmix.accounting.parameters import LARGEST_EPSILON as WARNED_EPSILON
 from gaussmix.accounting.parameters import NEIGHBOURS, ROUNDING, Neighbours
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError, NotPrivateError
 
@@ -198,10 +199,21 @@ def slack_delta(epsilon: float, slack: float) -> float:
 def amplification(epsilon: float) -> Fraction:
     """Return 1 + e^ε, rounded up."""
     if epsilon > LARGEST_EPSILON:
-        raise BudgetUnmetError(
-            f"epsilon must be at most {LARGEST_EPSILON}, got {epsilon!r}. A larger epsilon gives no protection."
-        )
+        raise BudgetUnmetError(_no_lattice(epsilon, 0.0))
     return 1 + exp_up(epsilon)
+
+
+def _no_lattice(epsilon: float, allowed: float) -> str:
+    """Return the error message for a budget whose noise no lattice represents precisely enough."""
+    if epsilon > WARNED_EPSILON:
+        return (
+            f"epsilon={epsilon:g} is too large: values above {WARNED_EPSILON:g} give almost no protection, "
+            "choose a smaller one."
+        )
+    return (
+        f"The part of delta reserved for discretisation, {allowed:.3g}, is too small for the noise at "
+        f"epsilon={epsilon:g}. Increase delta."
+    )
 
 
 SLACK_SHARE = Fraction(1, 1000)
@@ -433,10 +445,6 @@ def account_within(
     while bits < _MOST_BITS and unfit(bits) == "too coarse":
         bits += 1
     if unfit(bits):
-        raise BudgetUnmetError(
-            f"No discretisation meets epsilon={epsilon!r}, delta={delta!r}: its cost must be at most "
-            f"{float(allowed):.3g} of delta with noise below 2**57 lattice units. Decrease epsilon or increase "
-            "delta."
-        )
+        raise BudgetUnmetError(_no_lattice(epsilon, float(allowed)))
     slack = round_up(_slacks(parts, bits, counts))
     return LatticeAccount(epsilon, delta, neighbours, mu, parts, bits, slack, tuple(counts))

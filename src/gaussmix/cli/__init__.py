@@ -23,6 +23,7 @@ _COMMANDS = {
     "mnlogit": "models",
     **dict.fromkeys(FAMILIES, "models"),
     "describe": "models",
+    "means": "models",
     "corr": "models",
     "crosstab": "models",
     "synthetic": "models",

@@ -1,19 +1,7 @@
-"""Exit codes, error messages and terminal output of the command ``gaussmix``.
+"""Exit codes, error messages and terminal output of the command ``gaussmix``, whose --help lists the codes.
 
-Errors that the user can fix are printed in one line; bugs in gaussmix show a traceback.
-
-====  ==============================================================================
-code  meaning
-====  ==============================================================================
-0     success
-1     interrupted or out of memory; with a traceback, a bug in gaussmix
-2     invalid arguments or schema, or missing files
-3     the data do not match the schema, or cannot be read
-4     the remaining budget of the ledger is too small
-5     a release, file of moments or ledger is damaged or not private
-====  ==============================================================================
-
-Control characters in names, notes and files are escaped before they are printed.
+Errors that the user can fix are printed in one line; bugs in gaussmix show a traceback. Control characters in names,
+notes and files are escaped before they are printed.
 """
 
 from __future__ import annotations
@@ -24,7 +12,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +23,7 @@ from gaussmix._text import json_text, plain
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Group", "cell", "echo", "echo_json", "exit_code"]
+__all__ = ["EXIT_CODES", "NOT_PRIVATE", "Command", "Group", "cell", "command", "echo", "echo_json", "exit_code"]
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -58,21 +46,36 @@ def cell(text: str) -> Text:
 NOT_PRIVATE = 5
 """Exit code for a release that is damaged or has no guarantee."""
 
-EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (errors.BudgetExceededError, 4),
-    (errors.NotPrivateError, NOT_PRIVATE),
-    (errors.DamagedError, NOT_PRIVATE),
-    (errors.LedgerError, NOT_PRIVATE),
-    (errors.DataError, 3),
-    (errors.GaussmixError, 2),
-    (OSError, 2),
-    (ImportError, 2),
-)
+EXIT_CODES: dict[tuple[type[Exception], ...], int] = {
+    (errors.BudgetExceededError,): 4,
+    (errors.NotPrivateError, errors.DamagedError, errors.LedgerError): NOT_PRIVATE,
+    (errors.DataError,): 3,
+    (errors.GaussmixError, OSError, ImportError): 2,
+}
 """The first matching type decides."""
 
 _FAULT = (
     "This is a bug in gaussmix; please report it. Read the traceback before you send it: it may contain data values."
 )
+
+
+class Command(click.Command):
+    """A command that rejects an option given twice. By default click silently keeps the last value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments and count how often each option occurs."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        given = [option for option in order if isinstance(option, click.Option) and not option.multiple]
+        for option in given:
+            repeatable = option.is_flag and not option.secondary_opts  # --json --json has one meaning
+            if given.count(option) > 1 and not repeatable:
+                raise click.UsageError(f"{option.opts[0]} was given more than once. Give it once.", ctx)
+        return super().parse_args(ctx, args)
+
+
+def command(name: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Equivalent to `click.command`, for a `Command`."""
+    return click.command(name, cls=Command, **options)
 
 
 class Group(click.Group):
@@ -88,10 +91,11 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reject arguments that are not valid UTF-8."""
-        if not all(_is_text(argument) for argument in args):
-            raise _failure("Arguments and file names must be valid UTF-8. Rename the file.", 2)
         try:
+            "".join(args).encode()
             return super().parse_args(ctx, args)
+        except UnicodeEncodeError:
+            raise _failure("Arguments and file names must be valid UTF-8. Rename the file.", 2) from None
         except click.UsageError as error:
             raise _in_one_line(error, ctx) from None
 
@@ -143,17 +147,7 @@ def exit_code(error: Exception) -> int | None:
         return None  # click ends quietly
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return 1
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Streams
-def _is_text(argument: str) -> bool:
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return next((code for kinds, code in EXIT_CODES.items() if isinstance(error, kinds)), None)
 
 
 def _open_closed_streams() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,16 @@ import click
 
 from gaussmix._files import reserve
 from gaussmix._text import json_text
-from gaussmix.accounting.parameters import NEIGHBOURS, Neighbours
-from gaussmix.cli.exits import echo, echo_json
-from gaussmix.cli.options import FORCE, JSON
+from gaussmix.cli.exits import Command, echo, echo_json
+from gaussmix.cli.options import FORCE, INPUT_FILE, JSON, NEIGHBOURS_OPTION, out_option
 from gaussmix.errors import LedgerDamagedError, OutputExistsError
 from gaussmix.ledger import BudgetCap, Entry, Ledger
 from gaussmix.ledger.store import refuse_as_output
-from gaussmix.report.verify import Outcome, outcomes
+from gaussmix.report.verify import STATES, entry_state
 
 __all__ = ["ledger"]
 
-_LEDGER: Callable[[Any], Any] = click.argument(
-    "file", metavar="LEDGER", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+_LEDGER = click.argument("file", metavar="LEDGER", type=INPUT_FILE)
 
 
 @click.group()
@@ -31,29 +27,17 @@ def ledger() -> None:
     """Privacy ledgers: one budget for all releases of one set of rows."""
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @click.argument("file", metavar="LEDGER", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--epsilon", "-e", type=float, required=True, help="ε of all releases together.")
 @click.option("--delta", "-d", type=float, required=True, help="δ of all releases together, for example 1e-6.")
 @click.option("--releases", type=int, default=1, show_default=True, help="Planned number of equal releases.")
-@click.option(
-    "--neighbours", type=click.Choice(NEIGHBOURS), default="add-remove", show_default=True, help="Neighbours."
-)
+@NEIGHBOURS_OPTION
 @click.option("--privacy-unit", help="Privacy-unit column: the budget covers all rows of a unit. Default: row-level.")
 @click.option("--mu", type=float, help="Gaussian-DP budget μ. Default: the largest that ε and δ allow.")
 @click.option("--delta-slack", type=float, help="Part of δ reserved for discretisation. Default: δ/1000.")
 @JSON
-def create(
-    file: Path,
-    epsilon: float,
-    delta: float,
-    releases: int,
-    neighbours: Neighbours,
-    privacy_unit: str | None,
-    mu: float | None,
-    delta_slack: float | None,
-    as_json: bool,
-) -> None:
+def create(file: Path, privacy_unit: str | None, as_json: bool, **budget: Any) -> None:
     """Create a ledger. Its budget is fixed; releases that exceed it are rejected.
 
     \b
@@ -61,50 +45,42 @@ def create(
     """  # noqa: D301 - click wants the character
     if file.exists():
         raise OutputExistsError(f"{file} already exists, and a ledger cannot be replaced. See gaussmix ledger show.")
-    made = Ledger(
-        file,
-        epsilon=epsilon,
-        delta=delta,
-        mu=mu,
-        delta_slack=delta_slack,
-        neighbours=neighbours,
-        releases=releases,
-        unit=privacy_unit,
-    )
+    made = Ledger(file, unit=privacy_unit, **budget)
     if as_json:
-        echo_json({"reserved": asdict(made.reservation), "head": made.head})
+        echo_json(_content(made))
         return
     _print_reserved(file, made.reservation)
     echo(f"remaining budget: {made.remaining()}")
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @_LEDGER
 @JSON
 def show(file: Path, as_json: bool) -> None:
-    """Show the entries of a ledger, its remaining budget, and entries without a release file."""
+    """Show the entries of a ledger, whether their release files exist, and the remaining budget."""
     opened = Ledger.open(file)
-    found, room, head = outcomes(opened), opened.remaining(), opened.head
+    states = [(entry, entry_state(entry)) for entry in opened.entries()]
     if as_json:
-        entries = [{**_plain(outcome.entry), "state": outcome.state} for outcome in found]
-        content = {"reserved": asdict(opened.reservation), "entries": entries, "left": asdict(room), "head": head}
-        echo_json(content)
+        echo_json({**_content(opened), "entries": [{**_plain(entry), "state": state} for entry, state in states]})
         return
     _print_reserved(file, opened.reservation)
-    for outcome in found:
-        echo(f"  {_words(outcome)}")
-    echo(f"remaining budget: {room}")
-    echo(f"digest: {head}")
+    for entry, state in states:
+        name = f" {entry.file}:" if entry.file else ""
+        note = f" ({entry.note})" if entry.note else ""
+        start = f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, μ = {entry.mu:g}"
+        echo(f"  {start}{note}:{name} {STATES[state]}")
+    echo(f"remaining budget: {opened.remaining()}")
+    echo(f"digest: {opened.head}")
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @_LEDGER
 @click.option(
-    "--head", help="A digest noted earlier: fail if the ledger's hash chain does not contain it (stale copy)."
+    "--head", help="Digest noted earlier: fail if the hash chain does not contain it, as in a copy made before."
 )
 @JSON
 def verify(file: Path, head: str | None, as_json: bool) -> None:
-    """Verify the reservation and hash chain of a ledger. Exit code 0: valid.
+    """Verify the reserved budget and the hash chain of a ledger. Exit code 0: valid.
 
     Exit code 5: it is damaged or edited, reserves more than its budget, or does not contain the given digest.
     """
@@ -116,32 +92,23 @@ def verify(file: Path, head: str | None, as_json: bool) -> None:
         )
     reserved, entries = opened.reservation, opened.entries()
     if as_json:
-        content = {"reserved": asdict(reserved), "entries": len(entries), "left": asdict(opened.remaining())}
-        echo_json({**content, "head": opened.head, "true": True})
+        echo_json({**_content(opened), "entries": len(entries), "true": True})
         return
     echo(
-        f"{file}: valid. The reservation is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
+        f"{file}: valid. The reserved budget is ({reserved.epsilon:g}, {reserved.delta_reserved:.6g})-"
         f"differentially private ({reserved.neighbours}), within delta = {reserved.delta:g}; "
-        f"{len(entries)} recorded release{'s' * (len(entries) != 1)} within the reservation; hash chain intact."
+        f"{len(entries)} recorded release{'s' * (len(entries) != 1)} within it; hash chain intact."
     )
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @_LEDGER
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="JSON file. Default: standard output."
-)
+@out_option("JSON file. Default: standard output.")
 @FORCE
 def export(file: Path, out: Path | None, force: bool) -> None:
     """Export budget and entries as JSON. The export cannot be used as a ledger."""
     opened = Ledger.open(file)
-    content = {
-        "reservation": asdict(opened.reservation),
-        "entries": [_plain(entry) for entry in opened.entries()],
-        "left": asdict(opened.remaining()),
-        "head": opened.head,
-    }
-    text = json_text(content)
+    text = json_text({**_content(opened), "entries": [_plain(entry) for entry in opened.entries()]})
     if out is None:
         echo(text)
         return
@@ -149,6 +116,11 @@ def export(file: Path, out: Path | None, force: bool) -> None:
     with reserve(out, 0, force=force) as output:
         written = output.commit(f"{text}\n".encode(), mode=0o600)  # same mode as the ledger
     echo(f"wrote {written}", err=True)
+
+
+def _content(ledger: Ledger) -> dict[str, Any]:
+    """Return budget, remaining budget and digest as plain values."""
+    return {"reserved": asdict(ledger.reservation), "left": asdict(ledger.remaining()), "head": ledger.head}
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
@@ -162,10 +134,3 @@ def _print_reserved(file: Path, reserved: BudgetCap) -> None:
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
     gaussian = f"μ = {reserved.mu:.6g}, δ reserved for discretisation {reserved.delta_slack:g}"
     echo(f"{file}: {budget}; Gaussian-DP budget {gaussian}, {planned}")
-
-
-def _words(outcome: Outcome) -> str:
-    entry = outcome.entry
-    named = f" {entry.file}:" if entry.file else ""
-    note = f" ({entry.note})" if entry.note else ""
-    return f"entry {entry.id}, {entry.time:%Y-%m-%d %H:%M} UTC, μ = {entry.mu:g}{note}:{named} {outcome.words}"

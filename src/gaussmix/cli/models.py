@@ -1,10 +1,11 @@
-"""Commands on a release: models, descriptive statistics and synthetic rows."""
+"""Commands on a release: models, descriptive statistics and synthetic rows. They cost no privacy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -12,242 +13,312 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gaussmix._files import refuse_suffix, write_whole
-from gaussmix._text import csv_cell, json_text
-from gaussmix.cli.exits import echo, echo_json
-from gaussmix.cli.options import (
-    COLLAPSE,
-    ESTIMAND,
-    FORCE,
-    JSON,
-    MAX_EFFECT,
-    PREDICTORS,
-    REFERENCE,
-    RELEASE,
-    ROWS,
-    collapses,
-    references,
-)
+from gaussmix._text import csv_cell
+from gaussmix.cli.exits import command, echo, echo_json
+from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, collected, out_option, printing_options
 from gaussmix.data.readers import PARQUET
-from gaussmix.models.classification import MulticlassModel, OddsRatios
+from gaussmix.models.classification import MulticlassModel
 from gaussmix.models.families import registration
-from gaussmix.models.release import as_csv, load
+from gaussmix.models.release import Release, as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
-from gaussmix.models.results import MAX_EFFECT as DEFAULT
-from gaussmix.models.results import Estimand, FittedModel, ResultTable, ratio_table
+from gaussmix.models.results import MAX_EFFECT, FittedModel, ResultTable, Summary, ratio_table, tidy_table
 
-__all__ = ["corr", "crosstab", "describe", "export", "family_command", "logit", "mnlogit", "ols", "synthetic"]
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _model_options(command: F) -> F:
-    """Add the arguments of a fitted model and the options of its summary."""
-    response = click.argument("response")
-    for option in reversed((RELEASE, response, PREDICTORS, JSON, ESTIMAND, ROWS, COLLAPSE, REFERENCE, MAX_EFFECT)):
-        command = option(command)
-    return command
-
-
-_ODDS = click.option("--odds", is_flag=True, help="Print odds ratios in place of coefficients.")
+__all__ = [
+    "corr",
+    "crosstab",
+    "describe",
+    "export",
+    "family_command",
+    "logit",
+    "means",
+    "mnlogit",
+    "ols",
+    "synthetic",
+]
 
 
-@click.command()
-@_model_options
-def ols(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, **summary: Any) -> None:
-    """Regress the column RESPONSE of a release on other columns. Costs no privacy.
+# ---------------------------------------------------------------------------------------------------------------
+# Options
+_COMMA = re.compile(r",(?![^(]*\))")  # outside parentheses
+_ODDS = click.option("--odds", is_flag=True, help="Print odds ratios instead of log odds.")
+_PREDICTORS = click.option(
+    "--predictors",
+    multiple=True,
+    metavar="NAME,...",
+    help="Predictors, separated by commas or in several options. Default: all other columns.",
+)
+_CODING = (
+    click.option(
+        "--collapse",
+        multiple=True,
+        metavar="COLUMN:NEW=LEVEL,...",
+        help="Collapse levels, e.g. 'job:other=none,unpaid'; repeatable.",
+    ),
+    click.option(
+        "--reference",
+        multiple=True,
+        metavar="COLUMN=LEVEL",
+        help="Reference level, e.g. 'race=White'; repeatable. Default: the first level.",
+    ),
+    click.option(
+        "--max-effect",
+        type=float,
+        default=MAX_EFFECT,
+        show_default=True,
+        help="Assumed maximum effect of a predictor over its range, in multiples of the range of RESPONSE.",
+    ),
+)
+_POPULATION = (
+    click.option(
+        "--estimand",
+        type=click.Choice(["table", "population"]),
+        default="table",
+        show_default=True,
+        help="Intervals for the coefficients of this table, or of the population it was drawn from.",
+    ),
+    click.option("--rows", type=int, help="Number of rows, if it is public; for --estimand population."),
+)
+
+
+def _model_options(*, population: bool = True) -> Decorator:
+    """Add the arguments of a model and the options of its summary, passed as a loaded release and keyword arguments."""
+
+    def collect(given: dict[str, Any]) -> None:
+        names = ("collapse", "reference", "max_effect", *(("estimand", "rows") if population else ()))
+        given["summary"] = _summary_options(**{name: given.pop(name) for name in names})
+        given["release"] = release = load(given.pop("file"))
+        given["predictors"] = _predictors(release, given["predictors"])
+
+    options = [RELEASE, click.argument("response"), _PREDICTORS, *_POPULATION * population, *_CODING, printing_options]
+    return collected(options, collect)
+
+
+def _predictors(release: Release, given: Sequence[str]) -> list[str] | None:
+    """Return the names in ``--predictors``, split at commas outside parentheses; None for all other columns."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in release.schema.parts else [name.strip() for name in _COMMA.split(text)]
+    return names or None
+
+
+def _summary_options(
+    collapse: Sequence[str],
+    reference: Sequence[str],
+    max_effect: float,
+    estimand: str | None = None,
+    rows: int | None = None,
+) -> dict[str, Any]:
+    """Return the options of a summary as keyword arguments of ``summary``."""
+    collapsed: dict[str, dict[str, list[str]]] = {}
+    for text in collapse:
+        column, colon, rest = text.partition(":")
+        new, equals, levels = rest.partition("=")
+        if not (column and colon and new and equals and levels):
+            raise click.UsageError(
+                "--collapse must have the form COLUMN:NEW=LEVEL,LEVEL, e.g. 'job:other=none,unpaid'."
+            )
+        if new in collapsed.setdefault(column, {}):
+            raise click.UsageError("--collapse defines the same new level twice. List all its levels in one option.")
+        collapsed[column][new] = levels.split(",")
+    references: dict[str, str] = {}
+    for text in reference:
+        column, equals, level = text.partition("=")
+        if not (column and equals and level):
+            raise click.UsageError("--reference must have the form COLUMN=LEVEL, e.g. 'race=White'.")
+        if column in references:
+            raise click.UsageError("--reference must be given at most once per column.")
+        references[column] = level
+    options = {"collapse": collapsed, "reference": references, "max_effect": max_effect}
+    if estimand is None:
+        return options
+    if rows is not None and estimand != "population":
+        raise click.UsageError("--rows requires --estimand population.")
+    return {**options, "estimand": estimand, "n_rows": rows}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Models
+@command()
+@_model_options()
+def ols(release: Release, response: str, predictors: list[str] | None, summary: Any, printing: Printing) -> None:
+    """Regress the column RESPONSE of a release on other columns, by least squares.
 
     RESPONSE may also be a formula of columns and terms of the release, instead of --predictors.
 
     \b
+    gaussmix ols cps.release.parquet wage --predictors age,sex
     gaussmix ols cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
     """  # noqa: D301 - click wants the character
-    options = _summary_options(**summary)
-    _print_summary(load(file).ols(response, list(predictors) or None), as_json, options)
+    _print_model(release.ols(response, predictors), summary, printing)
 
 
-@click.command()
-@_model_options
+@command()
+@_model_options()
 @_ODDS
 @click.option("--level", help="One level of RESPONSE against all others. For a boolean: true (default) or false.")
 def logit(
-    file: Path,
+    release: Release,
     response: str,
-    predictors: tuple[str, ...],
-    as_json: bool,
+    predictors: list[str] | None,
+    summary: Any,
+    printing: Printing,
     odds: bool,
     level: str | None,
-    **summary: Any,
 ) -> None:
     """Estimate log odds of the column RESPONSE of a release by linear discriminant analysis.
 
     RESPONSE is a boolean column, a categorical column with two levels, or one --level of a categorical column against
     all others.
     """
-    options = _summary_options(**summary)
-    model = load(file).logit(response, list(predictors) or None, level=level)
-    if odds:
-        ratios = model.odds_ratios(**options)
-        echo(json_text(_plain_odds(ratios)) if as_json else str(ratios))
-    else:
-        _print_summary(model, as_json, options)
+    _print_model(release.logit(response, predictors, level=level), summary, printing, ratios=odds)
 
 
-@click.command()
-@_model_options
+@command()
+@_model_options()
 @_ODDS
-def mnlogit(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, odds: bool, **summary: Any) -> None:
-    """Log odds of the levels of the category RESPONSE of a release, by the linear discriminant.
+def mnlogit(
+    release: Release, response: str, predictors: list[str] | None, summary: Any, printing: Printing, odds: bool
+) -> None:
+    """Estimate log odds of the levels of the categorical column RESPONSE by linear discriminant analysis.
 
     Each level is compared with the first, or with that of --reference RESPONSE=LEVEL.
     """
-    options = _summary_options(**summary)
-    _print_classes(load(file).mnlogit(response, list(predictors) or None), as_json, odds, options)
+    _print_model(release.mnlogit(response, predictors), summary, printing, ratios=odds)
 
 
 def family_command(name: str) -> click.Command:
-    """Return the command of a model family with its options."""
+    """Return the command of a model family."""
     own = registration(name)
-    ratio, has_population = own.family.ratio, "population" in own.family.intervals_are_for
+    ratio = bool(own.family.ratio)
 
-    def command(
-        file: Path, response: str, predictors: tuple[str, ...], as_json: bool, as_logs: bool = False, **asked: Any
+    def fit(
+        release: Release, response: str, predictors: Any, summary: Any, printing: Printing, as_logs: bool = False
     ) -> None:
-        options = _summary_options(**asked) if has_population else _coding_options(**asked)
-        model = load(file).fit(name, response, list(predictors) or None)
-        if as_logs or not ratio:
-            _print_summary(model, as_json, options)
-        else:
-            ratios = ratio_table(model.summary(**options))
-            echo(json_text(ratios.as_plain()) if as_json else str(ratios))
+        _print_model(release.fit(name, response, predictors), summary, printing, ratios=ratio and not as_logs)
 
-    options = [
-        RELEASE,
-        click.argument("response"),
-        PREDICTORS,
-        JSON,
-        *([ESTIMAND, ROWS] * has_population),
-        COLLAPSE,
-        REFERENCE,
-    ]
     logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of their exponentials.")
-    for option in reversed([*options, MAX_EFFECT, *([logs] * bool(ratio))]):
-        command = option(command)
-    return click.command(name, help=own.help)(command)
+    options = _model_options(population="population" in own.family.intervals_are_for)
+    return command(name, help=own.help)(options(logs(fit) if ratio else fit))
 
 
-def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: dict[str, Any]) -> None:
-    """Print one table per class; as JSON by class, with the predictive coefficients against the first."""
-    if odds:
-        ratios = {str(name): own for name, own in model.odds_ratios(**options).items()}
-        tables = {name: str(own) for name, own in ratios.items()}
-        content = {name: _plain_odds(own) for name, own in ratios.items()}
+def _print_model(
+    model: FittedModel | MulticlassModel, options: dict[str, Any], printing: Printing, *, ratios: bool = False
+) -> None:
+    """Print one table of coefficients, or of their exponentials, per class; in JSON also those for prediction."""
+    alpha, several = printing.alpha, isinstance(model, MulticlassModel)
+    found = model.summary(**options)
+    summaries = {str(name): own for name, own in found.items()} if isinstance(found, dict) else {model.response: found}
+    tables = {name: ratio_table(own, alpha) if ratios else tidy_table(own, alpha) for name, own in summaries.items()}
+    shown: list[Summary | ResultTable] = list((tables if ratios else summaries).values())
+    if printing.style == "json":
+        plain = {name: own.as_plain() if ratios else as_plain(summaries[name], alpha) for name, own in tables.items()}
+        void = guarantee_of([] if model.certificate is None else [model.certificate.void_words])
+        echo_json(
+            (void | {"classes": plain} if several else plain[model.response])
+            | ({} if ratios else {"predictor": _predictor(model)})
+        )
+    elif printing.style == "csv":
+        _print_csv(_stacked(tables) if several else tables[model.response])
+    elif printing.style == "latex":
+        echo("\n\n".join(own.as_latex() if isinstance(own, ResultTable) else own.as_latex(alpha) for own in shown))
     else:
-        summaries = {str(name): own for name, own in model.summary(**options).items()}
-        tables = {name: str(own) for name, own in summaries.items()}
-        content = {name: as_plain(own) for name, own in summaries.items()}
-    predictor = {str(name): {"coef": own, "intercept": model.intercept[name]} for name, own in model.coef.items()}
-    void = guarantee_of([] if model.certificate is None else [model.certificate.void_words])
-    plain = void | ({"classes": content} if odds else {"classes": content, "predictor": predictor})
-    echo(json_text(plain) if as_json else "\n\n".join(tables.values()))
+        echo("\n\n".join(own.as_text() if isinstance(own, ResultTable) else own.as_text(alpha) for own in shown))
 
 
-def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
-    return {
-        **guarantee_of(ratios.about),
-        "odds": ratios.response_name,
-        "odds_ratios": ratios.as_plain(),
-        "about": list(ratios.about),
-    }
+def _predictor(model: FittedModel | MulticlassModel) -> dict[str, Any]:
+    """Return the regularised coefficients, which predict best; by class if there are several."""
+    if isinstance(model, MulticlassModel):
+        return {str(name): {"coef": own, "intercept": model.intercept[name]} for name, own in model.coef.items()}
+    return {"coef": model.coef, "intercept": model.intercept}
 
 
-def _summary_options(
-    estimand: Estimand,
-    rows: int | None,
-    collapse: tuple[str, ...],
-    reference: tuple[str, ...],
-    max_effect: float | None,
-) -> dict[str, Any]:
-    """Convert summary options to keyword arguments."""
-    if rows is not None and estimand != "population":
-        raise click.UsageError("--rows requires --estimand population.")
-    return {"estimand": estimand, "n_rows": rows, **_coding_options(collapse, reference, max_effect)}
+def _stacked(tables: dict[str, ResultTable]) -> ResultTable:
+    """Return the tables of all classes as one, with the class in the first column."""
+    first = next(iter(tables.values()))
+    levels = tuple(name for name, own in tables.items() for _ in range(len(own)))
+    columns = {key: tuple(value for own in tables.values() for value in own.columns[key]) for key in first.columns}
+    return ResultTable(first.title, {"y.level": levels, **columns}, first.notes)
 
 
-def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...], max_effect: float | None) -> dict[str, Any]:
-    """Convert options on features and coefficients to keyword arguments."""
-    return {
-        "max_effect": DEFAULT if max_effect is None else max_effect,
-        "collapse": collapses(collapse),
-        "reference": references(reference),
-    }
-
-
-def _print_summary(model: FittedModel, as_json: bool, options: dict[str, Any]) -> None:
-    """Print the summary as a table; as JSON also the predictive coefficients."""
-    summary = model.summary(**options)
-    if as_json:
-        content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}
-        echo_json(content)
-    else:
-        echo(str(summary))
-
-
+# ---------------------------------------------------------------------------------------------------------------
+# Descriptive statistics
 _COLUMNS = click.option("--columns", multiple=True, help="Column to include; repeatable. Default: all.")
-_CSV = click.option("--csv", "csv", is_flag=True, help="Print CSV with full precision.")
-_ALPHA = click.option(
-    "--alpha",
-    type=float,
-    default=0.05,
-    show_default=True,
-    help="Significance level; intervals have coverage 1 - alpha.",
-)
 
 
-@click.command()
+@command()
 @RELEASE
 @_COLUMNS
-@_ALPHA
-@JSON
-@_CSV
-def describe(file: Path, columns: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
+@printing_options
+def describe(file: Path, columns: Sequence[str], printing: Printing) -> None:
     """Print the row count, means, standard deviations and shares of levels of a release, with intervals."""
-    table = load(file).describe(list(columns) or None, alpha=alpha)
-    _print(table, str(table), as_json=as_json, csv=csv)
+    _print_table(load(file).describe(list(columns) or None, alpha=printing.alpha), printing)
 
 
-@click.command()
+@command()
+@RELEASE
+@click.argument("response")
+@click.argument("by")
+@printing_options
+def means(file: Path, response: str, by: str, printing: Printing) -> None:
+    """Print the mean of the numeric or boolean column RESPONSE in each level of the column BY, with intervals.
+
+    \b
+    gaussmix means patients.release.parquet cost region
+    """  # noqa: D301 - click wants the character
+    _print_table(load(file).means(response, by, alpha=printing.alpha), printing)
+
+
+@command()
 @RELEASE
 @_COLUMNS
 @click.option("--given", multiple=True, help="Column to partial out; repeatable.")
-@_ALPHA
-@JSON
-@_CSV
-def corr(file: Path, columns: tuple[str, ...], given: tuple[str, ...], alpha: float, as_json: bool, csv: bool) -> None:
-    """Print correlations of the columns of a release; with intervals as JSON or CSV."""
+@printing_options
+def corr(file: Path, columns: Sequence[str], given: Sequence[str], printing: Printing) -> None:
+    """Print correlations of the columns of a release; with intervals as JSON, CSV or LaTeX."""
     found = load(file).corr(list(columns) or None, given=list(given))
-    _print(found.pairs(alpha), str(found), as_json=as_json, csv=csv)
+    _print_table(found.pairs(printing.alpha), printing, text=str(found))
 
 
-@click.command()
+@command()
 @RELEASE
 @click.argument("rows")
 @click.argument("columns")
-@_ALPHA
-@JSON
-@_CSV
-def crosstab(file: Path, rows: str, columns: str, alpha: float, as_json: bool, csv: bool) -> None:
-    """Cross-tabulate two categorical or boolean columns, with a test that accounts for the privacy noise."""
+@printing_options
+def crosstab(file: Path, rows: str, columns: str, printing: Printing) -> None:
+    """Cross-tabulate two categorical or boolean columns, with a test of independence.
+
+    Intervals and test account for the privacy noise.
+    """
     found = load(file).crosstab(rows, columns)
-    _print(found.table(alpha), str(found), as_json=as_json, csv=csv)
+    _print_table(found.table(printing.alpha), printing, text=str(found))
 
 
-@click.command()
+def _print_table(table: ResultTable, printing: Printing, *, text: str | None = None) -> None:
+    if printing.style == "json":
+        echo_json(table.as_plain())
+    elif printing.style == "csv":
+        _print_csv(table)
+    else:
+        echo(table.as_latex() if printing.style == "latex" else text or str(table))
+
+
+def _print_csv(table: ResultTable) -> None:
+    """Print a table as CSV, and on standard error if there is no guarantee."""
+    _say_void(*void_first(table.notes)[0])
+    echo(table.as_csv(), nl=False)
+
+
+def _say_void(*words: str) -> None:
+    for note in filter(None, words):
+        echo(note, err=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Files
+@command()
 @RELEASE
 @click.argument("n", type=int)
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Output file, .csv or .parquet."
-)
+@out_option("Output file, .csv or .parquet.", required=True)
 @click.option("--seed", type=int, help="Seed for reproducible rows.")
 @FORCE
 def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> None:
@@ -265,7 +336,7 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
     echo(f"wrote {out}: synthetic rows that match the release's second moments only", err=True)
 
 
-@click.command()
+@command()
 @RELEASE
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @FORCE
@@ -278,12 +349,6 @@ def export(file: Path, out: Path, force: bool) -> None:
     echo(f"wrote {out}", err=True)
 
 
-def _say_void(*words: str) -> None:
-    """Print on standard error that there is no guarantee."""
-    for note in filter(None, words):
-        echo(note, err=True)
-
-
 def _without_formulas(table: pa.Table) -> pa.Table:
     """Escape names and text cells that a spreadsheet would interpret as formulas."""
     columns = [
@@ -293,13 +358,3 @@ def _without_formulas(table: pa.Table) -> pa.Table:
         for column in table.columns
     ]
     return pa.table(columns, names=[str(csv_cell(name)) for name in table.column_names])
-
-
-def _print(table: ResultTable, text: str, *, as_json: bool, csv: bool) -> None:
-    if as_json and csv:
-        raise click.UsageError("--json and --csv are mutually exclusive.")
-    if as_json:
-        echo_json(table.as_plain())
-    else:
-        _say_void(*void_first(table.notes)[0] if csv else ())
-        echo(table.as_csv() if csv else text, nl=not csv)

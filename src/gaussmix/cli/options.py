@@ -1,4 +1,4 @@
-"""Options shared by several commands, and the sources that commands read.
+"""Options shared by several commands, collected into one value each: tables to read, budget, printed results.
 
 A source is a file, a directory, a glob, a query on a DuckDB database, or standard input. A release in passes reads its
 table several times, so standard input is copied to a private temporary file, which is deleted at the end.
@@ -6,133 +6,77 @@ table several times, so standard input is copied to a private temporary file, wh
 
 from __future__ import annotations
 
+import functools
+import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from gaussmix._files import refuse_inputs
+from gaussmix.accounting.parameters import NEIGHBOURS
 from gaussmix.data.contributions import BOUNDS, ContributionBounding, PrivacyUnit
 from gaussmix.data.engines import DuckDBQuery, is_database
 from gaussmix.data.readers import FORMATS, PLAIN_SUFFIXES
-from gaussmix.data.schema import Schema
-from gaussmix.data.source import CsvOptions
+from gaussmix.data.source import CsvOptions, ReadOptions
 from gaussmix.errors import ArgumentError, DataError, DeclarationError
+from gaussmix.ledger import Budget
 
 __all__ = [
-    "COLLAPSE",
-    "CSV",
-    "ESTIMAND",
-    "EXPECT_ROWS",
+    "ALPHA",
     "FORCE",
-    "FORMULA",
-    "INPUT",
+    "INPUT_FILE",
     "JSON",
-    "MAX_EFFECT",
-    "PREDICTORS",
-    "REFERENCE",
+    "NEIGHBOURS_OPTION",
     "RELEASE",
-    "ROWS",
-    "ROW_BY_ROW",
-    "SCHEMA",
-    "STANDARD_INPUT",
     "UNIT",
-    "UNIT_NAMED",
-    "WEIGHT",
-    "collapses",
-    "csv_options",
-    "declared_in",
-    "inputs",
-    "references",
+    "Decorator",
+    "Printing",
+    "Sources",
+    "budget_options",
+    "collected",
+    "out_option",
+    "printing_options",
     "refuse_lone_force",
+    "schema_option",
+    "table_options",
     "unit_of",
 ]
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-SCHEMA = click.option(
-    "--schema",
-    "-s",
-    "schema_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Schema, TOML or JSON.",
-)
-FORMULA = click.option("--formula", help="Columns and terms to release, e.g. 'log(wage) ~ poly(age, 2) + sex'.")
-WEIGHT = click.option("--weight", help="Column of sampling weights, numeric with lower bound 0.")
-ESTIMAND = click.option(
-    "--estimand",
-    type=click.Choice(["table", "population"]),
-    default="table",
-    show_default=True,
-    help="Estimand of the intervals.",
-)
-EXPECT_ROWS = click.option("--expected-rows", type=int, help="Fail if the table has a different number of rows.")
-ROWS = click.option("--rows", type=int, help="Number of rows, if public; for --estimand population.")
-COLLAPSE = click.option(
-    "--collapse",
-    multiple=True,
-    metavar="COLUMN:NEW=LEVEL,...",
-    help="Collapse levels, e.g. 'job:other=none,unpaid'; repeatable.",
-)
-REFERENCE = click.option(
-    "--reference",
-    multiple=True,
-    metavar="COLUMN=LEVEL",
-    help="Reference level, e.g. 'race=White'; repeatable. Default: the first level.",
-)
-MAX_EFFECT = click.option(
-    "--max-effect",
-    type=float,
-    help="Assumed maximum effect of a predictor, in multiples of RESPONSE's range. Default: 5.",
-)
+INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+RELEASE = click.argument("file", metavar="RELEASE", type=INPUT_FILE)
 FORCE = click.option("--force", is_flag=True, help="Overwrite an existing output file.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-PREDICTORS = click.option("--predictors", multiple=True, help="Predictor; repeatable. Default: all other columns.")
-RELEASE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+ALPHA = click.option(
+    "--alpha", type=float, default=0.05, show_default=True, help="Intervals have confidence level 1 - alpha."
+)
+NEIGHBOURS_OPTION = click.option(
+    "--neighbours",
+    type=click.Choice(NEIGHBOURS),
+    default="add-remove",
+    show_default=True,
+    help="Neighbouring tables differ by one row added or removed, or by one row replaced.",
+)
 
 
-def declared_in(schema_file: Path | None) -> Schema:
-    """Load the schema given by ``--schema``."""
-    if schema_file is None:
-        raise click.UsageError("--schema is required. `gaussmix schema SOURCE` writes a template.")
-    return Schema.of(schema_file)
+def schema_option(
+    *, required: bool = False, help: str = "Schema: bounds and levels of the columns, TOML or JSON."
+) -> Decorator:
+    """Return the option ``--schema``."""
+    return click.option("--schema", "-s", "schema_file", type=INPUT_FILE, required=required, help=help)
 
 
-def collapses(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """Parse ``--collapse column:new=level,level``."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for text in given:
-        column, colon, rest = text.partition(":")
-        new, equals, levels = rest.partition("=")
-        if not (column and colon and new and equals and levels):
-            raise click.UsageError(
-                "--collapse must have the form COLUMN:NEW=LEVEL,LEVEL, e.g. 'job:other=none,unpaid'."
-            )
-        if new in found.setdefault(column, {}):
-            raise click.UsageError(
-                "--collapse defines the same new level twice. List all replaced levels in one option."
-            )
-        found[column][new] = levels.split(",")
-    return found
-
-
-def references(given: Sequence[str]) -> dict[str, str]:
-    """Parse ``--reference column=level``."""
-    found: dict[str, str] = {}
-    for text in given:
-        column, equals, level = text.partition("=")
-        if not (column and equals and level):
-            raise click.UsageError("--reference must have the form COLUMN=LEVEL, e.g. 'race=White'.")
-        if column in found:
-            raise click.UsageError("--reference must be given at most once per column.")
-        found[column] = level
-    return found
+def out_option(help: str, *, required: bool = False) -> Decorator:
+    """Return the option ``--out``."""
+    return click.option("--out", "-o", type=click.Path(path_type=Path), required=required, help=help)
 
 
 def refuse_lone_force(force: bool, output: Path | None) -> None:
@@ -141,157 +85,233 @@ def refuse_lone_force(force: bool, output: Path | None) -> None:
         raise click.UsageError("--force has no effect without an output file. Omit it.")
 
 
-def UNIT(command: F) -> F:  # noqa: N802 - used like the options above
-    """Add the options of the privacy unit, for commands that aggregate rows."""
-    for option in (
-        click.option("--sorted-by-unit", is_flag=True, help="SOURCES are sorted by privacy unit (verified)."),
-        click.option(
-            "--contribution-bounding",
-            type=click.Choice(BOUNDS),
-            help="For units with more rows: scale all (default) or sample.",
-        ),
-        UNIT_NAMED,
-    ):
-        command = option(command)
-    return command
+def collected(options: Sequence[Any], collect: Callable[[dict[str, Any]], None]) -> Decorator:
+    """Return a decorator that adds options and lets ``collect`` replace their values by one value."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            collect(given)
+            return command(**given)
+
+        for option in reversed(options):
+            called = option(called)
+        return called
+
+    return decorate
 
 
-def UNIT_NAMED(command: F) -> F:  # noqa: N802 - used like the options above
-    """Add the options needed to read the privacy unit."""
-    for option in (
-        click.option("--max-contributions", type=int, help="Maximum number of rows counted per privacy unit."),
-        click.option("--privacy-unit", help="Privacy-unit column: all rows of a unit are protected together."),
-    ):
-        command = option(command)
-    return command
-
-
-def unit_of(
-    column: str | None, max_contributions: int | None, contribution_bounding: ContributionBounding | None = None
-) -> PrivacyUnit | None:
-    """Return the privacy unit that options declare; None for one row."""
-    if column is None:
-        if max_contributions is not None or contribution_bounding is not None:
-            raise ArgumentError(
-                "max_contributions and contribution_bounding require a privacy unit. Declare it or omit them."
-            )
-        return None
-    if max_contributions is None:
-        raise DeclarationError(
-            "max_contributions must be declared with a privacy unit: the maximum number of rows counted per unit. "
-            "Declare it without looking at the data."
-        )
-    return PrivacyUnit(column, max_contributions, contribution_bounding or "scale")
-
-
-def CSV(command: F) -> F:  # noqa: N802 - used like the options above
-    """Add the CSV options, for commands that read tables; `csv_options` collects them."""
-    for option in (
-        click.option("--skip-initial-space", is_flag=True, help="CSV: ignore spaces after a delimiter."),
-        click.option(
-            "--na-value", "na_values", multiple=True, help="CSV: text that denotes a missing value; repeatable."
-        ),
-        click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may contain line breaks."),
-        click.option(
-            "--quoting/--no-quoting", default=None, help='CSV: whether " quotes fields. Default: yes, except in TSV.'
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def csv_options(
-    sources: Sequence[str],
-    *,
-    skip_initial_space: bool,
-    na_values: tuple[str, ...],
-    quoted_newlines: bool,
-    quoting: bool | None,
-) -> CsvOptions:
-    """Return the CSV options; reject them if no CSV file is read."""
-    found = CsvOptions(
-        skip_initial_space=skip_initial_space,
-        na_values=na_values or None,
-        quoted_newlines=quoted_newlines,
-        quoting=quoting,
-    )
-    others = (".moments", *(suffix for known in FORMATS if not known.types_are_guessed for suffix in known.suffixes))
-    if found != CsvOptions() and all(is_database(source) or source.lower().endswith(others) for source in sources):
-        raise click.UsageError("CSV options have no effect because no CSV file is read. Omit them.")
-    return found
-
-
-STANDARD_INPUT = "-"
-ROW_BY_ROW = click.option(
+# ---------------------------------------------------------------------------------------------------------------
+# Tables
+_FORMATS = [suffix.removeprefix(".") for suffix in PLAIN_SUFFIXES]
+_READING = (
+    click.option("--query", help="SQL query on a DuckDB database, which is opened read-only."),
+    click.option(
+        "--format", "kind", type=click.Choice(_FORMATS), help='Format of standard input (SOURCE "-"). Default: csv.'
+    ),
+    click.option("--delimiter", help="CSV: character between fields, e.g. ';'. Default: comma, or tab in TSV files."),
+    click.option(
+        "--quoting/--no-quoting", default=None, help='CSV: whether " quotes fields. Default: yes, except in TSV.'
+    ),
+    click.option("--quoted-newlines", is_flag=True, help="CSV: quoted fields may contain line breaks."),
+    click.option("--na-value", "na_values", multiple=True, help="CSV: text that denotes a missing value; repeatable."),
+    click.option("--skip-initial-space", is_flag=True, help="CSV: ignore spaces after a delimiter."),
+)
+_EXPECTED_ROWS = click.option("--expected-rows", type=int, help="Fail if the table has a different number of rows.")
+_ROW_BY_ROW = click.option(
     "--row-by-row",
     is_flag=True,
-    help="Declare that each stored row affects at most one row of the --query result; the plan is not checked.",
+    help="Declare that each stored row affects at most one row of the --query result; the query plan is not checked.",
 )
-_KINDS = tuple(suffix.removeprefix(".") for suffix in PLAIN_SUFFIXES)
+UNIT = (
+    click.option("--privacy-unit", help="Privacy-unit column: all rows of a unit are protected together."),
+    click.option("--max-contributions", type=int, help="Maximum number of rows counted per privacy unit."),
+)
+_BOUNDING = (
+    click.option(
+        "--contribution-bounding",
+        type=click.Choice(BOUNDS),
+        help="Units with more rows: scale down all of them (default), or sample some.",
+    ),
+    click.option("--sorted-by-unit", is_flag=True, help="SOURCES are sorted by privacy unit (verified)."),
+)
 
 
-def INPUT(command: F) -> F:  # noqa: N802 - used like the options
-    """Add the input options, for commands that read tables; `inputs` evaluates them."""
-    for option in (
-        click.option("--query", help="SQL query on a DuckDB database, which is opened read-only."),
-        click.option(
-            "--format", "kind", type=click.Choice(_KINDS), help='Format of standard input (SOURCE "-"). Default: csv.'
-        ),
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Sources:
+    """The tables named on the command line, and how they are read.
 
-
-@contextmanager
-def inputs(
-    sources: Sequence[str],
-    *,
-    query: str | None,
-    kind: str | None,
-    outputs: Sequence[Path | None] = (),
-    others: Sequence[Path | None] = (),
-) -> Iterator[Any]:
-    """Return the data sources of a command.
-
-    Parameters
+    Attributes
     ----------
-    sources : sequence of str
-        Paths, patterns, ``-``.
-    query, kind
-        Values of the options of `INPUT`.
-    outputs, others : sequence of Path or None
-        Files to be written. They must differ from the sources and from each other.
+    names : tuple of str
+        Paths, patterns, or ``-`` for standard input.
     """
-    if kind is not None and STANDARD_INPUT not in sources:
-        raise click.UsageError('--format applies to standard input only. Give "-" as a source or omit it.')
-    if sources.count(STANDARD_INPUT) > 1:
-        raise click.UsageError('Standard input can be read only once. Give "-" once.')
-    named = [source for source in sources if source != STANDARD_INPUT]
-    for output in outputs:
-        if output is not None:
-            refuse_inputs(output, [*named, *(other for other in others if other is not None)])
-    if query is not None:
-        if len(named) != 1 or len(sources) != 1:
-            raise click.UsageError("--query requires exactly one source, a DuckDB database file.")
-        yield DuckDBQuery(sources[0], query)
-        return
-    databases = [source for source in named if is_database(source)]
-    if databases:
-        raise click.UsageError(f"{databases[0]} is a database. Give --query to select rows.")
-    with _spooled(sources, kind or "csv") as found:
-        yield found[0] if len(found) == 1 else found
+
+    names: tuple[str, ...]
+    query: str | None
+    kind: str | None
+    reading: ReadOptions
+    unit: PrivacyUnit | None
+
+    @contextmanager
+    def opened(self, *, out: Path | None = None, others: Sequence[Path | None] = ()) -> Iterator[Any]:
+        """Yield the data. ``out``, a file to be written, must differ from the sources and from ``others``."""
+        names = self.names
+        if self.kind is not None and "-" not in names:
+            raise click.UsageError('--format applies to standard input only. Give "-" as a source or omit it.')
+        if names.count("-") > 1:
+            raise click.UsageError('Standard input can be read only once. Give "-" once.')
+        if out is not None:
+            refuse_inputs(out, [name for name in (*names, *others) if name not in ("-", None)])
+        if self.query is not None:
+            if len(names) != 1 or names[0] == "-":
+                raise click.UsageError("--query requires exactly one source, a DuckDB database file.")
+            yield DuckDBQuery(names[0], self.query)
+            return
+        for name in names:
+            if is_database(name):
+                raise click.UsageError(f"{name} is a database. Give --query to select rows.")
+        with ExitStack() as stack:
+            found = [stack.enter_context(_copied(self.kind or "csv")) if name == "-" else name for name in names]
+            yield found[0] if len(found) == 1 else found
 
 
 @contextmanager
-def _spooled(sources: Sequence[str], kind: str) -> Iterator[list[str]]:
-    """Yield the sources, with standard input copied to a file."""
-    if STANDARD_INPUT not in sources:
-        yield list(sources)
-        return
+def _copied(kind: str) -> Iterator[str]:
+    """Copy standard input to a temporary file and yield its name."""
     with tempfile.TemporaryDirectory(prefix="gaussmix-") as folder:  # mode 0700
         file = Path(folder) / f"standard-input.{kind}"
         with file.open("xb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
         if not file.stat().st_size:
             raise DataError("Standard input is empty.")
-        yield [str(file) if source == STANDARD_INPUT else source for source in sources]
+        yield str(file)
+
+
+def table_options(
+    *, several: bool = True, rows: bool = True, unit: bool = False, aggregates: bool = False
+) -> Decorator:
+    """Add the sources and the options of reading them, passed to the command as one `Sources`.
+
+    Parameters
+    ----------
+    several : bool
+        Accept more than one source.
+    rows : bool
+        Add ``--expected-rows``.
+    unit : bool
+        Add the privacy unit.
+    aggregates : bool
+        Add ``--row-by-row`` and, with ``unit``, contribution bounding.
+    """
+    argument = click.argument(
+        "sources", nargs=-1 if several else 1, required=True, metavar="SOURCES..." if several else "SOURCE"
+    )
+    options = [argument, *_READING]
+    options += [_ROW_BY_ROW] * aggregates + [_EXPECTED_ROWS] * rows
+    options += [*UNIT * unit, *_BOUNDING * (unit and aggregates)]
+
+    def collect(given: dict[str, Any]) -> None:
+        names = given["sources"] if several else (given["sources"],)
+        missing = given.pop("na_values") or None
+        csv = CsvOptions(
+            na_values=missing,
+            **{name: given.pop(name) for name in ("delimiter", "quoting", "quoted_newlines", "skip_initial_space")},
+        )
+        typed = (".moments", *(suffix for known in FORMATS if not known.types_are_guessed for suffix in known.suffixes))
+        if csv != CsvOptions() and all(is_database(name) or name.lower().endswith(typed) for name in names):
+            raise click.UsageError("CSV options have no effect because no CSV file is read. Omit them.")
+        reading = ReadOptions(
+            csv=csv,
+            progress=True,
+            expected_rows=given.pop("expected_rows", None),
+            row_by_row=given.pop("row_by_row", False),
+            sorted_by_unit=given.pop("sorted_by_unit", False),
+        )
+        declared = unit_of(
+            *(given.pop(name, None) for name in ("privacy_unit", "max_contributions", "contribution_bounding"))
+        )
+        given["sources"] = Sources(names, given.pop("query"), given.pop("kind"), reading, declared)
+
+    return collected(options, collect)
+
+
+def unit_of(
+    column: str | None, max_contributions: int | None, contribution_bounding: ContributionBounding | None = None
+) -> PrivacyUnit | None:
+    """Return the declared privacy unit; None for one row."""
+    if column is None:
+        if max_contributions is not None or contribution_bounding is not None:
+            raise ArgumentError("--max-contributions and --contribution-bounding require --privacy-unit.")
+        return None
+    if max_contributions is None:
+        raise DeclarationError(
+            "--privacy-unit requires --max-contributions, the maximum number of rows counted per unit. "
+            "Choose it without looking at the data."
+        )
+    return PrivacyUnit(column, max_contributions, contribution_bounding or "scale")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Budget
+_BUDGET = (
+    click.option("--epsilon", "-e", type=float, help="ε of this release."),
+    click.option("--delta", "-d", type=float, help="δ of this release, for example 1e-6."),
+    click.option(
+        "--neighbours",
+        type=click.Choice(NEIGHBOURS),
+        help="One row is added or removed, or replaced. Default: add-remove, or the ledger's.",
+    ),
+    click.option(
+        "--ledger",
+        type=INPUT_FILE,
+        help="Ledger to charge, made by 'gaussmix ledger create'; replaces --epsilon and --delta.",
+    ),
+    click.option(
+        "--share", metavar="SHARE", help="Share of the ledger's budget, e.g. 0.1 or 1/3. Default: one planned release."
+    ),
+    click.option("--note", default="", help="Note stored in the ledger."),
+)
+
+
+def _collect_budget(given: dict[str, Any]) -> None:
+    if given["epsilon"] == math.inf:
+        raise click.UsageError(
+            "--epsilon must be finite: with infinite ε the output would be as sensitive as the rows."
+        )
+    given["budget"] = Budget(
+        **{name: given.pop(name) for name in ("epsilon", "delta", "neighbours", "ledger", "share", "note")}
+    )
+
+
+budget_options = collected(_BUDGET, _collect_budget)
+"""Add the options of the budget of a release, passed to the command as one `Budget`."""
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Printed results
+@dataclass(frozen=True)
+class Printing:
+    """How a result is printed: as "text", "json", "csv" or "latex", with intervals of level 1 - alpha."""
+
+    style: str
+    alpha: float
+
+
+def _collect_printing(given: dict[str, Any]) -> None:
+    chosen = [name for name in ("json", "csv", "latex") if given.pop(f"as_{name}")]
+    if len(chosen) > 1:
+        raise click.UsageError("--json, --csv and --latex are mutually exclusive. Give one of them.")
+    given["printing"] = Printing(chosen[0] if chosen else "text", given.pop("alpha"))
+
+
+printing_options = collected(
+    (
+        ALPHA,
+        JSON,
+        click.option("--csv", "as_csv", is_flag=True, help="Print CSV with full precision."),
+        click.option("--latex", "as_latex", is_flag=True, help="Print a LaTeX tabular."),
+    ),
+    _collect_printing,
+)
+"""Add the forms of a printed result, passed to the command as one `Printing`."""

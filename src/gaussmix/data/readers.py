@@ -134,7 +134,7 @@ def _opened_csv(
 ) -> Iterator[tuple[Any, CheckedLines]]:
     """Arrow's reader, and the lines that it is given."""
     suffix = Csv().suffix_of(file) or ""
-    delimiter, quoting = "\t" if ".tsv" in suffix else ",", options.quoting_of(suffix)
+    delimiter, quoting = options.delimiter or ("\t" if ".tsv" in suffix else ","), options.quoting_of(suffix)
     lines = CheckedLines(
         pa.input_stream(str(file), compression=_COMPRESSION.get(suffix.rpartition(".")[2]), buffer_size=0),
         delimiter.encode(),

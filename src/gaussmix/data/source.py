@@ -39,6 +39,8 @@ class CsvOptions:
 
     Parameters
     ----------
+    delimiter : str, optional
+        Character between fields, such as ``";"``. Default: a comma, in TSV files a tab.
     skip_initial_space : bool
         Leave out spaces after a delimiter and at the beginning of a line, as in ``a, b``. Without it ``" b"`` is
         another text than ``"b"``.
@@ -52,6 +54,7 @@ class CsvOptions:
         Whether ``"`` encloses fields. Default: in CSV files it does, in TSV files it is an ordinary character.
     """
 
+    delimiter: str | None = None
     skip_initial_space: bool = False
     na_values: tuple[str, ...] | None = None
     quoted_newlines: bool = False
@@ -61,6 +64,11 @@ class CsvOptions:
         for name in ("skip_initial_space", "quoted_newlines"):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentTypeError(f"{name} must be True or False.")
+        if self.delimiter is not None and not _is_delimiter(self.delimiter):
+            raise ArgumentError(
+                f"delimiter must be one ASCII character other than a quote, a space or a line break, "
+                f"got {self.delimiter!r}."
+            )
         if self.quoting not in (None, True, False):
             raise ArgumentTypeError("quoting must be True, False or None.")
         if self.na_values is not None:
@@ -80,6 +88,10 @@ class CsvOptions:
         if self.quoting is not None:
             return self.quoting
         return self.quoted_newlines or ".tsv" not in suffix
+
+
+def _is_delimiter(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 1 and text.isascii() and text not in '" \r\n\0'
 
 
 @dataclass(frozen=True, kw_only=True)

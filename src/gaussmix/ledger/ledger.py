@@ -237,7 +237,7 @@ class Ledger:
             Text that identifies the release. It must not contain information about the rows.
         file : path, optional
             Path that the release will be written to, so that entries without a file can be found
-            (:func:`gaussmix.report.verify.outcomes`).
+            (:func:`gaussmix.report.verify.entry_state`).
         unit : str, optional
             The privacy unit that μ refers to; it must be the ledger's.
 

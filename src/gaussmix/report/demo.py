@@ -1,17 +1,14 @@
-"""A synthetic hospital table with known coefficients, used by ``gaussmix demo``."""
+"""A synthetic hospital table, used by ``gaussmix demo``."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from gaussmix.mechanism.release import release
-from gaussmix.models.release import Release
-
-__all__ = ["LINEAR_TRUTHS", "LOGISTIC_TRUTH", "ROWS", "SCHEMA", "make_patients", "private_patients"]
+__all__ = ["PREDICTORS", "ROWS", "SCHEMA", "make_patients"]
 
 ROWS = 100_000
-"""Number of rows, public in this demonstration, so that intervals can be for the population."""
+"""Number of rows, public in this demonstration."""
 
 REGIONS = ("north", "south", "west")
 SCHEMA = {
@@ -26,22 +23,12 @@ SCHEMA = {
 }
 """Bounds and levels, declared without looking at the rows."""
 
-LINEAR_TRUTHS = {
-    "cost": {
-        "(intercept)": 1.5,
-        "age": 0.08,
-        "bmi": 0.15,
-        "smoker": 4.0,
-        "region=south": 0.0,
-        "region=west": 1.0,
-        "income": -0.01,
-    },
-    "pressure": {"(intercept)": 70.0, "age": 0.45, "bmi": 1.1, "smoker": 6.0},
+PREDICTORS = {
+    "cost": ["age", "bmi", "smoker", "region", "income"],
+    "pressure": ["age", "bmi", "smoker"],
+    "readmitted": ["age", "smoker"],
 }
-"""True coefficients of the linear models, by response."""
-
-LOGISTIC_TRUTH = {"(intercept)": -4.0, "age": 0.04, "smoker": 1.0}
-"""True coefficients of the logistic model of readmission."""
+"""Predictors of the models shown, by response."""
 
 
 def make_patients(n: int = ROWS, seed: int = 0) -> pa.Table:
@@ -67,8 +54,3 @@ def make_patients(n: int = ROWS, seed: int = 0) -> pa.Table:
             "readmitted": readmitted,
         }
     )
-
-
-def private_patients(table: pa.Table, *, epsilon: float, delta: float) -> Release:
-    """Return a private release of all columns."""
-    return release(table, schema=SCHEMA, epsilon=epsilon, delta=delta)

@@ -4,10 +4,6 @@ The page shows the privacy label and statement, tables, the privacy curve and si
 release, from which models and predictions are computed in the browser (``templates/scripts``) with the same results as
 this library. It is one HTML file without external resources, and a deterministic function of the release and the
 arguments. Requires the extra ``gaussmix[plots]``.
-
-Coordinates, ticks and slider positions of the figure of the privacy curve.
-
-Signal-to-noise ratio of every encoded column, as shown on the page.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from gaussmix.models.release import Release
 from gaussmix.models.rendering import NOT_IDENTIFIED
 from gaussmix.releases.certificate import Certificate
 from gaussmix.report.label import as_svg
-from gaussmix.report.page_data import StaticTables, embedded_release, first_response, static_tables
+from gaussmix.report.page_data import embedded_release, first_response, static_tables
 from gaussmix.report.statement import (
     NOTHING,
     assumed,
@@ -107,9 +103,9 @@ def _nice_step(reach: float, most: int) -> float:
 
 
 SIGNAL_WORDS = (
-    "Signal is the sum of squares of an encoded column (bounds mapped to plus and minus the column's weight), "
-    "estimated from the release. Noise is the standard deviation of the privacy noise on an entry of the second moment "
-    "of an empty table. A column with a ratio near 1 carries little information."
+    "Signal: sum of squares of an encoded column, estimated from the release; encoding maps the declared bounds to "
+    "plus and minus the column's weight. Noise: standard deviation of the privacy noise in the same sum of an empty "
+    "table. With a ratio near 1 a column carries little information."
 )
 
 
@@ -181,9 +177,18 @@ def render(
     curve = None if invalid else curve_of(certificate.account)
     drawn = None if curve is None else picture(curve, certificate)
     opening = first_response(release.schema, response)
-    no_models = _no_models(release, opening)
-    tables, no_tables = _tables(release, opening, alpha)
-    signals = signals_of(release)
+    no_models, tables, no_tables = "", None, ""
+    if release.schema.n_columns > MOST_COLUMNS:
+        no_models = no_tables = TOO_WIDE
+    else:
+        try:
+            tables = static_tables(release, opening, alpha=alpha)
+        except ArgumentError as error:  # weights, no intercept, or no number of rows
+            no_tables = str(error)
+        if release.statistic.exact:
+            no_models = NO_NOISE
+        elif opening is None:
+            no_models = "No column of this release can be the response of a model."
     data = {
         "curve": [] if drawn is None else drawn.pop("positions"),
         "release": None if no_models else embedded_release(release, n_rows),
@@ -192,7 +197,8 @@ def render(
         "rows": n_rows,
         "not_identified": NOT_IDENTIFIED,
     }
-    style, script = _part("report.css"), _script()
+    parts = "".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
+    style, script = _part("report.css"), f'"use strict";\n(() => {{\n{parts}}})();\n'  # one function scope
     return environment.from_string(_part("report.html")).render(
         title=title or subject(release),
         about=subject(release),
@@ -214,7 +220,7 @@ def render(
         tables=tables,
         no_tables=no_tables,
         clipped=release.statistic.noisy.clipping_loss is not None,
-        signals=signals,
+        signals=signals_of(release),
         signal_words=SIGNAL_WORDS if not release.statistic.exact else "No noise was added to this release.",
         data=_embedded(data),
         style=_trusted(style),
@@ -222,31 +228,6 @@ def render(
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
-
-
-def _script() -> str:
-    """Return all parts of the script in one function scope."""
-    parts = "".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
-    return f'"use strict";\n(() => {{\n{parts}}})();\n'
-
-
-def _no_models(release: Release, response: str | None) -> str:
-    """Return the reason why the page computes no models; empty if it does."""
-    if release.schema.n_columns > MOST_COLUMNS:
-        return TOO_WIDE
-    if release.statistic.exact:
-        return NO_NOISE
-    return "" if response is not None else "No column of this release can be the response of a model."
-
-
-def _tables(release: Release, response: str | None, alpha: float) -> tuple[StaticTables | None, str]:
-    """Return the static tables, or None and the reason why there are none."""
-    if release.schema.n_columns > MOST_COLUMNS:
-        return None, TOO_WIDE
-    try:
-        return static_tables(release, response, alpha=alpha), ""
-    except ArgumentError as error:  # weights, no intercept, or no number of rows
-        return None, str(error)
 
 
 def _environment() -> jinja2.Environment:

@@ -1,46 +1,32 @@
 r"""Expected accuracy of a release, simulated from public quantities before any data is read.
 
-Tables that match the declared schema are simulated in three scenarios (:mod:`gaussmix.report.plan`) and released
-in passes with simulated noise of the scale required by the budget. Models from these releases are compared with least
-squares on the same rows. The results are functions of the schema, a declared number of rows and the budget. Seeds are
-fixed, but rounding differs between processors and changes simulated losses by up to a fifth.
+Three tables that match the declared schema are simulated and released in passes, with simulated noise of the scale
+that the budget requires. Models from these releases are compared with least squares on the same rows. The results are
+functions of the schema, a declared number of rows and the budget. Nothing here sees or protects data: noise is
+floating-point and from fixed seeds. Rounding differs between processors and changes simulated losses by up to a fifth.
 
-At most 20,000 rows are simulated; they represent larger tables by weighting (:mod:`gaussmix.report.plan`).
+All columns follow one Gaussian copula: column j has the latent value :math:`g_j = \sqrt\rho f + \sqrt{1-\rho}\,e_j`,
+where f is common to all columns, and its value is a fixed function of g_j. The scenarios are
+
+==========  =====================================  ======  ===  =====================  ============
+scenario    numeric columns                        spread  ρ    level of rank r        share true
+==========  =====================================  ======  ===  =====================  ============
+best case   uniform over the bounds                0.29    0    equal frequencies      0.5
+typical     lower bound + lognormal, σ = 0.75      0.1     0.5  frequency ∝ 1/r²       0.1
+adverse     lower bound + lognormal, σ = 1         0.025   0.9  frequency ∝ 1/r³       0.05
+==========  =====================================  ======  ===  =====================  ============
+
+Spread is the standard deviation of a column over its declared range. docs/planning.md describes the choice of values.
 
 >>> schema = {"age": [0, 100], "income": [0, 500], "smoker": "boolean", "cost": [0, 30]}
->>> plan = expect(schema, n_rows=20_000, epsilon=1.0, delta=1e-6)
->>> plan.response, plan.useful, [table.name for table in plan.tables]
-('cost', True, ['even', 'usual', 'hard'])
-
-Simulated releases of simulated tables, and the accuracy of models from them.
-
-This module never sees data and does not protect any: noise is floating-point and from known seeds. N rows are simulated
-for a table of n rows; sums and counts are multiplied by n/N before noise is added.
-
-Simulated tables for planning, generated from a declared schema alone.
-
-The seed is fixed, so the same schema gives the same tables. All columns follow one Gaussian copula: column j has the
-latent value :math:`g_j = \sqrt\rho f + \sqrt{1-\rho}\,e_j`, where f is common to all columns, and its value is a fixed
-function of g_j. There are three scenarios, from favourable to adverse:
-
-=======  =====================================  ======  ===  =====================  ============
-table    numeric columns                        spread  ρ    level of rank r        share true
-=======  =====================================  ======  ===  =====================  ============
-even     uniform over the bounds                0.29    0    equal frequencies      0.5
-usual    lower bound + lognormal, σ = 0.75      0.1     0.5  frequency ∝ 1/r²       0.1
-hard     lower bound + lognormal, σ = 1         0.025   0.9  frequency ∝ 1/r³       0.05
-=======  =====================================  ======  ===  =====================  ============
-
-Spread is the standard deviation of a column over its declared range. The choice of these values is described in
-docs/planning.md.
-
->>> table = imagine(Schema.of({"age": [0, 100], "cost": [0, 9]}), KINDS[1], response="cost", r2=0.4, rows=20_000)
->>> table.rows.shape, round(table.r2, 2)
-((20000, 3), 0.39)
+>>> plan = Planner(schema, delta=1e-6).expect(n_rows=20_000, epsilon=1.0)
+>>> plan.response, plan.useful, [expected.name for expected in plan.scenarios]
+('cost', True, ['best case', 'typical', 'adverse'])
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -77,77 +63,68 @@ from gaussmix.releases.preconditioning import (
 from gaussmix.releases.transcript import PassOutput, Transcript, start
 
 __all__ = [
-    "KINDS",
+    "LARGEST_EPSILON",
+    "SCENARIOS",
+    "USEFUL",
     "Expectation",
-    "Imagined",
-    "Kind",
     "Plan",
+    "Planner",
+    "Scenario",
+    "SimulatedTable",
     "Trial",
-    "expect",
-    "imagine",
-    "least_squares",
-    "least_useful_epsilon",
-    "numbers_only",
+    "numeric_schema",
     "response_of",
-    "rows_needed",
+    "simulate",
 ]
 
+USEFUL = 0.1
+"""Largest relative loss of R² of a useful release."""
+
+SIMULATED_ROWS = 20_000
+DRAWS = 3
+"""Number of simulated releases of every simulated table."""
+
+MOST_COLUMNS = 500
+"""Maximum number of encoded columns, for which planning takes up to a minute."""
+
+MOST_ROWS, LEAST_EPSILON = 10**12, 1e-3
+"""Limits of the searches; the largest ε is :data:`LARGEST_EPSILON`."""
 
 _SEED = 1
+_PRECISION = 1.1  # of the searches
+_SIGNAL = 5.0  # μn/m^1.5 at which a release becomes useful (docs/passes.md): start of the searches
+_INTERVAL = 1.96  # standard errors on either side of a 95 % interval
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Simulated tables
 @dataclass(frozen=True)
-class Kind:
-    """Parameters of a simulated scenario.
-
-    Attributes
-    ----------
-    name : str
-    spread : float
-        Standard deviation of a numeric column over its range.
-    skew : float
-        σ of the lognormal distribution of numeric columns above their lower bound; 0 for a uniform distribution.
-    correlation : float
-        Correlation ρ between the latent values of any two columns.
-    rarity : float
-        The level of rank r has frequency ∝ r^-rarity.
-    true : float
-        Share of rows in which a Boolean is true.
-    """
+class Scenario:
+    """Parameters of a simulated table, as in the table above."""
 
     name: str
     spread: float
-    skew: float
-    correlation: float
-    rarity: float
-    true: float
+    skew: float  # σ of the lognormal distribution; 0 for a uniform one
+    correlation: float  # ρ
+    rarity: float  # the level of rank r has frequency ∝ r^-rarity
+    true: float  # share of rows in which a Boolean is true
 
 
-KINDS = (
-    Kind("even", 0.29, 0.0, 0.0, 0.0, 0.5),
-    Kind("usual", 0.1, 0.75, 0.5, 2.0, 0.1),
-    Kind("hard", 0.025, 1.0, 0.9, 3.0, 0.05),
+TYPICAL = Scenario("typical", 0.1, 0.75, 0.5, 2.0, 0.1)
+SCENARIOS = (
+    Scenario("best case", 0.29, 0.0, 0.0, 0.0, 0.5),
+    TYPICAL,
+    Scenario("adverse", 0.025, 1.0, 0.9, 3.0, 0.05),
 )
-"""Scenarios from favourable to adverse."""
 
 
 @dataclass(frozen=True, eq=False)
-class Imagined:
-    """Encoded rows of a simulated table.
-
-    Attributes
-    ----------
-    rows : array (N, m)
-        Rows of norm at most 1, read-only.
-    response : int
-        Encoded column of the response; all others are predictors.
-    limit : float
-        Largest absolute value of the response; predictions are clamped to it.
-    """
+class SimulatedTable:
+    """Encoded rows of a simulated table, of norm at most 1 and read-only."""
 
     rows: Floats
-    response: int
-    limit: float
+    response: int  # encoded column of the response; all others are predictors
+    limit: float  # largest absolute value of the response; predictions are clamped to it
 
     @property
     def features(self) -> list[int]:
@@ -183,14 +160,18 @@ def response_of(schema: Schema, response: str | None = None) -> str:
                 return found[-1]
         raise ArgumentError("The schema must declare a numeric or Boolean column as the response.")
     if response not in schema.parts:
-        raise ArgumentError(f"Column {response!r} is not in the schema. Its columns are {', '.join(schema.parts)}.")
+        near = difflib.get_close_matches(response, schema.parts, n=1)
+        meant = f"Did you mean {near[0]!r}? " if near else ""
+        raise ArgumentError(
+            f"Column {response!r} is not in the schema. {meant}Its columns are {', '.join(schema.parts)}."
+        )
     if not isinstance(schema.parts[response], Numeric | Boolean):
         raise ArgumentError(f"response must be a numeric or Boolean column, got {response!r}.")
     return response
 
 
-@lru_cache(maxsize=len(KINDS))  # a search uses the same tables repeatedly
-def imagine(schema: Schema, kind: Kind, *, response: str, r2: float, rows: int) -> Imagined:
+@lru_cache(maxsize=len(SCENARIOS))  # a search uses the same tables repeatedly
+def simulate(schema: Schema, scenario: Scenario, *, response: str, r2: float, rows: int) -> SimulatedTable:
     r"""Return simulated rows of one scenario whose response is linear in all other columns.
 
     Let s be the standardised sum of all standardised encoded features times normal coefficients, with the sign that
@@ -199,7 +180,7 @@ def imagine(schema: Schema, kind: Kind, *, response: str, r2: float, rows: int) 
     .. math:: y = a + b\,(\sqrt{R^2}\,s + \sqrt{1 - R^2}\,e), \quad b = 2\,\mathrm{spread}
 
     clamped to its bounds, where a is three standard deviations above the lower bound, or the middle if that is lower. A
-    Boolean response is true with a probability that is linear in s.
+    Boolean response is true with probability :math:`p + \sqrt{p(1-p)}\sqrt{R^2}\,s`.
     """
     rng = np.random.default_rng(_SEED)
     common = rng.normal(size=(rows, 1))
@@ -208,8 +189,8 @@ def imagine(schema: Schema, kind: Kind, *, response: str, r2: float, rows: int) 
     entries = {}
     for name, column in schema.columns.items():
         own = rng.normal(size=(rows, column.size if isinstance(column, Vector) else 1))
-        latent = math.sqrt(kind.correlation) * common + math.sqrt(1 - kind.correlation) * own
-        entries[name] = _entries(column, latent, kind)
+        latent = math.sqrt(scenario.correlation) * common + math.sqrt(1 - scenario.correlation) * own
+        entries[name] = _entries(column, latent, scenario)
         if name != response and name in schema.parts:
             block[:, list(schema.groups[name])] = entries[name] * _reach(schema, encoder, name)
     terms = TermValues(schema.columns, lambda name: _numbers(schema.columns[name], entries[name]), entries.__getitem__)
@@ -221,16 +202,18 @@ def imagine(schema: Schema, kind: Kind, *, response: str, r2: float, rows: int) 
     score = _standardised(_standardised(block) @ rng.normal(size=schema.n_columns))
     score = score if np.mean(score**3) >= 0 else -score  # the long tail points away from the nearer bound
     explained, rest = math.sqrt(r2) * score, math.sqrt(1 - r2) * rng.normal(size=rows)
-    y = _number(explained + rest, kind)
+    b = 2 * min(scenario.spread, 0.25)
+    y = np.clip(min(3 * b - 1, 0.0) + b * (explained + rest), -1.0, 1.0)
     if isinstance(schema.parts[response], Boolean):
-        y = _boolean(explained, kind, rng)
+        p = scenario.true
+        y = np.where(rng.random(rows) < p + math.sqrt(p * (1 - p)) * explained, 1.0, -1.0)
     block[:, at] = y * encoder.limits[at]
     if schema.intercept:
         block[:, schema.groups[INTERCEPT][0]] = encoder.intercept
     encoder.finish(block)
     block /= 2.0**FRACTION_BITS
     block.flags.writeable = False
-    return Imagined(block, at, float(encoder.limits[at]) / 2.0**FRACTION_BITS)
+    return SimulatedTable(block, at, float(encoder.limits[at]) / 2.0**FRACTION_BITS)
 
 
 def _reach(schema: Schema, encoder: BlockEncoder, name: str) -> float:
@@ -248,19 +231,19 @@ def _numbers(column: Column, entries: Floats) -> Numbers:
     return Numbers(np.maximum(centre + half_range * entries[:, 0], lower))
 
 
-def _entries(column: Column, latent: Floats, kind: Kind) -> Floats:
+def _entries(column: Column, latent: Floats, scenario: Scenario) -> Floats:
     """Return the entries of a column, at most 1 in absolute value, from its latent normal values."""
     if isinstance(column, Categorical):
-        frequencies = np.arange(1.0, len(column.labels) + 1) ** -kind.rarity
+        frequencies = np.arange(1.0, len(column.labels) + 1) ** -scenario.rarity
         limits = np.cumsum(frequencies) / frequencies.sum()
         level = np.searchsorted(limits[:-1], special.ndtr(latent[:, 0]))
         return np.asarray(np.eye(len(limits))[level])
     if isinstance(column, Boolean):
-        return np.where(special.ndtr(latent) > 1 - kind.true, 1.0, -1.0)
-    if not kind.skew:
+        return np.where(special.ndtr(latent) > 1 - scenario.true, 1.0, -1.0)
+    if not scenario.skew:
         return np.asarray(2 * special.ndtr(latent) - 1)
-    deviation = math.sqrt(math.expm1(kind.skew**2) * math.exp(kind.skew**2))
-    return np.minimum(2 * kind.spread / deviation * np.exp(kind.skew * latent) - 1, 1.0)
+    deviation = math.sqrt(math.expm1(scenario.skew**2) * math.exp(scenario.skew**2))
+    return np.minimum(2 * scenario.spread / deviation * np.exp(scenario.skew * latent) - 1, 1.0)
 
 
 def _standardised(values: Floats) -> Floats:
@@ -270,44 +253,20 @@ def _standardised(values: Floats) -> Floats:
     return np.asarray(centred / np.where(deviations > 0, deviations, 1.0))
 
 
-def _number(standardised: Floats, kind: Kind) -> Floats:
-    deviation = 2 * min(kind.spread, 0.25)
-    return np.clip(min(3 * deviation - 1, 0.0) + deviation * standardised, -1.0, 1.0)
-
-
-def _boolean(explained: Floats, kind: Kind, rng: np.random.Generator) -> Floats:
-    """Return ±1, positive with probability p + √(p(1 - p)) √R² s."""
-    p = kind.true
-    chance = p + math.sqrt(p * (1 - p)) * explained
-    return np.where(rng.random(len(explained)) < chance, 1.0, -1.0)
-
-
-_INTERVAL = 1.96  # standard errors on either side of a 95 % interval
-
-
+# ---------------------------------------------------------------------------------------------------------------
+# Simulated releases
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A simulated table of n rows, represented by N of them with weights.
-
-    Attributes
-    ----------
-    table : Imagined
-        Simulated rows on which models are evaluated. The first n of them, or all, are the table.
-    rows : array (N, m)
-    weight : float
-        n/N.
-    gram : array (m, m)
-        Gram matrix of all n rows.
-    """
+    """A table of n rows, represented by N simulated rows with weights n/N."""
 
     schema: Schema
-    table: Imagined
+    table: SimulatedTable  # on which models are evaluated
     rows: Floats
     weight: float
-    gram: Floats
+    gram: Floats  # of all n rows
 
     @classmethod
-    def of(cls, schema: Schema, table: Imagined, n: int) -> Trial:
+    def of(cls, schema: Schema, table: SimulatedTable, n: int) -> Trial:
         """Return a table of n rows, represented by the first n simulated rows or by all of them."""
         rows = table.rows[:n]
         weight = n / len(rows)
@@ -399,46 +358,24 @@ class Trial:
         return np.array(found)
 
 
-USEFUL = 0.1
-"""Largest relative loss of R² of a useful release."""
-
-IMAGINED_ROWS = 20_000
-DRAWS = 3
-"""Number of simulated releases of every simulated table."""
-
-MOST_COLUMNS = 500
-"""Maximum number of encoded columns, for which planning takes up to a minute."""
-
-MOST_ROWS, MOST_EPSILON, LEAST_EPSILON = 10**12, LARGEST_EPSILON, 1e-3
-"""Limits of the searches."""
-
-_PRECISION = 1.1
-_SIGNAL = 5.0  # μn/m^1.5 at which a release becomes useful (docs/passes.md): start of the searches
-
-Passes = int | Literal["auto"]
-SchemaLike = Schema | Mapping[str, Any] | str | os.PathLike[str]
-
-
+# ---------------------------------------------------------------------------------------------------------------
+# Plans
 @dataclass(frozen=True)
 class Expectation:
     """Expected accuracy of a release of one simulated table.
 
+    Standard errors and intervals do not include clipping bias: a table with more clipping may have narrower intervals.
+
     Attributes
     ----------
-    name : {"even", "usual", "hard"}
-        Scenario.
     lost_r2 : float
-        Loss of R² on new rows due to privacy: R² of least squares minus R² of the release. If it exceeds the R² of
-        least squares, the release predicts worse than the mean.
-    r2 : float
-        R² on new rows of a model from the release.
+        R² of least squares minus R² of the release, on new rows.
     error_ratio : float
         Median over coefficients of the standard error (privacy and sampling) divided by the sampling standard error.
-        Infinite if half of the coefficients are not identified. Clipping bias is not included.
+        Infinite if half of the coefficients are not identified.
     interval : float
-        Median over coefficients of the half width of a 95 % interval (privacy and sampling) for the effect of a column
-        across its declared range, or of a level against the first, in units of the range of the response. Clipping bias
-        is not included, so a scenario with more clipping may have a narrower interval.
+        Median over coefficients of the half width of a 95 % interval for the effect of a column across its declared
+        range, or of a level against the first, in units of the range of the response.
     useful : bool
         Whether privacy and sampling together lose less than a tenth of the R² with unlimited rows.
     """
@@ -463,49 +400,36 @@ class Plan:
     neighbours: Neighbours
     passes: int
     r2: float
-    tables: tuple[Expectation, ...]
+    scenarios: tuple[Expectation, ...]
     max_contributions: int = 1
 
     @property
     def useful(self) -> bool:
-        """Whether the release is useful in the usual scenario."""
-        return self["usual"].useful
+        """Whether the release is useful in the typical scenario."""
+        return self["typical"].useful
 
     def __getitem__(self, name: str) -> Expectation:
         """Return the `Expectation` of a scenario by its name."""
-        check.choice([table.name for table in self.tables], name=name)
-        return next(table for table in self.tables if table.name == name)
+        named = {expected.name: expected for expected in self.scenarios}
+        return named[check.choice(named, name=name)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, with tables by name and None for infinity."""
-        tables = {
-            table.name: {key: None if value == math.inf else value for key, value in asdict(table).items()}
-            for table in self.tables
+        """Return plain values, with scenarios by name and None for infinity."""
+        found = {
+            own.name: {key: None if value == math.inf else value for key, value in asdict(own).items()}
+            for own in self.scenarios
         }
-        return {**asdict(self), "tables": tables}
+        return {**asdict(self), "scenarios": found}
 
 
-def expect(
-    schema: SchemaLike,
-    *,
-    n_rows: int,
-    epsilon: float,
-    delta: float,
-    response: str | None = None,
-    r2: float = 0.4,
-    passes: Passes = "auto",
-    neighbours: Neighbours = "add-remove",
-    max_contributions: int = 1,
-) -> Plan:
-    """Return the expected loss of R², standard errors and intervals of a release.
+class Planner:
+    """A regression to plan, for any number of rows and any ε.
 
     Parameters
     ----------
     schema : Schema, mapping or path
         As in :func:`gaussmix.release`.
-    n_rows : int
-        Declared number of rows.
-    epsilon, delta, passes, relation
+    delta, passes, neighbours
         As in :func:`gaussmix.release`.
     response : str, optional
         Numeric or Boolean response; all other columns are predictors. Default: the last numeric column, or else the
@@ -516,77 +440,111 @@ def expect(
         Contribution bound j. Every privacy unit is assumed to have j identical rows, the worst case: n rows are then
         worth n/j.
     """
-    task = _Task.of(schema, response, r2, max_contributions)
-    n, account = check.positive_integer(n_rows=n_rows), task.account(epsilon, delta, passes, neighbours)
-    warn_if_weak(account.epsilon, account.delta)
-    tables = tuple(task.expectation(kind, n, account) for kind in range(len(KINDS)))
-    return Plan(
-        n_rows=n,
-        columns=task.schema.n_columns,
-        response=task.response,
-        epsilon=account.epsilon,
-        delta=account.delta,
-        neighbours=neighbours,
-        passes=_number_of_passes(passes),
-        r2=task.r2,
-        tables=tables,
-        max_contributions=task.max_contributions,
-    )
+
+    def __init__(
+        self,
+        schema: Schema | Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        delta: float,
+        response: str | None = None,
+        r2: float = 0.4,
+        passes: int | Literal["auto"] = "auto",
+        neighbours: Neighbours = "add-remove",
+        max_contributions: int = 1,
+    ) -> None:
+        self.schema = Schema.of(schema)
+        _check_columns(self.schema.n_columns)
+        self.response = response_of(self.schema, response)
+        self.delta, self.r2 = delta, check.in_interval(0, 1, r2=r2)
+        self.passes = AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
+        self.neighbours: Neighbours = neighbours
+        self.max_contributions = check.positive_integer(max_contributions=max_contributions)
+
+    def expect(self, *, n_rows: int, epsilon: float) -> Plan:
+        """Return the expected loss of R², standard errors and intervals of a release of ``n_rows`` rows."""
+        n, account = check.positive_integer(n_rows=n_rows), self._account(epsilon)
+        warn_if_weak(account.epsilon, account.delta)
+        return Plan(
+            n_rows=n,
+            columns=self.schema.n_columns,
+            response=self.response,
+            epsilon=account.epsilon,
+            delta=account.delta,
+            neighbours=self.neighbours,
+            passes=self.passes,
+            r2=self.r2,
+            scenarios=tuple(self._expectation(scenario, n, account) for scenario in SCENARIOS),
+            max_contributions=self.max_contributions,
+        )
+
+    def rows_needed(self, *, epsilon: float) -> int | None:
+        """Return the number of rows, to 10 %, at which a release is useful in the typical scenario; None above 10¹²."""
+        account = self._account(epsilon)
+        warn_if_weak(account.epsilon, account.delta)
+        guess = self._signal_needed / account.mu
+        found = _least(
+            lambda n: self._expectation(TYPICAL, math.ceil(n), account).useful, guess, low=2.0, high=MOST_ROWS
+        )
+        return None if found is None else math.ceil(found)
+
+    def least_epsilon(self, *, n_rows: int) -> float | None:
+        """Return the smallest ε, to 10 %, at which a release is useful in the typical scenario; None above 20."""
+        n = check.positive_integer(n_rows=n_rows)
+        self._account(1.0)  # reject invalid arguments before the search
+        guess = self._signal_needed / n * math.sqrt(2 * math.log(1 / self.delta))
+
+        def useful(epsilon: float) -> bool:
+            return self._expectation(TYPICAL, n, self._account(epsilon)).useful
+
+        return _least(useful, guess, low=LEAST_EPSILON, high=LARGEST_EPSILON)
+
+    @property
+    def _signal_needed(self) -> float:
+        """About the product μn of a release that is just useful."""
+        return float(self.max_contributions * _SIGNAL * self.schema.n_columns**1.5)
+
+    def _account(self, epsilon: float) -> LatticeAccount:
+        shares, coordinates = releases_of(schedule_of(self.passes), self.schema.n_columns)
+        account = lattice_account(
+            epsilon, self.delta, shares=shares, coordinates=coordinates, neighbours=self.neighbours
+        )
+        if account.row_bits < FRACTION_BITS:
+            raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release. Increase epsilon or delta.")
+        return account
+
+    def _expectation(self, scenario: Scenario, n: int, account: LatticeAccount) -> Expectation:
+        """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
+        m, n = self.schema.n_columns, max(n // self.max_contributions, 1)
+        rows = max(min(SIMULATED_ROWS, 500_000 // m), 8 * m)
+        table = simulate(self.schema, scenario, response=self.response, r2=self.r2, rows=rows)
+        trial = Trial.of(self.schema, table, n)
+        # μ of all releases except the count. The Gram matrix of a share π of the rows, divided by π, has noise 1/π
+        # times as large.
+        parts = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
+        mu = [part * rate for part, rate in zip(parts, rates_of(account, n, m), strict=True)]
+        found = []
+        for draw in range(DRAWS):
+            drawn = trial.draw(mu, np.random.default_rng(draw))
+            found.append((trial.r2_of(drawn), *trial.errors(drawn.pool.current)))
+        r2 = float(np.mean([draw[0] for draw in found]))
+        _, error_ratio, interval = np.median(found, axis=0).tolist()
+        lost = max(trial.least_squares_r2 - r2, 0.0)
+        return Expectation(scenario.name, lost, r2, error_ratio, interval, table.r2 - r2 < USEFUL * table.r2)
 
 
-def rows_needed(
-    schema: SchemaLike,
-    *,
-    epsilon: float,
-    delta: float,
-    response: str | None = None,
-    r2: float = 0.4,
-    passes: Passes = "auto",
-    neighbours: Neighbours = "add-remove",
-    max_contributions: int = 1,
-) -> int | None:
-    """Return the number of rows, to 10 %, from which a release is useful in the usual scenario; None above 10¹².
-
-    Parameters are as in :func:`expect`.
-    """
-    task = _Task.of(schema, response, r2, max_contributions)
-    account = task.account(epsilon, delta, passes, neighbours)
-    warn_if_weak(account.epsilon, account.delta)
-    guess = max_contributions * _SIGNAL * task.schema.n_columns**1.5 / account.mu
-    found = _least(lambda n: task.is_useful(math.ceil(n), account), guess, low=2.0, high=MOST_ROWS)
-    return None if found is None else math.ceil(found)
-
-
-def least_useful_epsilon(
-    schema: SchemaLike,
-    *,
-    n_rows: int,
-    delta: float,
-    response: str | None = None,
-    r2: float = 0.4,
-    passes: Passes = "auto",
-    neighbours: Neighbours = "add-remove",
-    max_contributions: int = 1,
-) -> float | None:
-    """Return the smallest ε, to 10 %, at which a release is useful in the usual scenario; None above 20.
-
-    Parameters are as in :func:`expect`.
-    """
-    task, n = _Task.of(schema, response, r2, max_contributions), check.positive_integer(n_rows=n_rows)
-    task.account(1.0, delta, passes, neighbours)  # reject invalid arguments before the search
-
-    def useful(epsilon: float) -> bool:
-        return task.is_useful(n, task.account(epsilon, delta, passes, neighbours))
-
-    guess = max_contributions * _SIGNAL * task.schema.n_columns**1.5 / n * math.sqrt(2 * math.log(1 / delta))
-    return _least(useful, guess, low=LEAST_EPSILON, high=MOST_EPSILON)
-
-
-def numbers_only(features: int) -> Schema:
+def numeric_schema(features: int) -> Schema:
     """Return a schema of ``features`` numeric columns and a numeric response "y"."""
     d = check.positive_integer(features=features)
     _check_columns(d + 2)
     return Schema.of({**{f"x{i + 1}": [-1, 1] for i in range(d)}, "y": [-1, 1]})
+
+
+def _check_columns(columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise ArgumentError(
+            f"Planning supports at most {MOST_COLUMNS:,} encoded columns, got {columns:,}. Declare only the columns of "
+            "one model, or fewer levels."
+        )
 
 
 def _least(useful: Callable[[float], bool], guess: float, *, low: float, high: float) -> float | None:
@@ -603,76 +561,3 @@ def _least(useful: Callable[[float], bool], guess: float, *, low: float, high: f
         middle = math.sqrt(top * bottom)
         top, bottom = (middle, bottom) if useful(middle) else (top, middle)
     return top
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Simulated releases
-def _number_of_passes(passes: Passes) -> int:
-    return AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
-
-
-def _check_columns(columns: int) -> None:
-    if columns > MOST_COLUMNS:
-        raise ArgumentError(
-            f"Planning supports at most {MOST_COLUMNS:,} encoded columns, got {columns:,}. Declare only the columns of "
-            "one model, or fewer levels."
-        )
-
-
-def _budgets(account: LatticeAccount, m: int, n: int) -> list[float]:
-    """Return μ of all releases except the count, multiplied by the sampling rate of the rows.
-
-    The Gram matrix of a share π of the rows, divided by π, has noise 1/π times as large.
-    """
-    mu = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
-    return [part * rate for part, rate in zip(mu, rates_of(account, n, m), strict=True)]
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A regression to plan: schema, response, R² and contribution bound."""
-
-    schema: Schema
-    response: str
-    r2: float
-    max_contributions: int = 1
-
-    @classmethod
-    def of(cls, schema: SchemaLike, response: str | None, r2: float, max_contributions: int = 1) -> _Task:
-        found = Schema.of(schema)
-        _check_columns(found.n_columns)
-        most = check.positive_integer(max_contributions=max_contributions)
-        return cls(found, response_of(found, response), check.in_interval(0, 1, r2=r2), most)
-
-    def account(self, epsilon: float, delta: float, passes: Passes, neighbours: Neighbours) -> LatticeAccount:
-        """Return the account of a release."""
-        shares, coordinates = releases_of(schedule_of(_number_of_passes(passes)), self.schema.n_columns)
-        account = lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=neighbours)
-        if account.row_bits < FRACTION_BITS:
-            raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release. Increase epsilon or delta.")
-        return account
-
-    def table(self, kind: int) -> Imagined:
-        """Return a simulated table of 20,000 rows, or fewer if it has many columns."""
-        m = self.schema.n_columns
-        rows = max(min(IMAGINED_ROWS, 500_000 // m), 8 * m)
-        return imagine(self.schema, KINDS[kind], response=self.response, r2=self.r2, rows=rows)
-
-    def is_useful(self, n: int, account: LatticeAccount) -> bool:
-        """Return whether a release is useful in the usual scenario."""
-        (usual,) = (index for index, kind in enumerate(KINDS) if kind.name == "usual")
-        return self.expectation(usual, n, account).useful
-
-    def expectation(self, kind: int, n: int, account: LatticeAccount) -> Expectation:
-        """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
-        n = max(n // self.max_contributions, 1)
-        trial = Trial.of(self.schema, self.table(kind), n)
-        found, mu = [], _budgets(account, self.schema.n_columns, n)
-        for draw in range(DRAWS):
-            drawn = trial.draw(mu, np.random.default_rng(draw))
-            found.append((trial.r2_of(drawn), *trial.errors(drawn.pool.current)))
-        r2 = float(np.mean([draw[0] for draw in found]))
-        _, error_ratio, interval = np.median(found, axis=0).tolist()
-        lost = max(trial.least_squares_r2 - r2, 0.0)
-        useful = trial.table.r2 - r2 < USEFUL * trial.table.r2
-        return Expectation(KINDS[kind].name, lost, r2, error_ratio, interval, useful)

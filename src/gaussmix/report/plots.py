@@ -15,9 +15,8 @@ from gaussmix import _validation as check
 from gaussmix import accounting
 from gaussmix._files import reserve
 from gaussmix.accounting import Analysis
-from gaussmix.accounting.parameters import Neighbours
 from gaussmix.errors import ArgumentError, BudgetWarning, MissingPackageError
-from gaussmix.report.plan import MOST_EPSILON, USEFUL, Passes, Plan, SchemaLike, expect
+from gaussmix.report.plan import LARGEST_EPSILON, USEFUL, Planner
 
 __all__ = ["compare_analyses", "drawn", "lost_r2"]
 
@@ -31,8 +30,8 @@ _STYLES: dict[Analysis, tuple[str, str, str]] = {
     "exact": ("exact", "#D55E00", "-"),
 }
 
-_TABLES = (("#56B4E9", "--"), ("#0072B2", "-"), ("#D55E00", "-."))
-"""Colour and line style of the simulated tables, from favourable to adverse."""
+_SCENARIOS = (("#56B4E9", "--"), ("#0072B2", "-"), ("#D55E00", "-."))
+"""Colour and line style of the scenarios, from the best case to the adverse one."""
 
 _LEAST_SHOWN = 1e-5  # smaller losses of R² are drawn at this value
 
@@ -43,79 +42,45 @@ def compare_analyses(path: str | Path, *, sketch_size: int, delta: float, force:
     Left: the ε that each analysis proves for γ = (λ + σ²)/C², at leverage 1/γ. Right: the ratio of each ε to the exact
     one. An existing file is replaced only with ``force``.
     """
-    with drawn(path, 10, 4.2, force=force) as figure:
-        _draw_analyses(figure, sketch_size, delta)
-
-
-def _draw_analyses(figure: Any, sketch_size: int, delta: float) -> None:
     gammas = np.geomspace((4 / 3) ** 2, 1e4, 60)
     curves = {
         name: accounting.epsilon(delta, sketch_size=sketch_size, gamma=gammas, bound_holds_for="larger", analysis=name)
         for name in _STYLES
     }
-    left, right = figure.subplots(1, 2)
-    for name, (label, colour, line) in _STYLES.items():
-        left.loglog(gammas, curves[name], line, color=colour, label=label)
-        right.semilogx(gammas, curves[name] / curves["exact"], line, color=colour, label=label)
-    left.set(ylabel="ε", title=f"ε proved at δ = {delta:g}, k = {sketch_size}")
-    right.set(ylabel="ε / exact ε", title="Ratio to the exact ε", ylim=(0.9, None))
-    for axes in (left, right):
-        axes.set_xlabel("γ = (λ + σ²) / C²")
-        axes.grid(visible=True, alpha=0.3)
-    left.legend()
+    with drawn(path, 10, 4.2, force=force) as figure:
+        left, right = figure.subplots(1, 2)
+        for name, (label, colour, line) in _STYLES.items():
+            left.loglog(gammas, curves[name], line, color=colour, label=label)
+            right.semilogx(gammas, curves[name] / curves["exact"], line, color=colour, label=label)
+        left.set(ylabel="ε", title=f"ε proved at δ = {delta:g}, k = {sketch_size}")
+        right.set(ylabel="ε / exact ε", title="Ratio to the exact ε", ylim=(0.9, None))
+        for axes in (left, right):
+            axes.set_xlabel("γ = (λ + σ²) / C²")
+            axes.grid(visible=True, alpha=0.3)
+        left.legend()
 
 
-def lost_r2(
-    path: str | Path,
-    schema: SchemaLike,
-    *,
-    n_rows: int,
-    delta: float,
-    chosen: float,
-    response: str | None = None,
-    r2: float = 0.4,
-    passes: Passes = "auto",
-    neighbours: Neighbours = "add-remove",
-    force: bool = False,
-) -> None:
+def lost_r2(path: str | Path, planner: Planner, *, n_rows: int, chosen: float, force: bool = False) -> None:
     """Draw the expected loss of R² against ε from 0.1 to 10 times ``chosen``, which is marked, for each scenario.
 
-    Other parameters are as in :func:`gaussmix.report.plan.expect`. An existing file is replaced only with
-    ``force``.
+    An existing file is replaced only with ``force``.
     """
     middle = check.positive(finite=True, epsilon=chosen)
-    epsilons = [min(float(e), MOST_EPSILON) for e in middle * np.geomspace(0.1, 10, 7)]
+    epsilons = [min(float(e), LARGEST_EPSILON) for e in middle * np.geomspace(0.1, 10, 7)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # of budgets that the user did not request
-        plans = [
-            expect(
-                schema,
-                n_rows=n_rows,
-                epsilon=e,
-                delta=delta,
-                response=response,
-                r2=r2,
-                passes=passes,
-                neighbours=neighbours,
-            )
-            for e in epsilons
-        ]
+        plans = [planner.expect(n_rows=n_rows, epsilon=e) for e in epsilons]
     with drawn(path, 6, 4, force=force) as figure:
-        _draw_lost_r2(figure.subplots(), plans, epsilons, middle)
-
-
-def _draw_lost_r2(axes: Any, plans: list[Plan], epsilons: list[float], chosen: float) -> None:
-    first = plans[0]
-    for table, (colour, line) in zip(first.tables, _TABLES, strict=True):
-        lost = [max(plan[table.name].lost_r2, _LEAST_SHOWN) for plan in plans]
-        axes.loglog(epsilons, lost, line, color=colour, label=f"{table.name} table")
-    axes.axhline(USEFUL * first.r2, color="grey", linestyle=":", label="a tenth of R²")
-    axes.axvline(chosen, color="grey", linestyle="-", linewidth=0.8, label=f"ε = {chosen:g}")
-    axes.set(
-        xlabel="ε", ylabel="R² lost to privacy", title=f"{first.n_rows:,} rows, {first.response}, δ = {first.delta:g}"
-    )
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend()
+        axes, first = figure.subplots(), plans[0]
+        for name, (colour, line) in zip((own.name for own in first.scenarios), _SCENARIOS, strict=True):
+            lost = [max(plan[name].lost_r2, _LEAST_SHOWN) for plan in plans]
+            axes.loglog(epsilons, lost, line, color=colour, label=name)
+        axes.axhline(USEFUL * first.r2, color="grey", linestyle=":", label="a tenth of R²")
+        axes.axvline(middle, color="grey", linestyle="-", linewidth=0.8, label=f"ε = {middle:g}")
+        title = f"{first.n_rows:,} rows, response {first.response}, δ = {first.delta:g}"
+        axes.set(xlabel="ε", ylabel="loss of R² to privacy", title=title)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend()
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""The privacy statement of a release, as fields that follow NIST SP 800-226 and as sentences.
-
-Format numbers as text, rounding up where that is the conservative direction.
-"""
+"""The privacy statement of a release, as fields that follow NIST SP 800-226 and as sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 from gaussmix.accounting.curve import PrivacyCurve
 from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.data.columns import Boolean, Column, Numeric, Vector
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.schema import Schema
 from gaussmix.errors import NotPrivateError
 from gaussmix.models.release import Release
@@ -67,25 +64,6 @@ def plain_value(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-_ASSUMED = (
-    "A trusted curator held the rows, ran the library and saw its errors. The guarantee covers only this release and "
-    "results computed from it.",
-    "Bounds, levels and weights were chosen without looking at the rows, or by a private release whose budget is "
-    "accounted for. Software cannot verify this.",
-    "The guarantee is for this release. Privacy losses of other releases of the same rows add up, unless a ledger "
-    "covers them together.",
-    "The running time of the computation is not protected.",
-)
-_ROWS = "Each person contributes one row. The protection of a person with several rows is weaker."
-_PERSONS = "Each privacy unit has one value in the unit column. The protection of a unit with several values is weaker."
-_ON_INTEGERS = (
-    "Sums over rows are exact integers and the noise is an exact discrete Gaussian: no floating-point rounding takes "
-    "place between the rows and the release."
-)
-_IN_REAL_NUMBERS = (
-    "The proofs assume real arithmetic. Sums over rows are exact, and the release is rounded to a public grid of about "
-    "a millionth of the noise; this does not prove that no floating-point attack exists."
-)
 NOTHING = ("There is no privacy guarantee: this release may reveal individual rows. Do not publish it.",)
 _LEVELS_SHOWN = 40
 
@@ -149,9 +127,24 @@ def found_at_most(certificate: Certificate) -> str:
 
 def assumed(certificate: Certificate) -> tuple[str, ...]:
     """Return the assumptions that cannot be verified from the release."""
-    exact = isinstance(certificate.account, LatticeAccount)
-    whose = _ROWS if certificate.unit is None else _PERSONS
-    return (*_ASSUMED[:2], whose, *_ASSUMED[2:], _ON_INTEGERS if exact else _IN_REAL_NUMBERS)
+    by_row, exact = certificate.unit is None, isinstance(certificate.account, LatticeAccount)
+    return (
+        "A trusted curator held the rows, ran the library and saw its errors. The guarantee covers only this release "
+        "and results computed from it.",
+        "Bounds, levels and weights were chosen without looking at the rows, or by a private release whose budget is "
+        "accounted for. Software cannot verify this.",
+        "Each person contributes one row. The protection of a person with several rows is weaker."
+        if by_row
+        else "Each privacy unit has one value in the unit column. The protection of a unit with several values is "
+        "weaker.",
+        "Privacy losses of other releases of the same rows add up, unless a ledger covers them together.",
+        "The running time of the computation is not protected.",
+        "Sums over rows are exact integers and the noise is an exact discrete Gaussian: no floating-point rounding "
+        "takes place between the rows and the release."
+        if exact
+        else "The proofs assume real arithmetic. Sums over rows are exact, and the release is rounded to a public grid "
+        "of about a millionth of the noise; this does not prove that no floating-point attack exists.",
+    )
 
 
 def conditions(certificate: Certificate) -> list[Condition]:
@@ -168,79 +161,57 @@ class Field:
     note: str = ""
 
 
-def _budget(certificate: Certificate, whole: str, anew: str) -> list[Field]:
-    return [
-        Field("ε (epsilon)", number(certificate.epsilon), whole),
-        Field("δ (delta)", number(certificate.delta), anew),
-    ]
-
-
 def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file_sha256: str = "") -> list[Field]:
     """Return the fields of the statement."""
-    certificate = release.certificate
+    certificate, account, statistic = release.certificate, release.certificate.account, release.statistic
     together = certificate.covers_ledger
-    whole = "for all releases through one ledger together, including this one; do not add them up" if together else ""
-    anew = "" if curve is None else f"recomputed for this page: δ = {up(curve.certified_delta)} at this ε"
-    return [
-        *([] if valid else [Field("ε and δ (epsilon, delta)", "no guarantee", certificate.void_words)]),
+    fields = [
         Field("Privacy unit", certificate.unit_words),
         Field("Neighbouring relation", certificate.neighbours, certificate.relation_words),
-        *(_budget(certificate, whole, "" if together else anew) if valid else []),
+    ]
+    if valid:
+        covers = "for all releases through one ledger together, including this one; do not add them up"
+        again = "" if curve is None else f"recomputed for this page: δ = {up(curve.certified_delta)} at this ε"
+        fields.append(Field("ε (epsilon)", number(certificate.epsilon), covers if together else ""))
+        fields.append(Field("δ (delta)", number(certificate.delta), "" if together else again))
+    else:
+        fields.insert(0, Field("ε and δ (epsilon, delta)", "no guarantee", certificate.void_words))
+    noise = Field("Noise", "none")
+    if not statistic.exact:
+        least, most = (f"{value:.4g}" for value in (statistic.column_noise.min(), statistic.column_noise.max()))
+        spread = f"standard deviation of an entry of the second moment: {least} to {most} by column, in encoded units"
+        noise = Field("Noise", "discrete Gaussian on integers, symmetric", spread)
+    fields += [
         Field("Row norm bound", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", certificate.mechanism_words, f"created by {certificate.made_by}"),
-        Field("Noise", *_noise(release)),
-        *_size(release),
-        Field("Analysis", certificate.account.analysis, "used to compute ε and δ"),
+        noise,
+    ]
+    if isinstance(account, LatticeAccount):
+        alone = "this release alone; " if together else ""
+        attack = f"{alone}maximum true-positive rate of membership inference at a 5 % false-positive rate"
+        fields += [
+            Field("Passes", str(len(statistic.passes)), "each preconditioned by the previous passes"),
+            Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
+            Field("Attack power", f"{math.ceil(1000 * account.attack_power()) / 10:g} %", attack),
+            Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
+        ]
+        if statistic.clipping_loss is not None:
+            note = "high-leverage rows are norm-clipped in the last pass"
+            fields.append(Field("Clipped", str(statistic.clipping_loss), note))
+    fields += [
+        Field("Analysis", account.analysis, "used to compute ε and δ"),
         Field("Generator", certificate.generator_words, f"recorded as {certificate.generator}"),
         Field("Trust model", "central: one trusted curator holds the rows"),
         Field("Library version", f"gaussmix {certificate.version}" if certificate.version else "not recorded"),
         Field("Time", certificate.time or "not recorded", "creation of the release, UTC"),
         Field("Schema", release.schema.fingerprint, "SHA-256 of the declared columns"),
         Field("Release", release.fingerprint, "SHA-256, as stored in the release file"),
-        *([Field("File", file_sha256, "SHA-256 of the release file, as printed by sha256sum")] if file_sha256 else []),
-        *_ledger(certificate),
     ]
-
-
-def _ledger(certificate: Certificate) -> list[Field]:
-    """Return the ledger that was charged, if there is one."""
-    if not certificate.ledger:
-        return []
-    return [Field("Ledger", certificate.ledger, f"entry {certificate.entry}")]
-
-
-def _size(release: Release) -> list[Field]:
-    """Return the number of passes and their joint guarantee; nothing without noise."""
-    statistic, account = release.statistic, release.certificate.account
-    if not isinstance(account, LatticeAccount):
-        return []
-    alone = "this release alone; " if release.certificate.covers_ledger else ""
-    fields = [
-        Field("Passes", str(len(statistic.passes)), "each preconditioned by the previous passes"),
-        Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
-        Field(
-            "Attack power",
-            f"{math.ceil(1000 * account.attack_power()) / 10:g} %",
-            f"{alone}maximum true-positive rate of membership inference at a 5 % false-positive rate",
-        ),
-        Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
-    ]
-    if statistic.clipping_loss is not None:
-        fields.append(
-            Field("Clipped", str(statistic.clipping_loss), "high-leverage rows are norm-clipped in the last pass")
-        )
+    if file_sha256:
+        fields.append(Field("File", file_sha256, "SHA-256 of the release file, as printed by sha256sum"))
+    if certificate.ledger:
+        fields.append(Field("Ledger", certificate.ledger, f"entry {certificate.entry}"))
     return fields
-
-
-def _noise(release: Release) -> tuple[str, str]:
-    statistic = release.statistic
-    if statistic.exact:
-        return "none", ""
-    least, most = (f"{value:.4g}" for value in (statistic.column_noise.min(), statistic.column_noise.max()))
-    return (
-        "discrete Gaussian on integers, symmetric",
-        f"standard deviation of an entry of the second moment: {least} to {most} by column, in encoded units",
-    )
 
 
 def bounds_of(schema: Schema) -> dict[str, Any]:
@@ -261,30 +232,24 @@ def bounds_of(schema: Schema) -> dict[str, Any]:
 
 
 def _bound(name: str, column: Column) -> list[str]:
-    weight = f"{column.weight:g}"
+    """Return name, kind, bounds or levels, weight, and how missing values and unknown levels are handled."""
     if isinstance(column, Numeric):
         since = f" days since {column.origin}" if column.origin is not None else ""
-        bounds = f"{number(column.lower)} to {number(column.upper)}{since}"
-        return [name, "date" if since else "numeric", bounds, weight, column.missing, ""]
-    if isinstance(column, Boolean):
-        return [name, "boolean", "false or true", weight, column.missing, ""]
-    if isinstance(column, Vector):
-        return [name, f"vector of {column.size}", _vector_bounds(column), weight, column.missing, ""]
-    levels = [str(level) for level in column.levels]
-    more = f" and {len(levels) - _LEVELS_SHOWN} more" if len(levels) > _LEVELS_SHOWN else ""
-    shown = ", ".join(levels[:_LEVELS_SHOWN]) + more
-    return [name, "categorical", shown, weight, column.missing, column.unknown]
-
-
-def _vector_bounds(column: Vector) -> str:
-    words = []
-    if isinstance(column.lower, float) and isinstance(column.upper, float):
-        words.append(f"entries {number(column.lower)} to {number(column.upper)}")
-    elif column.bounded:
-        words.append("bounds per entry")
-    if column.norm is not None:
-        words.append(f"norm {number(column.norm)}")
-    return ", ".join(words)
+        kind, bounds = "date" if since else "numeric", f"{number(column.lower)} to {number(column.upper)}{since}"
+    elif isinstance(column, Boolean):
+        kind, bounds = "boolean", "false or true"
+    elif isinstance(column, Vector):
+        entries = "bounds per entry" if column.bounded else ""
+        if isinstance(column.lower, float) and isinstance(column.upper, float):
+            entries = f"entries {number(column.lower)} to {number(column.upper)}"
+        norm = "" if column.norm is None else f"norm {number(column.norm)}"
+        kind, bounds = f"vector of {column.size}", ", ".join(filter(None, [entries, norm]))
+    else:
+        more = len(column.levels) - _LEVELS_SHOWN
+        kind, bounds = "categorical", ", ".join(str(level) for level in column.levels[:_LEVELS_SHOWN])
+        bounds += f" and {more} more" if more > 0 else ""
+    unknown = column.unknown if isinstance(column, Categorical) else ""
+    return [name, kind, bounds, f"{column.weight:g}", column.missing, unknown]
 
 
 def parameters_of(certificate: Certificate) -> list[tuple[str, str]]:

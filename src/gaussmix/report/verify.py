@@ -1,10 +1,6 @@
-"""Verification of a release file: (ε, δ) recomputed from its content.
+"""Verification of release files, and reconciliation of ledger entries with them.
 
-**Private**: a function of the release.
-
-Reconciliation of ledger entries with release files.
-
-**Private**: reads ledgers and the footers of release files.
+**Private**: reads releases and ledgers.
 """
 
 from __future__ import annotations
@@ -17,11 +13,11 @@ from typing import Any, Literal
 from gaussmix._text import plain
 from gaussmix.accounting.discrete import LatticeAccount
 from gaussmix.errors import DamagedError, NotPrivateError
-from gaussmix.ledger import Entry, Ledger
+from gaussmix.ledger import Entry
 from gaussmix.models.release import Release
 from gaussmix.releases.file import check_signature, read_bytes, release_id
 
-__all__ = ["Outcome", "Verdict", "outcomes", "verdict_on", "verify"]
+__all__ = ["STATES", "Verdict", "entry_state", "verdict_on", "verify"]
 
 
 @dataclass(frozen=True)
@@ -33,22 +29,14 @@ class Verdict:
     state : {"true", "void", "false", "damaged", "unsigned"}
         The certificate is correct; it states itself that there is no guarantee; it overstates the guarantee; the file
         is not a release, is damaged or was edited; it is not signed by the given key.
-    sentence : str
-        Description of the state.
-    epsilon, delta : float or None
-        Certified values, if the file can be read.
-    computed_delta : float or None
-        δ at the certified ε, recomputed and rounded up, if it is available for this release alone.
-    release : str
-        Random identifier of the release.
     """
 
     state: Literal["true", "void", "false", "damaged", "unsigned"]
     sentence: str
-    epsilon: float | None = None
+    epsilon: float | None = None  # as certified, if the file can be read
     delta: float | None = None
-    computed_delta: float | None = None
-    release: str = ""
+    computed_delta: float | None = None  # at the certified ε, recomputed and rounded up
+    release: str = ""  # random identifier
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", plain(self.sentence))
@@ -110,48 +98,22 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
     return Verdict("true", words, **found)
 
 
-State = Literal["there", "missing", "other", "unnamed"]
-
-WORDS: dict[State, str] = {
-    "there": "file present",
+STATES = {
+    "present": "file present",
     "missing": "file missing: the release was lost or its file was moved; the budget is spent",
     "other": "file does not contain this release; the budget is spent",
     "unnamed": "no file recorded",
 }
+"""States of the release file of a ledger entry."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A ledger entry and the state of its release file.
-
-    Attributes
-    ----------
-    entry : Entry
-    state : {"there", "missing", "other", "unnamed"}
-        The recorded file contains this release; it does not exist; it contains something else; no file was recorded.
-    """
-
-    entry: Entry
-    state: State
-
-    @property
-    def words(self) -> str:
-        """Description of the state."""
-        return WORDS[self.state]
-
-
-def outcomes(ledger: Ledger) -> list[Outcome]:
-    """Return every entry of a ledger, oldest first, with the state of its release file."""
-    return [Outcome(entry, _state(entry)) for entry in ledger.entries()]
-
-
-def _state(entry: Entry) -> State:
+def entry_state(entry: Entry) -> str:
+    """Return the state of the release file that a ledger entry names, a key of :data:`STATES`."""
     if not entry.file:
         return "unnamed"
-    path = Path(entry.file)
-    if not path.exists():
+    if not Path(entry.file).exists():
         return "missing"
     try:
-        return "there" if release_id(path) == entry.release else "other"
+        return "present" if release_id(Path(entry.file)) == entry.release else "other"
     except (DamagedError, OSError):
         return "other"

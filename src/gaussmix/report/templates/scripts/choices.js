@@ -2,7 +2,7 @@
 function buildChoices(release, { response, alpha }, changed) {
   const state = {
     response, predictors: new Set(), scale: null, rows: null, alpha,
-    levels: new Map(), // per category: the name of each level; levels with the same name are merged
+    levels: new Map(), // per category: the name of each level; levels with the same name are collapsed into one
     reference: new Map(),
   };
   const isClass = (own) => own.kind === "categorical", chosen = () => withNeeds(release, [...state.predictors]);
@@ -86,7 +86,7 @@ function levelBlocks(release, state, redraw) {
     const block = make("details", { ariaLabel: `Levels of ${name}` }, make("summary", {}, isolated(name), ": ", words),
       make("div", { className: "control", hidden: release.intercept === null },
         make("label", { htmlFor: select.id }, "Reference level"), select),
-      make("p", { className: "note" }, "Levels with the same name are merged."),
+      make("p", { className: "note" }, "Levels with the same name are collapsed into one."),
       make("div", { className: "levels" }, ...inputs.map((input, i) => (
         make("label", { htmlFor: input.id }, isolated(labels[i]), input)
       ))));
