@@ -133,14 +133,14 @@ def release(
     gaussmix release hospital.duckdb --query "FROM patients" -s patients.json --ledger patients.ledger -o out.parquet
     """  # noqa: D301 - click wants the character
     sums = [name for name in sources.names if name.endswith(".moments")]
-    tables = tuple(name for name in sources.names if not name.endswith(".moments"))
+    files = tuple(name for name in sources.names if not name.endswith(".moments"))
     if schema_file is None and (formula is not None or weight is not None):
         raise click.UsageError("--formula and --weight require --schema.")
-    if schema_file is None and tables:
+    if schema_file is None and files:
         raise click.UsageError("--schema is required. 'gaussmix schema SOURCE' writes a template.")
     declared = Moments.load(sums[0]).schema if schema_file is None else Schema.of(schema_file)
     reading, others = sources.reading, [*map(Path, sums), schema_file, _ledger_file(budget)]
-    with replace(sources, names=tables).opened(out=out, others=others) as data:
+    with replace(sources, names=files).opened(out=out, others=others) as data:
         if sums:
             declared = declared_schema(declared, formula=formula, weight=weight)
             data, reading = _total(data, sums, declared, sources)
