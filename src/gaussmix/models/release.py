@@ -75,8 +75,9 @@ class Release:
 
     def __post_init__(self) -> None:
         self.verify()
-        if self.statistic.void != self.certificate.void_words:  # so that models and tables print it first
-            object.__setattr__(self, "statistic", replace(self.statistic, void=self.certificate.void_words))
+        void, declared = self.certificate.void_words, self.certificate.schema
+        if (self.statistic.void, self.statistic.declared) != (void, declared):  # models print what these say first
+            object.__setattr__(self, "statistic", replace(self.statistic, void=void, declared=declared))
 
     def verify(self) -> None:
         """Check the numbers against the certificate, which was verified when it was made.

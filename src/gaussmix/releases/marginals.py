@@ -128,6 +128,16 @@ class Marginals:
         entry = schema.rounded_intercept / schema.row_norm
         return float(self.sums[at]) / entry, self.std_errors[1] / entry
 
+    def share_beyond(self, column: str, threshold: float, *, above: bool) -> float:
+        """Estimate the share of the rows with a value above (or below) a threshold, at least 0."""
+        cells = next(cells for cells in self.plan.cells.columns if cells.column == column)
+        if cells.edges is None:
+            raise ArgumentError(f"Column {column!r} is not numeric and has no thresholds.")
+        counts, edges = self.by_column[column][: len(cells.edges) - 1], cells.edges
+        upper = np.clip((edges[1:] - threshold) / np.diff(edges), 0.0, 1.0)  # the part of every cell that is above
+        beyond = float(counts @ (upper if above else 1 - upper))
+        return min(max(beyond / max(self.rows[0], 1.0), 0.0), 1.0)
+
     def thresholds(self) -> dict[str, tuple[float, float]]:
         """Return the thresholds at which numbers are top-coded; numbers that are left alone are not in it."""
         noise, rows = self.std_errors[0], self.rows[0]

@@ -11,7 +11,8 @@ A linear map L of the columns takes M to LMLᵀ and N to LNLᵀ.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -69,6 +70,8 @@ class NoisyMoment:
         Why the release has no privacy guarantee; empty if it has one. Printed first with every result.
     clipping_bias : float
         B, allowance for the bias from norm clipping, in standard errors of the privacy noise.
+    coded : mapping of str to str
+        Columns that are top-coded, with their thresholds in words.
     """
 
     moment: Floats
@@ -77,6 +80,7 @@ class NoisyMoment:
     independent: bool = True
     void: str = ""
     clipping_bias: float = 0.0
+    coded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_noise(self) -> bool:

@@ -127,6 +127,8 @@ class Transcript:
         Why the release has no privacy guarantee; empty if it has one.
     marginals : Marginals or None
         Marginals of the declared table, drawn before the passes.
+    declared : Schema or None
+        The declared schema, if it is another one than ``schema``.
     """
 
     passes: tuple[PassOutput, ...]
@@ -135,6 +137,29 @@ class Transcript:
     unit: PrivacyUnit | None = None
     void: str = ""
     marginals: Marginals | None = None
+    declared: Schema | None = None
+
+    @cached_property
+    def coded(self) -> dict[str, str]:
+        """How numbers are top-coded, in words, by column: "wage coded to at most 1,880 (about 0.5 % of rows)"."""
+        if self.declared is None:
+            return {}
+        found = {}
+        for name, (lower, upper) in self.schema.thresholds_within(self.declared).items():
+            column = self.declared.columns[name]
+            ends = [
+                f"at {'most' if above else 'least'} {end:,.6g}{self._share_beyond(name, end, above=above)}"
+                for end, bound, above in ((lower, column.lower, False), (upper, column.upper, True))  # type: ignore[union-attr]
+                if end != bound
+            ]
+            found[name] = f"{name} coded to {' and '.join(ends)}"
+        return found
+
+    def _share_beyond(self, name: str, end: float, *, above: bool) -> str:
+        if self.marginals is None:
+            return ""
+        share = 100 * self.marginals.share_beyond(name, end, above=above)
+        return f" (about {share:.1f} % of rows)" if share >= 0.05 else " (hardly any row)"
 
     def check(self) -> None:
         """Reject matrices of the wrong shape, not finite or not symmetric, and rates outside (0, 1]."""
@@ -230,7 +255,7 @@ class Transcript:
         """The last pass and the distribution of its noise, for inference; exact given the earlier passes."""
         last = self.last
         return NoisyMoment(
-            last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void, self.clipping_bias
+            last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void, self.clipping_bias, self.coded
         )
 
     @property
