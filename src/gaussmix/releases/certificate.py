@@ -278,8 +278,8 @@ class Certificate:
         return "\n".join(map(plain, [*lines, *(f"  {condition}" for condition in self.conditions)]))
 
     def _gaussian(self) -> list[str]:
-        """Return μ and the power of the optimal membership-inference attack."""
-        if not isinstance(self.account, LatticeAccount):
+        """Return μ and the power of the optimal membership-inference attack; nothing without a guarantee."""
+        if not isinstance(self.account, LatticeAccount) or not self.is_private:
             return []
         alone = "this release alone: " if self.covers_ledger else ""
         return [

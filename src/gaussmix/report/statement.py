@@ -189,7 +189,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         Field("Row norm bound", number(certificate.row_norm), "norm of an encoded row; bounds per column below"),
         Field("Mechanism", certificate.mechanism_words, f"created by {certificate.made_by}"),
         Field("Noise", *_noise(release)),
-        *_size(release),
+        *_size(release, valid=valid),
         Field("Analysis", certificate.account.analysis, "used to compute ε and δ"),
         Field("Generator", certificate.generator_words, f"recorded as {certificate.generator}"),
         Field("Trust model", "central: one trusted curator holds the rows"),
@@ -209,22 +209,23 @@ def _ledger(certificate: Certificate) -> list[Field]:
     return [Field("Ledger", certificate.ledger, f"entry {certificate.entry}")]
 
 
-def _size(release: Release) -> list[Field]:
-    """Return the number of passes and their joint guarantee; nothing without noise."""
+def _size(release: Release, *, valid: bool) -> list[Field]:
+    """Return the number of passes and, if there is a guarantee, its μ and attack power; nothing without noise."""
     statistic, account = release.statistic, release.certificate.account
     if not isinstance(account, LatticeAccount):
         return []
     alone = "this release alone; " if release.certificate.covers_ledger else ""
-    fields = [
-        Field("Passes", str(len(statistic.passes)), "each preconditioned by the previous passes"),
-        Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
-        Field(
-            "Attack power",
-            f"{math.ceil(1000 * account.attack_power()) / 10:g} %",
-            f"{alone}maximum true-positive rate of membership inference at a 5 % false-positive rate",
-        ),
-        Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
-    ]
+    fields = [Field("Passes", str(len(statistic.passes)), "each preconditioned by the previous passes")]
+    if valid:
+        fields += [
+            Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
+            Field(
+                "Attack power",
+                f"{math.ceil(1000 * account.attack_power()) / 10:g} %",
+                f"{alone}maximum true-positive rate of membership inference at a 5 % false-positive rate",
+            ),
+            Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
+        ]
     if statistic.clipping_loss is not None:
         fields.append(
             Field("Clipped", str(statistic.clipping_loss), "high-leverage rows are norm-clipped in the last pass")
