@@ -147,7 +147,7 @@ def test_a_release_may_take_another_share(path):
 def test_shares_that_add_up_to_one_fit_and_the_budget_is_never_exceeded(shares, releases):
     """On the arithmetic alone: parts are rounded down, so that any shares that fit as fractions fit as doubles."""
     total = sum(shares)
-    reserved = reserve(checked_budget(**BUDGET, **NOTHING, releases=releases, unit=""))
+    reserved = reserve(checked_budget(**BUDGET, **NOTHING, releases=releases, privacy_unit=""))
     entries = []
     for share in shares:
         mu, failure = part_of(reserved, share / max(total, 1))

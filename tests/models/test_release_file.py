@@ -106,7 +106,7 @@ MALFORMED = {
     "unknown key": lambda m: m.update(added=1),
     "unknown key of the certificate": lambda m: m["certificate"].update(added=1),
     "unknown key of the account": lambda m: account(m).update(added=1),
-    "no unit": lambda m: m["certificate"].pop("unit"),
+    "no unit": lambda m: m["certificate"].pop("privacy_unit"),
     "no ledger": lambda m: m["certificate"].pop("ledger"),
     "no entry": lambda m: m["certificate"].pop("entry"),
     "no name of the release": lambda m: m["certificate"].pop("release"),

@@ -69,7 +69,7 @@ def create(
         delta_slack=delta_slack,
         neighbours=neighbours,
         releases=releases,
-        unit=privacy_unit,
+        privacy_unit=privacy_unit,
     )
     if as_json:
         echo_json({"reserved": asdict(made.reservation), "head": made.head})
@@ -157,8 +157,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 def _print_reserved(file: Path, reserved: BudgetCap) -> None:
     budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.neighbours}"
-    if reserved.unit:
-        budget += f", privacy unit: all rows with the same {reserved.unit}"
+    if reserved.privacy_unit:
+        budget += f", privacy unit: all rows with the same {reserved.privacy_unit}"
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
     gaussian = f"μ = {reserved.mu:.6g}, δ reserved for discretisation {reserved.delta_slack:g}"
     echo(f"{file}: {budget}; Gaussian-DP budget {gaussian}, {planned}")

@@ -267,7 +267,7 @@ def plan(
             lost_r2(plot, schema, n_rows=rows or 0, chosen=epsilon, force=force, **question)
     if as_json:
         answers = {} if found is None else {**found.to_dict(), "least_useful_epsilon": least}
-        answers |= {"rows_needed": needed, "unit": ONE_ROW if whose is None else str(whose)}
+        answers |= {"rows_needed": needed, "privacy_unit": ONE_ROW if whose is None else str(whose)}
         echo_json(answers)
     else:
         if found is not None:

@@ -147,10 +147,12 @@ class Budget:
         *,
         failures: float = 0.0,
         file: str | os.PathLike[str] | None = None,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> Charged | None:
         """Record a release in the ledger, where there is one. Only once this has returned may noise be drawn."""
         if self.ledger is None:
             return None
-        entry = self.ledger.spend_account(account, failures=failures, note=self.note, file=file, unit=unit)
+        entry = self.ledger.spend_account(
+            account, failures=failures, note=self.note, file=file, privacy_unit=privacy_unit
+        )
         return self.ledger, entry

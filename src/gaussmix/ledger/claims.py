@@ -48,7 +48,7 @@ def verify_claim(
     check_reservation(reserved)
     if fingerprint(reserved) != ledger:
         raise NotPrivateError("The certificate's reservation does not match the fingerprint of its ledger.")
-    if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.unit):
+    if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.privacy_unit):
         raise NotPrivateError("The certificate and its ledger differ in budget, neighbours or privacy unit.")
     if not account_holds(reserved):
         raise NotPrivateError("The ledger's reservation exceeds its (epsilon, delta) budget.")

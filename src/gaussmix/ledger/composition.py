@@ -87,7 +87,7 @@ class BudgetCap:
         δ at ε of the whole reservation, ``delta_slack`` included, rounded up: at most ``delta``.
     releases : int
         Planned number of releases, each taking an equal part of μ² and of δ₀.
-    unit : str
+    privacy_unit : str
         The privacy-unit column; empty for row-level privacy.
     """
 
@@ -99,7 +99,7 @@ class BudgetCap:
     neighbours: Neighbours
     delta_reserved: float
     releases: int = 1
-    unit: str = ""
+    privacy_unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Entry:
 FAILURE_SHARE = Fraction(1, 1000)
 """Default δ₀/δ of a ledger: it costs 0.005 % of μ, and is a thousand times what discretisation typically needs."""
 
-_ASKED = ("epsilon", "delta", "mu", "delta_slack", "neighbours", "releases", "unit")
+_ASKED = ("epsilon", "delta", "mu", "delta_slack", "neighbours", "releases", "privacy_unit")
 
 _TYPES: dict[str, type] = {
     "identity": str,
@@ -171,7 +171,7 @@ _TYPES: dict[str, type] = {
     "neighbours": str,
     "delta_reserved": float,
     "releases": int,
-    "unit": str,
+    "privacy_unit": str,
 }
 
 
@@ -185,7 +185,7 @@ def checked_budget(
     delta_slack: float | None,
     neighbours: Neighbours,
     releases: int,
-    unit: str,
+    privacy_unit: str,
 ) -> dict[str, Any]:
     """Validate the arguments of a ledger and fill in defaults.
 
@@ -207,7 +207,7 @@ def checked_budget(
         "delta_slack": failure,
         "neighbours": neighbours,
         "releases": check.positive_integer(releases=releases),
-        "unit": check.text(unit=unit),
+        "privacy_unit": check.text(privacy_unit=privacy_unit),
     }
 
 

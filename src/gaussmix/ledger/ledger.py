@@ -119,9 +119,9 @@ def exceeded(reasons: str, room: RemainingBudget, advice: str = "") -> BudgetExc
 
 def same_unit(reserved: BudgetCap, unit: str | None) -> None:
     """Reject a release with another privacy unit than the ledger's."""
-    if reserved.unit != (unit or ""):
+    if reserved.privacy_unit != (unit or ""):
         raise ArgumentError(
-            f"The ledger is for {_unit_words(reserved.unit)}, the release for {_unit_words(unit or '')}. "
+            f"The ledger is for {_unit_words(reserved.privacy_unit)}, the release for {_unit_words(unit or '')}. "
             "Use a ledger with the privacy unit of the release."
         )
 
@@ -151,7 +151,7 @@ class Ledger:
         The neighbouring relation.
     releases : int
         Planned number of releases. By default each takes an equal part of μ² and of δ₀.
-    unit : str, optional
+    privacy_unit : str, optional
         The privacy-unit column (``gaussmix.release(..., privacy_unit=)``). Default: row-level privacy.
 
     Notes
@@ -171,7 +171,7 @@ class Ledger:
         delta_slack: float | None = None,
         neighbours: Neighbours = "add-remove",
         releases: int = 1,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> None:
         asked = checked_budget(
             epsilon=epsilon,
@@ -180,7 +180,7 @@ class Ledger:
             delta_slack=delta_slack,
             neighbours=neighbours,
             releases=releases,
-            unit="" if unit is None else unit,
+            privacy_unit="" if privacy_unit is None else privacy_unit,
         )
         self._path = resolved(path)
         if not self._path.exists():
@@ -223,7 +223,7 @@ class Ledger:
         delta_slack: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> Entry:
         """Record a release. Its noise may be drawn only after this method has returned.
 
@@ -238,7 +238,7 @@ class Ledger:
         file : path, optional
             Path that the release will be written to, so that entries without a file can be found
             (:func:`gaussmix.report.verify.outcomes`).
-        unit : str, optional
+        privacy_unit : str, optional
             The privacy unit that μ refers to; it must be the ledger's.
 
         Raises
@@ -246,7 +246,7 @@ class Ledger:
         BudgetExceededError
             If the release does not fit; the message states the remaining budget.
         """
-        self.check_unit(unit)
+        self.check_privacy_unit(privacy_unit)
         mu, delta_slack = check.nonnegative(mu=mu), check.nonnegative(delta_slack=delta_slack)
         if not isinstance(note, str):
             raise ArgumentTypeError(f"note must be a string, got {type(note).__name__}.")
@@ -275,18 +275,18 @@ class Ledger:
         failures: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> Entry:
         """Record releases that will be drawn with an account's noise, at the cost :func:`lattice_cost`.
 
         The account's own ε and δ are not used. Noise may be drawn only after this method has returned.
         """
         cost = lattice_cost(self._reserved, account, failures=failures)
-        return self.spend(**cost, note=note, file=file, unit=unit)
+        return self.spend(**cost, note=note, file=file, privacy_unit=privacy_unit)
 
-    def check_unit(self, unit: str | None) -> None:
+    def check_privacy_unit(self, privacy_unit: str | None) -> None:
         """Reject a release with another privacy unit: for units with j rows, a row-level μ becomes jμ."""
-        same_unit(self._reserved, unit)
+        same_unit(self._reserved, privacy_unit)
 
     def lattice_account(
         self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
@@ -358,7 +358,7 @@ class Ledger:
 
     def __repr__(self) -> str:
         r = self._reserved
-        unit = f", unit={r.unit!r}" if r.unit else ""
+        unit = f", privacy_unit={r.privacy_unit!r}" if r.privacy_unit else ""
         return (
             f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, mu={r.mu!r}, "
             f"delta_slack={r.delta_slack!r}, neighbours={r.neighbours!r}, releases={r.releases}{unit})"

@@ -63,7 +63,7 @@ STATEMENTS = (
     neighbours TEXT NOT NULL CHECK (neighbours IN {NEIGHBOURS!r}),
     delta_reserved REAL NOT NULL CHECK (delta_slack <= delta_reserved AND delta_reserved <= delta),
     releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases > 0),
-    unit TEXT NOT NULL
+    privacy_unit TEXT NOT NULL
 )""",
     """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,

@@ -122,7 +122,7 @@ def accounts_of(
     if budget.is_infinite:
         return None, None
     if budget.ledger is not None:
-        budget.ledger.check_unit(None if unit is None else unit.column)
+        budget.ledger.check_privacy_unit(None if unit is None else unit.column)
 
     def account(number: int) -> LatticeAccount:
         shares, coordinates = releases_of(schedule_of(number), schema.n_columns, steps=steps, persons=unit is not None)
@@ -274,7 +274,7 @@ def certify(
         conditions=tuple(found),
         version=__version__,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=unit,
+        privacy_unit=unit,
         **recorded,
     )
 
@@ -420,7 +420,7 @@ class Prepared:
     ) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
         file = None if self.output is None else self.output.path
-        charged = self.budget.charge(account, file=file, unit=None if self.unit is None else self.unit.column)
+        charged = self.budget.charge(account, file=file, privacy_unit=None if self.unit is None else self.unit.column)
         return draw(
             rows,
             moments,

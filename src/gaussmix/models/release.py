@@ -328,7 +328,7 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     """Every pass must have the noise, and the account every release that the passes rest on and no other."""
     account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
     transcript.check()
-    if transcript.unit != certificate.unit:
+    if transcript.unit != certificate.privacy_unit:
         raise NotPrivateError("The numbers and the certificate are about different units of privacy")
     if isinstance(account, NonPrivate):
         if not transcript.exact or steps:
@@ -336,7 +336,7 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
         return
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
-    if not accounts_for(account, len(passes), m, steps=len(steps), persons=certificate.unit is not None):
+    if not accounts_for(account, len(passes), m, steps=len(steps), persons=certificate.privacy_unit is not None):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)

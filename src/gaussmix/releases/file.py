@@ -136,7 +136,7 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     """Return the transcript stored in a file; raise ValueError if its parts are inconsistent."""
     outputs = [_read_pass(number, plain, blocks) for number, plain in enumerate(stored["passes"], 1)]
     steps = [_read_step(number, plain, blocks) for number, plain in enumerate(stored["steps"], 1)]
-    transcript = Transcript(tuple(outputs), certificate.schema, tuple(steps), certificate.unit)
+    transcript = Transcript(tuple(outputs), certificate.schema, tuple(steps), certificate.privacy_unit)
     transcript.check()
     _check_derived(transcript, blocks)
     _check_keys(stored, transcript)

@@ -127,7 +127,7 @@ def in_plain_words(certificate: Certificate) -> list[str]:
     """Return (ε, δ) as sentences, with numbers rounded up."""
     epsilon, delta = certificate.epsilon, certificate.delta
     factor = up(math.exp(epsilon)) if epsilon < 700 else "more than 10³⁰⁰"
-    unit = "row" if certificate.unit is None else "privacy unit"
+    unit = "row" if certificate.privacy_unit is None else "privacy unit"
     change = "Replacing" if certificate.neighbours == "replace-one" else "Adding or removing"
     return [
         f"{change} one {unit} changes the probability of any result derived from the release by at most a factor of "
@@ -150,7 +150,7 @@ def found_at_most(certificate: Certificate) -> str:
 def assumed(certificate: Certificate) -> tuple[str, ...]:
     """Return the assumptions that cannot be verified from the release."""
     exact = isinstance(certificate.account, LatticeAccount)
-    whose = _ROWS if certificate.unit is None else _PERSONS
+    whose = _ROWS if certificate.privacy_unit is None else _PERSONS
     return (*_ASSUMED[:2], whose, *_ASSUMED[2:], _ON_INTEGERS if exact else _IN_REAL_NUMBERS)
 
 
