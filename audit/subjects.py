@@ -45,7 +45,6 @@ from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
-from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.noise import secure_generator
 from gaussmix.mechanism.passes import draw_passes
 from gaussmix.mechanism.release import prepare
@@ -125,7 +124,7 @@ class FittedEstimator(Subject):
     def __post_init__(self) -> None:
         self.model = partial(self.estimator, **self.budget)
         self.schema = self.model().schema(1)
-        prepared = prepare_estimator(self.model(), self.schema, likelihood=self.likelihood)
+        prepared = self.model()._prepare_release(self.schema, likelihood=self.likelihood)
         self.accounts = (cast(LatticeAccount, prepared.account),)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:

@@ -1,12 +1,10 @@
-"""Private log odds from second moments, behind scikit-learn's interface.
-
-How many private steps on the likelihood a classifier takes: a rule in declared quantities.
-"""
+"""Private logistic regression for two classes, with scikit-learn's interface."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,26 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix import _validation as check
 from gaussmix._types import Rows
 from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.data.arrays import read_classes
 from gaussmix.data.moments import Moments
-from gaussmix.data.rows import SummedRows
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.estimators.base import (
     FEATURES,
-    LABELS_PUBLIC,
-    Bounds,
+    LABEL,
     LinearClassifier,
+    Released,
     Weighting,
-    check_moments,
-    features_and_targets,
-    forget_names,
+    moments_shape,
     named,
-    read_classes,
-    target_names,
+    summed_rows,
 )
-from gaussmix.estimators.fitting import check_groups, grouped_rows, prepare_estimator, table_of
-from gaussmix.ledger import Ledger
-from gaussmix.mechanism.release import Passes, Prepared
+from gaussmix.mechanism.release import Prepared
 from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
@@ -71,7 +64,8 @@ def number_of_steps(
     return AUTOMATIC_STEPS if worth else 0
 
 
-class LogisticRegression(Named, LinearClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(Named, LinearClassifier, Released):
     """Private log odds of two classes: the linear discriminant, from noisy second moments, or steps on the likelihood.
 
     Parameters
@@ -97,34 +91,9 @@ class LogisticRegression(Named, LinearClassifier):
         As in :class:`LinearRegression`; the label is the boolean column ``y``, true for the second class.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        bounds_X: Bounds | None = None,
-        classes: ArrayLike | None = None,
-        fit_intercept: bool = True,
-        passes: Passes = "auto",
-        steps: Steps = 0,
-        n_rows: int | None = None,
-        max_contributions: int | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.bounds_X = bounds_X
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.passes = passes
-        self.steps = steps
-        self.n_rows = n_rows
-        self.max_contributions = max_contributions
-        self.ledger = ledger
-        self.random_state = random_state
+    steps: Steps = 0
+
+    _weighting: ClassVar[Weighting] = "balanced"
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticRegression:
         """Release noisy second moments of (X, label) and fit from them.
@@ -137,11 +106,10 @@ class LogisticRegression(Named, LinearClassifier):
         groups : array (rows,), optional
             As in :meth:`LinearRegression.fit`; not with ``steps``.
         """
-        check_groups(groups, self.max_contributions)
+        self._check_groups(groups)
         prepared = self._prepare(self._schema_of(X, y))
-        rows, second, classes = read_classes(self, X, y, self.classes)
-        with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:
-            return self._fit_release(prepared.draw(source, data=table_of(X)), classes)
+        rows, second, classes = read_classes(self, X, y, self.classes, finite=False)
+        return self._fit_release(self._draw(prepared, X, rows, second, groups), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticRegression:
         """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
@@ -154,12 +122,10 @@ class LogisticRegression(Named, LinearClassifier):
         """
         if self.classes is None:
             raise DeclarationError("classes=(first, second) must be declared: moments hold no labels.")
-        n_features, _ = features_and_targets(moments.schema)
-        schema = self.schema(n_features)
+        schema = self.schema(moments_shape(moments)[0])
         prepared = self._prepare(schema)
-        check_moments(moments, schema, n_features, n_rows=self.n_rows)
-        forget_names(self, n_features)
-        return self._fit_release(prepared.draw(SummedRows(moments)), np.asarray(self.classes))
+        rows = summed_rows(self, moments, schema)
+        return self._fit_release(prepared.draw(rows), np.asarray(self.classes))
 
     def _fit_release(self, release: Release, classes: Rows) -> LogisticRegression:
         """Fit from a private release alone."""
@@ -168,11 +134,7 @@ class LogisticRegression(Named, LinearClassifier):
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
 
-    def _weighting(self) -> Weighting:
-        return "balanced"
-
     def _prepare(self, schema: Schema) -> Prepared:
-        (label,) = target_names(1)
         steps = number_of_steps(
             self.steps,
             columns=schema.n_columns - 1,
@@ -181,17 +143,12 @@ class LogisticRegression(Named, LinearClassifier):
             n_rows=self.n_rows,
             alone=self.ledger is None,
         )
-        return prepare_estimator(
-            self,
-            schema,
-            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
-            likelihood=Likelihood(label, steps) if steps else None,
-        )
+        likelihood = Likelihood(LABEL, steps) if steps else None
+        return self._prepare_release(schema, conditions=self._conditions, likelihood=likelihood)
 
     def _model(self) -> ClassificationModel:
-        """The model of the label that the release gives."""
-        (label,) = target_names(1)
-        return fit_classification(self.release_.statistic, label, [FEATURES])
+        """Return the model of the label that the release gives."""
+        return fit_classification(self.release_.statistic, LABEL, [FEATURES])
 
     def summary(self, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT) -> Summary:
         """Intervals for the coefficients of the discriminant, from the release alone.
