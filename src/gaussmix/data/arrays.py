@@ -121,14 +121,14 @@ def _checked_shapes(X: Any, *y: Any, least: int = 0) -> tuple[int, tuple[int, ..
         raise DataError("fit requires y to be passed, but the target y is None.")
     if any(getattr(getattr(array, "dtype", None), "kind", "") == "c" for array in (X, *y)):
         raise DataError("Complex data not supported: X and y must be real.")
-    shape = np.shape(X)
+    shape, *others = (array.shape if hasattr(array, "shape") else np.asarray(array).shape for array in (X, *y))
     if len(shape) != 2:
         raise DataError(f"X must have the shape (rows, features), got {len(shape)} dimension(s). Reshape your data.")
     if shape[1] < 1:
         raise DataError(f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
     if shape[0] < least:
         raise DataError(f"X has {shape[0]} sample(s) while a minimum of {least} is required.")
-    targets = np.shape(y[0])[1:] if y else ()
+    targets = others[0][1:] if others else ()
     if len(targets) > 1 or 0 in targets:
         raise DataError("y must have the shape (rows,) or (rows, targets).")
     return shape[1], targets

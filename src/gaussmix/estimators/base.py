@@ -292,7 +292,8 @@ class LinearClassifier(ClassifierMixin, _Declared):
 
     def predict(self, X: ArrayLike) -> Rows:
         """Return predicted labels, shape (rows,)."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+        log_odds = self.decision_function(X)
+        return np.asarray(self.classes_[(log_odds > 0).astype(int)])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy of the predicted labels. **Not private**: it is computed from the rows."""

@@ -33,51 +33,30 @@ from gaussmix.models.release import Release
 from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
 from gaussmix.releases.preconditioning import STEPS, Likelihood
 
-__all__ = ["LogisticRegression", "Steps", "number_of_steps"]
-
+__all__ = ["LogisticRegression", "Steps"]
 
 Steps = int | Literal["auto"]
 
 AUTOMATIC_STEPS = 4
-
-LARGE_EPSILON = 1.0
-"""Where the number of rows is not public, steps are taken above it."""
-
-
-def number_of_steps(
-    steps: Steps, *, columns: int, epsilon: float, delta: float, n_rows: int | None, alone: bool
-) -> int:
-    """None, or as many as are asked for; ``"auto"``: 4 where they are worth their budget.
-
-    They are from x = nμ/d = 20 on, d the features and the intercept. Without a public number of rows they are taken for
-    ε > 1; never of a ledger, where ``alone`` is false, or without noise.
-    """
-    if steps != "auto":
-        if isinstance(steps, bool) or steps not in (0, *STEPS):
-            raise ArgumentError(f'steps must be "auto", 0 or one of {", ".join(map(str, STEPS))}, got {steps!r}.')
-        return int(steps)
-    if not alone or math.isinf(check.positive(epsilon=epsilon)):
-        return 0
-    worth = epsilon > LARGE_EPSILON
-    if n_rows is not None:
-        worth = check.positive_integer(n_rows=n_rows) * gaussian_mu(epsilon, delta) / columns >= WORTH_STEPS
-    return AUTOMATIC_STEPS if worth else 0
+LARGE_EPSILON = 1.0  # if the number of rows is not public, "auto" takes steps above this ε
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(Named, LinearClassifier, Released):
-    """Private log odds of two classes: the linear discriminant, from noisy second moments, or steps on the likelihood.
+    """Private logistic regression for two classes, from noisy second moments of the table.
+
+    The coefficients are those of the linear discriminant or, with ``steps``, of private Newton steps on the likelihood.
 
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, fit_intercept, passes, n_rows, max_contributions, ledger, random_state
         As in :class:`LinearRegression`.
     classes : (first, second), optional
-        The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
+        The two labels. By default they are taken from y, and the certificate states that they are assumed to be public.
     steps : int or "auto"
-        Private Newton steps on the likelihood itself, from the discriminant on: 3, 4 or 6 of them have two fifths of μ²
-        (:mod:`gaussmix.models.classification`). 0, the default: the discriminant. ``"auto"``: 4 if they pay,
-        from n μ/d = 20 on if ``n_rows`` is declared, else for ε > 1. Intervals and odds ratios are the discriminant's.
+        Number of private Newton steps on the likelihood, starting at the discriminant: 0 (default), 3, 4 or 6. They use
+        two fifths of μ² (:mod:`gaussmix.models.classification`). ``"auto"`` takes 4 steps if n μ/d ≥ 20, or without
+        ``n_rows`` if ε > 1, and none with a ledger. Intervals and odds ratios are those of the discriminant.
 
     Attributes
     ----------
@@ -96,7 +75,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
     _weighting: ClassVar[Weighting] = "balanced"
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticRegression:
-        """Release noisy second moments of (X, label) and fit from them.
+        """Fit to X (rows, features) and y (rows,).
 
         Parameters
         ----------
@@ -104,7 +83,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
         y : array (rows,)
             Two labels of any type.
         groups : array (rows,), optional
-            As in :meth:`LinearRegression.fit`; not with ``steps``.
+            As in :meth:`LinearRegression.fit`; cannot be combined with ``steps``.
         """
         self._check_groups(groups)
         prepared = self._prepare(self._schema_of(X, y))
@@ -112,16 +91,16 @@ class LogisticRegression(Named, LinearClassifier, Released):
         return self._fit_release(self._draw(prepared, X, rows, second, groups), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticRegression:
-        """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
+        """Fit to sums over the rows of a table, computed once for many fits. Each fit spends its own budget.
 
         Parameters
         ----------
         moments : Moments
-            Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared: moments hold no
-            labels.
+            Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared, since moments
+            contain no labels.
         """
         if self.classes is None:
-            raise DeclarationError("classes=(first, second) must be declared: moments hold no labels.")
+            raise DeclarationError("classes=(first, second) is required: moments contain no labels.")
         schema = self.schema(moments_shape(moments)[0])
         prepared = self._prepare(schema)
         rows = summed_rows(self, moments, schema)
@@ -135,23 +114,31 @@ class LogisticRegression(Named, LinearClassifier, Released):
         return self
 
     def _prepare(self, schema: Schema) -> Prepared:
-        steps = number_of_steps(
-            self.steps,
-            columns=schema.n_columns - 1,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            n_rows=self.n_rows,
-            alone=self.ledger is None,
-        )
+        steps = self._number_of_steps(schema.n_columns - 1)
         likelihood = Likelihood(LABEL, steps) if steps else None
         return self._prepare_release(schema, conditions=self._conditions, likelihood=likelihood)
+
+    def _number_of_steps(self, columns: int) -> int:
+        """Return the number of steps for d = ``columns`` features, intercept included, from declared quantities."""
+        if self.steps != "auto":
+            if isinstance(self.steps, bool) or self.steps not in (0, *STEPS):
+                options = ", ".join(map(str, STEPS))
+                raise ArgumentError(f'steps must be "auto", 0 or one of {options}, got {self.steps!r}.')
+            return int(self.steps)
+        if self.ledger is not None or math.isinf(check.positive(epsilon=self.epsilon)):
+            return 0
+        worth = self.epsilon > LARGE_EPSILON
+        if self.n_rows is not None:
+            n = check.positive_integer(n_rows=self.n_rows)
+            worth = n * gaussian_mu(self.epsilon, self.delta) / columns >= WORTH_STEPS
+        return AUTOMATIC_STEPS if worth else 0
 
     def _model(self) -> ClassificationModel:
         """Return the model of the label that the release gives."""
         return fit_classification(self.release_.statistic, LABEL, [FEATURES])
 
     def summary(self, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT) -> Summary:
-        """Intervals for the coefficients of the discriminant, from the release alone.
+        """Return intervals for the coefficients of the discriminant, computed from the release.
 
         Parameters
         ----------
@@ -165,14 +152,14 @@ class LogisticRegression(Named, LinearClassifier, Released):
 
     @property
     def _table(self) -> Summary:
-        """Computed anew whenever it is asked for: an estimator may be fitted again."""
+        """Not cached, since an estimator may be fitted again."""
         return self.summary()
 
     def odds_ratios(
         self, alpha: float = 0.05, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT
     ) -> OddsRatios:
-        """Exp of the discriminant's coefficients with intervals of level 1 - alpha, from the release alone.
+        """Return exp of the discriminant's coefficients, with intervals of level 1 - alpha, computed from the release.
 
-        They are the odds ratios of logistic regression where features are normal within classes.
+        They are the odds ratios of logistic regression if features are normal within classes.
         """
         return OddsRatios.of(self.summary(estimand=estimand, max_effect=max_effect), alpha)
