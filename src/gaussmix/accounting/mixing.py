@@ -46,7 +46,6 @@ from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.parameters import (
     ANALYSES,
     EPSILON_MAX,
-    GAMMA_MAX,
     ROUNDING,
     Analysis,
     BoundHoldsFor,
@@ -71,7 +70,6 @@ __all__ = [
     "sheffet_epsilon",
     "tcdp_epsilon",
     "theorem1_epsilon",
-    "theorem1_reach",
 ]
 
 
@@ -276,11 +274,6 @@ def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float
     eigenvalue = max(np.sqrt(2 * np.log(3.75 / delta)) / eta, gaussian_epsilon(delta / 3, mu=1 / eta))
     sketch = 0.0 if np.isinf(gamma) else renyi_epsilon(delta / 3, k, gamma)
     return float(eigenvalue + sketch)
-
-
-def theorem1_reach(delta: float, k: int) -> float:
-    """Return ε of Theorem 1 at the largest γ; the joint account gives a smaller ε."""
-    return theorem1_epsilon(delta, sketch_size=k, gamma=GAMMA_MAX, eta=GAMMA_MAX / np.sqrt(k))
 
 
 @overload

@@ -91,7 +91,7 @@ class PreparedSheffet:
         if analysis == "sheffet":
             log_term = math.log(8 / delta)
             gamma = 4 / epsilon * (math.sqrt(2 * k * log_term) + 2 * log_term)
-            gamma = max(gamma, least_gamma(epsilon / 2, delta / 2, sketch_size=k, bound_holds_for="larger"))
+            gamma = max(gamma, least_gamma(epsilon / 2, delta / 2, sketch_size=k))
         else:
             gamma = calibrate(epsilon / 2, delta / 2, sketch_size=k, analysis="renyi").gamma
         margin = 4 * math.log(1 / delta) / epsilon

@@ -10,7 +10,6 @@ contradict each other, or a budget that they do not meet, are refused.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict
@@ -276,7 +275,8 @@ class Certificate:
     def _theorem1_epsilon(self, delta: float) -> float:
         if self._tau < math.sqrt(2 * math.log(3 / delta)) * (1 - 1e-15):
             return math.inf
-        return _theorem1(delta, self.k, self.gamma, self._eta / (1 + 2 * self.eigenvalue_error))
+        eta = self._eta / (1 + 2 * self.eigenvalue_error)
+        return accounting.theorem1_epsilon(delta, sketch_size=self.k, gamma=self.gamma, eta=eta)
 
     def _theorem1_delta(self, epsilon: float) -> float:
         least, most = self._least_delta, 1 - 1e-9
@@ -320,8 +320,3 @@ class Certificate:
             check.in_interval(0, 1, delta=self.budget[1])
         for words in (*self.assumptions, self.version):
             check.text(assumptions=words)
-
-
-@functools.lru_cache(maxsize=4096)
-def _theorem1(delta: float, k: int, gamma: float, eta: float) -> float:
-    return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=eta)
