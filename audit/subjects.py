@@ -88,7 +88,7 @@ class Subject(ABC):
 def lattice_epsilon(delta: float, accounts: Sequence[LatticeAccount]) -> float:
     """Return the smallest ε at δ of the composition of all accounts: Gaussian curve plus discretisation."""
     mu, slack = math.hypot(*(account.mu for account in accounts)), sum(account.slack for account in accounts)
-    return smallest_or_infinity(lambda epsilon: log_excess(lattice_delta(epsilon, mu=mu, total_slack=slack), delta))
+    return smallest_or_infinity(lambda epsilon: log_excess(lattice_delta(epsilon, mu=mu, slack=slack), delta))
 
 
 # Gaussian mechanism on the Gram matrix

@@ -21,9 +21,7 @@ def test_curve_is_never_below_the_exact_one_and_close_to_it(epsilon, delta, neig
     account = lattice_account(epsilon, delta, neighbours=neighbours, **SHAPE)
 
     def exact(delta):
-        return smallest_or_infinity(
-            lambda at: log_excess(lattice_delta(at, mu=account.mu, total_slack=account.slack), delta)
-        )
+        return smallest_or_infinity(lambda at: log_excess(lattice_delta(at, mu=account.mu, slack=account.slack), delta))
 
     curve = curve_of(account)
     places = np.linspace(0, len(curve.delta) - 1, 12).astype(int)

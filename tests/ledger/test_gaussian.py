@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, interpolate, stats
 
 from gaussmix import BudgetExceededError, Ledger, accounting
-from gaussmix.accounting.discrete import diagonal_sigma, gaussian_slack, lattice_account, lattice_delta
+from gaussmix.accounting.discrete import diagonal_sigma, lattice_account, lattice_delta, total_slack
 from gaussmix.accounting.divergence import gaussian_hockey_stick
 from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
@@ -309,9 +309,9 @@ def test_adaptive_discrete_noise_is_within_the_claim_summed_out_exactly(strategy
         return np.array(rows)
 
     without, present = transcript(0), transcript(2**bits)
-    slack = 2 * gaussian_slack(first, bits=bits, coordinates=1)  # the most on any path
+    slack = 2 * float(total_slack([first], bits, [1]))  # the most on any path
     for epsilon in (0.1, 0.5, 1.0, 2.0):
-        claim = lattice_delta(epsilon, mu=mu, total_slack=slack)
+        claim = lattice_delta(epsilon, mu=mu, slack=slack)
         reached = max(
             np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in ((present, without), (without, present))
         )

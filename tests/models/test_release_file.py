@@ -206,7 +206,7 @@ def test_five_hundred_forged_metadata(path):
             assert not certificate.is_private
             continue
         account = certificate.account
-        spent = lattice_delta(certificate.epsilon, mu=account.mu, total_slack=account.slack)
+        spent = lattice_delta(certificate.epsilon, mu=account.mu, slack=account.slack)
         assert spent <= certificate.delta * (1 + 1e-10)
         assert math.hypot(*account.noise_mu) <= account.mu * (1 + 1e-15)
         assert found.statistic.passes[0].mu == account.noise_mu[0]

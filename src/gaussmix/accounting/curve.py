@@ -56,7 +56,7 @@ def curve_of(account: Account) -> PrivacyCurve | None:
     deltas = np.array([float(f"{delta:.12g}") for delta in sorted(grid)])
 
     def delta(epsilon: float) -> float:
-        return lattice_delta(epsilon, mu=account.mu, total_slack=account.slack)
+        return lattice_delta(epsilon, mu=account.mu, slack=account.slack)
 
     largest = gaussian_epsilon(DELTA_MIN / 2, mu=account.mu)
     knots = np.unique([*np.linspace(0.0, min(largest, 700.0), _KNOTS), account.epsilon])
