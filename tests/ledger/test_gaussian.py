@@ -128,7 +128,7 @@ def test_a_release_may_take_another_share(path):
     ledger.spend_account(small)
     assert ledger.remaining().releases_left == 1
     ledger.spend_account(ledger.lattice_account(**RELEASE))
-    with pytest.raises(BudgetExceededError, match=r"It asks for a share of 0\.5 of mu²; 0\.4 remains"):
+    with pytest.raises(BudgetExceededError, match=r"It needs a share of 0\.5 of mu²; 0\.4 remains"):
         ledger.lattice_account(**RELEASE)
     ledger.spend_account(ledger.lattice_account(**RELEASE, share=Fraction(2, 5)))
     assert ledger.remaining().mu < 1e-7

@@ -30,8 +30,8 @@ from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.data.contributions import ONE_ROW, PrivacyUnit
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
-from gaussmix.ledger.claims import verify_claim
 from gaussmix.ledger.composition import BudgetCap
+from gaussmix.ledger.ledger import verify_claim
 
 __all__ = [
     "LEDGER_BUDGET",
