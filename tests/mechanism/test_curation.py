@@ -22,7 +22,10 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
     for arguments, words in [
         ({"schema": SCHEMA}, "epsilon and delta are required"),
         ({"schema": SCHEMA, "epsilon": 1.0}, "epsilon and delta are required"),
-        ({"schema": SCHEMA, "epsilon": 1.0, "budget": gm.Budget(1.0, 1e-6)}, "pass either the budget or the two numbers"),
+        (
+            {"schema": SCHEMA, "epsilon": 1.0, "budget": gm.Budget(1.0, 1e-6)},
+            "pass either the budget or the two numbers",
+        ),
         ({"epsilon": 1.0, "delta": 1e-6}, "schema must be declared"),
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),

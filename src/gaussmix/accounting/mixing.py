@@ -13,14 +13,10 @@ leverage of a row in the larger table is at most
 For non-adaptive composition of releases of the same rows, sketch sizes add up and the μ² of Gaussian releases add up:
 pass the sum of the sketch sizes and ``mu=math.hypot(mu1, mu2, ...)``.
 
-Every δ and ε is rounded up by a bound on its numerical error. Notation and lemma numbers follow arXiv:2505.24603v2; see
-docs/notation.md. The exact curve is proved in docs/privacy.md.
-
-The exact privacy curve of Gaussian mixing for both neighbouring relations. The proof is in docs/privacy.md.
-
-Published analyses of Gaussian mixing: Rényi DP, tCDP, Sheffet (2019) and Theorem 1, corrected where they fail.
-
-They are for add-remove neighbours at leverage 1/γ. Lemma numbers follow arXiv:2505.24603v2.
+Every δ and ε is rounded up by a bound on its numerical error. The exact curve, for both neighbouring relations, is
+proved in docs/privacy.md. The published analyses (Rényi DP, tCDP, Sheffet 2019 and Theorem 1) are corrected where they
+fail, and are for add-remove neighbours at leverage 1/γ. Notation and lemma numbers follow arXiv:2505.24603v2
+(docs/notation.md).
 """
 
 from __future__ import annotations
