@@ -1,4 +1,4 @@
-"""Predictors without privacy: a constant and a ridge on the table itself."""
+"""Reference predictors: a declared constant, and a ridge regression that is not private."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ _OTHER_ROWS = (
     "n_rows was declared as public, but the table has another number of rows. Correct it if the number is public, or "
     "omit n_rows."
 )
-_FEW_ROWS = "The table has fewer rows than features, so that no regression is identified. Use fewer features."
+_FEW_ROWS = "The table has fewer rows than features, so no regression is identified. Use fewer features."
 
 
 def target_names(n_targets: int) -> tuple[str, ...]:
@@ -277,7 +277,7 @@ class LinearClassifier(ClassifierMixin, _Declared):
 
     @property
     def _conditions(self) -> tuple[Condition, ...]:
-        """What the certificate states about the labels."""
+        """Conditions of the certificate about the labels."""
         return () if self.classes is not None else (LABELS_PUBLIC,)
 
     def decision_function(self, X: ArrayLike) -> Floats:

@@ -61,13 +61,13 @@ class _Mixing(BaseEstimator):
     random_state: int | np.random.Generator | None = None
 
     def _check_parameters(self) -> None:
-        """Check everything that needs no row, before one is read."""
+        """Check all parameters before a row is read."""
         check.positive(finite=True, epsilon=self.epsilon)
         check.in_interval(0, 1, delta=self.delta)
         if self.data_norm is None:
             raise DeclarationError(
-                "data_norm must be declared. It must be fixed before the data are seen: a bound taken from the data is "
-                "not private."
+                "data_norm is required. Declare it before looking at the data: a bound computed from the data is not "
+                "private."
             )
         check.positive(finite=True, data_norm=self.data_norm)
         check.choice(("exact", "paper"), analysis=self.analysis)
@@ -114,7 +114,7 @@ class _Mixing(BaseEstimator):
 
     @property
     def certificate_(self) -> Certificate:
-        """What was spent, and what the guarantee rests on."""
+        """The guarantee and its conditions."""
         return self.sketch_.certificate
 
 
@@ -133,8 +133,8 @@ class LinearMixing(RegressorMixin, _Mixing):
     data_norm : float
         C_X, a bound on the Euclidean norm of a row of features.
     bounds_y : (float, float)
-        Lower and upper bound on y, to which y is clamped; C_Y is the larger in size. Rows (x, y) whose norm is above C
-        are scaled back to it as a whole. Declare both bounds before the data are seen.
+        Lower and upper bound on y, to which y is clamped; C_Y is the larger absolute value. Rows (x, y) of norm above C
+        are scaled back to it as a whole. Declare both bounds before looking at the data.
     fit_intercept : bool
         Add a constant column of value C_X/2, which C then includes. Not part of Algorithm 2.
     sketch_size : int, optional
@@ -145,7 +145,7 @@ class LinearMixing(RegressorMixin, _Mixing):
     n_max : int
         A public bound on the number of rows, for the numerical error of λ_min. The default holds for every table.
     random_state : None, int or numpy.random.Generator
-        None is the secure generator. A seed voids the guarantee, and the certificate says so first.
+        Default: the secure generator. A seed voids the guarantee, and the certificate states so.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class LinearMixing(RegressorMixin, _Mixing):
     sketch_ : Sketch
         The release, of columns ``X[0]``, …, ``y``: everything else is computed from it.
     certificate_ : Certificate
-        What was spent, and what the guarantee rests on.
+        The guarantee and its conditions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
@@ -250,7 +250,7 @@ class LogisticMixing(ClassifierMixin, _Mixing):
         return np.asarray(self.classes_[(log_odds > 0).astype(int)])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of labels that are predicted. **Not private**: it is computed from the rows."""
+        """Return the accuracy of the predicted labels. **Not private**: it is computed from the rows."""
         return float(without_values(super().score, X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
@@ -264,8 +264,8 @@ def _bounds(bounds_y: Any) -> tuple[float, float]:
     """Return the declared bounds on y."""
     if bounds_y is None:
         raise DeclarationError(
-            "bounds_y=(lower, upper) must be declared. They must be fixed before the data are seen: a bound taken from "
-            "the data is not private."
+            "bounds_y=(lower, upper) is required. Declare it before looking at the data: a bound computed from the "
+            "data is not private."
         )
     try:
         lower, upper = (float(bound) for bound in bounds_y)

@@ -41,8 +41,8 @@ _NOT_NUMERIC = (
     "A must be a numeric table: an array, a data frame, or blocks of rows of either, all with the same columns."
 )
 _NOT_FINITE = (
-    "A contains NaN or infinite values. Drop these rows, or replace the values by a rule fixed before the data are "
-    "seen (a declared bound, not the mean of the data)."
+    "A contains NaN or infinite values. Drop these rows, or replace the values by a rule chosen before looking at "
+    "the data (a declared bound, not the mean of the data)."
 )
 
 
@@ -96,7 +96,7 @@ class Table:
                 yield clip_rows(array[start : start + most], row_norm)
 
     def gram(self, row_norm: float, *, n_max: int | None = None) -> Floats:
-        """Add up the Gram matrix of the clipped rows, in units of C²; refuse more than ``n_max`` rows."""
+        """Add up the Gram matrix of the clipped rows, in units of C²; reject more than ``n_max`` rows."""
         m, n = len(self.names), 0
         high, low = np.zeros((m, m), dtype=np.int64), np.zeros((m, m), dtype=np.int64)
         for rows in self.rows(row_norm):
@@ -105,7 +105,7 @@ class Table:
             high += low >> _LIMB_BITS
             low &= 2**_LIMB_BITS - 1
             if n_max is not None and n > n_max:
-                raise DataError(f"A has more rows than n_max={n_max} allows: declare a public bound that holds.")
+                raise DataError(f"A has more rows than n_max={n_max} allows: declare a larger public bound.")
         return np.asarray(high + low * 2.0**-_LIMB_BITS)
 
 
