@@ -124,7 +124,13 @@ class FittedEstimator(Subject):
     def __post_init__(self) -> None:
         self.model = partial(self.estimator, **self.budget)
         self.schema = self.model().schema(1)
-        prepared = self.model()._prepare_release(self.schema, likelihood=self.likelihood)
+        prepared = prepare(
+            self.schema,
+            Budget(**self.budget),
+            passes=self.model().passes,
+            likelihood=self.likelihood,
+            unit=self.neighbours.unit,
+        )
         self.accounts = (cast(LatticeAccount, prepared.account),)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:

@@ -523,7 +523,7 @@ def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: floa
             if moved:
                 best, least = found, noise(found)
     if math.isinf(least):
-        raise BudgetUnmetError("no noise on the eigenvalue is private")
+        raise BudgetUnmetError("No noise on the eigenvalue meets this budget.")
     return gamma_at(*best), *_on_grid(*best)
 
 

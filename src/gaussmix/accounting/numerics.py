@@ -119,7 +119,7 @@ def smallest_safe(
         return low
     while excess(high) > 0:
         if high >= limit:
-            raise BudgetUnmetError(f"no value up to {limit:g} is private")
+            raise BudgetUnmetError(f"No noise up to {limit:g} meets this budget. Increase epsilon or delta.")
         low, high = high, min(high * 4, limit)
     to, back = (np.log, np.exp) if log else (float, float)
 

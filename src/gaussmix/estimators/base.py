@@ -316,9 +316,21 @@ class Released(Private):
     ledger: Ledger | None = None
 
     def _prepare_release(
-        self, schema: Schema, *, conditions: Sequence[Condition] = (), likelihood: Likelihood | None = None
+        self,
+        schema: Schema,
+        groups: ArrayLike | None = None,
+        *,
+        conditions: Sequence[Condition] = (),
+        likelihood: Likelihood | None = None,
     ) -> Prepared:
         """Prepare the release; a ledger's budget replaces the estimator's own."""
+        if groups is None and self.max_contributions is not None:
+            raise ArgumentError("max_contributions requires groups in fit: the privacy unit of each row.")
+        if groups is not None and self.max_contributions is None:
+            raise DeclarationError(
+                "max_contributions must be declared with groups: the maximum number of rows counted per privacy unit. "
+                "Declare it before looking at the data."
+            )
         name = type(self).__name__
         budget = Budget(self.epsilon, self.delta) if self.ledger is None else Budget(ledger=self.ledger, note=name)
         prepared = prepare(
@@ -335,16 +347,6 @@ class Released(Private):
         if self.n_rows is not None and prepared.account is not None:
             _warn_if_noise_dominates(schema, prepared.account, self.n_rows)
         return prepared
-
-    def _check_groups(self, groups: ArrayLike | None) -> None:
-        """Require both or neither of groups and max_contributions."""
-        if groups is None and self.max_contributions is not None:
-            raise ArgumentError("max_contributions requires groups in fit: the privacy unit of each row.")
-        if groups is not None and self.max_contributions is None:
-            raise DeclarationError(
-                "max_contributions must be declared with groups: the maximum number of rows counted per privacy unit. "
-                "Declare it before looking at the data."
-            )
 
     def _draw(self, prepared: Prepared, X: ArrayLike, rows: Rows, targets: Rows, groups: ArrayLike | None) -> Release:
         """Draw the release of arrays; ``X`` as passed by the caller identifies the table in a second fit."""

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix._types import Floats
 from gaussmix.data.arrays import read_targets, shape_of
+from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor, Released, Weighting, named, target_names
@@ -100,21 +101,22 @@ class LinearRegression(Named, LinearRegressor, Released):
         groups : array (rows,), optional
             The privacy unit of each row, text or integers; requires ``max_contributions``.
         """
-        self._check_groups(groups)
         n_features, shape = shape_of(X, y)
         schema = self.schema(n_features, *shape)
-        prepared = self._prepare_release(schema)
+        prepared = self._prepare_release(schema, groups)
         rows, targets = read_targets(self, X, y, several=True, finite=False)  # NaN is found where rows are encoded
-        theta, self.privacy_ = self._solve(self._draw(prepared, X, rows, targets, groups))
-        return self._fit_theta(schema, theta, shape)
+        self.release_ = self._draw(prepared, X, rows, targets, groups)
+        self.privacy_ = self.release_.certificate
+        return self._fit_theta(schema, least_squares(self.release_), shape)
 
     def _prepare(self, schema: Schema) -> Draw:
         prepared = self._prepare_release(schema)
-        return lambda rows: self._solve(prepared.draw(rows))
 
-    def _solve(self, release: Release) -> tuple[Floats, Certificate]:
-        self.release_ = release
-        return least_squares(release), release.certificate
+        def draw(rows: RowSource) -> tuple[Floats, Certificate]:
+            self.release_ = prepared.draw(rows)
+            return least_squares(self.release_), self.release_.certificate
+
+        return draw
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return predicted targets, shape (rows,) or (rows, targets), clamped to ``bounds_y``."""

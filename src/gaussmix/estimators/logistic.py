@@ -85,8 +85,7 @@ class LogisticRegression(Named, LinearClassifier, Released):
         groups : array (rows,), optional
             As in :meth:`LinearRegression.fit`; cannot be combined with ``steps``.
         """
-        self._check_groups(groups)
-        prepared = self._prepare(self._schema_of(X, y))
+        prepared = self._prepare(self._schema_of(X, y), groups)
         rows, second, classes = read_classes(self, X, y, self.classes, finite=False)
         return self._fit_release(self._draw(prepared, X, rows, second, groups), classes)
 
@@ -113,10 +112,10 @@ class LogisticRegression(Named, LinearClassifier, Released):
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
 
-    def _prepare(self, schema: Schema) -> Prepared:
+    def _prepare(self, schema: Schema, groups: ArrayLike | None = None) -> Prepared:
         steps = self._number_of_steps(schema.n_columns - 1)
         likelihood = Likelihood(LABEL, steps) if steps else None
-        return self._prepare_release(schema, conditions=self._conditions, likelihood=likelihood)
+        return self._prepare_release(schema, groups, conditions=self._conditions, likelihood=likelihood)
 
     def _number_of_steps(self, columns: int) -> int:
         """Return the number of steps for d = ``columns`` features, intercept included, from declared quantities."""
