@@ -46,7 +46,6 @@ from gaussmix.baselines.sheffet import PreparedSheffet
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS
-from gaussmix.estimators.fitting import prepare_estimator
 from gaussmix.mechanism.noise import secure_generator
 from gaussmix.mechanism.passes import draw_marginals, draw_passes
 from gaussmix.mechanism.release import prepare
@@ -91,7 +90,7 @@ class Subject(ABC):
 def lattice_epsilon(delta: float, accounts: Sequence[LatticeAccount]) -> float:
     """Return the smallest ε at δ of the composition of all accounts: Gaussian curve plus discretisation."""
     mu, slack = math.hypot(*(account.mu for account in accounts)), sum(account.slack for account in accounts)
-    return smallest_or_infinity(lambda epsilon: log_excess(lattice_delta(epsilon, mu=mu, total_slack=slack), delta))
+    return smallest_or_infinity(lambda epsilon: log_excess(lattice_delta(epsilon, mu=mu, slack=slack), delta))
 
 
 # Gaussian mechanism on the Gram matrix
@@ -158,7 +157,13 @@ class FittedEstimator(Subject):
     def __post_init__(self) -> None:
         self.model = partial(self.estimator, **self.budget)
         self.schema = self.model().schema(1)
-        prepared = prepare_estimator(self.model(), self.schema, likelihood=self.likelihood)
+        prepared = prepare(
+            self.schema,
+            Budget(**self.budget),
+            passes=self.model().passes,
+            likelihood=self.likelihood,
+            unit=self.neighbours.unit,
+        )
         self.accounts = (cast(LatticeAccount, prepared.account),)
 
     def scores(self, *, present: bool) -> Iterator[list[float]]:

@@ -50,7 +50,7 @@ def test_a_release_is_read(name):
     found = gm.load(GOLDEN / name)
     certificate, target = found.certificate, "y" if steps else "cost"
     assert certificate.epsilon == epsilon
-    assert certificate.unit == (PrivacyUnit("person", 5) if name == "unit.parquet" else None)
+    assert certificate.privacy_unit == (PrivacyUnit("person", 5) if name == "unit.parquet" else None)
     assert certificate.entry == (name == "ledger.parquet")
     assert not certificate.is_private  # noise from a seed, or none
     assert stored["sha256"] == found.fingerprint

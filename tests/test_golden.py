@@ -17,7 +17,6 @@ import pytest
 import gaussmix as gm
 from gaussmix import accounting
 from gaussmix.accounting.gaussian import gaussian_delta_up
-from gaussmix.estimators.base import regression_schema
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "numbers.json").read_text())
 DECLARED = {
@@ -69,7 +68,7 @@ def units(moments: gm.Moments) -> list[list[int]]:
 @pytest.mark.parametrize("name", GOLDEN["arrays"])
 def test_gram_bits_of_arrays(name):
     declared, _, weighting = name.rpartition(", ")
-    schema = regression_schema(4, 1, weighting=weighting, **DECLARED[declared])
+    schema = {"balanced": gm.LinearRegression, "paper": gm.baselines.Ridge}[weighting](**DECLARED[declared]).schema(4)
     found = np.array(units(gm.Moments.of_arrays([arrays()], schema)), dtype=object)
     if schema.intercept:  # the intercept stood before the target then
         order = [0, 1, 2, 3, 5, 4]

@@ -166,7 +166,7 @@ def results_of(release: gm.Release) -> list[Any]:
     found += [unless_refused(lambda: release.poisson("age", predictors=["smoker"]))]
     found += [unless_refused(lambda: release.poisson("age", predictors=["smoker"]).rate_ratios())]
     found += [release.corr(), pickle.loads(pickle.dumps(release)), release.to_bytes()]
-    if release.certificate.unit is None:
+    if release.certificate.privacy_unit is None:
         found += [release.describe(), release.crosstab("smoker", "region")]
     return found
 

@@ -298,8 +298,8 @@ def test_messages_of_the_library_are_shown_as_they_are(files):
     out = ("-o", str(files / "x.parquet"))
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
     assert "does not have expected_rows=3 rows" in run("release", table, *budget, "--expected-rows", "3", code=3)
-    assert "leave epsilon and delta out" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
-    assert "for neighbours='add-remove', got 'replace-one': leave neighbours out" in run(
+    assert "omit epsilon and delta" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
+    assert "for neighbours='add-remove', got 'replace-one': omit neighbours" in run(
         "release", table, "-s", schema, "--ledger", _ledger(files), "--neighbours", "replace-one", *out, code=2
     )
     (files / "stray.csv").write_text('age,cost\n1,"2\n')
@@ -356,7 +356,7 @@ def test_two_sites_and_one_curator(files):
 def test_release_says_what_is_missing(files):
     table = str(files / "a.parquet")
     assert "--schema" in run("release", table, "-e", "1", "-d", "1e-6", "-o", str(files / "x.parquet"), code=2)
-    assert "Give epsilon and delta" in run(
+    assert "epsilon and delta are required" in run(
         "release", table, "-s", str(files / "schema.json"), "-o", str(files / "x.parquet"), code=2
     )
     nowhere = run(

@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
         ("plan -p 3 -e 1 -e 2 -d 1e-6", "--epsilon was given more than once. Give it once. Try 'main plan --help'."),
         ("schema a.csv --quoting --no-quoting", "--quoting was given more than once"),
         ("ledger create new.ledger -e 1 -d 1e-6 -d 1e-7", "--delta was given more than once"),
-        (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: name the ledger"),
+        (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: pass the ledger"),
         (f"release a.csv -s s.json --note x {RELEASE}", "note is kept in a ledger: name the ledger"),
         ("report r.parquet --label new.svg --response cost", "--response requires --out"),
         ("report r.parquet --label new.svg --alpha 0.05", "--alpha requires --out"),
@@ -99,15 +99,15 @@ def test_sums_and_proposals_refuse_it_too():
 def test_a_budget_refuses_what_contradicts_itself(folder):
     ledger = folder / "a.ledger"
     for given, said in (
-        ({}, "Give epsilon and delta"),
-        ({"epsilon": 1.0}, "Give epsilon and delta"),
-        ({**BUDGET, "note": "x"}, "note is kept in a ledger: name the ledger"),
+        ({}, "epsilon and delta are required"),
+        ({"epsilon": 1.0}, "epsilon and delta are required"),
+        ({**BUDGET, "note": "x"}, "note is stored in a ledger: pass the ledger"),
         ({**BUDGET, "share": 0.5}, "share is a share of a ledger's budget"),
         ({**BUDGET, "epsilon": 0.0}, "epsilon must be"),
         ({**BUDGET, "delta": 1.0}, "delta must lie"),
         ({**BUDGET, "neighbours": "swap"}, "neighbours must be one of"),
         ({**BUDGET, "ledger": ledger}, "The ledger holds the budget"),
-        ({"ledger": ledger, "neighbours": "replace-one"}, "leave neighbours out"),
+        ({"ledger": ledger, "neighbours": "replace-one"}, "omit neighbours"),
     ):
         with pytest.raises(gm.ArgumentError, match=said):
             gm.Budget(**given)

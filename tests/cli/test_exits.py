@@ -81,7 +81,7 @@ def test_exit_codes(files, tmp_path):
         ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
         ("verify", "Missing argument 'RELEASE'. Usage: 'main verify [OPTIONS] RELEASE'. Try 'main verify --help'."),
         ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
-        ("release a.csv -o x", "Give epsilon and delta, or a ledger that holds the budget."),
+        ("release a.csv -o x", "epsilon and delta are required, or a ledger that holds the budget."),
     ],
 )
 def test_a_command_that_is_written_wrongly_is_one_line(tmp_path, monkeypatch, line, said):

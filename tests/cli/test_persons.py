@@ -36,7 +36,7 @@ def test_a_release_of_persons(folder):
     budget = ["-s", "@schema.json", "-e", "1", "-d", "1e-6"]
     for name, extra in (("any", []), ("sorted", ["--sorted-by-unit"])):
         assert WORDS in run(folder, "release", "@table.csv", *budget, *UNIT, *extra, "-o", f"@{name}.parquet")
-        assert gm.load(folder / f"{name}.parquet").certificate.unit == PrivacyUnit("who", 12)
+        assert gm.load(folder / f"{name}.parquet").certificate.privacy_unit == PrivacyUnit("who", 12)
     assert "one row" in run(folder, "release", "@table.csv", *budget, "-o", "@rows.parquet")
 
 
@@ -63,8 +63,8 @@ def test_moments_and_ledgers_of_persons(folder):
 def test_a_plan_for_persons(folder):
     question = ["plan", "@schema.json", "-e", "1", "-d", "1e-6", "--json"]
     rows, persons = (json.loads(run(folder, *question, *extra)) for extra in ([], UNIT))
-    assert rows["unit"] == "one row"
-    assert persons["unit"] == WORDS
+    assert rows["privacy_unit"] == "one row"
+    assert persons["privacy_unit"] == WORDS
     assert persons["rows_needed"] == pytest.approx(12 * rows["rows_needed"], rel=0.25)
 
 
@@ -79,7 +79,7 @@ def test_persons_of_formulas_weights_queries_and_standard_input(folder):
     found = CliRunner().invoke(main, words, input=frame.to_csv(index=False))
     assert found.exit_code == 0, found.output
     private = gm.load(folder / "terms.parquet")
-    assert private.certificate.unit == PrivacyUnit("who", 12)
+    assert private.certificate.privacy_unit == PrivacyUnit("who", 12)
     assert (private.schema.weight, list(private.schema.terms)) == ("y2", ["a^2"])
 
     duckdb = pytest.importorskip("duckdb")

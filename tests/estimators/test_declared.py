@@ -8,10 +8,21 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
+from gaussmix.baselines import ObjectivePerturbation, Ridge
 from gaussmix.data.encode import encode_arrays
-from gaussmix.estimators.base import classification_schema, in_arrays, regression_schema, target_names
+from gaussmix.estimators.base import coefficients, target_names
 
-BOTH = {"data_norm": None, "bounds_X": (-1, 1)}
+BOTH = {"bounds_X": (-1, 1)}
+
+
+def regression_schema(n_features, n_targets, *, weighting="balanced", **declared):
+    model = {"balanced": gm.LinearRegression, "paper": Ridge}[weighting]
+    return model(**declared).schema(n_features, n_targets)
+
+
+def classification_schema(n_features, *, weighting="balanced", **declared):
+    model = {"balanced": gm.LogisticRegression, "paper": ObjectivePerturbation}[weighting]
+    return model(**declared).schema(n_features)
 
 
 @pytest.mark.parametrize(("q", "d", "intercept"), [(1, 5, True), (3, 8, False)])
@@ -57,11 +68,11 @@ AS_PAIRS = [
 @pytest.mark.parametrize("bounds", [*AS_PAIRS, [(0, 1)], [(0, 1), (1, 2), (2, 3)], np.array([[0, 1]] * 5)])
 def test_bounds_that_could_be_pairs_by_column_are_refused(bounds):
     rest = {"data_norm": None, "fit_intercept": True}
-    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Say"):
+    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Pass arrays"):
         regression_schema(len(bounds), 1, bounds_X=bounds, bounds_y=(0, 1), **rest)
-    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Say"):
+    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_X must be .* one pair per column\. Pass arrays"):
         classification_schema(len(bounds), bounds_X=bounds, **rest)
-    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_y must be .* one pair per column\. Say"):
+    with pytest.raises(gm.errors.DeclarationError, match=r"bounds_y must be .* one pair per column\. Pass arrays"):
         regression_schema(1, len(bounds), bounds_X=(0, 1), bounds_y=bounds, **rest)
 
 
@@ -119,7 +130,7 @@ def test_user_units_undo_the_encoding():
     )
     X = rng.uniform(*bounds, (50, 3))
     theta = rng.standard_normal((4, 2))
-    coef, intercept = in_arrays(schema, ["y0", "y1"], theta)
+    coef, intercept = coefficients(schema, theta)
     rows = encode_arrays(schema, X, np.zeros((50, 2)))
     features = [*schema.groups["X"], *schema.groups["(intercept)"]]
     centre, scale = (
@@ -127,14 +138,3 @@ def test_user_units_undo_the_encoding():
     )
     encoded_prediction = rows[:, features] @ theta * schema.row_norm * scale + centre
     assert X @ coef.T + intercept == pytest.approx(encoded_prediction, abs=1e-4)
-
-
-def test_estimators_declare_these_schemas():
-    linear = gm.LinearRegression(bounds_X=(-1, 1), bounds_y=(0, 9))
-    plain = {**BOTH, "bounds_y": (0, 9), "fit_intercept": True}
-    assert linear.schema(3, 2) == regression_schema(3, 2, **plain)
-    assert gm.baselines.Ridge(bounds_X=(-1, 1), bounds_y=(0, 9)).schema(3) == regression_schema(
-        3, 1, **plain, weighting="paper"
-    )
-    logistic = gm.LogisticRegression(bounds_X=(-1, 1))
-    assert logistic.schema(3) == classification_schema(3, **BOTH, fit_intercept=True)

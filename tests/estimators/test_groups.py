@@ -48,7 +48,7 @@ def test_the_release_is_that_of_a_table_with_a_unit(table, passes):
     assert len(whole.statistic.passes) == len(model.release_.statistic.passes) == passes
     for mine, theirs in zip(model.release_.statistic.passes, whole.statistic.passes, strict=True):
         np.testing.assert_array_equal(mine.matrix, theirs.matrix)
-    assert str(model.privacy_.unit) == "all rows with the same groups (contributions scaled to at most 3 rows)"
+    assert str(model.privacy_.privacy_unit) == "all rows with the same groups (contributions scaled to at most 3 rows)"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_labels_and_several_targets(table):
     assert model.coef_[0, 0] > 0 > model.coef_[0, 1]
     several = LinearRegression(bounds_y=(-1, 1), epsilon=10.0, **BOUNDS).fit(X, np.column_stack([y, -y]), groups=who)
     assert several.coef_.shape == (2, 2)
-    assert several.privacy_.unit is not None
+    assert several.privacy_.privacy_unit is not None
 
 
 def test_one_goes_with_the_other(table, tmp_path):
@@ -94,6 +94,6 @@ def test_one_goes_with_the_other(table, tmp_path):
 
 def test_a_ledger_of_groups(table, tmp_path):
     X, y, who = table
-    ledger = Ledger(tmp_path / "groups.ledger", epsilon=1.0, delta=1e-6, unit="groups")
+    ledger = Ledger(tmp_path / "groups.ledger", epsilon=1.0, delta=1e-6, privacy_unit="groups")
     LinearRegression(bounds_y=(-1, 1), ledger=ledger, **BOUNDS).fit(X, y, groups=who)
     assert len(ledger.entries()) == 1

@@ -77,8 +77,8 @@ def test_a_hopeless_budget_warns_from_public_quantities():
 
 GOOD = {"bounds_X": (-10, 10), "bounds_y": (-20, 20)}
 BAD = [
-    ({"bounds_y": None}, "bounds_y=.* must be declared"),
-    ({"bounds_X": None}, "Declare bounds_X or data_norm"),
+    ({"bounds_y": None}, "bounds_y=.* is required"),
+    ({"bounds_X": None}, "bounds_X or data_norm is required"),
     ({"bounds_X": (1, -1)}, "lower < upper"),
     ({"bounds_X": (-1, math.inf)}, "finite with lower < upper"),
     ({"bounds_X": (math.nan, 1)}, "bounds_X must be a pair"),
@@ -91,7 +91,7 @@ BAD = [
     ({"delta": 0.0}, "delta must lie"),
     ({"delta": 1.0}, "delta must lie"),
     ({"random_state": "seed"}, "random_state must be None"),
-    ({"n_rows": 17}, "n_rows is declared as public"),
+    ({"n_rows": 17}, "n_rows was declared as public"),
 ]
 
 

@@ -21,10 +21,10 @@ def test_any_two_labels(labels):
     probabilities = model.predict_proba(X[:100])
     assert probabilities.shape == (100, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
-    assert "taken to be public" in str(model.privacy_)
+    assert "assumed to be public" in str(model.privacy_)
     declared = gm.LogisticRegression(epsilon=3.0, bounds_X=FEATURE_BOUNDS, classes=sorted(labels), random_state=0)
     assert declared.fit(X, target).coef_ == pytest.approx(model.coef_)
-    assert "taken to be public" not in str(declared.privacy_)
+    assert "assumed to be public" not in str(declared.privacy_)
 
 
 def test_discriminant_is_near_the_logistic_model_and_has_odds_ratios():

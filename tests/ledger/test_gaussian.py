@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, interpolate, stats
 
 from gaussmix import BudgetExceededError, Ledger, accounting
-from gaussmix.accounting.discrete import diagonal_sigma, gaussian_slack, lattice_account, lattice_delta
+from gaussmix.accounting.discrete import diagonal_sigma, lattice_account, lattice_delta, total_slack
 from gaussmix.accounting.divergence import gaussian_hockey_stick
 from gaussmix.accounting.gaussian import gaussian_delta_up
 from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetUnmetError
@@ -128,7 +128,7 @@ def test_a_release_may_take_another_share(path):
     ledger.spend_account(small)
     assert ledger.remaining().releases_left == 1
     ledger.spend_account(ledger.lattice_account(**RELEASE))
-    with pytest.raises(BudgetExceededError, match=r"It asks for a share of 0\.5 of mu²; 0\.4 remains"):
+    with pytest.raises(BudgetExceededError, match=r"It needs a share of 0\.5 of mu²; 0\.4 remains"):
         ledger.lattice_account(**RELEASE)
     ledger.spend_account(ledger.lattice_account(**RELEASE, share=Fraction(2, 5)))
     assert ledger.remaining().mu < 1e-7
@@ -147,7 +147,7 @@ def test_a_release_may_take_another_share(path):
 def test_shares_that_add_up_to_one_fit_and_the_budget_is_never_exceeded(shares, releases):
     """On the arithmetic alone: parts are rounded down, so that any shares that fit as fractions fit as doubles."""
     total = sum(shares)
-    reserved = reserve(checked_budget(**BUDGET, **NOTHING, releases=releases, unit=""))
+    reserved = reserve(checked_budget(**BUDGET, **NOTHING, releases=releases, privacy_unit=""))
     entries = []
     for share in shares:
         mu, failure = part_of(reserved, share / max(total, 1))
@@ -309,9 +309,9 @@ def test_adaptive_discrete_noise_is_within_the_claim_summed_out_exactly(strategy
         return np.array(rows)
 
     without, present = transcript(0), transcript(2**bits)
-    slack = 2 * gaussian_slack(first, bits=bits, coordinates=1)  # the most on any path
+    slack = 2 * float(total_slack([first], bits, [1]))  # the most on any path
     for epsilon in (0.1, 0.5, 1.0, 2.0):
-        claim = lattice_delta(epsilon, mu=mu, total_slack=slack)
+        claim = lattice_delta(epsilon, mu=mu, slack=slack)
         reached = max(
             np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in ((present, without), (without, present))
         )

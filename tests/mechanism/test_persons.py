@@ -258,10 +258,10 @@ def test_rows_of_another_unit_are_refused():
 
 
 def test_a_ledger_has_one_unit(tmp_path):
-    persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, releases=2, unit="who")
+    persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, releases=2, privacy_unit="who")
     rows = gm.Ledger(tmp_path / "rows.ledger", **BUDGET)
-    assert "unit='who'" in repr(persons)
-    assert gm.Ledger.open(persons.path).reservation.unit == "who"
+    assert "privacy_unit='who'" in repr(persons)
+    assert gm.Ledger.open(persons.path).reservation.privacy_unit == "who"
     with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
         gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=persons))
     with pytest.raises(gm.ArgumentError, match=r"row-level privacy, the release for the privacy unit 'who'"):
@@ -274,13 +274,13 @@ def test_a_ledger_has_one_unit(tmp_path):
         private = gm.release(
             table(), schema=SCHEMA, budget=gm.Budget(ledger=persons), privacy_unit=gm.PrivacyUnit("who", j)
         )
-        assert private.certificate.unit == PrivacyUnit("who", j)
+        assert private.certificate.privacy_unit == PrivacyUnit("who", j)
         assert private.certificate.is_private
 
 
 def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
     """A row is in one bin of each column, a person with many rows is not."""
-    persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, unit="who")
+    persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, privacy_unit="who")
     unread = iter([])
     with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
         gm.propose_bounds(unread, {"x": "number"}, budget=gm.Budget(ledger=persons))
@@ -308,7 +308,7 @@ def test_the_certificate_says_whose_rows_are_protected(tmp_path):
         assert np.array_equal(again.second_moment, private.second_moment)
     plain = gm.release(table(), schema=SCHEMA, **BUDGET).certificate
     assert "privacy unit: one row\n" in str(plain)
-    assert plain.to_dict()["unit"] is None
+    assert plain.to_dict()["privacy_unit"] is None
 
 
 def test_populations_need_independent_rows():
@@ -324,7 +324,7 @@ def test_moments_of_persons(tmp_path):
     one.save(tmp_path / "one.moments")
     total = gm.Moments.load(tmp_path / "one.moments") + two
     private = gm.release(total, **BUDGET)
-    assert private.certificate.unit == PrivacyUnit("who", J)
+    assert private.certificate.privacy_unit == PrivacyUnit("who", J)
     assert "share no unit" in str(private.certificate)
     with pytest.raises(gm.DataError, match="different privacy units"):
         _ = one + gm.Moments.of(table(), SCHEMA)

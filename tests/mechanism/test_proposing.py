@@ -125,8 +125,8 @@ def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "Give epsilon and delta"),
-        ({"epsilon": 1.0, "delta": 1e-6, "budget": gm.Budget(1.0, 1e-6)}, "leave them out, or leave out budget"),
+        ({}, "epsilon and delta are required"),
+        ({"epsilon": 1.0, "delta": 1e-6, "budget": gm.Budget(1.0, 1e-6)}, "pass either the budget or the two numbers"),
         ({"epsilon": 1.0, "delta": 1e-6, "tail": 0.7}, "tail must lie in"),
         ({"epsilon": 1.0, "delta": 1e-6, "most_levels": 0}, "most_levels must be"),
     ],

@@ -24,7 +24,7 @@ LEAST = 0.4754  # ε that the noise of one of four releases gives alone
 
 def released(path, **options):
     ledger = gm.Ledger(path, epsilon=1.0, delta=1e-6, releases=4, **options)
-    unit = {"privacy_unit": gm.PrivacyUnit("who", 3)} if "unit" in options else {}
+    unit = {"privacy_unit": gm.PrivacyUnit("who", 3)} if "privacy_unit" in options else {}
     return gm.release(TABLE, schema=SCHEMA, budget=gm.Budget(ledger=ledger), **unit)
 
 
@@ -35,7 +35,7 @@ def private(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def persons(tmp_path_factory):
-    return released(tmp_path_factory.mktemp("persons") / "x.ledger", unit="who")
+    return released(tmp_path_factory.mktemp("persons") / "x.ledger", privacy_unit="who")
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +86,15 @@ def test_another_relation_is_refused(private):
 
 def test_another_unit_is_refused(private, persons):
     with pytest.raises(gm.NotPrivateError, match="differ in budget, neighbours or privacy unit"):
-        replace(persons.certificate, unit=replace(persons.certificate.unit, column="household"))
+        replace(persons.certificate, privacy_unit=replace(persons.certificate.privacy_unit, column="household"))
     with pytest.raises(gm.NotPrivateError, match="differ in budget, neighbours or privacy unit"):
-        replace(persons.certificate, unit=None)
+        replace(persons.certificate, privacy_unit=None)
     with pytest.raises(gm.NotPrivateError, match="differ in budget, neighbours or privacy unit"):
-        replace(private.certificate, unit=persons.certificate.unit, conditions=persons.certificate.conditions)
+        replace(
+            private.certificate,
+            privacy_unit=persons.certificate.privacy_unit,
+            conditions=persons.certificate.conditions,
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ def test_a_ledger_shows_its_own_reservation(tmp_path):
         {"delta_slack": 0.0},
         {"neighbours": "replace-one"},
         {"releases": 1},
-        {"unit": "who"},
+        {"privacy_unit": "who"},
         {"identity": "0" * 32},
         {"delta_reserved": 1e-6},
     ],
@@ -141,7 +145,7 @@ def test_an_edited_reservation_is_refused(private, change):
         ({"epsilon": LEAST}, "differ in budget, neighbours or privacy unit"),
         ({"delta": 2e-6}, "differ in budget, neighbours or privacy unit"),
         ({"neighbours": "replace-one"}, "differ in budget, neighbours or privacy unit"),
-        ({"unit": "who"}, "differ in budget, neighbours or privacy unit"),
+        ({"privacy_unit": "who"}, "differ in budget, neighbours or privacy unit"),
         ({"mu": 0.3}, "reservation exceeds its"),
         ({"delta_slack": 9e-7, "delta_reserved": 9.1e-7}, "reservation exceeds its"),
         ({"delta_reserved": 2e-6}, "reservation exceeds its"),
@@ -195,7 +199,7 @@ def test_a_release_without_a_ledger_cannot_claim_one(private):
         {"epsilon": 1},
         {"mu": "0.2"},
         {"releases": 4.0},
-        {"unit": None},
+        {"privacy_unit": None},
         {"identity": 3},
         {"releases": 0},
         {"mu": math.nan},
@@ -246,7 +250,7 @@ def test_an_edited_file_whose_checksum_fits_is_refused(private, tmp_path, change
         lambda c: c.update(reservation=3),
         lambda c: c.pop("reservation"),
         lambda c: c["reservation"].pop("mu"),
-        lambda c: c["reservation"].pop("unit"),
+        lambda c: c["reservation"].pop("privacy_unit"),
         lambda c: c["reservation"].update(colour="red"),
         lambda c: c["reservation"].update(epsilon="1"),
         lambda c: c["reservation"].update(mu=[1]),

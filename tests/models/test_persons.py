@@ -49,7 +49,7 @@ def test_an_account_has_room_for_persons_or_for_steps(passes, steps, own):
 
 def test_rows_are_not_believed_to_be_persons(persons):
     rows = gm.release(table(2000), schema=SCHEMA, epsilon=1, delta=1e-6, random_state=0)
-    unit = {"unit": UNIT, "conditions": (*rows.certificate.conditions, PERSONS_APART)}
+    unit = {"privacy_unit": UNIT, "conditions": (*rows.certificate.conditions, PERSONS_APART)}
     with pytest.raises(gm.NotPrivateError, match="different units"):
         gm.Release(rows.statistic, replace(rows.certificate, **unit))
     with pytest.raises(gm.NotPrivateError, match="other passes"):
@@ -62,7 +62,7 @@ def test_no_release_of_persons_has_steps(persons):
     schema = persons.schema
     prepared = prepare(schema, gm.Budget(3.0, 1e-6), likelihood=Likelihood("sick", 3), random_state=0)
     found = prepared.draw(rows_of(table(2000), schema))
-    unit = {"unit": UNIT, "conditions": (*found.certificate.conditions, PERSONS_APART)}
+    unit = {"privacy_unit": UNIT, "conditions": (*found.certificate.conditions, PERSONS_APART)}
     statistic = Transcript(found.statistic.passes, schema, found.statistic.steps, UNIT)
     with pytest.raises(gm.ArgumentError, match="row-level privacy, but this release has a privacy unit"):
         gm.Release(statistic, replace(found.certificate, **unit))

@@ -106,7 +106,7 @@ MALFORMED = {
     "unknown key": lambda m: m.update(added=1),
     "unknown key of the certificate": lambda m: m["certificate"].update(added=1),
     "unknown key of the account": lambda m: account(m).update(added=1),
-    "no unit": lambda m: m["certificate"].pop("unit"),
+    "no unit": lambda m: m["certificate"].pop("privacy_unit"),
     "no ledger": lambda m: m["certificate"].pop("ledger"),
     "no entry": lambda m: m["certificate"].pop("entry"),
     "no name of the release": lambda m: m["certificate"].pop("release"),
@@ -206,7 +206,7 @@ def test_five_hundred_forged_metadata(path):
             assert not certificate.is_private
             continue
         account = certificate.account
-        spent = lattice_delta(certificate.epsilon, mu=account.mu, total_slack=account.slack)
+        spent = lattice_delta(certificate.epsilon, mu=account.mu, slack=account.slack)
         assert spent <= certificate.delta * (1 + 1e-10)
         assert math.hypot(*account.noise_mu) <= account.mu * (1 + 1e-15)
         assert found.statistic.passes[0].mu == account.noise_mu[0]

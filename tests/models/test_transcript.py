@@ -168,4 +168,4 @@ def test_without_an_intercept():
 
 def test_words(private):
     assert repr(private) == "Release(no privacy guarantee, 6 columns, passes=4, epsilon=3)"
-    assert "μ = " in str(private.certificate)
+    assert "μ = " not in str(private.certificate)  # seeded: no guarantee

@@ -54,6 +54,16 @@ def values(summary):
     return list(summary.values()) if isinstance(summary, dict) else [summary]
 
 
+def test_no_attack_power_without_a_guarantee(seeded, secure):
+    """A bound on membership inference is a part of the guarantee: with a known seed or without noise there is none."""
+    unprotected = gm.release(patients(4000), **BUDGET | {"epsilon": math.inf})
+    for release, valid in [(secure[0], True), (secure[1], True), (seeded[0], False), (unprotected, False)]:
+        texts = [str(release.certificate), str(label_of(release)), render(release)]
+        texts += [field.name for field in fields_of(release, None, valid=valid)]
+        found = re.search(r"attack power|membership-inference|true-positive|Gaussian DP", " ".join(texts), re.I)
+        assert bool(found) == valid
+
+
 def test_results_of_a_seeded_release(seeded):
     for release in seeded:
         models, results = printed(release)

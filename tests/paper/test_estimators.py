@@ -195,7 +195,7 @@ class Unread:
         ({"epsilon": math.inf}, "epsilon must"),
         ({"delta": 0.0}, "delta must"),
         ({"delta": 1.0}, "delta must"),
-        ({"data_norm": None}, "data_norm must be declared"),
+        ({"data_norm": None}, "data_norm is required"),
         ({"data_norm": 0.0}, "data_norm must"),
         ({"analysis": "renyi"}, "analysis must"),
         ({"sketch_size": 0}, "sketch_size must"),

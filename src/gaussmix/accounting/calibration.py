@@ -1,21 +1,7 @@
-"""The account of Gaussian mixing with a finite sketch.
+"""Calibration of Gaussian mixing with a finite sketch: the smallest noise that meets a privacy budget.
 
-Verification of (ε, δ) claims for Gaussian mixing.
-
->>> mixing = {"sketch_size": 250, "gamma": 52.84}
->>> holds(1.0, 1e-6, **mixing), holds(1.0, 1e-7, **mixing)
-(True, False)
-
-Claims are checked against the exact account whichever analysis they were made with, since the other analyses give
-larger ε. The exception is Theorem 1, which is checked by Theorem 1: it also covers parameters beyond the range of the
-quadratures of the joint account.
-
-Calibration of γ, η and τ of a private scale bound under the joint account.
-
-Calibration of the noise of Gaussian mixing to a privacy budget.
-
-A :class:`~gaussmix.accounting.calibration.Calibration` is a function of (ε, δ), the sketch size and the analysis. Every
-search returns a value that was itself checked, so the account of the result never exceeds the budget.
+A :class:`Calibration` is a function of (ε, δ), the sketch size and the analysis. Every search returns a value that was
+itself checked, so the account of the result never exceeds the budget.
 
 >>> c = calibrate(1.0, 1e-6, sketch_size=250)
 >>> round(c.gamma, 2), c.epsilon_spent <= 1.0, c.delta_spent <= 1e-6
@@ -31,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,83 +24,45 @@ import numpy as np
 from scipy import stats
 
 from gaussmix import _validation as check
-from gaussmix.accounting import mixing as accounting
+from gaussmix.accounting import mixing
 from gaussmix.accounting.divergence import ChiSquareLoss, composite_rule, hockey_stick
-from gaussmix.accounting.mixing import delta as exact_delta
-from gaussmix.accounting.mixing import delta as exact_mixing_delta
-from gaussmix.accounting.mixing import theorem1_epsilon, theorem1_reach
-from gaussmix.accounting.numerics import least_safe_gamma, log_excess, smallest_safe, unmet_budget
-from gaussmix.accounting.parameters import GAMMA_MAX, NEIGHBOURS, ROUNDING, BoundHoldsFor, Neighbours
+from gaussmix.accounting.numerics import log_excess, smallest_safe
+from gaussmix.accounting.parameters import GAMMA_MAX, NEIGHBOURS, ROUNDING, Neighbours
 from gaussmix.accounting.private_scale import private_scale_delta, private_scale_terms
 from gaussmix.errors import ArgumentError, BudgetUnmetError, NotPrivateError
 
 __all__ = [
     "LEAST_COMPOSED_DELTA",
-    "MARGIN",
     "Calibration",
     "CalibrationAnalysis",
     "ScaleBound",
     "calibrate",
     "eigenvalue_error_bound",
-    "holds",
     "least_gamma",
-    "mixing_delta",
-    "private_scale",
     "scale_delta",
 ]
 
-
 LEAST_COMPOSED_DELTA = 1e-140  # double integrals underflow below it
-MARGIN = 1e-10  # share of δ left unused, so that inverting the account, rounded up, still gives at most ε
-_SLACK = ROUNDING / 2  # tolerates rounding differences between processors; smaller than the rounding of every account
+_MARGIN = 1e-10  # share of δ left unused, so that inverting the account, rounded up, still gives at most ε
+_SLACK = 1 + ROUNDING / 2  # tolerates rounding differences between processors; below the rounding of every account
+_LEAST_EPSILON = 1e-12  # ε = 0 would hold for large γ, but is not a valid budget
+_LEAST_DELTA = {"add-remove": 1e-300, "replace-one": LEAST_COMPOSED_DELTA}
+
+ScaleBound = Literal["none", "private"]
+CalibrationAnalysis = Literal["exact", "renyi", "paper"]
+_AVAILABLE = (("none", "exact"), ("none", "renyi"), ("private", "exact"), ("private", "paper"))
 
 
-def holds(
+@functools.lru_cache(maxsize=4096)  # searches and the verification of their results need the same points
+def _delta(
     epsilon: float,
-    delta: float,
-    *,
-    sketch_size: int,
+    k: int,
     gamma: float,
     neighbours: Neighbours = "add-remove",
-    mu: float = 0.0,
-    eta: float | None = None,
-    tau: float | None = None,
-    eigenvalue_error: float = 0.0,
-    theorem1: bool = False,
-) -> bool:
-    """Return whether a sketch is (ε, δ)-differentially private.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The claim.
-    sketch_size, gamma, relation, mu
-        As in :func:`gaussmix.accounting.delta`.
-    eta, tau, eigenvalue_error : optional
-        Parameters of a private scale bound (:func:`gaussmix.calibrate`).
-    theorem1 : bool
-        Check a private scale bound by Theorem 1 of arXiv:2505.24603v2 instead of the joint account.
-    """
-    allowed = delta * (1 + _SLACK)
-    if eta is None or tau is None:
-        if delta < LEAST_COMPOSED_DELTA and (mu > 0 or neighbours != "add-remove"):
-            return False
-        return mixing_delta(epsilon, sketch_size, gamma, neighbours, mu) <= allowed
-    if neighbours != "add-remove" or mu > 0 or gamma <= (5 / 2 if theorem1 else 1):
-        return False
-    if theorem1:
-        return tau >= math.sqrt(2 * math.log(3 / delta)) * (1 - 1e-15) and (
-            _theorem1(delta, sketch_size, gamma, eta / (1 + 2 * eigenvalue_error)) <= epsilon * (1 + _SLACK)
-        )
-    if delta < LEAST_COMPOSED_DELTA:
-        return False
-    return scale_delta(epsilon, sketch_size, gamma, eta, tau, 1 + 2 * eigenvalue_error) <= allowed
-
-
-@functools.lru_cache(maxsize=4096)
-def mixing_delta(epsilon: float, k: int, gamma: float, neighbours: Neighbours, mu: float = 0.0) -> float:
-    """Return :func:`gaussmix.accounting.delta` at one point, cached."""
-    return float(exact_delta(epsilon, sketch_size=k, gamma=gamma, neighbours=neighbours, mu=mu))
+    analysis: Literal["exact", "renyi"] = "exact",
+) -> float:
+    """Return :func:`gaussmix.accounting.delta` at one point."""
+    return mixing.delta(epsilon, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -124,16 +71,7 @@ def scale_delta(epsilon: float, k: int, gamma: float, eta: float, tau: float, se
     return private_scale_delta(epsilon, sketch_size=k, gamma=gamma, eta=eta, tau=tau, sensitivity=sensitivity)
 
 
-@functools.lru_cache(maxsize=4096)
-def _theorem1(delta: float, k: int, gamma: float, eta: float) -> float:
-    return theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=eta)
-
-
-ScaleBound = Literal["none", "private"]
-CalibrationAnalysis = Literal["exact", "renyi", "paper"]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """Parameters of Gaussian mixing that meet a budget.
 
@@ -173,9 +111,9 @@ class Calibration:
     scale: ScaleBound
     analysis: CalibrationAnalysis
     neighbours: Neighbours
-    eta: float | None
-    tau: float | None
-    eigenvalue_error: float
+    eta: float | None = None
+    tau: float | None = None
+    eigenvalue_error: float = 0.0
     epsilon_spent: float
     delta_spent: float
     delta_split: tuple[tuple[str, float], ...]
@@ -207,18 +145,27 @@ class Calibration:
             )
 
     def _gives(self, epsilon: float, delta: float) -> bool:
-        """Return whether the parameters give (ε, δ) by the exact account, or by Theorem 1 for "paper"."""
-        return holds(
-            epsilon,
-            delta,
-            sketch_size=self.sketch_size,
-            gamma=self.gamma,
-            neighbours=self.neighbours,
-            eta=self.eta,
-            tau=self.tau,
-            eigenvalue_error=self.eigenvalue_error,
-            theorem1=self.analysis == "paper",
-        )
+        """Return whether the parameters give (ε, δ).
+
+        They are checked by the exact account, whichever analysis they come from: other analyses give larger ε. Theorem
+        1 is checked by itself, since it covers parameters beyond the range of the quadratures of the joint account.
+        """
+        k, gamma, neighbours = self.sketch_size, self.gamma, self.neighbours
+        if self.eta is None or self.tau is None:
+            if delta < LEAST_COMPOSED_DELTA and neighbours != "add-remove":
+                return False
+            return _delta(epsilon, k, gamma, neighbours) <= delta * _SLACK
+        sensitivity = 1 + 2 * self.eigenvalue_error
+        if neighbours != "add-remove":
+            return False
+        if self.analysis == "paper":
+            if gamma <= 5 / 2 or self.tau < math.sqrt(2 * math.log(3 / delta)) * (1 - 1e-15):
+                return False
+            spent = mixing.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=self.eta / sensitivity)
+            return spent <= epsilon * _SLACK
+        if gamma <= 1 or delta < LEAST_COMPOSED_DELTA:
+            return False
+        return scale_delta(epsilon, k, gamma, self.eta, self.tau, sensitivity) <= delta * _SLACK
 
     def _check_arguments(self) -> None:
         check.positive(finite=True, epsilon=self.epsilon)
@@ -239,7 +186,7 @@ class Calibration:
         if private:
             check.positive(finite=True, eta=self.eta)
             check.nonnegative(tau=self.tau)
-        if (self.scale, self.analysis) in (("none", "paper"), ("private", "renyi")):
+        if (self.scale, self.analysis) not in _AVAILABLE:
             raise ArgumentError(f"analysis={self.analysis!r} is not available with scale={self.scale!r}.")
 
 
@@ -250,113 +197,6 @@ def eigenvalue_error_bound(columns: int, *, n_max: int = 2**40) -> float:
     backward stable solver is a small multiple of u times the norm.
     """
     return 10 * check.positive_integer(columns=columns) * 2.0**-53 * check.positive_integer(n_max=n_max)
-
-
-_ETA_STEPS = 64  # per factor of 2: half a step costs less than 10⁻⁵ of γ
-_TAU_STEPS = 64
-
-
-@functools.lru_cache(maxsize=1024)
-def private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibration:
-    """Return the calibration with the smallest γ + ητ: an approximation guides the search, the account ends it."""
-    sensitivity = 1 + 2 * error
-    draft_gamma, eta, tau = _draft_private_scale(epsilon, delta, k, sensitivity)
-
-    def spent(gamma: float) -> float:
-        return scale_delta(epsilon, k, gamma, eta, tau, sensitivity)
-
-    gamma = least_safe_gamma(
-        lambda g: log_excess(spent(g), delta * (1 - MARGIN)),
-        max(draft_gamma * (1 - 1e-4), 1 + 1e-9),
-        draft_gamma * (1 + 1e-4),
-        functools.partial(unmet_budget, epsilon, delta, k, functools.partial(theorem1_reach, delta)),
-        rtol=1e-12,
-    )
-    pairs = private_scale_terms(epsilon, k, gamma, eta, tau, sensitivity)
-    terms = max(pairs, key=lambda pair: sum(float(t.upper) for t in pair))
-    names = ("sketch and eigenvalue", "eigenvalue exceeded")
-    split = tuple((name, float(term.upper)) for name, term in zip(names, terms, strict=True))
-    return Calibration(
-        epsilon=epsilon,
-        delta=delta,
-        sketch_size=k,
-        gamma=gamma,
-        scale="private",
-        analysis="exact",
-        neighbours="add-remove",
-        eta=eta,
-        tau=tau,
-        eigenvalue_error=error,
-        epsilon_spent=epsilon,
-        delta_spent=sum(part for _, part in split),
-        delta_split=split,
-    )
-
-
-def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: float) -> tuple[float, float, float]:
-    """Return approximately optimal γ, η, τ from a coarse quadrature of the remove direction; checked by the caller.
-
-    η and τ are searched on public grids from coarse to fine. Neighbouring grid points differ in γ + ητ by far more than
-    rounding, so the search ends at the same point on every processor.
-    """
-    unmet = functools.partial(unmet_budget, epsilon, delta, k, functools.partial(theorem1_reach, delta))
-    alone = least_safe_gamma(
-        lambda g: log_excess(exact_mixing_delta(epsilon, sketch_size=k, gamma=g, bound_holds_for="larger"), delta),
-        1 + 1e-9,
-        3.0,
-        unmet,
-        rtol=1e-3,
-    )
-    top = float(stats.norm.isf(1e-4 * delta))
-    bulk, bulk_weights = composite_rule(np.linspace(-4, top, 20), 6)
-
-    def spent(gamma: float, eta: float, tau: float) -> float:
-        reach = min(max(top, tau + 1), tau + 0.999 * (gamma - 1) / eta)
-        tail, tail_weights = composite_rule(np.linspace(tau, reach, 14), 6)
-        odds = 1 / (gamma - 1 - np.concatenate([np.zeros_like(bulk), eta * (tail - tau)]))
-        z, weights = np.concatenate([bulk, tail]), np.concatenate([bulk_weights, tail_weights])
-        mu = sensitivity / eta
-        curve = hockey_stick(epsilon - mu**2 / 2 - mu * z, ChiSquareLoss.removal(k, odds=odds))
-        return float((weights * stats.norm.pdf(z)) @ curve + stats.norm.sf(reach))
-
-    @functools.cache
-    def gamma_at(i: int, j: int) -> float:
-        eta, tau = _on_grid(i, j)
-        return least_safe_gamma(
-            lambda g: log_excess(spent(g, eta, tau), delta), alone, 2 * alone, lambda: "", rtol=1e-9
-        )
-
-    def noise(point: tuple[int, int]) -> float:
-        eta, tau = _on_grid(*point)
-        try:
-            return gamma_at(*point) + eta * tau
-        except BudgetUnmetError:  # with this η
-            return math.inf
-
-    # Starting point: η/γ fell like k^-0.28 over k from 5 to 10⁴ and hardly moved with ε.
-    best = (round(_ETA_STEPS * math.log2(0.8 * alone * k**-0.28)), 0)
-    least = noise(best)
-    for step in (64, 16, 4, 1):
-        moved = True
-        while moved:
-            i, j = best
-            around = [(i - step, j), (i + step, j), (i, j + step), (i, max(j - step, 0))]
-            found = min(around, key=noise)
-            moved = noise(found) < least * (1 - 1e-9)
-            if moved:
-                best, least = found, noise(found)
-    if math.isinf(least):
-        raise BudgetUnmetError(unmet())
-    return gamma_at(*best), *_on_grid(*best)
-
-
-def _on_grid(i: int, j: int) -> tuple[float, float]:
-    """Return η = 2^(i/64), rounded to a multiple of 2^-30, and τ = j/64."""
-    return round(2 ** (i / _ETA_STEPS) * 2**30) / 2**30, j / _TAU_STEPS
-
-
-_LEAST_EPSILON = 1e-12  # ε = 0 would hold for large γ, but is not a valid budget
-_LEAST_DELTA = {"add-remove": 1e-300, "replace-one": LEAST_COMPOSED_DELTA}
 
 
 def calibrate(
@@ -427,73 +267,68 @@ def calibrate(
         raise ArgumentError(
             f"neighbours='replace-one' requires scale='none' and analysis='exact', got {scale!r} and {analysis!r}."
         )
-    if delta < LEAST_COMPOSED_DELTA and (scale, analysis, neighbours) not in (
-        ("none", "exact", "add-remove"),
-        ("none", "renyi", "add-remove"),
-        ("private", "paper", "add-remove"),
-    ):
-        raise ArgumentError(
-            f"delta must be at least {LEAST_COMPOSED_DELTA:g} with scale='private' or neighbours='replace-one', got "
-            f"{delta!r}. The numerical integrals of these accounts underflow below it."
-        )
-    methods: dict[tuple[str, str], Callable[[], Calibration]] = {
-        ("none", "exact"): lambda: _noise_alone(epsilon, delta, k, "exact", neighbours),
-        ("none", "renyi"): lambda: _noise_alone(epsilon, delta, k, "renyi", neighbours),
-        ("private", "exact"): lambda: private_scale(epsilon, delta, k, error),
-        ("private", "paper"): lambda: _theorem1_calibration(epsilon, delta, k, error),
-    }
-    if (scale, analysis) not in methods:
+    if (scale, analysis) not in _AVAILABLE:
         raise ArgumentError(
             f"analysis={analysis!r} is not available with scale={scale!r}. 'renyi' requires scale='none', "
             "'paper' requires scale='private', 'exact' supports both."
         )
-    return methods[scale, analysis]()
+    if delta < LEAST_COMPOSED_DELTA and ((scale, analysis) == ("private", "exact") or neighbours != "add-remove"):
+        raise ArgumentError(
+            f"delta must be at least {LEAST_COMPOSED_DELTA:g} with scale='private' or neighbours='replace-one', got "
+            f"{delta!r}. The numerical integrals of these accounts underflow below it."
+        )
+    try:
+        if scale == "none":
+            return _noise_alone(epsilon, delta, k, "renyi" if analysis == "renyi" else "exact", neighbours)
+        return (_private_scale if analysis == "exact" else _theorem1)(epsilon, delta, k, error)
+    except BudgetUnmetError:
+        raise BudgetUnmetError(_unmet_budget(epsilon, delta, k, scale, analysis, neighbours)) from None
 
 
+def _unmet_budget(
+    epsilon: float, delta: float, k: int, scale: ScaleBound, analysis: CalibrationAnalysis, neighbours: Neighbours
+) -> str:
+    """Return the message for a budget that cannot be met, with the smallest ε or the largest sketch that could."""
+
+    def reached(rows: int) -> float:
+        """Return ε at the largest γ; with a private scale bound by Theorem 1, which the joint account improves on."""
+        if scale == "private" or analysis == "paper":
+            return mixing.theorem1_epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, eta=GAMMA_MAX / np.sqrt(rows))
+        return mixing.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, neighbours=neighbours, analysis=analysis)
+
+    message = (
+        f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with sketch_size={k}. "
+        f"With this delta and sketch_size the smallest epsilon is {reached(k):.3g}; "
+    )
+    if reached(1) > epsilon:
+        return message + "no sketch_size meets this epsilon and delta."
+    low, high = 1, k
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reached(middle) <= epsilon else (low, middle)
+    return message + f"with this epsilon and delta the largest sketch_size is {low}."
+
+
+_smallest_gamma = functools.partial(smallest_safe, limit=GAMMA_MAX, log=True)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Noise alone
 @functools.lru_cache(maxsize=1024)
 def _noise_alone(
     epsilon: float, delta: float, k: int, analysis: Literal["exact", "renyi"], neighbours: Neighbours
 ) -> Calibration:
     def excess(gamma: float) -> float:
         if analysis == "renyi":  # check both ε(δ) and δ(ε), whose rounding differs
-            over = float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi")) - epsilon
-            spent = accounting.delta(epsilon, sketch_size=k, gamma=gamma, analysis="renyi")
-            return over if over > 0 else max(over, log_excess(spent, delta))
-        return log_excess(mixing_delta(epsilon, k, gamma, neighbours), delta * (1 - MARGIN))
+            over = mixing.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi") - epsilon
+            return over if over > 0 else max(over, log_excess(_delta(epsilon, k, gamma, analysis="renyi"), delta))
+        return log_excess(_delta(epsilon, k, gamma, neighbours), delta * (1 - _MARGIN))
 
     floor = 1e-6 if analysis == "exact" else 1 + 1e-9
     about = min(float(np.sqrt(2 * k * np.log(1 / delta))) / epsilon, GAMMA_MAX / 2)  # to leading order
     low = about / 8 if about / 8 > floor and excess(about / 8) > 0 else floor
-
-    def reached(rows: int) -> float:
-        return float(
-            accounting.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, neighbours=neighbours, analysis=analysis)
-        )
-
-    gamma = least_safe_gamma(excess, low, max(2.0, 1.5 * about), lambda: unmet_budget(epsilon, delta, k, reached))
-    spent = _delta_spent(epsilon, k, gamma, analysis, neighbours)
-    return _without_scale_bound(
-        epsilon,
-        delta,
-        k,
-        gamma,
-        analysis,
-        neighbours,
-        _epsilon_spent(epsilon, delta, k, gamma, analysis, neighbours),
-        spent,
-    )
-
-
-def _without_scale_bound(
-    epsilon: float,
-    delta: float,
-    k: int,
-    gamma: float,
-    analysis: Literal["exact", "renyi"],
-    neighbours: Neighbours,
-    epsilon_spent: float,
-    delta_spent: float,
-) -> Calibration:
+    gamma = _smallest_gamma(excess, low, max(2.0, 1.5 * about))
+    spent = _delta(epsilon, k, gamma, neighbours, analysis)
     return Calibration(
         epsilon=epsilon,
         delta=delta,
@@ -502,13 +337,24 @@ def _without_scale_bound(
         scale="none",
         analysis=analysis,
         neighbours=neighbours,
-        eta=None,
-        tau=None,
-        eigenvalue_error=0.0,
-        epsilon_spent=epsilon_spent,
-        delta_spent=delta_spent,
-        delta_split=(("sketch", delta_spent),),
+        epsilon_spent=_epsilon_spent(epsilon, delta, k, gamma, analysis, neighbours),
+        delta_spent=spent,
+        delta_split=(("sketch", spent),),
     )
+
+
+def _epsilon_spent(
+    epsilon: float, delta: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], neighbours: Neighbours
+) -> float:
+    """Return ε at the budget's δ, searching near ε since the calibration just meets the budget."""
+
+    def excess(at: float) -> float:
+        return log_excess(_delta(at, k, gamma, neighbours), delta)
+
+    near = epsilon * (1 - 1e-6)
+    if analysis == "renyi" or excess(near) <= 0:  # γ is at its lower limit: the budget is not exhausted
+        return mixing.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis)
+    return smallest_safe(excess, near, epsilon, limit=epsilon)
 
 
 def _cost(
@@ -526,46 +372,45 @@ def _cost(
         raise ArgumentError("With gamma, exactly one of epsilon and delta must be given; the other is computed.")
     if epsilon is None:
         delta = check.in_interval(0, 1, delta=delta)
-        found = accounting.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis)
-        epsilon = max(float(found), _LEAST_EPSILON)
+        found = mixing.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis)
+        epsilon = max(found, _LEAST_EPSILON)
     else:
         epsilon = check.positive(finite=True, epsilon=epsilon)
-        delta = max(_delta_spent(epsilon, k, gamma, analysis, neighbours), _LEAST_DELTA[neighbours])
+        delta = max(_delta(epsilon, k, gamma, neighbours, analysis), _LEAST_DELTA[neighbours])
     if math.isinf(epsilon) or delta == 1:
         raise ArgumentError(
             f"gamma={gamma!r} with sketch_size={k} gives no guarantee: epsilon is infinite or delta is 1. "
             "Increase gamma."
         )
-    spent = min(_delta_spent(epsilon, k, gamma, analysis, neighbours), delta)
-    return _without_scale_bound(epsilon, delta, k, gamma, analysis, neighbours, epsilon, spent)
+    spent = min(_delta(epsilon, k, gamma, neighbours, analysis), delta)
+    return Calibration(
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=k,
+        gamma=gamma,
+        scale="none",
+        analysis=analysis,
+        neighbours=neighbours,
+        epsilon_spent=epsilon,
+        delta_spent=spent,
+        delta_split=(("sketch", spent),),
+    )
 
 
-def _delta_spent(
-    epsilon: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], neighbours: Neighbours
-) -> float:
-    if analysis == "exact":
-        return mixing_delta(epsilon, k, gamma, neighbours)
-    return float(accounting.delta(epsilon, sketch_size=k, gamma=gamma, neighbours=neighbours, analysis=analysis))
+def least_gamma(epsilon: float, delta: float, *, sketch_size: int) -> float:
+    """Return the smallest γ whose exact δ at leverage 1/γ (``bound_holds_for="larger"``) is at most ``delta``."""
+
+    def excess(gamma: float) -> float:
+        spent = mixing.delta(epsilon, sketch_size=sketch_size, gamma=gamma, bound_holds_for="larger")
+        return log_excess(spent, delta)
+
+    return _smallest_gamma(excess, 1 + 1e-9, 3.0)
 
 
-def _epsilon_spent(
-    epsilon: float, delta: float, k: int, gamma: float, analysis: Literal["exact", "renyi"], neighbours: Neighbours
-) -> float:
-    """Return ε at the budget's δ, searching near ε since the calibration just meets the budget."""
-    if analysis == "renyi":
-        return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, analysis="renyi"))
-
-    def excess(at: float) -> float:
-        return log_excess(mixing_delta(at, k, gamma, neighbours), delta)
-
-    near = epsilon * (1 - 1e-6)
-    if excess(near) <= 0:  # γ is at its lower limit: the budget is not exhausted
-        return float(accounting.epsilon(delta, sketch_size=k, gamma=gamma, neighbours=neighbours))
-    return smallest_safe(excess, near, epsilon, limit=epsilon)
-
-
+# ----------------------------------------------------------------------------------------------------------------------
+# A private scale bound
 @functools.lru_cache(maxsize=1024)
-def _theorem1_calibration(epsilon: float, delta: float, k: int, error: float) -> Calibration:
+def _theorem1(epsilon: float, delta: float, k: int, error: float) -> Calibration:
     """Return line 1 of Algorithm 2: the smallest γ > 5/2 with ε̃ ≤ ε for η = γ/√k, and τ = √(2 log(3/δ)).
 
     The noise on λ_min is multiplied by 1 + 2e, so that its ratio to the sensitivity of the computed λ_min is that of
@@ -573,10 +418,9 @@ def _theorem1_calibration(epsilon: float, delta: float, k: int, error: float) ->
     """
 
     def spent(gamma: float) -> float:
-        return theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=gamma / np.sqrt(k))
+        return mixing.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=gamma / np.sqrt(k))
 
-    unmet = functools.partial(unmet_budget, epsilon, delta, k, functools.partial(theorem1_reach, delta))
-    gamma = least_safe_gamma(lambda g: spent(g) - epsilon, float(np.nextafter(2.5, 3)), 5.0, unmet)
+    gamma = _smallest_gamma(lambda g: spent(g) - epsilon, math.nextafter(2.5, 3), 5.0)
     return Calibration(
         epsilon=epsilon,
         delta=delta,
@@ -594,26 +438,95 @@ def _theorem1_calibration(epsilon: float, delta: float, k: int, error: float) ->
     )
 
 
+_ETA_STEPS = 64  # per factor of 2: half a step costs less than 10⁻⁵ of γ
+_TAU_STEPS = 64
+
+
 @functools.lru_cache(maxsize=1024)
-def least_gamma(
-    epsilon: float,
-    delta: float,
-    *,
-    sketch_size: int,
-    bound_holds_for: BoundHoldsFor = "both",
-    neighbours: Neighbours = "add-remove",
-    mu: float = 0.0,
-) -> float:
-    """Return the smallest γ whose exact δ, composed with Gaussian releases of ``mu``, is at most ``delta``."""
+def _private_scale(epsilon: float, delta: float, k: int, error: float) -> Calibration:
+    """Return the calibration with the smallest γ + ητ: an approximation guides the search, the account ends it."""
+    sensitivity = 1 + 2 * error
+    draft_gamma, eta, tau = _draft_private_scale(epsilon, delta, k, sensitivity)
+    gamma = _smallest_gamma(
+        lambda g: log_excess(scale_delta(epsilon, k, g, eta, tau, sensitivity), delta * (1 - _MARGIN)),
+        max(draft_gamma * (1 - 1e-4), 1 + 1e-9),
+        draft_gamma * (1 + 1e-4),
+        rtol=1e-12,
+    )
+    pairs = private_scale_terms(epsilon, k, gamma, eta, tau, sensitivity)
+    terms = max(pairs, key=lambda pair: sum(float(t.upper) for t in pair))
+    names = ("sketch and eigenvalue", "eigenvalue exceeded")
+    split = tuple((name, float(term.upper)) for name, term in zip(names, terms, strict=True))
+    return Calibration(
+        epsilon=epsilon,
+        delta=delta,
+        sketch_size=k,
+        gamma=gamma,
+        scale="private",
+        analysis="exact",
+        neighbours="add-remove",
+        eta=eta,
+        tau=tau,
+        eigenvalue_error=error,
+        epsilon_spent=epsilon,
+        delta_spent=sum(part for _, part in split),
+        delta_split=split,
+    )
 
-    def excess(gamma: float, mu: float = mu) -> float:
-        spent = accounting.delta(
-            epsilon, sketch_size=sketch_size, gamma=gamma, bound_holds_for=bound_holds_for, neighbours=neighbours, mu=mu
-        )
-        return log_excess(spent, delta)
 
-    low, high = 1e-6 if bound_holds_for == "both" else 1 + 1e-9, 3.0
-    if mu > 0:  # start near the result, at the smaller γ without mu, since the integrals with mu are slow
-        low = smallest_safe(lambda gamma: excess(gamma, 0.0), low, high, limit=GAMMA_MAX, log=True)
-        high = 1.2 * low
-    return smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=1e-13 if mu == 0 else 1e-10)
+def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: float) -> tuple[float, float, float]:
+    """Return approximately optimal γ, η, τ from a coarse quadrature of the remove direction; checked by the caller.
+
+    η and τ are searched on public grids from coarse to fine. Neighbouring grid points differ in γ + ητ by far more than
+    rounding, so the search ends at the same point on every processor.
+    """
+    alone = _smallest_gamma(
+        lambda g: log_excess(mixing.delta(epsilon, sketch_size=k, gamma=g, bound_holds_for="larger"), delta),
+        1 + 1e-9,
+        3.0,
+        rtol=1e-3,
+    )
+    top = float(stats.norm.isf(1e-4 * delta))
+    bulk, bulk_weights = composite_rule(np.linspace(-4, top, 20), 6)
+
+    def spent(gamma: float, eta: float, tau: float) -> float:
+        reach = min(max(top, tau + 1), tau + 0.999 * (gamma - 1) / eta)
+        tail, tail_weights = composite_rule(np.linspace(tau, reach, 14), 6)
+        odds = 1 / (gamma - 1 - np.concatenate([np.zeros_like(bulk), eta * (tail - tau)]))
+        z, weights = np.concatenate([bulk, tail]), np.concatenate([bulk_weights, tail_weights])
+        mu = sensitivity / eta
+        curve = hockey_stick(epsilon - mu**2 / 2 - mu * z, ChiSquareLoss.removal(k, odds=odds))
+        return float((weights * stats.norm.pdf(z)) @ curve + stats.norm.sf(reach))
+
+    @functools.cache
+    def gamma_at(i: int, j: int) -> float:
+        eta, tau = _on_grid(i, j)
+        return _smallest_gamma(lambda g: log_excess(spent(g, eta, tau), delta), alone, 2 * alone, rtol=1e-9)
+
+    def noise(point: tuple[int, int]) -> float:
+        eta, tau = _on_grid(*point)
+        try:
+            return gamma_at(*point) + eta * tau
+        except BudgetUnmetError:  # with this η
+            return math.inf
+
+    # Starting point: η/γ fell like k^-0.28 over k from 5 to 10⁴ and hardly moved with ε.
+    best = (round(_ETA_STEPS * math.log2(0.8 * alone * k**-0.28)), 0)
+    least = noise(best)
+    for step in (64, 16, 4, 1):
+        moved = True
+        while moved:
+            i, j = best
+            around = [(i - step, j), (i + step, j), (i, j + step), (i, max(j - step, 0))]
+            found = min(around, key=noise)
+            moved = noise(found) < least * (1 - 1e-9)
+            if moved:
+                best, least = found, noise(found)
+    if math.isinf(least):
+        raise BudgetUnmetError("No noise on the eigenvalue meets this budget.")
+    return gamma_at(*best), *_on_grid(*best)
+
+
+def _on_grid(i: int, j: int) -> tuple[float, float]:
+    """Return η = 2^(i/64), rounded to a multiple of 2^-30, and τ = j/64."""
+    return round(2 ** (i / _ETA_STEPS) * 2**30) / 2**30, j / _TAU_STEPS

@@ -15,24 +15,18 @@ sensitivity of one, σ is 2^bits/μ: a finer lattice makes the slack, the total 
 (40, True, 0.181969295)
 >>> account.holds(1.0, 1e-9, "add-remove"), round(account.attack_power(0.05), 4)
 (True, 0.0717)
-
-Scale of the discrete Gaussian noise for a part of μ, and its distance from rounded Gaussian noise.
-
-The proofs are in docs/lattice.md.
-
->>> diagonal_sigma(0.25, bits=40) == 2.0**42, total_variation(2.0**42) < 1e-26
-(True, True)
+>>> diagonal_sigma(0.25, bits=40) == 2.0**42
+True
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
-from typing import Any, Literal
+from typing import Literal
 
 from scipy import special
 
@@ -48,20 +42,19 @@ __all__ = [
     "LARGEST_SIGMA",
     "LEAST_SIGMA",
     "NATURAL_BITS",
+    "TOTAL_VARIATION",
     "LatticeAccount",
     "Share",
     "account_within",
     "amplification",
     "diagonal_sigma",
     "exact_share",
-    "exact_slack",
-    "gaussian_slack",
     "lattice_account",
     "lattice_delta",
     "off_diagonal_sigma",
     "slack_delta",
     "split_mu",
-    "total_variation",
+    "total_slack",
 ]
 
 
@@ -141,41 +134,21 @@ def off_diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
 
 # ---------------------------------------------------------------------------------------------------------------
 # The slack
-def total_variation(sigma: float) -> float:
-    """Return the bound 0.021/σ² on the distance between discrete and rounded Gaussian, rounded up.
-
-    Raises
-    ------
-    ValueError
-        For σ < 0.74, where the bound fails.
-    """
-    sigma = check.positive(finite=True, sigma=sigma)
-    if sigma < LEAST_SIGMA:
-        raise ArgumentError(f"sigma must be at least {LEAST_SIGMA} lattice units, got {sigma!r}. Refine the lattice.")
-    return round_up(TOTAL_VARIATION / Fraction(sigma) ** 2)
-
-
-def gaussian_slack(mu: float, *, bits: int, coordinates: int) -> float:
-    r"""Return the total variation η between one release and the rounded Gaussian mechanism, rounded up.
+def total_slack(noise_mu: Sequence[float], bits: int, coordinates: Sequence[int]) -> Fraction:
+    r"""Return a bound η on the total variation between releases and the rounded Gaussian mechanism.
 
     A symmetric matrix of order m has m coordinates with σ = 2^bits/μ and m(m - 1)/2 with σ = 2^bits/(√2 μ):
 
     .. math:: \eta = 0.021\,\frac{\mu^2}{4^\text{bits}} \Bigl(m + 2\,\frac{m(m-1)}2\Bigr)
               = 0.021\,\frac{m^2 \mu^2}{4^\text{bits}}
 
-    so it counts as ``coordinates=m**2``; a vector of J counts as ``coordinates=J``.
+    so it counts as m² coordinates; a vector of J counts has J coordinates.
     """
-    coordinates, bits = check.positive_integer(coordinates=coordinates), check.positive_integer(bits=bits)
-    return round_up(exact_slack(check.positive(finite=True, mu=mu), bits, coordinates))
+    squares = (count * Fraction(mu) ** 2 for mu, count in zip(noise_mu, coordinates, strict=True))
+    return TOTAL_VARIATION * sum(squares, Fraction(0)) / Fraction(4) ** bits
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
-def exact_slack(mu: float, bits: int, coordinates: int) -> Fraction:
-    """Return :func:`gaussian_slack` without rounding. Cached, since accounts need the same values repeatedly."""
-    return TOTAL_VARIATION * coordinates * Fraction(mu) ** 2 / Fraction(4) ** bits
-
-
-def lattice_delta(epsilon: float, *, mu: float, total_slack: float) -> float:
+def lattice_delta(epsilon: float, *, mu: float, slack: float) -> float:
     r"""Return δ of a sequence of releases, :math:`\delta_\text{Gauss} + (1 + e^\varepsilon)\eta`, rounded up.
 
     Parameters
@@ -183,11 +156,11 @@ def lattice_delta(epsilon: float, *, mu: float, total_slack: float) -> float:
     epsilon : float
     mu : float
         √Σμ_p² over all releases, with sensitivities under the neighbouring relation.
-    total_slack : float
-        η = Σ_p η_p of :func:`gaussian_slack`.
+    slack : float
+        η of :func:`total_slack`.
     """
     epsilon = check.nonnegative(epsilon=epsilon)
-    raised = amplification(epsilon) * Fraction(check.nonnegative(total_slack=total_slack))
+    raised = amplification(epsilon) * Fraction(check.nonnegative(slack=slack))
     return round_up(min(Fraction(gaussian_delta_up(epsilon, mu)) + raised, Fraction(1)))
 
 
@@ -259,8 +232,25 @@ class LatticeAccount:
     coordinates: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        for name, value in self._plain().items():
+        for name in ("noise_mu", "coordinates"):
+            if not isinstance(getattr(self, name), list | tuple):
+                raise ArgumentTypeError(f"{name} must be a tuple or a list, got {type(getattr(self, name)).__name__}.")
+        if not self.noise_mu or len(self.noise_mu) != len(self.coordinates):
+            raise ArgumentError("noise_mu and coordinates must have one entry for each release.")
+        plain = {  # floats, integers and tuples, also if the values come from JSON or NumPy
+            "epsilon": check.positive(finite=True, epsilon=self.epsilon),
+            "delta": check.in_interval(0, 1, delta=self.delta),
+            "neighbours": check.choice(NEIGHBOURS, neighbours=self.neighbours),
+            "mu": check.positive(finite=True, mu=self.mu),
+            "noise_mu": tuple(check.positive(finite=True, noise_mu=part) for part in self.noise_mu),
+            "bits": check.positive_integer(bits=self.bits),
+            "slack": check.nonnegative(slack=self.slack),
+            "coordinates": tuple(check.positive_integer(coordinates=count) for count in self.coordinates),
+        }
+        for name, value in plain.items():
             object.__setattr__(self, name, value)
+        if not _LEAST_BITS <= self.bits <= _MOST_BITS:
+            raise ArgumentError(f"bits must be from {_LEAST_BITS} to {_MOST_BITS}, got {self.bits}.")
         self.verify()
 
     def verify(self) -> None:
@@ -271,13 +261,10 @@ class LatticeAccount:
         NotPrivateError
             If the claim does not hold, or the bound on the slack is not proved for some σ.
         """
-        self._plain()
         squares = sum((Fraction(part) ** 2 for part in self.noise_mu), Fraction(0))
         if (2 if self.neighbours == "replace-one" else 1) * squares > Fraction(self.mu) ** 2:
             raise NotPrivateError(f"The noise of the releases is too small for mu={self.mu!r}.")
-        if _unfit(self.noise_mu, self.bits) or Fraction(self.slack) < _slacks(
-            self.noise_mu, self.bits, self.coordinates
-        ):
+        if _unfit(self.noise_mu, self.bits, self.coordinates, Fraction(self.slack)):
             raise NotPrivateError(
                 f"slack={self.slack!r} is too small: discretisation with bits={self.bits} costs more with this noise."
             )
@@ -299,25 +286,6 @@ class LatticeAccount:
         """Return whether δ(ε) ≤ δ for the releases of this account alone."""
         within = Fraction(delta) - amplification(epsilon) * Fraction(self.slack)
         return Fraction(gaussian_delta_up(epsilon, self.mu)) <= within
-
-    def _plain(self) -> dict[str, Any]:
-        """Return the checked fields as floats, integers and tuples (JSON has lists)."""
-        bits = check.positive_integer(bits=self.bits)
-        if not _LEAST_BITS <= bits <= _MOST_BITS:
-            raise ArgumentError(f"bits must be from {_LEAST_BITS} to {_MOST_BITS}, got {bits}.")
-        parts, counts = _values(noise_mu=self.noise_mu), _values(coordinates=self.coordinates)
-        if not parts or len(parts) != len(counts):
-            raise ArgumentError("noise_mu and coordinates must have one entry for each release.")
-        return {
-            "epsilon": check.positive(finite=True, epsilon=self.epsilon),
-            "delta": check.in_interval(0, 1, delta=self.delta),
-            "neighbours": check.choice(NEIGHBOURS, neighbours=self.neighbours),
-            "mu": check.positive(finite=True, mu=self.mu),
-            "noise_mu": tuple(check.positive(finite=True, noise_mu=part) for part in parts),
-            "bits": bits,
-            "slack": check.nonnegative(slack=self.slack),
-            "coordinates": tuple(check.positive_integer(coordinates=count) for count in counts),
-        }
 
     def attack_power(self, false_positive_rate: float = 0.05) -> float:
         r"""Return an upper bound on the power of a membership-inference attack at a false-positive rate.
@@ -345,7 +313,7 @@ class LatticeAccount:
     @property
     def spent_delta(self) -> float:
         """δ(ε) of the releases of this account, at most ``delta``."""
-        return lattice_delta(self.epsilon, mu=self.mu, total_slack=self.slack)
+        return lattice_delta(self.epsilon, mu=self.mu, slack=self.slack)
 
     @property
     def row_bits(self) -> int:
@@ -361,22 +329,18 @@ class LatticeAccount:
         return self.bits - 2 * self.row_bits
 
 
-def _values(**named: Any) -> tuple[Any, ...]:
-    ((name, values),) = named.items()
-    if not isinstance(values, list | tuple):
-        raise ArgumentTypeError(f"{name} must be a tuple or a list, got {type(values).__name__}.")
-    return tuple(values)
+def _unfit(
+    noise_mu: Sequence[float], bits: int, coordinates: Sequence[int], allowed: Fraction
+) -> Literal["", "too coarse", "too fine"]:
+    """Return why a lattice does not serve; an empty string if it does.
 
-
-def _slacks(parts: Sequence[float], bits: int, counts: Sequence[int]) -> Fraction:
-    return sum((exact_slack(part, bits, count) for part, count in zip(parts, counts, strict=True)), Fraction(0))
-
-
-def _unfit(parts: Sequence[float], bits: int) -> Literal["", "too coarse", "too fine"]:
-    """Return "too fine" if some σ = 2^bits/μ_p reaches 2⁵⁷, "too coarse" if some 2^bits/(√2 μ_p) is below 0.74."""
-    if Fraction(2) ** bits > Fraction(math.nextafter(LARGEST_SIGMA, 0.0)) * Fraction(min(parts)):
+    It is too fine if some σ = 2^bits/μ_p reaches 2⁵⁷. It is too coarse if some 2^bits/(√2 μ_p) is below 0.74, or if the
+    slack, rounded up, exceeds ``allowed``.
+    """
+    if Fraction(2) ** bits > Fraction(math.nextafter(LARGEST_SIGMA, 0.0)) * Fraction(min(noise_mu)):
         return "too fine"
-    return "" if off_diagonal_sigma(max(parts), bits) >= LEAST_SIGMA else "too coarse"
+    within = round_up(total_slack(noise_mu, bits, coordinates)) <= allowed
+    return "" if within and off_diagonal_sigma(max(noise_mu), bits) >= LEAST_SIGMA else "too coarse"
 
 
 def lattice_account(
@@ -435,16 +399,13 @@ def account_within(
     counts = [check.positive_integer(coordinates=count) for count in coordinates]
     parts = split_mu(root_down(Fraction(mu) ** 2 / 2) if neighbours == "replace-one" else mu, shares)
 
-    def unfit(bits: int) -> Literal["", "too coarse", "too fine"]:
-        within = slack_delta(epsilon, round_up(_slacks(parts, bits, counts))) <= allowed
-        return _unfit(parts, bits) or ("" if within else "too coarse")
-
+    most = Fraction(allowed) / amplification(epsilon)
     bits = NATURAL_BITS
-    while bits > _LEAST_BITS and unfit(bits) == "too fine":
+    while bits > _LEAST_BITS and _unfit(parts, bits, counts, most) == "too fine":
         bits -= 2
-    while bits < _MOST_BITS and unfit(bits) == "too coarse":
+    while bits < _MOST_BITS and _unfit(parts, bits, counts, most) == "too coarse":
         bits += 1
-    if unfit(bits):
+    if _unfit(parts, bits, counts, most):
         raise BudgetUnmetError(_no_lattice(epsilon, float(allowed)))
-    slack = round_up(_slacks(parts, bits, counts))
+    slack = round_up(total_slack(parts, bits, counts))
     return LatticeAccount(epsilon, delta, neighbours, mu, parts, bits, slack, tuple(counts))

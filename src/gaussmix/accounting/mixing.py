@@ -13,14 +13,10 @@ leverage of a row in the larger table is at most
 For non-adaptive composition of releases of the same rows, sketch sizes add up and the μ² of Gaussian releases add up:
 pass the sum of the sketch sizes and ``mu=math.hypot(mu1, mu2, ...)``.
 
-Every δ and ε is rounded up by a bound on its numerical error. Notation and lemma numbers follow arXiv:2505.24603v2; see
-docs/notation.md. The exact curve is proved in docs/privacy.md.
-
-The exact privacy curve of Gaussian mixing for both neighbouring relations. The proof is in docs/privacy.md.
-
-Published analyses of Gaussian mixing: Rényi DP, tCDP, Sheffet (2019) and Theorem 1, corrected where they fail.
-
-They are for add-remove neighbours at leverage 1/γ. Lemma numbers follow arXiv:2505.24603v2.
+Every δ and ε is rounded up by a bound on its numerical error. The exact curve, for both neighbouring relations, is
+proved in docs/privacy.md. The published analyses (Rényi DP, tCDP, Sheffet 2019 and Theorem 1) are corrected where they
+fail, and are for add-remove neighbours at leverage 1/γ. Notation and lemma numbers follow arXiv:2505.24603v2
+(docs/notation.md).
 """
 
 from __future__ import annotations
@@ -46,7 +42,6 @@ from gaussmix.accounting.numerics import log_excess, smallest_or_infinity
 from gaussmix.accounting.parameters import (
     ANALYSES,
     EPSILON_MAX,
-    GAMMA_MAX,
     ROUNDING,
     Analysis,
     BoundHoldsFor,
@@ -71,7 +66,6 @@ __all__ = [
     "sheffet_epsilon",
     "tcdp_epsilon",
     "theorem1_epsilon",
-    "theorem1_reach",
 ]
 
 
@@ -276,11 +270,6 @@ def theorem1_epsilon(delta: float, *, sketch_size: int, gamma: float, eta: float
     eigenvalue = max(np.sqrt(2 * np.log(3.75 / delta)) / eta, gaussian_epsilon(delta / 3, mu=1 / eta))
     sketch = 0.0 if np.isinf(gamma) else renyi_epsilon(delta / 3, k, gamma)
     return float(eigenvalue + sketch)
-
-
-def theorem1_reach(delta: float, k: int) -> float:
-    """Return ε of Theorem 1 at the largest γ; the joint account gives a smaller ε."""
-    return theorem1_epsilon(delta, sketch_size=k, gamma=GAMMA_MAX, eta=GAMMA_MAX / np.sqrt(k))
 
 
 @overload

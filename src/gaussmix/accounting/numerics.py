@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from gaussmix.accounting.parameters import EPSILON_MAX, GAMMA_MAX
+from gaussmix.accounting.parameters import EPSILON_MAX
 from gaussmix.errors import BudgetUnmetError
 
 __all__ = [
     "above",
     "exp_up",
-    "least_safe_gamma",
     "log_excess",
     "normal_tail_up",
     "precise",
@@ -29,7 +28,6 @@ __all__ = [
     "round_up",
     "smallest_or_infinity",
     "smallest_safe",
-    "unmet_budget",
 ]
 
 
@@ -121,7 +119,7 @@ def smallest_safe(
         return low
     while excess(high) > 0:
         if high >= limit:
-            raise BudgetUnmetError(f"no value up to {limit:g} is private")
+            raise BudgetUnmetError(f"No noise up to {limit:g} meets this budget. Increase epsilon or delta.")
         low, high = high, min(high * 4, limit)
     to, back = (np.log, np.exp) if log else (float, float)
 
@@ -149,33 +147,3 @@ def smallest_or_infinity(excess: Callable[[float], float]) -> float:
         return smallest_safe(excess, 0.0, 1.0, limit=EPSILON_MAX)
     except BudgetUnmetError:
         return np.inf
-
-
-def least_safe_gamma(
-    excess: Callable[[float], float],
-    low: float,
-    high: float,
-    unmet: Callable[[], str],
-    *,
-    rtol: float = 1e-13,
-) -> float:
-    """Return the smallest safe γ ≥ ``low``; if there is none, raise an error with the message of ``unmet``."""
-    try:
-        return float(smallest_safe(excess, low, high, limit=GAMMA_MAX, log=True, rtol=rtol))
-    except BudgetUnmetError:
-        raise BudgetUnmetError(unmet()) from None
-
-
-def unmet_budget(epsilon: float, delta: float, k: int, reached: Callable[[int], float]) -> str:
-    """Return the message for a budget that cannot be met; ``reached(k)`` is ε with k rows at the largest γ."""
-    message = (
-        f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with sketch_size={k}. "
-        f"With this delta and sketch_size the smallest epsilon is {reached(k):.3g}; "
-    )
-    if reached(1) > epsilon:
-        return message + "no sketch_size meets this epsilon and delta."
-    low, high = 1, k
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if reached(middle) <= epsilon else (low, middle)
-    return message + f"with this epsilon and delta the largest sketch_size is {low}."

@@ -25,7 +25,6 @@ __all__ = [
     "Neighbours",
     "frames_to_the_caller",
     "warn_if_weak",
-    "weak_points",
 ]
 
 
@@ -100,8 +99,8 @@ LEAST_DELTA = 1e-40
 """Smallest δ without a warning: the samplers' normal draws end at about 13 standard deviations (SECURITY.md)."""
 
 
-def weak_points(epsilon: float, delta: float) -> tuple[str, ...]:
-    """Return warnings about a budget. An infinite ε is reported by the certificate instead."""
+def warn_if_weak(epsilon: float, delta: float) -> None:
+    """Issue one :class:`gaussmix.errors.BudgetWarning` if a budget is weak. An infinite ε voids the certificate."""
     found = []
     if LARGEST_EPSILON < epsilon < float("inf"):
         found.append(
@@ -117,12 +116,6 @@ def weak_points(epsilon: float, delta: float) -> tuple[str, ...]:
         found.append(
             f"delta={delta:g} is smaller than the samplers resolve. The guarantee holds for {LEAST_DELTA:g} at best."
         )
-    return tuple(found)
-
-
-def warn_if_weak(epsilon: float, delta: float) -> None:
-    """Issue one :class:`gaussmix.errors.BudgetWarning` with all `weak_points` of a budget, if there are any."""
-    found = weak_points(epsilon, delta)
     if found:
         warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())
 

@@ -1,7 +1,7 @@
 r"""The account of noisy counts by column: bins of a public grid, and undeclared keys above a threshold.
 
 Every row has one bin, or one key, in every column. All bins of a *public* grid receive noise, including empty ones:
-this is a Gaussian release of sensitivity one per column. PartialSchema keys receive noise only where they occur, so the
+this is a Gaussian release of sensitivity one per column. Undeclared keys receive noise only where they occur, so the
 presence of a key could reveal its row. A key is therefore released only if its noisy count reaches a threshold T.
 
 **Cost of the threshold.** Let A and A′ be tables such that A′ has one additional row. Keys present in both tables, and
@@ -131,7 +131,9 @@ class CountsAccount:
             raise ArgumentError("keyed must contain distinct indices of releases of the account.")
         if self.keyed and (type(self.threshold) is not int or self.threshold < 1):
             raise ArgumentError("threshold must be an integer ≥ 1 if there are keys.")
-        if Fraction(self.threshold_delta) < self._failures() or not self._gives():
+        left = Fraction(self.delta) - Fraction(self.threshold_delta)
+        within = Fraction(self.threshold_delta) >= _failures(self.lattice, self.keyed, self.threshold)
+        if not within or left <= 0 or not self.lattice.gives(self.epsilon, round_down(left)):
             raise NotPrivateError(
                 f"threshold={self.threshold} with this noise does not give the claimed epsilon={self.epsilon!r} and "
                 f"delta={self.delta!r}."
@@ -140,13 +142,6 @@ class CountsAccount:
     def holds(self, epsilon: float, delta: float, neighbours: Neighbours) -> bool:
         """Return whether a claim equals the budget of this account (as :meth:`LatticeAccount.holds`)."""
         return (epsilon, delta, neighbours) == (self.epsilon, self.delta, self.neighbours)
-
-    def _gives(self) -> bool:
-        left = Fraction(self.delta) - Fraction(self.threshold_delta)
-        return left > 0 and self.lattice.gives(self.epsilon, round_down(left))
-
-    def _failures(self) -> Fraction:
-        return _failures(self.lattice, self.keyed, self.threshold)
 
     @property
     def neighbours(self) -> Neighbours:

@@ -1,7 +1,7 @@
-"""Published methods to compare with, behind the same interface; private ones carry the same certificate.
+"""Published methods for comparison, with the same interface and, if private, the same certificate.
 
-:class:`AdaSSP`, :class:`SheffetMixing` (linear), :class:`ObjectivePerturbation` (logistic), and, not private,
-:class:`Ridge`. :class:`Constant` predicts one number: a table of results without it says little.
+:class:`AdaSSP` and :class:`SheffetMixing` (linear), :class:`ObjectivePerturbation` (logistic), :class:`Ridge` (not
+private), and :class:`Constant`, which predicts one declared number and so is the least that a method should improve on.
 """
 
 from gaussmix.baselines.adassp import AdaSSP

@@ -1,14 +1,12 @@
-"""AdaSSP's three releases: the smallest eigenvalue, XᵀX and XᵀY, with Gaussian noise. Rows have norm at most 1.
+"""AdaSSP: sufficient statistics with Gaussian noise and an adaptive ridge (Wang 2018, arXiv:1803.02596).
 
-AdaSSP: sufficient statistics with Gaussian noise and an adaptive ridge (Wang 2018, arXiv:1803.02596).
-
-As arXiv:2505.24603v2 prints it (its appendix "AdaSSP"), with L = log(6/δ) and s = √L/(ε/3):
+As printed in arXiv:2505.24603v2 (appendix "AdaSSP"), with L = log(6/δ) and s = √L/(ε/3):
 
     λ̃ = max(λ_min(XᵀX) + s C_X² z - s √L C_X², 0),   λ = max(0, s √(d log(2d²/ρ)) C_X² - λ̃),
     θ = (XᵀX + s C_X² E + λI)⁻¹ (Xᵀy + s C_X C_Y e)
 
-with E symmetric. Printed, each of the three releases is claimed to cost (ε/3, δ/3), which fails for large ε; one joint
-Gaussian account of all three holds up to about ε = 10 for the printed s, and beyond that s is raised until it does.
+with E symmetric. As printed, each of the three releases costs (ε/3, δ/3), which fails for large ε. One joint Gaussian
+account of all three holds up to about ε = 10 for the printed s; beyond that s is raised until it holds.
 """
 
 from __future__ import annotations
@@ -28,13 +26,12 @@ from gaussmix.accounting.calibration import eigenvalue_error_bound
 from gaussmix.accounting.gaussian import gaussian_mu
 from gaussmix.accounting.numerics import root_up
 from gaussmix.accounting.parameters import warn_if_weak
-from gaussmix.baselines.reference import Unnoised, least_squares_of
+from gaussmix.baselines.reference import without_noise
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import INTERCEPT, Schema
-from gaussmix.estimators.base import Bounds, LinearRegressor, PreparedDraw
+from gaussmix.estimators.base import Draw, LinearRegressor, Private
 from gaussmix.mechanism.noise import down_to_grid, generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify, check_rows
-from gaussmix.models.release import Release
 from gaussmix.releases.certificate import Certificate
 
 __all__ = ["AdaSSP", "NoisyBlocks", "PreparedAdaSSP", "eigenvalue_and_error"]
@@ -52,12 +49,12 @@ class NoisyBlocks:
 
 @dataclass(frozen=True)
 class PreparedAdaSSP:
-    """AdaSSP (Wang 2018, arXiv:1803.02596) for which all is ready but the rows.
+    """AdaSSP with everything settled but the rows.
 
     Attributes
     ----------
     noise : float
-        s: noise of each of the three releases in units of its own sensitivity, together one Gaussian of μ = √3/s.
+        s, the noise of each of the three releases relative to its sensitivity; together they have μ = √3/s.
     """
 
     schema: Schema
@@ -82,7 +79,7 @@ class PreparedAdaSSP:
         n_rows: int | None,
         rng: np.random.Generator,
     ) -> PreparedAdaSSP:
-        """From declared quantities, checked."""
+        """Check the parameters and compute the noise."""
         check.choice(("exact", "printed"), analysis=analysis)
         rho, delta = check.in_interval(0, 1, rho=rho), check.in_interval(0, 1, delta=delta)
         noise = root_up(3 / Fraction(gaussian_mu(epsilon, delta)) ** 2)
@@ -91,7 +88,7 @@ class PreparedAdaSSP:
         return cls(schema, epsilon, delta, noise, rho, analysis, n_rows, rng)
 
     def draw(self, rows: RowSource) -> NoisyBlocks:
-        """The three releases: λ_min(XᵀX), XᵀX and XᵀY. X includes the intercept."""
+        """Draw the three releases: λ_min(XᵀX), XᵀX and XᵀY. X includes the intercept."""
         schema, s = self.schema, self.noise
         X, *targets = schema.columns
         features = np.array([*schema.groups[X], *schema.groups.get(INTERCEPT, ())])
@@ -125,7 +122,7 @@ class PreparedAdaSSP:
 
 
 def eigenvalue_and_error(gram: Floats, columns: int, n_rows: int | None) -> tuple[float, float]:
-    """Return λ_min less a public bound on the error of the solver, at least 0, and the bound: sensitive."""
+    """Return λ_min minus a public bound on the error of the solver, at least 0, and the bound. **Sensitive**."""
     error = eigenvalue_error_bound(columns, n_max=2**40 if n_rows is None else n_rows)
     return max(float(scipy.linalg.eigvalsh(gram, check_finite=False)[0]) - error, 0.0), error
 
@@ -133,10 +130,10 @@ def eigenvalue_and_error(gram: Floats, columns: int, n_rows: int | None) -> tupl
 def _noisy_eigenvalue(
     gram: Floats, columns: int, sensitivity: float, noise: float, n_rows: int | None, rng: np.random.Generator
 ) -> float:
-    """λ_min plus Gaussian noise, rounded down to the grid.
+    """Return λ_min plus Gaussian noise, rounded down to the grid.
 
-    One row moves the exact value by at most ``sensitivity`` and the computed one by at most 2e more, e the error bound
-    of the solver. ``noise`` is in units of that.
+    One row changes the exact value by at most ``sensitivity`` and the computed value by at most 2e more, where e is the
+    error bound of the solver. ``noise`` is relative to this sum.
     """
     lower, error = eigenvalue_and_error(gram, columns, n_rows)
     std = noise * (sensitivity + 2 * error)
@@ -144,18 +141,19 @@ def _noisy_eigenvalue(
 
 
 def _symmetric_noise(p: int, off_diagonal: float, rng: np.random.Generator) -> Floats:
-    """A symmetric matrix of normals.
+    """Return a symmetric matrix of normals.
 
-    (x_i², √2 x_i x_j) has norm ‖x‖², so that off-diagonal noise may be √2 smaller than diagonal noise at the same cost;
-    AdaSSP as printed uses the same on both.
+    (x_i², √2 x_i x_j) has norm ‖x‖², so off-diagonal noise may be √2 smaller than diagonal noise at the same cost.
+    AdaSSP as printed uses the same noise for both.
     """
     noise = rng.standard_normal((p, p))
     upper = np.triu(noise, 1) * off_diagonal
     return np.asarray(upper + upper.T + np.diag(np.diagonal(noise)))
 
 
-class AdaSSP(LinearRegressor[NoisyBlocks | Release]):
-    """AdaSSP as printed, or under one exact joint account.
+@dataclass(kw_only=True, eq=False, repr=False)
+class AdaSSP(LinearRegressor, Private):
+    """AdaSSP as printed, or with one exact joint account.
 
     Parameters
     ----------
@@ -163,39 +161,18 @@ class AdaSSP(LinearRegressor[NoisyBlocks | Release]):
         As in :class:`gaussmix.LinearRegression`.
     analysis : {"exact", "printed"}
         ``"exact"``: the three releases share one Gaussian budget μ by the exact curve, s = √3/μ, and off-diagonal noise
-        is √2 smaller. ``"printed"``: the constants above.
+        is √2 smaller. ``"printed"``: the constants of the paper.
     rho : float
         Failure probability in the ridge.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        bounds_X: Bounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        analysis: Literal["exact", "printed"] = "exact",
-        rho: float = 0.05,
-        n_rows: int | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.bounds_X = bounds_X
-        self.bounds_y = bounds_y
-        self.fit_intercept = fit_intercept
-        self.analysis = analysis
-        self.rho = rho
-        self.n_rows = n_rows
-        self.random_state = random_state
+    analysis: Literal["exact", "printed"] = "exact"
+    rho: float = 0.05
+    n_rows: int | None = None
 
-    def _prepare(self, schema: Schema) -> PreparedDraw[NoisyBlocks | Release]:
+    def _prepare(self, schema: Schema) -> Draw:
         if check.positive(epsilon=self.epsilon) == math.inf:
-            return Unnoised("AdaSSP")
+            return without_noise("AdaSSP")
         prepared = PreparedAdaSSP.of(
             schema,
             epsilon=self.epsilon,
@@ -205,12 +182,12 @@ class AdaSSP(LinearRegressor[NoisyBlocks | Release]):
             n_rows=self.n_rows,
             rng=generator(self.random_state),
         )
-        warn_if_weak(prepared.epsilon, prepared.delta)
-        return prepared
+        warn_if_weak(self.epsilon, self.delta)
 
-    def _solve(self, drawn: NoisyBlocks | Release, schema: Schema) -> tuple[Floats, Certificate]:
-        if isinstance(drawn, Release):
-            return least_squares_of(drawn), drawn.certificate
-        # Noise may have left the matrix indefinite; that it is singular has probability 0.
-        theta = scipy.linalg.solve(drawn.XX + drawn.ridge * np.eye(len(drawn.XX)), drawn.XY, assume_a="sym")
-        return np.asarray(theta), drawn.certificate
+        def draw(rows: RowSource) -> tuple[Floats, Certificate]:
+            drawn = prepared.draw(rows)
+            # Noise may have left the matrix indefinite; it is singular with probability 0.
+            theta = scipy.linalg.solve(drawn.XX + drawn.ridge * np.eye(len(drawn.XX)), drawn.XY, assume_a="sym")
+            return np.asarray(theta), drawn.certificate
+
+        return draw

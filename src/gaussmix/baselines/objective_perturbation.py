@@ -1,17 +1,13 @@
-r"""Objective perturbation: the minimum of a logistic likelihood with a random linear term.
-
-The loss is a sum over rows and not over moments, so that rows are read here, encoded like any others.
-
-Objective perturbation for logistic regression (Kifer, Smith and Thakurta 2012).
+r"""Objective perturbation for logistic regression (Kifer, Smith and Thakurta 2012).
 
 With features of norm at most C_X, b ~ N(0, σ²I), σ = C_X √(8 log(2/δ) + 4ε)/ε, and Δ = 2(C_X²/4)/ε, twice the largest
 curvature of the loss over ε,
 
 .. math:: \theta = \arg\min_\theta \sum_i \log(1 + e^{-y_i x_i\theta}) + b^\top\theta + \tfrac\Delta2\|\theta\|^2
 
-is (ε, δ)-differentially private. (arXiv:2505.24603v2 prints the loss with the opposite sign.) The proof is about the
-exact minimum: Newton's method goes on until the gradient's norm is at most 10⁻⁸ C_X, and fails otherwise
-(:mod:`gaussmix.baselines.objective_perturbation`).
+is (ε, δ)-differentially private. (arXiv:2505.24603v2 prints the loss with the opposite sign.) The proof is for the
+exact minimum: Newton's method continues until the norm of the gradient is at most 10⁻⁸ C_X, and fails otherwise. The
+loss is a sum over rows that moments do not determine, so the rows are read here, encoded as for a release.
 """
 
 from __future__ import annotations
@@ -29,10 +25,11 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.accounts import GRADIENT_NORM, ObjectivePerturbationAccount
 from gaussmix.accounting.parameters import warn_if_weak
+from gaussmix.data.arrays import read_classes
 from gaussmix.data.encode import encode_arrays
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DataError
-from gaussmix.estimators.base import LABELS_PUBLIC, Bounds, LinearClassifier, in_arrays, read_classes, target_names
+from gaussmix.estimators.base import LinearClassifier, Private, coefficients
 from gaussmix.mechanism.noise import generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify
 from gaussmix.releases.certificate import Certificate, Condition
@@ -46,7 +43,7 @@ LEAST_EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class PreparedObjectivePerturbation:
-    """Objective perturbation (Kifer, Smith and Thakurta 2012) for which all is ready but the rows.
+    """Objective perturbation with everything settled but the rows.
 
     With ``epsilon=inf`` the penalty is 1e-6 and there is no noise.
     """
@@ -69,12 +66,12 @@ class PreparedObjectivePerturbation:
         conditions: Sequence[Condition],
         rng: np.random.Generator,
     ) -> PreparedObjectivePerturbation:
-        """From declared quantities, checked."""
+        """Check the parameters and compute noise and penalty."""
         epsilon, delta = check.positive(epsilon=epsilon), check.in_interval(0, 1, delta=delta)
         if epsilon < LEAST_EPSILON:
             raise ArgumentError(
-                f"epsilon must be at least {LEAST_EPSILON:g} for objective perturbation, got {epsilon!r}: below, "
-                "rounding keeps the minimum from being reached."
+                f"epsilon must be at least {LEAST_EPSILON:g} for objective perturbation, got {epsilon!r}: for "
+                "smaller values rounding prevents the minimisation from converging."
             )
         (X, _) = schema.columns
         x_norm = schema.norm_of([X], intercept=True)
@@ -86,12 +83,12 @@ class PreparedObjectivePerturbation:
         return cls(schema, epsilon, delta, account, conditions, rng)
 
     def draw(self, X: Rows, second: Rows) -> tuple[Floats, Certificate]:
-        """θ on the features and the intercept, in encoded units and on the grid; ``second`` says which rows are it."""
+        """Return θ on features and intercept, in encoded units and on the grid; ``second`` marks the second class."""
         schema, account = self.schema, self.account
         encoded = encode_arrays(schema, X, second.astype(float)) * schema.row_norm
         self._once.take()
         d = X.shape[1]
-        features = np.delete(encoded, d, axis=1)  # shorter rows count for less, label included
+        features = np.delete(encoded, d, axis=1)  # clipped rows are scaled as a whole, label included
         b = np.asarray(account.noise * self.rng.standard_normal(features.shape[1]))
         signs = np.where(second, 1.0, -1.0)
         theta = minimise(features, signs, b, account.penalty, tolerance=account.gradient_norm)
@@ -110,7 +107,7 @@ class PreparedObjectivePerturbation:
 
 
 def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: float) -> Floats:
-    """Minimum of Σ log(1 + exp(-y xθ)) + bᵀθ + penalty/2 ‖θ‖² by damped Newton steps."""
+    """Minimise Σ log(1 + exp(-y xθ)) + bᵀθ + penalty/2 ‖θ‖² by damped Newton steps."""
     theta = np.zeros(X.shape[1])
     A = y[:, None] * X
 
@@ -130,12 +127,13 @@ def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: floa
             step /= 2
         theta, value = theta - step * direction, new
     raise DataError(
-        "The minimum was not reached to the stated gradient norm; the proof does not apply, and nothing is released. "
-        "The noise is drawn, and its budget spent. LogisticRegression needs no minimum."
+        "The minimisation did not converge to the required gradient norm, so that the proof does not apply and nothing "
+        "is released. The noise was drawn: treat the budget as spent. LogisticRegression needs no minimisation."
     )
 
 
-class ObjectivePerturbation(LinearClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ObjectivePerturbation(LinearClassifier, Private):
     """Private logistic regression by a random linear term in the objective.
 
     Parameters
@@ -144,25 +142,6 @@ class ObjectivePerturbation(LinearClassifier):
         As in :class:`gaussmix.LogisticRegression`. With an infinite ``epsilon`` the penalty is 1e-6, without noise.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        bounds_X: Bounds | None = None,
-        classes: ArrayLike | None = None,
-        fit_intercept: bool = True,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.bounds_X = bounds_X
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> ObjectivePerturbation:
         """Fit to X (rows, features) and y (rows,) with two labels."""
         schema = self._schema_of(X, y)
@@ -170,12 +149,11 @@ class ObjectivePerturbation(LinearClassifier):
             schema,
             epsilon=self.epsilon,
             delta=self.delta,
-            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
+            conditions=self._conditions,
             rng=generator(self.random_state),
         )
-        warn_if_weak(prepared.epsilon, prepared.delta)
-        rows, second, classes = read_classes(self, X, y, self.classes)
+        warn_if_weak(self.epsilon, self.delta)
+        rows, second, self.classes_ = read_classes(self, X, y, self.classes, finite=False)
         theta, self.privacy_ = prepared.draw(rows, second)
-        self.classes_ = classes
-        self.coef_, self.intercept_ = in_arrays(schema, list(target_names(1)), theta[:, np.newaxis], scale=1.0)
+        self.coef_, self.intercept_ = coefficients(schema, theta[:, np.newaxis], scale=1.0)
         return self

@@ -1,4 +1,4 @@
-"""Predictors without privacy: a constant and a ridge on the table itself."""
+"""Reference predictors: a declared constant, and a ridge regression that is not private."""
 
 from __future__ import annotations
 
@@ -13,73 +13,54 @@ from sklearn.utils.validation import check_is_fitted
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
+from gaussmix.data.arrays import read_features, read_targets, without_values
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
-from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, checked, without_values
+from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor
+from gaussmix.estimators.linear import least_squares
 from gaussmix.mechanism.release import nonprivate_release
 from gaussmix.models.linear import feature_indices
-from gaussmix.models.release import Release
 from gaussmix.releases.certificate import Certificate
 
-__all__ = ["Constant", "Ridge", "Unnoised", "blocks_of", "least_squares_of"]
+__all__ = ["Constant", "Ridge", "without_noise"]
 
 
-@dataclass(frozen=True)
-class Unnoised:
-    """A release without noise, certified as protecting nothing."""
+def without_noise(made_by: str) -> Draw:
+    """Return least squares on the exact Gram matrix, for an infinite ε. **Not private**, and certified as such."""
 
-    made_by: str
+    def draw(rows: RowSource) -> tuple[Floats, Certificate]:
+        release = nonprivate_release(rows.moments(), made_by=made_by)
+        return least_squares(release), release.certificate
 
-    def draw(self, rows: RowSource) -> Release:
-        """The Gram matrix itself."""
-        return nonprivate_release(rows.moments(), made_by=self.made_by)
-
-
-def blocks_of(release: Release) -> tuple[Floats, Floats]:
-    """XᵀX and XᵀY in encoded units, the intercept among the features."""
-    schema = release.schema
-    targets = [name for name in schema.columns if name != FEATURES]
-    features = np.array(feature_indices(schema, targets, None))
-    responses = np.array([schema.groups[name][0] for name in targets])
-    M = release.second_moment
-    return M[np.ix_(features, features)], M[np.ix_(features, responses)]
+    return draw
 
 
-def least_squares_of(release: Release) -> Floats:
-    """θ of all targets by least squares."""
-    schema = release.schema
-    targets = [name for name in schema.columns if name != FEATURES]
-    responses = np.eye(schema.n_columns)[:, [schema.groups[name][0] for name in targets]]
-    return release.statistic.solve(feature_indices(schema, targets, None), responses)
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class Constant(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """Predicts one declared number, whatever the table says: private at no cost.
+    """Predict one declared number for every row: private at no cost.
 
     Parameters
     ----------
     value : float
-        What is predicted.
+        The predicted number.
     """
 
-    def __init__(self, *, value: float = 0.0) -> None:
-        self.value = value
+    value: float = 0.0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Constant:
         """Learn the shapes of X and y, and nothing else."""
-        _, targets = checked(self, X, y, multi_output=True, y_numeric=True)
+        _, targets = read_targets(self, X, y, several=True)
         self.shape_ = () if targets.ndim == 1 else (targets.shape[1],)
         return self
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """R² of the predictions, as scikit-learn has it. **Not private**: it is computed from the rows."""
+        """Return R² of the predictions, as scikit-learn does. **Not private**: it is computed from the rows."""
         return float(without_values(super().score, X, y, sample_weight))
 
     def predict(self, X: ArrayLike) -> Rows:
-        """The declared number, shape (rows,) or (rows, targets)."""
+        """Return the declared number, shape (rows,) or (rows, targets)."""
         check_is_fitted(self)
-        rows: Rows = checked(self, X, reset=False)
-        return np.full((len(rows), *self.shape_), check.real(value=self.value))
+        return np.full((len(read_features(self, X)), *self.shape_), check.real(value=self.value))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -87,7 +68,8 @@ class Constant(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return tags
 
 
-class Ridge(LinearRegressor[Release]):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Ridge(LinearRegressor):
     """Ridge regression, θ = (XᵀX + ridge·I)⁻¹ Xᵀy, which is **not private**.
 
     Parameters
@@ -98,26 +80,17 @@ class Ridge(LinearRegressor[Release]):
         In the units of encoded rows; the paper's experiments use 1e-6.
     """
 
-    def __init__(
-        self,
-        *,
-        data_norm: float | None = None,
-        bounds_X: Bounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        ridge: float = 1e-6,
-    ) -> None:
-        self.data_norm = data_norm
-        self.bounds_X = bounds_X
-        self.bounds_y = bounds_y
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
+    ridge: float = 1e-6
 
-    def _prepare(self, schema: Schema) -> Unnoised:
+    def _prepare(self, schema: Schema) -> Draw:
         check.positive(finite=True, ridge=self.ridge)
-        return Unnoised("Ridge")
+        targets = [name for name in schema.columns if name != FEATURES]
+        x, y = feature_indices(schema, targets, None), [schema.groups[name][0] for name in targets]
 
-    def _solve(self, drawn: Release, schema: Schema) -> tuple[Floats, Certificate]:
-        XX, XY = blocks_of(drawn)
-        theta = scipy.linalg.solve(XX + self.ridge * np.eye(len(XX)), XY, assume_a="sym")
-        return np.asarray(theta), drawn.certificate
+        def draw(rows: RowSource) -> tuple[Floats, Certificate]:
+            release = nonprivate_release(rows.moments(), made_by="Ridge")
+            M = release.second_moment
+            theta = scipy.linalg.solve(M[np.ix_(x, x)] + self.ridge * np.eye(len(x)), M[np.ix_(x, y)], assume_a="sym")
+            return np.asarray(theta), release.certificate
+
+        return draw

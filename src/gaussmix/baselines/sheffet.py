@@ -1,9 +1,7 @@
-"""Sheffet's algorithm: a noisy test of λ_min decides whether the sketch needs noise. Rows have norm at most 1.
+"""Sheffet's algorithm: a noisy test of λ_min decides whether the sketch needs noise (Sheffet 2017, 2019).
 
-Sheffet's algorithm: a noisy test of λ_min decides whether the sketch needs noise at all (Sheffet 2017, 2019).
-
-As arXiv:2505.24603v2 prints it (its appendix on Sheffet's Algorithm 1), with rows of norm at most C, and corrected: γ
-is a variance in units of C², so that the test compares λ_min with γC² and the noise has standard deviation √γ·C.
+As printed in arXiv:2505.24603v2 (appendix on Sheffet's Algorithm 1), for rows of norm at most C, with one correction: γ
+is a variance in units of C², so the test compares λ_min with γC² and the noise has standard deviation √γ·C.
 
     noise-free if  λ_min > C² (γ + z + 4 log(1/δ)/ε),   z ~ Laplace(4/ε)
 
@@ -24,15 +22,14 @@ from gaussmix.accounting.accounts import SheffetAccount
 from gaussmix.accounting.calibration import calibrate, least_gamma
 from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.baselines.adassp import eigenvalue_and_error
-from gaussmix.baselines.reference import Unnoised, least_squares_of
+from gaussmix.baselines.reference import without_noise
 from gaussmix.data.rows import RowSource
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.estimators.base import FEATURES, Bounds, LinearRegressor, PreparedDraw
+from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor, Private
 from gaussmix.mechanism.noise import generator, public_grid, to_grid
 from gaussmix.mechanism.release import OneDraw, certify, check_rows
 from gaussmix.models.linear import feature_indices
-from gaussmix.models.release import Release
 from gaussmix.paper.estimators import paper_sketch_size
 from gaussmix.paper.mixing import covariance_factor, draw_factor
 from gaussmix.releases.certificate import Certificate
@@ -42,16 +39,16 @@ __all__ = ["PreparedSheffet", "SheffetMixing", "SheffetSketch"]
 
 @dataclass(frozen=True, eq=False)
 class SheffetSketch:
-    """A sketch whose noise a private test of λ_min decided about, and what was spent on it.
+    """A sketch whose noise was decided by a private test of λ_min.
 
     Attributes
     ----------
     factor : array (m, m)
         R, triangular, with RᵀR = MᵀM for the k sketch rows M, in encoded units and on a public grid.
     noise_variance : float
-        σ² of the noise in M, in encoded units; 0 where the test found that none is needed.
+        σ² of the noise in M, in encoded units; 0 if the test found that none is needed.
     certificate : Certificate
-        What was spent; its account has k.
+        The guarantee; its account has k.
     """
 
     factor: Floats
@@ -61,7 +58,7 @@ class SheffetSketch:
 
 @dataclass(frozen=True)
 class PreparedSheffet:
-    """Sheffet's algorithm for which all is ready but the rows; the test costs ε/4 and δ/2, the sketch ε/2 and δ/2."""
+    """Sheffet's algorithm with everything settled but the rows."""
 
     schema: Schema
     epsilon: float
@@ -83,7 +80,7 @@ class PreparedSheffet:
         n_rows: int | None,
         rng: np.random.Generator,
     ) -> PreparedSheffet:
-        """From declared quantities, checked. Sheffet's γ is raised where the exact curve shows that it must be."""
+        """Check the parameters and compute the noise. Sheffet's γ is raised if the exact curve requires it."""
         check.choice(("sheffet", "renyi"), analysis=analysis)
         delta = check.in_interval(0, 1, delta=delta)
         k = check.sketch_rows(sketch_size=sketch_size)
@@ -94,7 +91,7 @@ class PreparedSheffet:
         if analysis == "sheffet":
             log_term = math.log(8 / delta)
             gamma = 4 / epsilon * (math.sqrt(2 * k * log_term) + 2 * log_term)
-            gamma = max(gamma, least_gamma(epsilon / 2, delta / 2, sketch_size=k, bound_holds_for="larger"))
+            gamma = max(gamma, least_gamma(epsilon / 2, delta / 2, sketch_size=k))
         else:
             gamma = calibrate(epsilon / 2, delta / 2, sketch_size=k, analysis="renyi").gamma
         margin = 4 * math.log(1 / delta) / epsilon
@@ -102,10 +99,10 @@ class PreparedSheffet:
         return cls(schema, epsilon, delta, account, n_rows, rng)
 
     def draw(self, rows: RowSource) -> SheffetSketch:
-        """No noise if a noisy test finds λ_min > γ + margin, else noise of variance γ.
+        """Draw a sketch without noise if a noisy test finds λ_min > γ + margin, otherwise with noise of variance γ.
 
-        The test is given λ_min less its error bound e, and Laplace noise for a sensitivity of 1 + 2e; the margin is a
-        multiple of that noise, so it grows with it.
+        The test uses λ_min minus its error bound e, and Laplace noise for a sensitivity of 1 + 2e. The margin is
+        proportional to that noise.
         """
         check_rows(rows, self.schema)
         account, gram = self.account, rows.moments().gram()
@@ -127,7 +124,8 @@ class PreparedSheffet:
         return SheffetSketch(to_grid(C * R, public_grid(C * math.sqrt(account.gamma))), sigma2 * C**2, certificate)
 
 
-class SheffetMixing(LinearRegressor[SheffetSketch | Release]):
+@dataclass(kw_only=True, eq=False, repr=False)
+class SheffetMixing(LinearRegressor, Private):
     """Sheffet's algorithm with either analysis of the sketch.
 
     Parameters
@@ -136,57 +134,36 @@ class SheffetMixing(LinearRegressor[SheffetSketch | Release]):
         As in :class:`gaussmix.LinearRegression`.
     analysis : {"sheffet", "renyi"}
         ``"sheffet"``: γ = (4/ε)(√(2k log(8/δ)) + 2 log(8/δ)), raised where that is not private (large ε).
-        ``"renyi"``: the least γ whose Lemma 1 and Proposition 1 give ε/2 at δ/2.
+        ``"renyi"``: the smallest γ for which Lemma 1 and Proposition 1 give ε/2 at δ/2.
     sketch_size : int or "auto"
         ``"auto"`` is 2.5 max(d, log 10¹⁰), as in the paper's experiments.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        bounds_X: Bounds | None = None,
-        bounds_y: Bounds | None = None,
-        fit_intercept: bool = True,
-        analysis: Literal["sheffet", "renyi"] = "sheffet",
-        sketch_size: int | Literal["auto"] = "auto",
-        n_rows: int | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.bounds_X = bounds_X
-        self.bounds_y = bounds_y
-        self.fit_intercept = fit_intercept
-        self.analysis = analysis
-        self.sketch_size = sketch_size
-        self.n_rows = n_rows
-        self.random_state = random_state
+    analysis: Literal["sheffet", "renyi"] = "sheffet"
+    sketch_size: int | Literal["auto"] = "auto"
+    n_rows: int | None = None
 
-    def _prepare(self, schema: Schema) -> PreparedDraw[SheffetSketch | Release]:
+    def _prepare(self, schema: Schema) -> Draw:
         check.choice(("sheffet", "renyi"), analysis=self.analysis)
         if check.positive(epsilon=self.epsilon) == math.inf:
-            return Unnoised("SheffetMixing")
-        features, k = schema.n_columns - (len(schema.columns) - 1), self.sketch_size
+            return without_noise("SheffetMixing")
+        targets = [name for name in schema.columns if name != FEATURES]
+        x, y = feature_indices(schema, targets, None), [schema.groups[name][0] for name in targets]
+        k = self.sketch_size
         prepared = PreparedSheffet.of(
             schema,
             epsilon=self.epsilon,
             delta=self.delta,
-            sketch_size=max(paper_sketch_size(features), schema.n_columns) if k == "auto" else k,
+            sketch_size=max(paper_sketch_size(len(x)), schema.n_columns) if k == "auto" else k,
             analysis=self.analysis,
             n_rows=self.n_rows,
             rng=generator(self.random_state),
         )
-        warn_if_weak(prepared.epsilon, prepared.delta)
-        return prepared
+        warn_if_weak(self.epsilon, self.delta)
 
-    def _solve(self, drawn: SheffetSketch | Release, schema: Schema) -> tuple[Floats, Certificate]:
-        if isinstance(drawn, Release):
-            return least_squares_of(drawn), drawn.certificate
-        targets = [name for name in schema.columns if name != FEATURES]
-        responses = [schema.groups[name][0] for name in targets]
-        X, Y = drawn.factor[:, feature_indices(schema, targets, None)], drawn.factor[:, responses]
-        return np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0]), drawn.certificate
+        def draw(rows: RowSource) -> tuple[Floats, Certificate]:
+            drawn = prepared.draw(rows)
+            theta = np.linalg.lstsq(drawn.factor[:, x], drawn.factor[:, y], rcond=None)[0]
+            return np.asarray(theta), drawn.certificate
+
+        return draw

@@ -45,7 +45,7 @@ def create(file: Path, privacy_unit: str | None, as_json: bool, **budget: Any) -
     """  # noqa: D301 - click wants the character
     if file.exists():
         raise OutputExistsError(f"{file} already exists, and a ledger cannot be replaced. See gaussmix ledger show.")
-    made = Ledger(file, unit=privacy_unit, **budget)
+    made = Ledger(file, privacy_unit=privacy_unit, **budget)
     if as_json:
         echo_json(_content(made))
         return
@@ -129,8 +129,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 def _print_reserved(file: Path, reserved: BudgetCap) -> None:
     budget = f"({reserved.epsilon:g}, {reserved.delta:g}) for all releases together, {reserved.neighbours}"
-    if reserved.unit:
-        budget += f", privacy unit: all rows with the same {reserved.unit}"
+    if reserved.privacy_unit:
+        budget += f", privacy unit: all rows with the same {reserved.privacy_unit}"
     planned = f"{reserved.releases} release{'s' * (reserved.releases > 1)} planned"
     gaussian = f"μ = {reserved.mu:.6g}, δ reserved for discretisation {reserved.delta_slack:g}"
     echo(f"{file}: {budget}; Gaussian-DP budget {gaussian}, {planned}")

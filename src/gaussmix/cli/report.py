@@ -224,7 +224,7 @@ def plan(
     shown_unit = ONE_ROW if unit is None else str(unit)
     if as_json:
         answers = {} if found is None else {**found.to_dict(), "least_epsilon": least}
-        echo_json({**answers, "rows_needed": needed, "unit": shown_unit})
+        echo_json({**answers, "rows_needed": needed, "privacy_unit": shown_unit})
     else:
         if found is not None:
             Console(file=sys.stdout).print(_expectations(found))

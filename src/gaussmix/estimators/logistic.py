@@ -1,12 +1,10 @@
-"""Private log odds from second moments, behind scikit-learn's interface.
-
-How many private steps on the likelihood a classifier takes: a rule in declared quantities.
-"""
+"""Private logistic regression for two classes, with scikit-learn's interface."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,75 +13,50 @@ from sklearn.utils.validation import check_is_fitted
 from gaussmix import _validation as check
 from gaussmix._types import Rows
 from gaussmix.accounting.gaussian import gaussian_mu
+from gaussmix.data.arrays import read_classes
 from gaussmix.data.moments import Moments
-from gaussmix.data.rows import SummedRows
 from gaussmix.data.schema import Schema
 from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.estimators.base import (
     FEATURES,
-    LABELS_PUBLIC,
-    Bounds,
+    LABEL,
     LinearClassifier,
+    Released,
     Weighting,
-    check_moments,
-    features_and_targets,
-    forget_names,
+    moments_shape,
     named,
-    read_classes,
-    target_names,
+    summed_rows,
 )
-from gaussmix.estimators.fitting import check_groups, grouped_rows, prepare_estimator, table_of
-from gaussmix.ledger import Ledger
-from gaussmix.mechanism.release import Passes, Prepared
+from gaussmix.mechanism.release import Prepared
 from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
 from gaussmix.models.release import Release
 from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
 from gaussmix.releases.preconditioning import STEPS, Likelihood
 
-__all__ = ["LogisticRegression", "Steps", "number_of_steps"]
-
+__all__ = ["LogisticRegression", "Steps"]
 
 Steps = int | Literal["auto"]
 
 AUTOMATIC_STEPS = 4
-
-LARGE_EPSILON = 1.0
-"""Where the number of rows is not public, steps are taken above it."""
+LARGE_EPSILON = 1.0  # if the number of rows is not public, "auto" takes steps above this ε
 
 
-def number_of_steps(
-    steps: Steps, *, columns: int, epsilon: float, delta: float, n_rows: int | None, alone: bool
-) -> int:
-    """None, or as many as are asked for; ``"auto"``: 4 where they are worth their budget.
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(Named, LinearClassifier, Released):
+    """Private logistic regression for two classes, from noisy second moments of the table.
 
-    They are from x = nμ/d = 20 on, d the features and the intercept. Without a public number of rows they are taken for
-    ε > 1; never of a ledger, where ``alone`` is false, or without noise.
-    """
-    if steps != "auto":
-        if isinstance(steps, bool) or steps not in (0, *STEPS):
-            raise ArgumentError(f'steps must be "auto", 0 or one of {", ".join(map(str, STEPS))}, got {steps!r}.')
-        return int(steps)
-    if not alone or math.isinf(check.positive(epsilon=epsilon)):
-        return 0
-    worth = epsilon > LARGE_EPSILON
-    if n_rows is not None:
-        worth = check.positive_integer(n_rows=n_rows) * gaussian_mu(epsilon, delta) / columns >= WORTH_STEPS
-    return AUTOMATIC_STEPS if worth else 0
-
-
-class LogisticRegression(Named, LinearClassifier):
-    """Private log odds of two classes: the linear discriminant, from noisy second moments, or steps on the likelihood.
+    The coefficients are those of the linear discriminant or, with ``steps``, of private Newton steps on the likelihood.
 
     Parameters
     ----------
     epsilon, delta, data_norm, bounds_X, fit_intercept, passes, n_rows, max_contributions, ledger, random_state
         As in :class:`LinearRegression`.
     classes : (first, second), optional
-        The two labels. Without them they are taken from y, and the certificate says that they are taken to be public.
+        The two labels. By default they are taken from y, and the certificate states that they are assumed to be public.
     steps : int or "auto"
-        Private Newton steps on the likelihood itself, from the discriminant on: 3, 4 or 6 of them have two fifths of μ²
-        (:mod:`gaussmix.models.classification`). 0, the default: the discriminant. ``"auto"``: 4 if they pay,
-        from n μ/d = 20 on if ``n_rows`` is declared, else for ε > 1. Intervals and odds ratios are the discriminant's.
+        Number of private Newton steps on the likelihood, starting at the discriminant: 0 (default), 3, 4 or 6. They use
+        two fifths of μ² (:mod:`gaussmix.models.classification`). ``"auto"`` takes 4 steps if n μ/d ≥ 20, or without
+        ``n_rows`` if ε > 1, and none with a ledger. Intervals and odds ratios are those of the discriminant.
 
     Attributes
     ----------
@@ -97,37 +70,12 @@ class LogisticRegression(Named, LinearClassifier):
         As in :class:`LinearRegression`; the label is the boolean column ``y``, true for the second class.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        bounds_X: Bounds | None = None,
-        classes: ArrayLike | None = None,
-        fit_intercept: bool = True,
-        passes: Passes = "auto",
-        steps: Steps = 0,
-        n_rows: int | None = None,
-        max_contributions: int | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.bounds_X = bounds_X
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.passes = passes
-        self.steps = steps
-        self.n_rows = n_rows
-        self.max_contributions = max_contributions
-        self.ledger = ledger
-        self.random_state = random_state
+    steps: Steps = 0
+
+    _weighting: ClassVar[Weighting] = "balanced"
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> LogisticRegression:
-        """Release noisy second moments of (X, label) and fit from them.
+        """Fit to X (rows, features) and y (rows,).
 
         Parameters
         ----------
@@ -135,31 +83,27 @@ class LogisticRegression(Named, LinearClassifier):
         y : array (rows,)
             Two labels of any type.
         groups : array (rows,), optional
-            As in :meth:`LinearRegression.fit`; not with ``steps``.
+            As in :meth:`LinearRegression.fit`; cannot be combined with ``steps``.
         """
-        check_groups(groups, self.max_contributions)
-        prepared = self._prepare(self._schema_of(X, y))
-        rows, second, classes = read_classes(self, X, y, self.classes)
-        with grouped_rows(rows, second, groups, prepared, n_rows=self.n_rows) as source:
-            return self._fit_release(prepared.draw(source, data=table_of(X)), classes)
+        prepared = self._prepare(self._schema_of(X, y), groups)
+        rows, second, classes = read_classes(self, X, y, self.classes, finite=False)
+        return self._fit_release(self._draw(prepared, X, rows, second, groups), classes)
 
     def fit_moments(self, moments: Moments) -> LogisticRegression:
-        """Fit to a table that is summed up already: one pass over the rows, many fits. Each spends its own budget.
+        """Fit to sums over the rows of a table, computed once for many fits. Each fit spends its own budget.
 
         Parameters
         ----------
         moments : Moments
-            Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared: moments hold no
-            labels.
+            Of rows encoded by :meth:`schema`, true for the second class. ``classes`` must be declared, since moments
+            contain no labels.
         """
         if self.classes is None:
-            raise DeclarationError("classes=(first, second) must be declared: moments hold no labels.")
-        n_features, _ = features_and_targets(moments.schema)
-        schema = self.schema(n_features)
+            raise DeclarationError("classes=(first, second) is required: moments contain no labels.")
+        schema = self.schema(moments_shape(moments)[0])
         prepared = self._prepare(schema)
-        check_moments(moments, schema, n_features, n_rows=self.n_rows)
-        forget_names(self, n_features)
-        return self._fit_release(prepared.draw(SummedRows(moments)), np.asarray(self.classes))
+        rows = summed_rows(self, moments, schema)
+        return self._fit_release(prepared.draw(rows), np.asarray(self.classes))
 
     def _fit_release(self, release: Release, classes: Rows) -> LogisticRegression:
         """Fit from a private release alone."""
@@ -168,33 +112,32 @@ class LogisticRegression(Named, LinearClassifier):
         self.coef_, self.intercept_ = np.array([list(model.coef.values())]), np.array([model.intercept])
         return self
 
-    def _weighting(self) -> Weighting:
-        return "balanced"
+    def _prepare(self, schema: Schema, groups: ArrayLike | None = None) -> Prepared:
+        steps = self._number_of_steps(schema.n_columns - 1)
+        likelihood = Likelihood(LABEL, steps) if steps else None
+        return self._prepare_release(schema, groups, conditions=self._conditions, likelihood=likelihood)
 
-    def _prepare(self, schema: Schema) -> Prepared:
-        (label,) = target_names(1)
-        steps = number_of_steps(
-            self.steps,
-            columns=schema.n_columns - 1,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            n_rows=self.n_rows,
-            alone=self.ledger is None,
-        )
-        return prepare_estimator(
-            self,
-            schema,
-            conditions=() if self.classes is not None else (LABELS_PUBLIC,),
-            likelihood=Likelihood(label, steps) if steps else None,
-        )
+    def _number_of_steps(self, columns: int) -> int:
+        """Return the number of steps for d = ``columns`` features, intercept included, from declared quantities."""
+        if self.steps != "auto":
+            if isinstance(self.steps, bool) or self.steps not in (0, *STEPS):
+                options = ", ".join(map(str, STEPS))
+                raise ArgumentError(f'steps must be "auto", 0 or one of {options}, got {self.steps!r}.')
+            return int(self.steps)
+        if self.ledger is not None or math.isinf(check.positive(epsilon=self.epsilon)):
+            return 0
+        worth = self.epsilon > LARGE_EPSILON
+        if self.n_rows is not None:
+            n = check.positive_integer(n_rows=self.n_rows)
+            worth = n * gaussian_mu(self.epsilon, self.delta) / columns >= WORTH_STEPS
+        return AUTOMATIC_STEPS if worth else 0
 
     def _model(self) -> ClassificationModel:
-        """The model of the label that the release gives."""
-        (label,) = target_names(1)
-        return fit_classification(self.release_.statistic, label, [FEATURES])
+        """Return the model of the label that the release gives."""
+        return fit_classification(self.release_.statistic, LABEL, [FEATURES])
 
     def summary(self, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT) -> Summary:
-        """Intervals for the coefficients of the discriminant, from the release alone.
+        """Return intervals for the coefficients of the discriminant, computed from the release.
 
         Parameters
         ----------
@@ -208,14 +151,14 @@ class LogisticRegression(Named, LinearClassifier):
 
     @property
     def _table(self) -> Summary:
-        """Computed anew whenever it is asked for: an estimator may be fitted again."""
+        """Not cached, since an estimator may be fitted again."""
         return self.summary()
 
     def odds_ratios(
         self, alpha: float = 0.05, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT
     ) -> OddsRatios:
-        """Exp of the discriminant's coefficients with intervals of level 1 - alpha, from the release alone.
+        """Return exp of the discriminant's coefficients, with intervals of level 1 - alpha, computed from the release.
 
-        They are the odds ratios of logistic regression where features are normal within classes.
+        They are the odds ratios of logistic regression if features are normal within classes.
         """
         return OddsRatios.of(self.summary(estimand=estimand, max_effect=max_effect), alpha)

@@ -1,13 +1,11 @@
 """The privacy budget of one release as one value: (ε, δ), or a share of a ledger.
 
-Public parameters of releases; nothing in this module sees data.
-
 >>> Budget(epsilon=1.0, delta=1e-6).relation
 'add-remove'
 >>> Budget(epsilon=1.0)
 Traceback (most recent call last):
     ...
-gaussmix.errors.ArgumentError: Give epsilon and delta, or a ledger that holds the budget.
+gaussmix.errors.ArgumentError: epsilon and delta are required, or a ledger that holds the budget.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from gaussmix import _validation as check
 from gaussmix.accounting.discrete import LatticeAccount, Share, lattice_account
@@ -33,21 +32,20 @@ Charged = tuple[Ledger, Entry]
 
 @dataclass(frozen=True)
 class Budget:
-    """What one release may spend.
+    """The privacy budget of one release.
 
     Parameters
     ----------
     epsilon, delta : float
-        The budget of the release; left out with a ledger, whose budget covers all of its releases together.
+        The budget of the release. Omitted with a ledger, whose budget covers all of its releases together.
     neighbours : {"add-remove", "replace-one"}, optional
-        Neighbouring relation; default: add-remove, or the ledger's.
+        Neighbouring relation. Default: add-remove, or the ledger's.
     ledger : Ledger or path, optional
-        Where the release is recorded before its noise is drawn; a path is opened.
+        Ledger in which the release is recorded before its noise is drawn.
     share : float or str, optional
-        Share of the ledger's budget μ² that the release takes; default: one of the parts that the ledger was planned
-        for.
+        Share of the ledger's μ² that the release takes. Default: 1 / planned number of releases.
     note : str
-        Stored in the ledger.
+        Text stored in the ledger.
 
     Raises
     ------
@@ -82,27 +80,20 @@ class Budget:
             check.choice(NEIGHBOURS, neighbours=neighbours)
         check.text(note=note)
         if opened is None:
-            self._check_alone()
-        else:
-            self._check_ledger(opened)
-
-    def _check_alone(self) -> None:
-        if self.share is not None:
-            raise ArgumentError("share is a share of a ledger's budget: name the ledger, or leave it out.")
-        if self.note:
-            raise ArgumentError("note is kept in a ledger: name the ledger, or leave it out.")
-        if self.epsilon is None or self.delta is None:
-            raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
-        if check.positive(epsilon=self.epsilon) < math.inf:
-            check.in_interval(0, 1, delta=self.delta)
-
-    def _check_ledger(self, ledger: Ledger) -> None:
-        if not (self.epsilon is None and self.delta is None):
-            raise ArgumentError("The ledger holds the budget: leave epsilon and delta out.")
-        if self.neighbours not in (None, ledger.reservation.neighbours):
+            if share is not None:
+                raise ArgumentError("share is a share of a ledger's budget: pass the ledger, or omit share.")
+            if note:
+                raise ArgumentError("note is stored in a ledger: pass the ledger, or omit note.")
+            if epsilon is None or delta is None:
+                raise ArgumentError("epsilon and delta are required, or a ledger that holds the budget.")
+            if check.positive(epsilon=epsilon) < math.inf:
+                check.in_interval(0, 1, delta=delta)
+            return
+        if not (epsilon is None and delta is None):
+            raise ArgumentError("The ledger holds the budget: omit epsilon and delta.")
+        if neighbours not in (None, opened.reservation.neighbours):
             raise ArgumentError(
-                f"The ledger is for neighbours={ledger.reservation.neighbours!r}, got {self.neighbours!r}: leave "
-                "neighbours out."
+                f"The ledger is for neighbours={opened.reservation.neighbours!r}, got {neighbours!r}: omit neighbours."
             )
 
     @classmethod
@@ -113,7 +104,7 @@ class Budget:
         if not isinstance(budget, Budget):
             raise ArgumentTypeError(f"budget must be a Budget, got {type(budget).__name__}.")
         if not (epsilon is None and delta is None):
-            raise ArgumentError("budget holds epsilon and delta: leave them out, or leave out budget.")
+            raise ArgumentError("budget contains epsilon and delta: pass either the budget or the two numbers.")
         return budget
 
     @property
@@ -135,11 +126,8 @@ class Budget:
         """
         if self.ledger is not None:
             return self.ledger.lattice_account(shares=shares, coordinates=coordinates, share=self.share)
-        if self.epsilon is None or self.delta is None:
-            raise ArgumentError("Give epsilon and delta, or a ledger that holds the budget.")
-        return lattice_account(
-            self.epsilon, self.delta, shares=shares, coordinates=coordinates, neighbours=self.relation
-        )
+        epsilon, delta = cast(float, self.epsilon), cast(float, self.delta)
+        return lattice_account(epsilon, delta, shares=shares, coordinates=coordinates, neighbours=self.relation)
 
     def charge(
         self,
@@ -147,10 +135,12 @@ class Budget:
         *,
         failures: float = 0.0,
         file: str | os.PathLike[str] | None = None,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> Charged | None:
-        """Record a release in the ledger, where there is one. Only once this has returned may noise be drawn."""
+        """Record a release in the ledger, if there is one. Noise may be drawn only after this method has returned."""
         if self.ledger is None:
             return None
-        entry = self.ledger.spend_account(account, failures=failures, note=self.note, file=file, unit=unit)
+        entry = self.ledger.spend_account(
+            account, failures=failures, note=self.note, file=file, privacy_unit=privacy_unit
+        )
         return self.ledger, entry

@@ -1,7 +1,6 @@
 r"""Exact arithmetic of a privacy ledger: what it reserves, why that covers adaptive releases, and what remains.
 
-Holds public parameters of releases; nothing in this module sees data. Floats are treated as rational numbers and summed
-exactly.
+Floats are treated as rational numbers and summed exactly.
 
 Reservation. A new ledger fixes a Gaussian budget μ, the largest with δ_Gauss(ε; μ) ≤ δ - δ₀, and δ₀, ``delta_slack``,
 for discretisation and for thresholds that fail. It accepts releases as long as
@@ -87,7 +86,7 @@ class BudgetCap:
         δ at ε of the whole reservation, ``delta_slack`` included, rounded up: at most ``delta``.
     releases : int
         Planned number of releases, each taking an equal part of μ² and of δ₀.
-    unit : str
+    privacy_unit : str
         The privacy-unit column; empty for row-level privacy.
     """
 
@@ -99,7 +98,7 @@ class BudgetCap:
     neighbours: Neighbours
     delta_reserved: float
     releases: int = 1
-    unit: str = ""
+    privacy_unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,8 +159,6 @@ class Entry:
 FAILURE_SHARE = Fraction(1, 1000)
 """Default δ₀/δ of a ledger: it costs 0.005 % of μ, and is a thousand times what discretisation typically needs."""
 
-_ASKED = ("epsilon", "delta", "mu", "delta_slack", "neighbours", "releases", "unit")
-
 _TYPES: dict[str, type] = {
     "identity": str,
     "epsilon": float,
@@ -171,7 +168,7 @@ _TYPES: dict[str, type] = {
     "neighbours": str,
     "delta_reserved": float,
     "releases": int,
-    "unit": str,
+    "privacy_unit": str,
 }
 
 
@@ -185,7 +182,7 @@ def checked_budget(
     delta_slack: float | None,
     neighbours: Neighbours,
     releases: int,
-    unit: str,
+    privacy_unit: str,
 ) -> dict[str, Any]:
     """Validate the arguments of a ledger and fill in defaults.
 
@@ -207,7 +204,7 @@ def checked_budget(
         "delta_slack": failure,
         "neighbours": neighbours,
         "releases": check.positive_integer(releases=releases),
-        "unit": check.text(unit=unit),
+        "privacy_unit": check.text(privacy_unit=privacy_unit),
     }
 
 
@@ -239,7 +236,7 @@ def check_reservation(reserved: BudgetCap) -> None:
     for name, kind in _TYPES.items():
         if type(values[name]) is not kind:
             raise ArgumentTypeError(f"{name} of a reservation has the wrong type, {type(values[name]).__name__}.")
-    checked_budget(**{name: values[name] for name in _ASKED})
+    checked_budget(**{name: values[name] for name in _TYPES if name not in ("identity", "delta_reserved")})
     check.nonnegative(delta_reserved=reserved.delta_reserved)
 
 
@@ -259,13 +256,7 @@ def part_of(reserved: BudgetCap, share: Fraction) -> tuple[float, float]:
 
 
 def room_left(reserved: BudgetCap, entries: Iterable[Entry]) -> RemainingBudget:
-    """Return the remaining budget of a reservation after the given entries, rounded down.
-
-    Raises
-    ------
-    ValueError
-        If the entries exceed the reservation.
-    """
+    """Return the remaining budget after the given entries, rounded down; ValueError if they exceed the reservation."""
     mu2, failure = _left(reserved, list(entries))
     if mu2 < 0 or failure < 0:
         raise ValueError("the recorded releases exceed the reservation")

@@ -1,8 +1,7 @@
 """A privacy ledger: one budget for all releases of one set of rows.
 
 The ledger is a privacy filter: releases may be chosen adaptively, and every certificate states the whole budget, not
-the amount spent so far (:mod:`gaussmix.ledger.composition` has the proof). It holds public parameters of releases;
-nothing in this module sees data.
+the amount spent so far (:mod:`gaussmix.ledger.composition` has the proof).
 
 >>> import pathlib, tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -30,17 +29,20 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from gaussmix import _validation as check
+from gaussmix.accounting.accounts import Account
 from gaussmix.accounting.discrete import LatticeAccount, Share, account_within, exact_share, slack_delta
 from gaussmix.accounting.numerics import round_up
 from gaussmix.accounting.parameters import Neighbours
-from gaussmix.errors import ArgumentError, ArgumentTypeError, BudgetExceededError, LedgerError
+from gaussmix.accounting.thresholds import CountsAccount
+from gaussmix.errors import ArgumentError, BudgetExceededError, LedgerError, NotPrivateError
 from gaussmix.ledger.composition import (
     BudgetCap,
     Entry,
     RemainingBudget,
+    account_holds,
+    check_reservation,
     checked_budget,
     part_of,
     refusal,
@@ -50,54 +52,10 @@ from gaussmix.ledger.composition import (
 )
 from gaussmix.ledger.store import append, contents, create, fingerprint, hashes, load, resolved, transaction
 
-__all__ = ["Ledger", "exceeded", "failures_plan", "lattice_cost", "lattice_plan", "same_unit"]
+__all__ = ["Ledger", "verify_claim"]
 
 
-def lattice_plan(
-    reserved: BudgetCap,
-    room: RemainingBudget,
-    *,
-    shares: Sequence[Share],
-    coordinates: Sequence[int],
-    share: Share | None,
-) -> LatticeAccount:
-    """Return the account of a release that takes a share of μ² and δ₀; by default that of one planned release."""
-    part = _part(reserved, share)
-    if not reserved.delta_slack:
-        raise BudgetExceededError(
-            "The ledger was created with delta_slack=0, and a release needs delta_slack > 0. Nothing was recorded."
-        )
-    mu, allowed = part_of(reserved, part)
-    reasons = refusal(room, mu=mu)
-    if reasons:
-        left = (room.mu / reserved.mu) ** 2
-        raise exceeded(reasons, room, f" It asks for a share of {float(part):.4g} of mu²; {left:.4g} remains.")
-    return account_within(
-        reserved.epsilon,
-        reserved.delta,
-        mu=mu,
-        allowed=min(allowed, room.delta_slack),
-        shares=shares,
-        coordinates=coordinates,
-        neighbours=reserved.neighbours,
-    )
-
-
-def failures_plan(reserved: BudgetCap, room: RemainingBudget, account: LatticeAccount, share: Share | None) -> Fraction:
-    """Return the part of the release's share of δ₀ that its discretisation leaves for thresholds."""
-    _, allowed = part_of(reserved, _part(reserved, share))
-    return Fraction(min(allowed, room.delta_slack)) - Fraction(slack_delta(reserved.epsilon, account.slack))
-
-
-def _part(reserved: BudgetCap, share: Share | None) -> Fraction:
-    """Return the share of a release, by default that of one planned release."""
-    part = Fraction(1, reserved.releases) if share is None else exact_share(share)
-    if not 0 < part <= 1:
-        raise ArgumentError(f"share must lie in (0, 1], got {share!r}.")
-    return part
-
-
-def lattice_cost(reserved: BudgetCap, account: LatticeAccount, *, failures: float = 0.0) -> dict[str, Any]:
+def _cost(reserved: BudgetCap, account: LatticeAccount, failures: float = 0.0) -> dict[str, float]:
     """Return the cost of an account: its μ, and (1 + e^ε) times its discretisation error, from δ₀.
 
     ε is the ledger's. ``failures``, the probability that a threshold fails, is charged to δ₀ too.
@@ -110,24 +68,56 @@ def lattice_cost(reserved: BudgetCap, account: LatticeAccount, *, failures: floa
     return {"mu": account.mu, "delta_slack": round_up(slack + Fraction(check.nonnegative(failures=failures)))}
 
 
-def exceeded(reasons: str, room: RemainingBudget, advice: str = "") -> BudgetExceededError:
-    """Return the error for a release that does not fit."""
+def _exceeded(reasons: str, room: RemainingBudget, advice: str = "") -> BudgetExceededError:
     return BudgetExceededError(
         f"The release does not fit: {reasons}. Remaining budget: {room}. Nothing was recorded.{advice}"
     )
 
 
-def same_unit(reserved: BudgetCap, unit: str | None) -> None:
-    """Reject a release with another privacy unit than the ledger's."""
-    if reserved.unit != (unit or ""):
-        raise ArgumentError(
-            f"The ledger is for {_unit_words(reserved.unit)}, the release for {_unit_words(unit or '')}. "
-            "Use a ledger with the privacy unit of the release."
-        )
+def verify_claim(
+    reserved: BudgetCap, account: Account, *, ledger: str, claim: tuple[float, float, Neighbours, str]
+) -> None:
+    """Check that a certificate claims exactly the budget of the ledger that its release was charged to.
 
+    The (ε, δ) of a ledger covers **all** of its releases together. The noise of one release alone would support a
+    smaller ε, which does not hold for all of them. The certificate therefore contains the ledger's reservation, and the
+    claim is recomputed from it.
 
-def _unit_words(unit: str) -> str:
-    return f"the privacy unit {unit!r}" if unit else "row-level privacy"
+    Parameters
+    ----------
+    reserved : BudgetCap
+        The ledger's reservation, as the certificate states it.
+    account : Account
+        Account of this release.
+    ledger : str
+        Fingerprint of the ledger.
+    claim : tuple
+        ε, δ, the neighbouring relation, and the privacy-unit column or an empty string.
+
+    Raises
+    ------
+    NotPrivateError
+        If the reservation does not match the fingerprint, if the claim is not the ledger's, if μ and δ₀ do not give
+        (ε, δ), or if this release alone exceeds the whole reservation.
+    """
+    check_reservation(reserved)
+    if fingerprint(reserved) != ledger:
+        raise NotPrivateError("The certificate's reservation does not match the fingerprint of its ledger.")
+    if claim != (reserved.epsilon, reserved.delta, reserved.neighbours, reserved.privacy_unit):
+        raise NotPrivateError("The certificate and its ledger differ in budget, neighbours or privacy unit.")
+    if not account_holds(reserved):
+        raise NotPrivateError("The ledger's reservation exceeds its (epsilon, delta) budget.")
+    try:
+        if isinstance(account, LatticeAccount):
+            cost = _cost(reserved, account)
+        elif isinstance(account, CountsAccount):
+            cost = _cost(reserved, account.lattice, account.threshold_delta)
+        else:
+            raise NotPrivateError("The certificate names a ledger, but its mechanism cannot be recorded in one.")
+    except ArgumentError as error:  # the account has other neighbours
+        raise NotPrivateError(str(error)) from None
+    if reasons := refusal(room_left(reserved, []), **cost):
+        raise NotPrivateError(f"The release exceeds its ledger's reservation: {reasons}.")
 
 
 class Ledger:
@@ -151,7 +141,7 @@ class Ledger:
         The neighbouring relation.
     releases : int
         Planned number of releases. By default each takes an equal part of μ² and of δ₀.
-    unit : str, optional
+    privacy_unit : str, optional
         The privacy-unit column (``gaussmix.release(..., privacy_unit=)``). Default: row-level privacy.
 
     Notes
@@ -171,7 +161,7 @@ class Ledger:
         delta_slack: float | None = None,
         neighbours: Neighbours = "add-remove",
         releases: int = 1,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> None:
         asked = checked_budget(
             epsilon=epsilon,
@@ -180,7 +170,7 @@ class Ledger:
             delta_slack=delta_slack,
             neighbours=neighbours,
             releases=releases,
-            unit="" if unit is None else unit,
+            privacy_unit="" if privacy_unit is None else privacy_unit,
         )
         self._path = resolved(path)
         if not self._path.exists():
@@ -223,7 +213,7 @@ class Ledger:
         delta_slack: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> Entry:
         """Record a release. Its noise may be drawn only after this method has returned.
 
@@ -238,7 +228,7 @@ class Ledger:
         file : path, optional
             Path that the release will be written to, so that entries without a file can be found
             (:func:`gaussmix.report.verify.entry_state`).
-        unit : str, optional
+        privacy_unit : str, optional
             The privacy unit that μ refers to; it must be the ledger's.
 
         Raises
@@ -246,23 +236,19 @@ class Ledger:
         BudgetExceededError
             If the release does not fit; the message states the remaining budget.
         """
-        self.check_unit(unit)
+        self.check_privacy_unit(privacy_unit)
         mu, delta_slack = check.nonnegative(mu=mu), check.nonnegative(delta_slack=delta_slack)
-        if not isinstance(note, str):
-            raise ArgumentTypeError(f"note must be a string, got {type(note).__name__}.")
-        if note != _storable(note):
-            raise ArgumentError("note must be valid UTF-8 text.")
-        named = "" if file is None else _storable(str(Path(file).absolute()))
+        check.text(note=note)
+        # Bytes of a file name that are not valid UTF-8 are escaped.
+        named = "" if file is None else str(Path(file).absolute()).encode("utf-8", "backslashreplace").decode()
         if not (mu or delta_slack):
             raise ArgumentError("mu or delta_slack must be positive, got 0 for both.")
 
         def record(connection: sqlite3.Connection) -> Entry:
             room, count, last = self._room(connection)
-            reasons = refusal(room, mu=mu, delta_slack=delta_slack)
-            if reasons:
-                raise exceeded(reasons, room)
-            now, release = datetime.now(UTC), uuid.uuid4().hex
-            entry = Entry(count + 1, now, mu, delta_slack, note, release, named)
+            if reasons := refusal(room, mu=mu, delta_slack=delta_slack):
+                raise _exceeded(reasons, room)
+            entry = Entry(count + 1, datetime.now(UTC), mu, delta_slack, note, uuid.uuid4().hex, named)
             append(connection, last, [entry])
             return entry
 
@@ -275,18 +261,26 @@ class Ledger:
         failures: float = 0.0,
         note: str = "",
         file: str | os.PathLike[str] | None = None,
-        unit: str | None = None,
+        privacy_unit: str | None = None,
     ) -> Entry:
-        """Record releases that will be drawn with an account's noise, at the cost :func:`lattice_cost`.
+        """Record releases that will be drawn with an account's noise.
 
-        The account's own ε and δ are not used. Noise may be drawn only after this method has returned.
+        The account's own ε and δ are not used. ``failures`` is the probability that a threshold fails; the other
+        arguments are those of :meth:`spend`. Noise may be drawn only after this method has returned.
         """
-        cost = lattice_cost(self._reserved, account, failures=failures)
-        return self.spend(**cost, note=note, file=file, unit=unit)
+        cost = _cost(self._reserved, account, failures)
+        return self.spend(**cost, note=note, file=file, privacy_unit=privacy_unit)
 
-    def check_unit(self, unit: str | None) -> None:
+    def check_privacy_unit(self, privacy_unit: str | None) -> None:
         """Reject a release with another privacy unit: for units with j rows, a row-level μ becomes jμ."""
-        same_unit(self._reserved, unit)
+        own, other = (
+            f"the privacy unit {unit!r}" if unit else "row-level privacy"
+            for unit in (self._reserved.privacy_unit, privacy_unit or "")
+        )
+        if own != other:
+            raise ArgumentError(
+                f"The ledger is for {own}, the release for {other}. Use a ledger with the privacy unit of the release."
+            )
 
     def lattice_account(
         self, *, shares: Sequence[Share], coordinates: Sequence[int], share: Share | None = None
@@ -310,11 +304,37 @@ class Ledger:
         BudgetUnmetError
             If no discretisation error is small enough.
         """
-        return lattice_plan(self._reserved, self.remaining(), shares=shares, coordinates=coordinates, share=share)
+        reserved, room, part = self._reserved, self.remaining(), self._part(share)
+        if not reserved.delta_slack:
+            raise BudgetExceededError(
+                "The ledger was created with delta_slack=0, and a release needs delta_slack > 0. Nothing was recorded."
+            )
+        mu, allowed = part_of(reserved, part)
+        if reasons := refusal(room, mu=mu):
+            left = (room.mu / reserved.mu) ** 2
+            raise _exceeded(reasons, room, f" It needs a share of {float(part):.4g} of mu²; {left:.4g} remains.")
+        return account_within(
+            reserved.epsilon,
+            reserved.delta,
+            mu=mu,
+            allowed=min(allowed, room.delta_slack),
+            shares=shares,
+            coordinates=coordinates,
+            neighbours=reserved.neighbours,
+        )
 
     def failures_left(self, account: LatticeAccount, *, share: Share | None = None) -> Fraction:
-        """Return the part of the release's share of δ₀ that remains for thresholds. Nothing is spent."""
-        return failures_plan(self._reserved, self.remaining(), account, share)
+        """Return the part of the release's share of δ₀ that its discretisation leaves for thresholds."""
+        _, allowed = part_of(self._reserved, self._part(share))
+        spent = slack_delta(self._reserved.epsilon, account.slack)
+        return Fraction(min(allowed, self.remaining().delta_slack)) - Fraction(spent)
+
+    def _part(self, share: Share | None) -> Fraction:
+        """Return the share of a release, by default that of one planned release."""
+        part = Fraction(1, self._reserved.releases) if share is None else exact_share(share)
+        if not 0 < part <= 1:
+            raise ArgumentError(f"share must lie in (0, 1], got {share!r}.")
+        return part
 
     def remaining(self) -> RemainingBudget:
         """Return the remaining budget. Another process may spend it first: only :meth:`spend` decides."""
@@ -358,13 +378,8 @@ class Ledger:
 
     def __repr__(self) -> str:
         r = self._reserved
-        unit = f", unit={r.unit!r}" if r.unit else ""
+        unit = f", privacy_unit={r.privacy_unit!r}" if r.privacy_unit else ""
         return (
             f"Ledger({str(self._path)!r}, epsilon={r.epsilon!r}, delta={r.delta!r}, mu={r.mu!r}, "
             f"delta_slack={r.delta_slack!r}, neighbours={r.neighbours!r}, releases={r.releases}{unit})"
         )
-
-
-def _storable(text: str) -> str:
-    """Escape the bytes of a file name that are not valid UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()

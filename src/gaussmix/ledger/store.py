@@ -43,7 +43,6 @@ __all__ = [
     "refuse_as_output",
     "resolved",
     "transaction",
-    "write",
 ]
 
 
@@ -63,7 +62,7 @@ STATEMENTS = (
     neighbours TEXT NOT NULL CHECK (neighbours IN {NEIGHBOURS!r}),
     delta_reserved REAL NOT NULL CHECK (delta_slack <= delta_reserved AND delta_reserved <= delta),
     releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases > 0),
-    unit TEXT NOT NULL
+    privacy_unit TEXT NOT NULL
 )""",
     """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
@@ -93,8 +92,14 @@ _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
 # Reading
 def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], str]:
     """Return the reservation, all entries and the last hash; raise ValueError if the hash chain does not match."""
-    _check_columns(connection)
-    reserved = _reservation(connection)
+    found = connection.execute(
+        "SELECT name FROM pragma_table_info('reservation') UNION ALL SELECT name FROM pragma_table_info('entries')"
+    )
+    if [name for (name,) in found] != ["only", *_RESERVATION_COLUMNS, *_ENTRY_COLUMNS, "hash"]:
+        raise ValueError("the tables belong to another format")
+    ((*values,),) = connection.execute(f"SELECT {', '.join(_RESERVATION_COLUMNS)} FROM reservation")
+    reserved = BudgetCap(*values)
+    check_reservation(reserved)
     entries: list[Entry] = []
     hashed = fingerprint(reserved)
     for *values, stored in connection.execute(f"SELECT {', '.join(_ENTRY_COLUMNS)}, hash FROM entries ORDER BY id"):
@@ -107,22 +112,6 @@ def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], st
     if head != [len(entries), hashed]:
         raise ValueError("entries are missing")
     return reserved, entries, hashed
-
-
-def _check_columns(connection: sqlite3.Connection) -> None:
-    """Reject a file whose tables do not have the columns of its format."""
-    found = connection.execute(
-        "SELECT name FROM pragma_table_info('reservation') UNION ALL SELECT name FROM pragma_table_info('entries')"
-    )
-    if [name for (name,) in found] != ["only", *_RESERVATION_COLUMNS, *_ENTRY_COLUMNS, "hash"]:
-        raise ValueError("the tables belong to another format")
-
-
-def _reservation(connection: sqlite3.Connection) -> BudgetCap:
-    ((*values,),) = connection.execute(f"SELECT {', '.join(_RESERVATION_COLUMNS)} FROM reservation")
-    reserved = BudgetCap(*values)
-    check_reservation(reserved)
-    return reserved
 
 
 def _entry(values: list[Any]) -> Entry:
@@ -165,15 +154,6 @@ def _hash(*values: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Writing
-def write(connection: sqlite3.Connection, reserved: BudgetCap) -> None:
-    """Write a new ledger into empty tables."""
-    values = asdict(reserved)
-    connection.execute(
-        f"INSERT INTO reservation (only, {', '.join(values)}) VALUES (1{', ?' * len(values)})", tuple(values.values())
-    )
-    connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (fingerprint(reserved),))
-
-
 def append(connection: sqlite3.Connection, last: str, entries: list[Entry]) -> None:
     """Append entries after the one with hash ``last`` and update the digest, in the caller's transaction."""
     for entry in entries:
@@ -223,7 +203,10 @@ def create(path: Path, reserved: BudgetCap) -> None:
         with _translated(path), _connection(Path(name)) as connection:
             for statement in STATEMENTS:  # no other process can see the file yet
                 connection.execute(statement)
-            write(connection, reserved)
+            values = asdict(reserved)
+            columns, places = ", ".join(values), ", ?" * len(values)
+            connection.execute(f"INSERT INTO reservation (only, {columns}) VALUES (1{places})", tuple(values.values()))
+            connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (fingerprint(reserved),))
         try:
             os.link(name, path)
         except FileExistsError:
@@ -286,9 +269,8 @@ def _connection(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a connection that never creates a file, waits for other processes, and commits durably."""
     uri = f"{path.as_uri()}?mode=rw"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
-        connection.execute(
-            "PRAGMA synchronous = EXTRA"
-        )  # sync the directory too: a power failure must not undo an entry
+        # Sync the directory too: a power failure must not undo an entry.
+        connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA fullfsync = ON")  # macOS only
         yield connection
 

@@ -133,7 +133,7 @@ def _account(columns: PartialSchema, twice: bool, budget: Budget) -> CountsAccou
     if budget.ledger is None:
         epsilon, delta = check.positive(epsilon=budget.epsilon), check.real(delta=budget.delta)
         return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, neighbours=budget.relation)
-    budget.ledger.check_unit(None)  # a row is in one bin of each column; a person with many rows is not
+    budget.ledger.check_privacy_unit(None)  # a row is in one bin of each column; a person with many rows is not
     shares, coordinates = releases_of_counts(grids, keys, refined)
     lattice = budget.lattice_account(shares=shares, coordinates=coordinates)
     keyed = tuple(range(len(grids), len(grids) + keys))

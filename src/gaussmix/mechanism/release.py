@@ -141,7 +141,7 @@ def accounts_of(
     if budget.is_infinite:
         return None, None
     if budget.ledger is not None:
-        budget.ledger.check_unit(None if unit is None else unit.column)
+        budget.ledger.check_privacy_unit(None if unit is None else unit.column)
 
     def account(number: int) -> LatticeAccount:
         plan = marginals if number > 1 else None
@@ -309,7 +309,7 @@ def certify(
         conditions=tuple(found),
         version=__version__,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=unit,
+        privacy_unit=unit,
         **recorded,
     )
 
@@ -480,7 +480,7 @@ class Prepared:
     ) -> Release:
         """Recorded first, then drawn: a crash loses budget, not privacy."""
         file = None if self.output is None else self.output.path
-        charged = self.budget.charge(account, file=file, unit=None if self.unit is None else self.unit.column)
+        charged = self.budget.charge(account, file=file, privacy_unit=None if self.unit is None else self.unit.column)
         marginals = None
         if exact is not None and self.marginals is not None:
             marginals = draw_marginals(exact, self.marginals, account, self.rng)

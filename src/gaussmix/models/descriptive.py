@@ -247,7 +247,7 @@ class RowCount:
 def row_count(release: Release) -> RowCount:
     """Return the noisy number of rows with its standard error."""
     schema, statistic = release.schema, release.statistic
-    if release.certificate.unit is not None:
+    if release.certificate.privacy_unit is not None:
         raise ArgumentError(
             "This release bounds contributions per privacy unit and does not show the number of rows. Shares, means "
             "and correlations do not need it."
@@ -338,7 +338,7 @@ def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: f
     z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
     schema, noisy = release.schema, release.statistic.noisy
     rows: list[Row] = []
-    if release.certificate.unit is None:
+    if release.certificate.privacy_unit is None:
         counted = row_count(release)
         half = z * counted.std_error
         rows.append(
@@ -359,7 +359,7 @@ def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: f
 
 def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[str, ...]:
     """What a table is about, and which of the columns that were counted together come from an earlier pass."""
-    notes = [NOTE if release.certificate.unit is None else f"{NOTE} {PERSONS}"]
+    notes = [NOTE if release.certificate.privacy_unit is None else f"{NOTE} {PERSONS}"]
     clipping_loss = release.statistic.noisy.clipping_loss
     notes += [f"Norm clipping in the final pass removed {clipping_loss}. {AS_CLIPPED}"] * (clipping_loss is not None)
     early = [name for names in counted for name in names if counted_early(release.statistic, names)]

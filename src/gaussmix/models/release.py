@@ -348,7 +348,7 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     """Every pass must have the noise, and the account every release that the passes rest on and no other."""
     account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
     transcript.check()
-    if transcript.unit != certificate.unit:
+    if transcript.unit != certificate.privacy_unit:
         raise NotPrivateError("The numbers and the certificate are about different units of privacy")
     if isinstance(account, NonPrivate):
         if not transcript.exact or steps:
@@ -357,7 +357,7 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     if not isinstance(account, LatticeAccount):
         raise NotPrivateError("The certificate is not about passes on a lattice.")
     plan = None if transcript.marginals is None else transcript.marginals.plan
-    persons, marginals = certificate.unit is not None, None if plan is None else plan.coordinates
+    persons, marginals = certificate.privacy_unit is not None, None if plan is None else plan.coordinates
     if not accounts_for(account, len(passes), m, steps=len(steps), persons=persons, marginals=marginals):
         raise NotPrivateError("The release has other passes than its certificate accounts for")
     budgets = budgets_of(account, len(steps), marginals=plan is not None)
@@ -368,7 +368,7 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
     if tuple((step.mu, step.weight_mu) for step in steps) != budgets.steps:
         raise NotPrivateError("A step of the release has other noise than its certificate accounts for")
     if transcript.marginals is not None and plan is not None:
-        most = 1 if certificate.unit is None else certificate.unit.max_contributions
+        most = 1 if certificate.privacy_unit is None else certificate.privacy_unit.max_contributions
         if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
             raise NotPrivateError("The marginals and the certificate are about different columns or units of privacy")
         if transcript.marginals.mu != budgets.marginals:

@@ -1,4 +1,4 @@
-r"""What one release guarantees: its public parameters, and (ε, δ) computed from them.
+r"""The guarantee of a sketch: its public parameters, and (ε, δ) computed from them.
 
 Nothing here sees rows. A certificate checks itself when it is made, also when it comes from a file: parameters that
 contradict each other, or a budget that they do not meet, are refused.
@@ -10,7 +10,6 @@ contradict each other, or a budget that they do not meet, are refused.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict
@@ -39,8 +38,6 @@ __all__ = [
 Analysis = Literal["exact", "paper"]
 Algorithm = Literal["GaussMix", "ModifiedGaussMix"]
 
-"""Names of the neighbouring relations in :mod:`gaussmix.accounting`, whose proofs replace a removed row by zeros."""
-
 N_MAX = 2**40
 """Default bound on the number of rows: more than any table has."""
 
@@ -62,7 +59,7 @@ class _Leverage(TypedDict):
 
 
 def lemma_gamma(sigma: float, row_norm: float, scale_bound: float) -> float:
-    """Return γ of Lemma 1; infinite rather than an error where the squares leave the doubles."""
+    """Return γ of Lemma 1; infinite if the squares overflow."""
     return (sigma / row_norm) * (sigma / row_norm) + scale_bound / row_norm / row_norm
 
 
@@ -93,7 +90,7 @@ class Certificate:
     row_norm : float
         C, the declared bound on the norm of a row.
     scale_bound : float
-        λ̄_min, a public lower bound on λ_min(AᵀA) that the caller promises; 0 for none.
+        λ̄_min, a public lower bound on λ_min(AᵀA), guaranteed by the caller; 0 for none.
     eta, tau : float or None
         η and τ of Algorithm 1: noise and margin of the private λ_min, in units of C².
     v : float or None
@@ -107,13 +104,13 @@ class Certificate:
     analysis : {"exact", "paper"}
         The exact curve, or for Algorithm 1 the joint account; or Theorem 1.
     generator : str
-        What drew the noise.
+        Source of the noise.
     sketches : int
         How many sketches were stacked; k is the sum of their rows.
     budget : (float, float) or None
         (ε, δ) that the noise was calibrated for; None where the noise was chosen.
     assumptions : tuple of str
-        What else the caller takes to be public.
+        Further information that the caller assumes to be public.
     version : str
         Version of the library.
     """
@@ -138,7 +135,6 @@ class Certificate:
     version: str = __version__
 
     def __post_init__(self) -> None:
-        """Compute again what is claimed."""
         self._check_fields()
         if self.algorithm == "GaussMix":
             expected = lemma_gamma(self.sigma, self.row_norm, self.scale_bound), self.sigma
@@ -153,8 +149,8 @@ class Certificate:
             raise NotPrivateError("The parameters of the certificate contradict each other.")
         if self.budget is not None and not self._meets(*self.budget):
             raise NotPrivateError(
-                f"The certificate claims epsilon={self.budget[0]!r} and delta={self.budget[1]!r}, and the noise is too "
-                "small for it."
+                f"The certificate claims epsilon={self.budget[0]!r} and delta={self.budget[1]!r}, but the noise is too "
+                "small."
             )
 
     @property
@@ -164,7 +160,7 @@ class Certificate:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What the guarantee rests on besides the noise."""
+        """Conditions of the guarantee besides the noise."""
         found = list(self.assumptions)
         if self.scale_bound > 0:
             found.append(
@@ -193,7 +189,7 @@ class Certificate:
     def epsilon(self, delta: float) -> float:
         """Return the smallest ε at which the release is (ε, δ)-differentially private, rounded up; ∞ if there is none.
 
-        Theorem 1 says nothing below δ = 3 exp(-τ²/2): its answer there is ∞.
+        Theorem 1 does not apply to δ below 3 exp(-τ²/2): ε is ∞ there.
         """
         delta = check.in_interval(0, 1, closed=True, delta=delta)
         if delta in (0, 1):
@@ -252,9 +248,9 @@ class Certificate:
 
     @property
     def _leverage(self) -> _Leverage:
-        """γ and whom the scale bound holds for, of whichever account is the better one.
+        """γ and ``bound_holds_for`` of the account that gives the smaller leverage.
 
-        Noise alone gives the leverage 1/(1 + σ²/C²). Lemma 1 asks for a scale bound of the larger table only and gives
+        Noise alone gives the leverage 1/(1 + σ²/C²). Lemma 1 needs a scale bound for the larger table only and gives
         1/γ, which is less once the bound exceeds C²: one row alone can add as much.
         """
         if self.scale_bound / self.row_norm / self.row_norm > 1:
@@ -270,13 +266,14 @@ class Certificate:
 
     @property
     def _least_delta(self) -> float:
-        """The least δ that the analysis speaks of: τ ≥ √(2 log(3/δ)) in Theorem 1."""
+        """The smallest δ that the analysis covers: τ ≥ √(2 log(3/δ)) in Theorem 1."""
         return max(3 * math.exp(-self._tau * self._tau / 2) * (1 + 1e-12), 1e-300) if self.analysis == "paper" else 0.0
 
     def _theorem1_epsilon(self, delta: float) -> float:
         if self._tau < math.sqrt(2 * math.log(3 / delta)) * (1 - 1e-15):
             return math.inf
-        return _theorem1(delta, self.k, self.gamma, self._eta / (1 + 2 * self.eigenvalue_error))
+        eta = self._eta / (1 + 2 * self.eigenvalue_error)
+        return accounting.theorem1_epsilon(delta, sketch_size=self.k, gamma=self.gamma, eta=eta)
 
     def _theorem1_delta(self, epsilon: float) -> float:
         least, most = self._least_delta, 1 - 1e-9
@@ -295,7 +292,7 @@ class Certificate:
             return 1.0
 
     def _check_fields(self) -> None:
-        """Refuse values of wrong types and ranges, wherever they come from."""
+        """Reject values of the wrong type or out of range."""
         check.choice(_ALGORITHMS, algorithm=self.algorithm)
         check.choice(NEIGHBOURS, neighbours=self.neighbours)
         check.choice(("exact", "paper"), analysis=self.analysis)
@@ -320,8 +317,3 @@ class Certificate:
             check.in_interval(0, 1, delta=self.budget[1])
         for words in (*self.assumptions, self.version):
             check.text(assumptions=words)
-
-
-@functools.lru_cache(maxsize=4096)
-def _theorem1(delta: float, k: int, gamma: float, eta: float) -> float:
-    return accounting.theorem1_epsilon(delta, sketch_size=k, gamma=gamma, eta=eta)

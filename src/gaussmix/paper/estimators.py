@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,18 @@ from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
 from gaussmix.accounting.calibration import calibrate, eigenvalue_error_bound
 from gaussmix.accounting.parameters import warn_if_weak
+from gaussmix.data.arrays import check_classes, read_classes, read_features, read_targets, without_values
 from gaussmix.errors import ArgumentError, DeclarationError
 from gaussmix.mechanism.noise import generator
-from gaussmix.paper.arrays import NOT_NUMERIC, check_classes, checked, read_classes
 from gaussmix.paper.certificate import N_MAX, Analysis, Certificate
 from gaussmix.paper.mixing import modified_gauss_mix
-from gaussmix.paper.rows import without_values
 from gaussmix.paper.sketch import Sketch
 from gaussmix.paper.utility import logistic_surrogate
 
 __all__ = ["LinearMixing", "LogisticMixing", "paper_sketch_size"]
 
 RESPONSE, INTERCEPT = "y", "(intercept)"
-LABELS_PUBLIC = "The two labels were taken from the table and are taken to be public."
+LABELS_PUBLIC = "The two labels were taken from the table and are assumed to be public."
 _BLOCK = 2**12
 
 
@@ -48,28 +47,27 @@ def paper_sketch_size(d: int) -> int:
     return math.ceil(2.5 * max(check.positive_integer(d=d), math.log(1e10)))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Mixing(BaseEstimator):
     """Release a sketch of (x, y) by Algorithm 1 and solve it by least squares."""
 
-    epsilon: float
-    delta: float
-    data_norm: float | None
-    fit_intercept: bool
-    sketch_size: int | None
-    analysis: Analysis
-    n_max: int
-    random_state: int | np.random.Generator | None
-    sketch_: Sketch
-    coef_: Floats
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    data_norm: float | None = None
+    fit_intercept: bool = False
+    sketch_size: int | None = None
+    analysis: Analysis = "paper"
+    n_max: int = N_MAX
+    random_state: int | np.random.Generator | None = None
 
     def _check_parameters(self) -> None:
-        """Check everything that needs no row, before one is read."""
+        """Check all parameters before a row is read."""
         check.positive(finite=True, epsilon=self.epsilon)
         check.in_interval(0, 1, delta=self.delta)
         if self.data_norm is None:
             raise DeclarationError(
-                "data_norm must be declared. It must be fixed before the data are seen: a bound taken from the data is "
-                "not private."
+                "data_norm is required. Declare it before looking at the data: a bound computed from the data is not "
+                "private."
             )
         check.positive(finite=True, data_norm=self.data_norm)
         check.choice(("exact", "paper"), analysis=self.analysis)
@@ -103,7 +101,7 @@ class _Mixing(BaseEstimator):
                 rows, targets = X[start : start + _BLOCK], y[start : start + _BLOCK]
                 yield np.column_stack([rows, *([np.full(len(rows), constant)] if constant else []), targets])
 
-        self.sketch_ = modified_gauss_mix(
+        self.sketch_: Sketch = modified_gauss_mix(
             blocks(),
             math.sqrt(data_norm**2 + constant**2 + y_abs**2),
             calibration=calibration,
@@ -116,10 +114,11 @@ class _Mixing(BaseEstimator):
 
     @property
     def certificate_(self) -> Certificate:
-        """What was spent, and what the guarantee rests on."""
+        """The guarantee and its conditions."""
         return self.sketch_.certificate
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearMixing(RegressorMixin, _Mixing):
     r"""Private linear regression by Algorithm 2 of arXiv:2505.24603v2 (LinearMixing), corrected.
 
@@ -134,8 +133,8 @@ class LinearMixing(RegressorMixin, _Mixing):
     data_norm : float
         C_X, a bound on the Euclidean norm of a row of features.
     bounds_y : (float, float)
-        Lower and upper bound on y, to which y is clamped; C_Y is the larger in size. Rows (x, y) whose norm is above C
-        are scaled back to it as a whole. Declare both bounds before the data are seen.
+        Lower and upper bound on y, to which y is clamped; C_Y is the larger absolute value. Rows (x, y) of norm above C
+        are scaled back to it as a whole. Declare both bounds before looking at the data.
     fit_intercept : bool
         Add a constant column of value C_X/2, which C then includes. Not part of Algorithm 2.
     sketch_size : int, optional
@@ -146,7 +145,7 @@ class LinearMixing(RegressorMixin, _Mixing):
     n_max : int
         A public bound on the number of rows, for the numerical error of λ_min. The default holds for every table.
     random_state : None, int or numpy.random.Generator
-        None is the secure generator. A seed voids the guarantee, and the certificate says so first.
+        Default: the secure generator. A seed voids the guarantee, and the certificate states so.
 
     Attributes
     ----------
@@ -157,41 +156,20 @@ class LinearMixing(RegressorMixin, _Mixing):
     sketch_ : Sketch
         The release, of columns ``X[0]``, …, ``y``: everything else is computed from it.
     certificate_ : Certificate
-        What was spent, and what the guarantee rests on.
+        The guarantee and its conditions.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
         Names of the features, where X was a data frame.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        bounds_y: tuple[float, float] | None = None,
-        fit_intercept: bool = False,
-        sketch_size: int | None = None,
-        analysis: Analysis = "paper",
-        n_max: int = N_MAX,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.bounds_y = bounds_y
-        self.fit_intercept = fit_intercept
-        self.sketch_size = sketch_size
-        self.analysis = analysis
-        self.n_max = n_max
-        self.random_state = random_state
+    bounds_y: tuple[float, float] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> LinearMixing:
         """Fit to X (rows, features) and y (rows,)."""
         self._check_parameters()
         lower, upper = _bounds(self.bounds_y)
-        rows, targets = checked(self, X, y, y_numeric=True, ensure_min_samples=2)
+        rows, targets = read_targets(self, X, y)
         clamped = np.clip(targets, lower, upper)
         self.coef_, self.intercept_ = self._release(rows, clamped, max(abs(lower), abs(upper)))
         return self
@@ -199,11 +177,11 @@ class LinearMixing(RegressorMixin, _Mixing):
     def predict(self, X: ArrayLike) -> Floats:
         """Return predicted targets, shape (rows,)."""
         check_is_fitted(self)
-        return np.asarray(checked(self, X, reset=False) @ self.coef_ + self.intercept_)
+        return np.asarray(read_features(self, X) @ self.coef_ + self.intercept_)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of the predictions. **Not private**: it is computed from the rows."""
-        return float(without_values(super().score, X, y, sample_weight, message=NOT_NUMERIC))
+        return float(without_values(super().score, X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -211,6 +189,7 @@ class LinearMixing(RegressorMixin, _Mixing):
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticMixing(ClassifierMixin, _Mixing):
     r"""Private logistic regression by a quadratic surrogate (section 4.2 of arXiv:2505.24603v2), corrected.
 
@@ -223,7 +202,7 @@ class LogisticMixing(ClassifierMixin, _Mixing):
     epsilon, delta, data_norm, fit_intercept, sketch_size, analysis, n_max, random_state
         As in :class:`LinearMixing`.
     classes : (first, second), optional
-        The two labels. Without them they are taken from y, and the certificate states that they are taken to be public.
+        The two labels. By default they are taken from y, and the certificate states that they are assumed public.
     surrogate_radius : float
         Q: the surrogate is meant for margins |xθ| ≤ Q.
 
@@ -239,38 +218,14 @@ class LogisticMixing(ClassifierMixin, _Mixing):
         As in :class:`LinearMixing`; ``y`` is -1 and 1.
     """
 
-    classes_: Rows
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        data_norm: float | None = None,
-        classes: ArrayLike | None = None,
-        surrogate_radius: float = 6.0,
-        fit_intercept: bool = False,
-        sketch_size: int | None = None,
-        analysis: Analysis = "paper",
-        n_max: int = N_MAX,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.classes = classes
-        self.surrogate_radius = surrogate_radius
-        self.fit_intercept = fit_intercept
-        self.sketch_size = sketch_size
-        self.analysis = analysis
-        self.n_max = n_max
-        self.random_state = random_state
+    classes: ArrayLike | None = None
+    surrogate_radius: float = 6.0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> LogisticMixing:
         """Fit to X (rows, features) and y (rows,), two labels of any type."""
         self._check_parameters()
         scale = logistic_surrogate(check.positive(finite=True, surrogate_radius=self.surrogate_radius)).scale
-        without_values(check_classes, self.classes, message="classes must be two different labels.")
+        check_classes(self.classes)
         rows, second, classes = read_classes(self, X, y, self.classes)
         coef, intercept = self._release(rows, np.where(second, 1.0, -1.0), 1.0)
         if self.classes is None:
@@ -282,7 +237,7 @@ class LogisticMixing(ClassifierMixin, _Mixing):
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return log odds of the second class, shape (rows,)."""
         check_is_fitted(self)
-        return np.asarray(checked(self, X, reset=False) @ self.coef_[0] + self.intercept_[0])
+        return np.asarray(read_features(self, X) @ self.coef_[0] + self.intercept_[0])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return probabilities of both classes, shape (rows, 2)."""
@@ -295,8 +250,8 @@ class LogisticMixing(ClassifierMixin, _Mixing):
         return np.asarray(self.classes_[(log_odds > 0).astype(int)])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of labels that are predicted. **Not private**: it is computed from the rows."""
-        return float(without_values(super().score, X, y, sample_weight, message=NOT_NUMERIC))
+        """Return the accuracy of the predicted labels. **Not private**: it is computed from the rows."""
+        return float(without_values(super().score, X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -309,8 +264,8 @@ def _bounds(bounds_y: Any) -> tuple[float, float]:
     """Return the declared bounds on y."""
     if bounds_y is None:
         raise DeclarationError(
-            "bounds_y=(lower, upper) must be declared. They must be fixed before the data are seen: a bound taken from "
-            "the data is not private."
+            "bounds_y=(lower, upper) is required. Declare it before looking at the data: a bound computed from the "
+            "data is not private."
         )
     try:
         lower, upper = (float(bound) for bound in bounds_y)

@@ -60,12 +60,12 @@ def gauss_mix(
     sigma : float
         σ, in the units of the table.
     row_norm : float
-        C, declared before the data are seen. Rows longer than C are scaled back to it as a whole, which keeps linear
+        C, declared before looking at the data. Rows longer than C are scaled back to it as a whole, which keeps linear
         relations within a row; entries are rounded towards zero to multiples of C·2⁻²⁰.
     scale_bound : float
         λ̄_min, a public lower bound on the smallest eigenvalue of AᵀA, of rows clipped and rounded. It is a promise
         about every table that could be given here: it must not be computed from A, no code can check it, and without
-        it there is no guarantee. A neighbouring table need not satisfy it. A bound of at most C² adds nothing.
+        it there is no guarantee. A neighbouring table need not satisfy it. A bound of at most C² has no effect.
     neighbours : {"add-remove", "replace-one"}
         In what neighbouring tables differ.
     columns : sequence of str, optional
@@ -74,7 +74,7 @@ def gauss_mix(
         Draw through the Gram matrix, or S A as written, for parties who sketch their own rows. "gram" by default if k
         is at least the number of columns.
     rng : None, int or numpy.random.Generator
-        None is the secure generator. A seed voids the guarantee, and the certificate says so first.
+        Default: the secure generator. A seed voids the guarantee, and the certificate states so.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def modified_gauss_mix(
         The paper's parameters: sketch rows, target of (σ² + λ_min)/C² (> 1, or > 5/2 for Theorem 1), margin and noise
         of the private λ_min in units of C².
     analysis : {"exact", "paper"}
-        The joint account (:func:`gaussmix.accounting.private_scale_delta`), or Theorem 1, which speaks of
+        The joint account (:func:`gaussmix.accounting.private_scale_delta`), or Theorem 1, which covers
         δ ≥ 3 exp(-τ²/2) only. Taken from ``calibration`` if there is one.
     calibration : Calibration, optional
         Of ``gaussmix.calibrate(epsilon, delta, sketch_size=k, scale="private", eigenvalue_error=e)``, in place of the
@@ -161,7 +161,7 @@ def modified_gauss_mix(
     """
     if calibration is not None:
         if not (k is None and gamma is None and tau is None and eta is None):
-            raise ArgumentError("Give a calibration, or k, gamma, tau and eta, not both.")
+            raise ArgumentError("Pass either a calibration, or k, gamma, tau and eta.")
         if calibration.scale != "private":
             raise ArgumentError(
                 "calibration must be for scale='private'; for scale='none' use gauss_mix(A, k, C * sqrt(gamma), ...)."
@@ -169,7 +169,7 @@ def modified_gauss_mix(
         analysis = "paper" if calibration.analysis == "paper" else "exact"
         k, gamma, tau, eta = calibration.sketch_size, calibration.gamma, calibration.tau, calibration.eta
     if k is None or gamma is None or tau is None or eta is None:
-        raise ArgumentError("Give k, gamma, tau and eta, or a calibration.")
+        raise ArgumentError("k, gamma, tau and eta are required, or a calibration.")
     k, C = check.sketch_rows(k=k), check.in_interval(*NORMS, closed=True, C=C)
     gamma, eta = check.in_interval(0, GAMMA_MAX, closed=True, gamma=gamma), check.positive(finite=True, eta=eta)
     tau = check.nonnegative(tau=tau)

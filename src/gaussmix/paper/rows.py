@@ -14,10 +14,10 @@ Errors about rows quote no value, and nothing is chained to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -25,11 +25,10 @@ import scipy.sparse
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Rows
-from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, GaussmixError
+from gaussmix.data.arrays import without_values
+from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError
 
-__all__ = ["UNIT", "Table", "clip_rows", "column_names", "without_values"]
-
-T = TypeVar("T")
+__all__ = ["UNIT", "Table", "clip_rows", "column_names"]
 
 UNIT = 2.0**20
 """Units of a row of norm C."""
@@ -42,8 +41,8 @@ _NOT_NUMERIC = (
     "A must be a numeric table: an array, a data frame, or blocks of rows of either, all with the same columns."
 )
 _NOT_FINITE = (
-    "A contains NaN or infinite values. Drop these rows, or replace the values by a rule fixed before the data are "
-    "seen (a declared bound, not the mean of the data)."
+    "A contains NaN or infinite values. Drop these rows, or replace the values by a rule chosen before looking at "
+    "the data (a declared bound, not the mean of the data)."
 )
 
 
@@ -78,13 +77,13 @@ class Table:
             Names of the columns of arrays, or which columns of data frames are read, in which order.
         """
         names = None if columns is None else column_names(columns)
-        if without_values(_is_one_table, A):
+        if without_values(_is_one_table, A, message=_NOT_NUMERIC):
             return cls(_names_of(A, names), (A,), once=False)
         if not isinstance(A, Iterable):
             raise ArgumentTypeError(_NOT_NUMERIC)
         once = isinstance(A, Iterator)
-        blocks = without_values(iter, A)
-        first = without_values(lambda: next(blocks, None))
+        blocks = without_values(iter, A, message=_NOT_NUMERIC)
+        first = without_values(lambda: next(blocks, None), message=_NOT_NUMERIC)
         if first is None:
             raise ArgumentError("A has no blocks: pass at least one, of shape (0, columns) for an empty table.")
         return cls(_names_of(first, names), chain((first,), blocks) if once else A, once)
@@ -92,12 +91,12 @@ class Table:
     def rows(self, row_norm: float, *, most: int = _EXACT_ROWS) -> Iterator[Floats]:
         """Read the clipped rows as integers in units of C·2⁻²⁰, at most ``most`` at a time."""
         for block in self.blocks:
-            array = without_values(_matrix, block, self.names)
+            array = without_values(_matrix, block, self.names, message=_NOT_NUMERIC)
             for start in range(0, len(array), most):
                 yield clip_rows(array[start : start + most], row_norm)
 
     def gram(self, row_norm: float, *, n_max: int | None = None) -> Floats:
-        """Add up the Gram matrix of the clipped rows, in units of C²; refuse more than ``n_max`` rows."""
+        """Add up the Gram matrix of the clipped rows, in units of C²; reject more than ``n_max`` rows."""
         m, n = len(self.names), 0
         high, low = np.zeros((m, m), dtype=np.int64), np.zeros((m, m), dtype=np.int64)
         for rows in self.rows(row_norm):
@@ -106,7 +105,7 @@ class Table:
             high += low >> _LIMB_BITS
             low &= 2**_LIMB_BITS - 1
             if n_max is not None and n > n_max:
-                raise DataError(f"A has more rows than n_max={n_max} allows: declare a public bound that holds.")
+                raise DataError(f"A has more rows than n_max={n_max} allows: declare a larger public bound.")
         return np.asarray(high + low * 2.0**-_LIMB_BITS)
 
 
@@ -138,22 +137,6 @@ def column_names(columns: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def without_values(function: Callable[..., T], *arguments: Any, message: str = _NOT_NUMERIC, **options: Any) -> T:
-    """Return the result of a function; replace errors that are not ours by one that quotes no value."""
-    try:
-        return function(*arguments, **options)
-    except MemoryError:
-        raise
-    except GaussmixError as error:
-        problem: Exception = error.with_traceback(None)
-    except TypeError:
-        problem = DataTypeError(message)
-    except Exception:
-        problem = DataError(message)
-    problem.__cause__ = problem.__context__ = None
-    raise problem  # outside of the handler: nothing is chained to it
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 def _frame(block: Any) -> nw.DataFrame[Any] | None:
     found = nw.from_native(block, eager_only=True, pass_through=True)
@@ -171,10 +154,10 @@ def _is_one_table(A: Any) -> bool:
 
 def _names_of(block: Any, names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the declared names, those of a data frame, or x0, x1 and so on."""
-    frame = without_values(_frame, block)
+    frame = without_values(_frame, block, message=_NOT_NUMERIC)
     if frame is not None:
         return column_names([str(name) for name in frame.columns]) if names is None else names
-    shape = without_values(np.shape, block)
+    shape = without_values(np.shape, block, message=_NOT_NUMERIC)
     if len(shape) != 2 or shape[1] < 1:
         raise DataError("A must have the shape (rows, columns), with at least one column.")
     if names is not None and len(names) != shape[1]:

@@ -80,7 +80,9 @@ class Sketch:
             )
         n_max, error = self.certificate.n_max, self.certificate.eigenvalue_error
         if n_max is not None and error < eigenvalue_error_bound(len(self.columns), n_max=n_max):
-            raise NotPrivateError("The certificate leaves out the numerical error of the released eigenvalue.")
+            raise NotPrivateError(
+                "The certificate does not account for the numerical error of the released eigenvalue."
+            )
 
     def __repr__(self) -> str:
         return f"Sketch(k={self.k}, sigma={self.sigma:.6g}, columns={self.columns!r})"
@@ -304,7 +306,7 @@ def average(
 
 
 def _alike(sketches: Sequence[Sketch]) -> Sketch:
-    """Return the first of several sketches that may be of one table, and refuse others."""
+    """Return the first of several sketches; reject sketches that cannot be of one table."""
     if not sketches or not all(isinstance(sketch, Sketch) for sketch in sketches):
         raise ArgumentTypeError("sketches must be a sequence of at least one Sketch.")
     first = sketches[0]
@@ -316,7 +318,7 @@ def _alike(sketches: Sequence[Sketch]) -> Sketch:
             ours, k=1, sketches=1, generator=SECURE, version=""
         ):
             raise ArgumentError(
-                "Sketches are combined if they have the same columns, sigma, row_norm, scale_bound and neighbours."
+                "Sketches can be combined only if columns, sigma, row_norm, scale_bound and neighbours are equal."
             )
         if any(np.array_equal(sketch.rows, other.rows) for other in sketches[:i]):
             raise ArgumentError("The same sketch was passed twice: sketches of one table must be drawn independently.")
@@ -338,7 +340,7 @@ def _damaged(path: Path) -> DamagedError:
 def _contents(path: Path) -> tuple[Any, tuple[str, ...], Floats]:
     """Read metadata, names and numbers. Counts in the footer are checked before anything is unpacked."""
     if not path.is_file():
-        raise MissingFileError(f"There is no file {path}.")
+        raise MissingFileError(f"The file {path} does not exist.")
     try:
         with path.open("rb") as handle:
             _check_footer(handle)

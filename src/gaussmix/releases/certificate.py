@@ -30,8 +30,8 @@ from gaussmix.accounting.thresholds import CountsAccount
 from gaussmix.data.contributions import ONE_ROW, PrivacyUnit
 from gaussmix.data.schema import Schema, stored_schema
 from gaussmix.errors import ArgumentError, ArgumentTypeError, NotPrivateError
-from gaussmix.ledger.claims import verify_claim
 from gaussmix.ledger.composition import BudgetCap
+from gaussmix.ledger.ledger import verify_claim
 
 __all__ = [
     "LEDGER_BUDGET",
@@ -137,7 +137,7 @@ class Certificate:
         Number of the ledger's entry, from 1; 0 without a ledger.
     reservation : BudgetCap or None
         The ledger's reservation for all of its releases, from which (ε, δ) is computed. None without a ledger.
-    unit : PrivacyUnit or None
+    privacy_unit : PrivacyUnit or None
         The privacy unit; None for row-level privacy.
     """
 
@@ -155,7 +155,7 @@ class Certificate:
     ledger: str = ""
     entry: int = 0
     reservation: BudgetCap | None = None
-    unit: PrivacyUnit | None = None
+    privacy_unit: PrivacyUnit | None = None
 
     def __post_init__(self) -> None:
         self.verify()
@@ -201,12 +201,12 @@ class Certificate:
     @property
     def unit_words(self) -> str:
         """The privacy unit: "one row", or a description of the unit."""
-        return ONE_ROW if self.unit is None else str(self.unit)
+        return ONE_ROW if self.privacy_unit is None else str(self.privacy_unit)
 
     @property
     def relation_words(self) -> str:
         """How neighbouring tables differ."""
-        return f"{ONE_ROW if self.unit is None else 'one privacy unit'} {_RELATION_WORDS[self.neighbours]}"
+        return f"{ONE_ROW if self.privacy_unit is None else 'one privacy unit'} {_RELATION_WORDS[self.neighbours]}"
 
     @property
     def generator_words(self) -> str:
@@ -242,7 +242,7 @@ class Certificate:
         plain["account"] = {"mechanism": self.mechanism} | asdict(self.account)
         plain["schema"] = self.schema.to_dict()
         plain["conditions"] = [asdict(condition) for condition in self.conditions]
-        plain["unit"] = None if self.unit is None else self.unit.to_dict()
+        plain["privacy_unit"] = None if self.privacy_unit is None else self.privacy_unit.to_dict()
         return plain
 
     @classmethod
@@ -252,7 +252,7 @@ class Certificate:
         _check_keys(cls, plain)
         plain["schema"] = stored_schema(plain["schema"])
         plain["account"] = _account(plain["account"])
-        plain["unit"] = None if plain["unit"] is None else PrivacyUnit.of(plain["unit"])
+        plain["privacy_unit"] = None if plain["privacy_unit"] is None else PrivacyUnit.of(plain["privacy_unit"])
         if plain["reservation"] is not None:
             _check_keys(BudgetCap, plain["reservation"])
             plain["reservation"] = BudgetCap(**plain["reservation"])
@@ -278,8 +278,8 @@ class Certificate:
         return "\n".join(map(plain, [*lines, *(f"  {condition}" for condition in self.conditions)]))
 
     def _gaussian(self) -> list[str]:
-        """Return μ and the power of the optimal membership-inference attack."""
-        if not isinstance(self.account, LatticeAccount):
+        """Return μ and the power of the optimal membership-inference attack; nothing without a guarantee."""
+        if not isinstance(self.account, LatticeAccount) or not self.is_private:
             return []
         alone = "this release alone: " if self.covers_ledger else ""
         return [
@@ -291,8 +291,8 @@ class Certificate:
 def _check_against_schema(certificate: Certificate) -> None:
     """Reject an account whose parameters do not fit the declared columns."""
     account, schema = certificate.account, certificate.schema
-    if certificate.unit is not None:
-        if not isinstance(account, LatticeAccount) or certificate.unit.column in schema.columns:
+    if certificate.privacy_unit is not None:
+        if not isinstance(account, LatticeAccount) or certificate.privacy_unit.column in schema.columns:
             raise NotPrivateError(
                 "The privacy unit is released as a column, or the mechanism gives row-level privacy only."
             )
@@ -306,7 +306,10 @@ def _check_against_schema(certificate: Certificate) -> None:
 
 def _check_against_ledger(certificate: Certificate) -> None:
     """Reject a claim that differs from that of the ledger the release was recorded in."""
-    reserved, unit = certificate.reservation, "" if certificate.unit is None else certificate.unit.column
+    reserved, unit = (
+        certificate.reservation,
+        "" if certificate.privacy_unit is None else certificate.privacy_unit.column,
+    )
     if len({certificate.covers_ledger, bool(certificate.ledger), reserved is not None}) > 1:
         raise NotPrivateError(
             "The certificate must have all of the ledger's condition, fingerprint and reservation, or none."
@@ -330,8 +333,8 @@ def _check_types(certificate: Certificate) -> None:
     check.choice(NEIGHBOURS, neighbours=certificate.neighbours)
     if not isinstance(certificate.reservation, BudgetCap | None):
         raise ArgumentTypeError("reservation must be a BudgetCap or None.")
-    if not isinstance(certificate.unit, PrivacyUnit | None):
-        raise ArgumentTypeError("unit must be a PrivacyUnit or None.")
+    if not isinstance(certificate.privacy_unit, PrivacyUnit | None):
+        raise ArgumentTypeError("privacy_unit must be a PrivacyUnit or None.")
     if not re.fullmatch(r"[0-9a-f]{32}", certificate.release):
         raise ArgumentError("release must be 32 hexadecimal digits.")
     if not re.fullmatch(r"(?:[0-9a-f]{64})?", certificate.ledger):

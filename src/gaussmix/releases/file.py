@@ -148,7 +148,7 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
     thresholds = {name: (_number(lower), _number(upper)) for name, (lower, upper) in stored["thresholds"].items()}
     schema = certificate.schema.coded(thresholds)
     marginals = None if stored["marginals"] is None else _read_marginals(stored["marginals"], certificate)
-    transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.unit, marginals=marginals)
+    transcript = Transcript(tuple(outputs), schema, tuple(steps), certificate.privacy_unit, marginals=marginals)
     transcript.check()
     with np.errstate(all="ignore"):  # forged scales overflow, and NaN fails the comparison
         _check_derived(transcript, blocks)
@@ -159,7 +159,7 @@ def statistic_of(stored: dict[str, Any], blocks: Blocks, certificate: Certificat
 def _read_marginals(plain: dict[str, Any], certificate: Certificate) -> Marginals:
     if set(plain) != {"mu", "tables", *_MARGINALS}:
         raise ValueError("the keys of its marginals do not match the release format")
-    most = 1 if certificate.unit is None else certificate.unit.max_contributions
+    most = 1 if certificate.privacy_unit is None else certificate.privacy_unit.max_contributions
     tables = tuple((rows, columns) for rows, columns in plain["tables"])
     plan = MarginalPlan(certificate.schema, tables, most, certificate.neighbours)
     counts, sums = (_number(part) for part in plain["mu"])

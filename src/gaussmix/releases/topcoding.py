@@ -43,12 +43,12 @@ RESOLVED = 3.0
 """Number of standard deviations of a count by which the rows beyond the quantile must exceed zero."""
 
 LARGEST_SHARE = 0.02
-"""Largest estimated share of the rows that one threshold may code."""
+"""Largest share of the rows that one threshold may code: as estimated, plus one standard deviation of a count."""
 
 LEAST_GAIN = 1.5
 """A threshold is used if the declared bound is at least this many times as far from the centre."""
 
-EMPTY_PENALTY = 3.0
+EMPTY_PENALTY = 2.0
 """Cells at the ends of the range are taken as empty unless their squared z-scores exceed this on average."""
 
 
@@ -105,7 +105,7 @@ def _upper_threshold(counts: Floats, edges: Floats, noise: float, rows: float) -
     threshold = centre + fence * min(1.0, math.sqrt(2 * size / rows)) * (quantile - centre)
     if mass:
         threshold = max(threshold, _point_with_rows_beyond(tail, outer, size / 2))
-    threshold = _with_few_rows_beyond(tail, outer, threshold, LARGEST_SHARE * rows)
+    threshold = _with_few_rows_beyond(tail, outer, threshold, max(LARGEST_SHARE * rows - noise, 0.0))
     return threshold if bound - centre >= LEAST_GAIN * (threshold - centre) else bound
 
 
@@ -180,5 +180,5 @@ def _multiple(function: Callable[[float], int], value: float, exponent: int) -> 
     """Round to a multiple of a power of ten that prints as written: 0.3, not 0.30000000000000004."""
     scaled = value * 10.0**-exponent
     nearest = round(scaled)
-    whole = nearest if math.isclose(scaled, nearest, rel_tol=0, abs_tol=1e-9) else function(scaled)
-    return float(f"{whole}e{exponent}")
+    exact = math.isclose(scaled, nearest, rel_tol=1e-12, abs_tol=1e-9)
+    return float(f"{nearest if exact else function(scaled)}e{exponent}")

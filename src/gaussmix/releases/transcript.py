@@ -282,8 +282,9 @@ class Transcript:
         Clipping at c removes Σ(‖z‖² - c)₊ = ρ of the squared norms. The bias of a coefficient is at most
         φη standard errors, η = √2 μρ/c, with φ ≤ (1 + |κ|)/(2√(1 + κ²)) whatever the rows are; κ is the cosine of the
         coefficient's score and the residual in the metric. Few rows are clipped in one direction, so that φ is far
-        smaller, and falls as η grows: on top-coded tables φη was at most 0.8 for η from 1 to 900. The allowance is
-        B = min(η/4, 1/2), chosen on tables (docs/inference.md): an assumption, not a bound for every table.
+        smaller, and falls as η grows: on top-coded tables φη was at most 0.8 at ε ≥ 1 for η from 1 to 900, columns of
+        rare events excepted. The allowance is B = min(η/4, 1/2), chosen on tables (docs/inference.md): an assumption,
+        not a bound for every table.
         """
         output = self.passes[-1]
         lost = min(self.lost, 0.5)

@@ -157,7 +157,7 @@ def _privacy_loss(certificate: Certificate) -> dict[str, Any]:
             f"{account.slack:.3g} in total variation. "
         )
     return {
-        "privacy_unit": "Row-level" if certificate.unit is None else "Person-level",
+        "privacy_unit": "Row-level" if certificate.privacy_unit is None else "Person-level",
         "privacy_unit_details": f"The privacy unit is {certificate.unit_words}. Neighbours ({certificate.neighbours}): "
         f"{certificate.relation_words}.",
         "privacy_parameters": {"epsilon": float(certificate.epsilon), "delta": float(certificate.delta)},

@@ -105,7 +105,7 @@ def in_plain_words(certificate: Certificate) -> list[str]:
     """Return (ε, δ) as sentences, with numbers rounded up."""
     epsilon, delta = certificate.epsilon, certificate.delta
     factor = up(math.exp(epsilon)) if epsilon < 700 else "more than 10³⁰⁰"
-    unit = "row" if certificate.unit is None else "privacy unit"
+    unit = "row" if certificate.privacy_unit is None else "privacy unit"
     change = "Replacing" if certificate.neighbours == "replace-one" else "Adding or removing"
     return [
         f"{change} one {unit} changes the probability of any result derived from the release by at most a factor of "
@@ -127,7 +127,7 @@ def found_at_most(certificate: Certificate) -> str:
 
 def assumed(certificate: Certificate) -> tuple[str, ...]:
     """Return the assumptions that cannot be verified from the release."""
-    by_row, exact = certificate.unit is None, isinstance(certificate.account, LatticeAccount)
+    by_row, exact = certificate.privacy_unit is None, isinstance(certificate.account, LatticeAccount)
     return (
         "A trusted curator held the rows, ran the library and saw its errors. The guarantee covers only this release "
         "and results computed from it.",
@@ -187,24 +187,28 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         noise,
     ]
     if isinstance(account, LatticeAccount):
+        fields.append(Field("Passes", str(len(statistic.passes)), "each preconditioned by the previous passes"))
+    if isinstance(account, LatticeAccount) and certificate.is_private:
         alone = "this release alone; " if together else ""
         attack = f"{alone}maximum true-positive rate of membership inference at a 5 % false-positive rate"
         fields += [
-            Field("Passes", str(len(statistic.passes)), "each preconditioned by the previous passes"),
             Field("μ (Gaussian DP)", up(account.mu), f"{alone}μ² of several releases adds up"),
             Field("Attack power", f"{math.ceil(1000 * account.attack_power()) / 10:g} %", attack),
             Field("Slack", up(account.slack), "total variation between discrete and rounded Gaussian, included in δ"),
         ]
-        if statistic.clipping_loss is not None:
-            note = "high-leverage rows are norm-clipped in the last pass"
-            fields.append(Field("Clipped", str(statistic.clipping_loss), note))
+    if statistic.coded:
+        found = "thresholds found from noisy counts, or declared; models are of the coded table"
+        fields.append(Field("Top-coded", "; ".join(statistic.coded.values()), found))
+    if statistic.clipping_loss is not None:
+        note = "high-leverage rows are norm-clipped in the last pass"
+        fields.append(Field("Clipped", str(statistic.clipping_loss), note))
     fields += [
         Field("Analysis", account.analysis, "used to compute ε and δ"),
         Field("Generator", certificate.generator_words, f"recorded as {certificate.generator}"),
         Field("Trust model", "central: one trusted curator holds the rows"),
         Field("Library version", f"gaussmix {certificate.version}" if certificate.version else "not recorded"),
         Field("Time", certificate.time or "not recorded", "creation of the release, UTC"),
-        Field("Schema", release.schema.fingerprint, "SHA-256 of the declared columns"),
+        Field("Schema", certificate.schema.fingerprint, "SHA-256 of the declared columns"),
         Field("Release", release.fingerprint, "SHA-256, as stored in the release file"),
     ]
     if file_sha256:

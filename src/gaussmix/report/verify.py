@@ -92,7 +92,7 @@ def verdict_on(content: bytes, path: str | Path, *, key: str | Path | None = Non
         reasons = " ".join(condition.text for condition in certificate.conditions if condition.void)
         return Verdict("void", f"{path} has no privacy guarantee: {reasons}", **found)
     pair = f"({certificate.epsilon:g}, {certificate.delta:g})"
-    whose = f" for {certificate.unit}" if certificate.unit is not None else ""
+    whose = f" for {certificate.privacy_unit}" if certificate.privacy_unit is not None else ""
     signed = "" if key is None else f" It is signed by {key}."
     words = f"{path} is {pair}-differentially private{whose}, as certified.{signed}"
     return Verdict("true", words, **found)
