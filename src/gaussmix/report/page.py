@@ -210,7 +210,7 @@ def render(
         conditions=conditions(certificate),
         fields=fields_of(release, curve, valid=not invalid, file_sha256=file_sha256),
         assumed=() if invalid else assumed(certificate),
-        bounds=bounds_of(release.schema),
+        bounds=bounds_of(release.certificate.schema),
         parameters=parameters_of(certificate),
         curve=drawn,
         no_curve=why_no_curve(certificate, valid=not invalid),
