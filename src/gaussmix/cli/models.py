@@ -19,7 +19,6 @@ from gaussmix.cli.options import (
     ESTIMAND,
     FORCE,
     JSON,
-    MAX_EFFECT,
     PREDICTORS,
     REFERENCE,
     RELEASE,
@@ -28,11 +27,11 @@ from gaussmix.cli.options import (
     references,
 )
 from gaussmix.data.readers import PARQUET
-from gaussmix.models.classification import MulticlassModel, OddsRatios
+from gaussmix.models.classification import MulticlassModel
 from gaussmix.models.families import registration
+from gaussmix.models.linear import Predictor
 from gaussmix.models.release import as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
-from gaussmix.models.results import MAX_EFFECT as DEFAULT
 from gaussmix.models.results import Estimand, FittedModel, ResultTable, ratio_table
 
 __all__ = ["corr", "crosstab", "describe", "export", "family_command", "logit", "mnlogit", "ols", "synthetic"]
@@ -44,7 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _model_options(command: F) -> F:
     """Add the arguments of a fitted model and the options of its summary."""
     response = click.argument("response")
-    for option in reversed((RELEASE, response, PREDICTORS, JSON, ESTIMAND, ROWS, COLLAPSE, REFERENCE, MAX_EFFECT)):
+    for option in reversed((RELEASE, response, PREDICTORS, JSON, ESTIMAND, ROWS, COLLAPSE, REFERENCE)):
         command = option(command)
     return command
 
@@ -63,7 +62,9 @@ def ols(file: Path, response: str, predictors: tuple[str, ...], as_json: bool, *
     gaussmix ols cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
     """  # noqa: D301 - click wants the character
     options = _summary_options(**summary)
-    _print_summary(load(file).ols(response, list(predictors) or None), as_json, options)
+    release, chosen = load(file), list(predictors) or None
+    predictor = release.predictor(response, chosen) if as_json else None
+    _print_summary(release.ols(response, chosen), as_json, options, predictor)
 
 
 @click.command()
@@ -88,7 +89,7 @@ def logit(
     model = load(file).logit(response, list(predictors) or None, level=level)
     if odds:
         ratios = model.odds_ratios(**options)
-        echo(json_text(_plain_odds(ratios)) if as_json else str(ratios))
+        echo(json_text(ratios.as_plain()) if as_json else str(ratios))
     else:
         _print_summary(model, as_json, options)
 
@@ -131,7 +132,7 @@ def family_command(name: str) -> click.Command:
         REFERENCE,
     ]
     logs = click.option("--log", "as_logs", is_flag=True, help="Print coefficients instead of their exponentials.")
-    for option in reversed([*options, MAX_EFFECT, *([logs] * bool(ratio))]):
+    for option in reversed([*options, *([logs] * bool(ratio))]):
         command = option(command)
     return click.command(name, help=own.help)(command)
 
@@ -141,7 +142,7 @@ def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: d
     if odds:
         ratios = {str(name): own for name, own in model.odds_ratios(**options).items()}
         tables = {name: str(own) for name, own in ratios.items()}
-        content = {name: _plain_odds(own) for name, own in ratios.items()}
+        content = {name: own.as_plain() for name, own in ratios.items()}
     else:
         summaries = {str(name): own for name, own in model.summary(**options).items()}
         tables = {name: str(own) for name, own in summaries.items()}
@@ -152,43 +153,34 @@ def _print_classes(model: MulticlassModel, as_json: bool, odds: bool, options: d
     echo(json_text(plain) if as_json else "\n\n".join(tables.values()))
 
 
-def _plain_odds(ratios: OddsRatios) -> dict[str, Any]:
-    return {
-        **guarantee_of(ratios.about),
-        "odds": ratios.response_name,
-        "odds_ratios": ratios.as_plain(),
-        "about": list(ratios.about),
-    }
-
-
 def _summary_options(
     estimand: Estimand,
     rows: int | None,
     collapse: tuple[str, ...],
     reference: tuple[str, ...],
-    max_effect: float | None,
 ) -> dict[str, Any]:
     """Convert summary options to keyword arguments."""
     if rows is not None and estimand != "population":
         raise click.UsageError("--rows requires --estimand population.")
-    return {"estimand": estimand, "n_rows": rows, **_coding_options(collapse, reference, max_effect)}
+    return {"estimand": estimand, "n_rows": rows, **_coding_options(collapse, reference)}
 
 
-def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...], max_effect: float | None) -> dict[str, Any]:
+def _coding_options(collapse: tuple[str, ...], reference: tuple[str, ...]) -> dict[str, Any]:
     """Convert options on features and coefficients to keyword arguments."""
     return {
-        "max_effect": DEFAULT if max_effect is None else max_effect,
         "collapse": collapses(collapse),
         "reference": references(reference),
     }
 
 
-def _print_summary(model: FittedModel, as_json: bool, options: dict[str, Any]) -> None:
-    """Print the summary as a table; as JSON also the predictive coefficients."""
+def _print_summary(
+    model: FittedModel, as_json: bool, options: dict[str, Any], predictor: Predictor | None = None
+) -> None:
+    """Print the summary as a table; as JSON also the coefficients for prediction, which may be the model's own."""
     summary = model.summary(**options)
     if as_json:
-        content = as_plain(summary) | {"predictor": {"coef": model.coef, "intercept": model.intercept}}
-        echo_json(content)
+        own: Any = predictor or model
+        echo_json(as_plain(summary) | {"predictor": {"coef": own.coef, "intercept": own.intercept}})
     else:
         echo(str(summary))
 

@@ -33,7 +33,6 @@ __all__ = [
     "FORMULA",
     "INPUT",
     "JSON",
-    "MAX_EFFECT",
     "PREDICTORS",
     "REFERENCE",
     "RELEASE",
@@ -84,12 +83,7 @@ REFERENCE = click.option(
     "--reference",
     multiple=True,
     metavar="COLUMN=LEVEL",
-    help="Reference level, e.g. 'race=White'; repeatable. Default: the first level.",
-)
-MAX_EFFECT = click.option(
-    "--max-effect",
-    type=float,
-    help="Assumed maximum effect of a predictor, in multiples of RESPONSE's range. Default: 5.",
+    help="Reference level, e.g. 'race=White'; repeatable. Default: the first level, or the largest if that is rare.",
 )
 FORCE = click.option("--force", is_flag=True, help="Overwrite an existing output file.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -24,7 +24,7 @@ from gaussmix.ledger import Ledger
 from gaussmix.mechanism.release import Passes, Prepared
 from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
+from gaussmix.models.results import Estimand, Named, Summary, summarise
 from gaussmix.releases.certificate import Certificate
 
 __all__ = ["LinearRegression"]
@@ -140,7 +140,7 @@ class LinearRegression(Named, LinearRegressor[Release]):
         predicted = super().predict(X)
         return predicted if self.bounds_y is None else np.clip(predicted, *self.bounds_y)
 
-    def summary(self, *, estimand: Estimand = "table", output: int = 0, max_effect: float = MAX_EFFECT) -> Summary:
+    def summary(self, *, estimand: Estimand = "table", output: int = 0) -> Summary:
         """Standard errors, p-values and intervals, from the release alone (:mod:`gaussmix.models.inference`).
 
         The coefficients in it are estimated without the ridge that makes ``coef_`` predict well.
@@ -151,14 +151,12 @@ class LinearRegression(Named, LinearRegressor[Release]):
             For ``"population"`` the number of rows is ``n_rows`` or, without it, what the release shows of it.
         output : int
             Which target column, of several.
-        max_effect : float
-            Assumed: across its declared range no feature moves the target by more than so many times the target's.
         """
         check_is_fitted(self)
         n_targets = len(self.release_.schema.columns) - 1
         model = self.release_.ols(target_names(n_targets)[output], [FEATURES])
         rows = self.n_rows if estimand == "population" else None
-        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, max_effect=max_effect)
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows)
 
     @property
     def _table(self) -> Summary:

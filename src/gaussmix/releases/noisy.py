@@ -67,6 +67,8 @@ class NoisyMoment:
         Whether rows can be treated as independent draws: not if a privacy unit may have several.
     void : str
         Why the release has no privacy guarantee; empty if it has one. Printed first with every result.
+    clipping_bias : float
+        Bound on the bias from norm clipping, in standard errors of the privacy noise.
     """
 
     moment: Floats
@@ -74,6 +76,7 @@ class NoisyMoment:
     clipping_loss: ClippingLoss | None = None
     independent: bool = True
     void: str = ""
+    clipping_bias: float = 0.0
 
     @property
     def has_noise(self) -> bool:

@@ -77,7 +77,6 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
         "raw": _raw(schema),
         "intercept": units.constant,
         "weighted": schema.weight is not None,
-        "suggested_collapses": release.suggest_collapses(),
         "clipping_loss": None if noisy.clipping_loss is None else str(noisy.clipping_loss),
         "sample_rows": _sample_rows(release, n_rows),
     }
