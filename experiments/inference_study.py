@@ -14,18 +14,15 @@ Protocol, written before the run:
 - **Releases.** ``gaussmix.release`` as it is, ε = 1, δ = 10⁻⁹; release number s of a table has the seed s. Intervals
   come from the last pass, whose law given the passes before it is known exactly: with ``--redraws`` its noise is drawn
   again, as floats, so many times less one for each release.
-- **Intervals.** 95 %, of ``ols(target).summary()`` with its defaults, all columns at once.
+- **Intervals.** 95 %, of ``ols(target).summary()``, all columns at once; the first level of each category is the
+  reference level.
 - **Counted.** All coefficients but the intercept, of columns and levels with at least 200 rows (of true and false, the
-  rarer one). An interval that does not end holds everything.
-- **table.** (i) least squares on the rows as the last pass has them, far ones shortened; (ii) least squares on the
-  table itself.
+  rarer one). A coefficient that is not identified is counted as an interval that holds everything.
+- **table.** (i) least squares on the columns kept and on the rows as clipped in the last pass; (ii) least squares on
+  all columns of the table itself.
 - **population.** (iii) ``estimand="population"``: for every release n rows are drawn from the table with replacement,
   the response is xβ + e with β the table's own coefficients and e a residual of the table drawn by itself, its sign
-  turned by a coin. The response's declared bounds are so wide that none is clipped. **population-own.** The same, and
-  the assumption about weak columns, which is in units of the response's declared range, is that of the table: five
-  times the range of the table's own target (added after the others, for diamonds, whose range was eight times wider).
-- **Seen before.** The first ten releases of ``diamonds`` and ``rare`` had a part in the choice of ``max_effect``, 5 in
-  place of 1: they are among those reported.
+  turned by a coin. The response's declared bounds are so wide that none is clipped.
 
 Each release is appended to the file of draws as it is made: a run that was stopped goes on where it was.
 ``--lost-weight`` is for studies of the clip's rule: another weight of lost mass in the last pass. ``--clip inference``
@@ -54,15 +51,16 @@ from experiments.passes_tables import outward
 from gaussmix.data.rows import RowSource, rows_of
 from gaussmix.data.schema import Schema
 from gaussmix.mechanism.release import prepare
+from gaussmix.models.inference import on_columns
 from gaussmix.models.linear import RegressionModel
-from gaussmix.models.results import MAX_EFFECT, Estimand
+from gaussmix.models.results import Estimand, Summary
 from gaussmix.releases import preconditioning
 from gaussmix.releases.preconditioning import CLIPS, Clip, PassRequest, goe
 from gaussmix.releases.transcript import PassOutput, Transcript
 
 EPSILON, DELTA = 1.0, 1e-9
 AT_LEAST = 200  # rows of a level that counts
-DESIGNS = ("table", "population", "population-own")
+DESIGNS = ("table", "population")
 TABLES = ("cps1988", "cps2024", "diamonds", "health_insurance", "fertility", "rare")
 COLUMNS = [
     "table",
@@ -138,12 +136,9 @@ class Table:
         return found
 
     @property
-    def target_range(self) -> float:
-        """Width of the target's declared bounds."""
-        bounds = self.schema.columns[self.target]
-        if not isinstance(bounds, gm.Numeric):
-            raise TypeError("The target is a number.")
-        return float(bounds.upper - bounds.lower)
+    def reference(self) -> dict[str, object]:
+        """The first level of every category."""
+        return {name: own.levels[0] for name, own in self.schema.columns.items() if isinstance(own, gm.Categorical)}
 
     def drawn(self, rng: np.random.Generator) -> Table:
         """Rows from the linear model of the table, with symmetric errors."""
@@ -204,12 +199,16 @@ def shortened_sums(statistic: Transcript, rows: RowSource) -> Floats:
     return np.asarray(sums.high + sums.low / 2.0**40)
 
 
-def as_shortened(model: RegressionModel, sums: Floats, request: PassRequest) -> dict[str, float]:
-    """Coefficients of least squares on the rows as the last pass has them: without noise, of which nothing is said."""
+def as_shortened(
+    model: RegressionModel, summary: Summary, sums: Floats, request: PassRequest, reference: dict[str, object]
+) -> dict[str, float]:
+    """Least squares on the columns that a summary keeps and the rows as clipped in the last pass, without noise."""
     back, schema = np.linalg.inv(request.metric.transform.matrix), model.statistic.schema
     gram = request.clip * back @ sums @ back.T
     exact = Transcript((PassOutput((gram + gram.T) / 2, np.inf),), schema)
-    return replace(model, statistic=exact).summary().params
+    problem = replace(model, statistic=exact).problem(reference=reference)
+    theta = on_columns(problem.noisy, list(summary._fit.kept), []).theta
+    return dict(zip(problem.names, (problem.to_user @ theta + problem.offset).tolist(), strict=True))
 
 
 def one_release(
@@ -220,11 +219,8 @@ def one_release(
     truth, errors = table.fitted
     counted, error = table.counted, dict(zip(truth.index, errors.tolist(), strict=True))
     estimand: Estimand = "table" if design == "table" else "population"
-    max_effect, own = MAX_EFFECT, table.target_range
     if estimand == "population":
         table = table.drawn(np.random.default_rng([number, 7]))
-    if design == "population-own":
-        max_effect *= own / table.target_range
     rows = rows_of(pa.Table.from_pandas(table.frame, preserve_index=False), table.schema)
     if file is not None and file.exists():
         private = gm.load(file)
@@ -235,17 +231,19 @@ def one_release(
     if (last := statistic.passes[-1]).request is None:
         raise TypeError("A release in several passes is asked for.")
     names = [column.name for column in table.schema.encoded if column.source not in (None, table.target)]
-    model = RegressionModel(table.target, dict.fromkeys(names, 0.0), 0.0, statistic)  # unfitted
+    model, reference = RegressionModel(table.target, tuple(names), statistic), table.reference
     sums = shortened_sums(statistic, rows)
-    clipped = as_shortened(model, sums, last.request)
     rng, found = np.random.default_rng([number, 8]), []
     for draw in range(redraws):
-        intervals = model.summary(estimand=estimand, max_effect=max_effect).conf_int()
+        summary = model.summary(estimand=estimand, reference=reference)
+        clipped = as_shortened(model, summary, sums, last.request, reference)
+        unknown = (-math.inf, math.inf)
+        ends = {name: unknown if math.isnan(pair[0]) else pair for name, pair in summary.conf_int().items()}
         found += [
             dict(
                 zip(
                     COLUMNS[4:],
-                    (draw, at, *intervals[at], clipped[at], truth[at], error[at], statistic.lost),
+                    (draw, at, *ends[at], clipped[at], truth[at], error[at], statistic.lost),
                     strict=True,
                 )
             )
