@@ -8,8 +8,8 @@
 #
 # What is in a release (docs/passes.md): rows are encoded as (x - centre) / scale. G estimates the sum of r r' over the
 # encoded rows r, and entry (i, j) of G has noise of variance N[i, i] * N[j, j] + N[i, j]^2. The regression here is plain
-# least squares on these noisy moments, and its standard errors are those of the noise alone (Wald): they are fair where
-# all directions stand well above the noise. `gaussmix ols` inverts a score test instead, which needs no such luck.
+# least squares on these noisy moments, and its standard errors are those of the noise alone (Wald): they are valid where
+# all directions stand well above the noise. `gaussmix ols` leaves out the columns for which this is not so.
 # From the Parquet file coefficients are in encoded units, numbers in half-ranges; from an export in the user's.
 # Base R but for the reader of Parquet files.
 

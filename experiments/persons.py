@@ -82,8 +82,8 @@ def run(draws: int) -> pd.DataFrame:
         for name, arguments in methods(epsilon).items():
             for draw in range(draws):
                 private = gm.release(table, schema=SCHEMA, formula=FORMULA, random_state=draw, **arguments)
-                model = private.ols(FORMULA)
-                found = np.array([*(model.coef[feature] for feature in FEATURES), model.intercept])
+                model, predictor = private.ols(FORMULA), private.predictor(FORMULA)
+                found = np.array([*(predictor.coef[feature] for feature in FEATURES), predictor.intercept])
                 params = np.array([model.params[feature] for feature in FEATURES])
                 lost = (float(np.sum((y - X @ found) ** 2)) - best) / total
                 off = np.abs(params - theta[:-1]) / errors[:-1]

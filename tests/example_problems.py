@@ -15,7 +15,7 @@ FALSE_ALARM = 1e-6
 
 
 def problem(noisy, **changes):
-    """Features first, response last, in encoded units; no coefficient is bounded, unless ``reach`` is changed."""
+    """Features first, response last, in encoded units, which are also those of the coefficients."""
     d = len(noisy.moment) - 1
     values = {
         "noisy": noisy,
@@ -23,8 +23,7 @@ def problem(noisy, **changes):
         "to_user": np.eye(d),
         "offset": np.zeros(d),
         "groups": {},
-        "reach": np.full(d, 1e6),
-        "total": 1.0,
+        "reach": np.ones(d),
         "nobs": math.nan,
         "response_name": "y",
     }

@@ -88,8 +88,8 @@ def close(folder: Path) -> dict[str, Any]:
         found[f"delta at {gamma}"] = accounting.delta(0.7, sketch_size=150, gamma=gamma)
         found[f"epsilon at {gamma}"] = accounting.epsilon(1e-7, sketch_size=150, gamma=gamma)
     for path in sorted(folder.glob("*.parquet")):
-        model = gm.load(path).ols("cost", predictors=["age", "smoker"])
-        found[f"coefficients of {path.name}"] = [*model.params.values(), *model.bse.values(), *model.coef.values()]
+        model, predictor = (fit("cost", ["age", "smoker"]) for fit in (gm.load(path).ols, gm.load(path).predictor))
+        found[f"coefficients of {path.name}"] = [*model.params.values(), *model.bse.values(), *predictor.coef.values()]
     return found
 
 

@@ -41,7 +41,7 @@ def library(folder: Path) -> None:
     model = private.ols("cost")
     low, high = model.summary().conf_int()["smoker"]
     assert low < high, (low, high)
-    assert np.isfinite(private.logit("smoker").odds_ratios().estimates["age"])
+    assert np.isfinite(private.logit("smoker").odds_ratios().columns["odds.ratio"]).all()
     assert gm.load(folder / "patients.release.parquet").fingerprint == private.fingerprint
     assert ledger.remaining().mu > 0
     gm.LinearRegression(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1)).fit(np.eye(3), [0.1, 0.2, 0.3])

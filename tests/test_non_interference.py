@@ -222,7 +222,7 @@ def described(release: gm.Release) -> list[Any]:
     asked: list[Callable[[], Any]] = [
         lambda: release.synthetic(50, seed=1),
         lambda: release.synthetic(5, seed=1, frame="pandas").to_dict(),
-        lambda: release.suggest_collapses(),
+        lambda: release.predictor("cost"),
         lambda: release.means("age", by="region"),
         lambda: release.anova("age", by="region"),
         lambda: release.corr(given=["smoker", "county"]),

@@ -138,16 +138,16 @@ def test_table_to_release_to_models(files):
     assert "(5, 1e-05)-differentially private" in text
     assert "2000" not in text
     model = json.loads(run("ols", out, "cost", "--predictors", "age", "--predictors", "smoker", "--json"))
-    assert model["predictor"]["coef"] == load(out).ols("cost", predictors=["age", "smoker"]).coef
+    assert model["predictor"]["coef"] == load(out).predictor("cost", ["age", "smoker"]).coef
     low, high = model["coefficients"]["smoker"]["interval"]
     assert low < model["coefficients"]["smoker"]["coef"] < high
     assert "privacy noise" in run("ols", out, "cost")
     assert "population" in run("ols", out, "cost", "--estimand", "population", "--rows", "2000")
     assert "estimated from the release" in run("ols", out, "cost", "--estimand", "population")
     assert "smoker = True" in run("logit", out, "smoker", "--predictors", "cost")
-    assert "discriminant coefficients" in run("logit", out, "smoker", "--predictors", "cost", "--max-effect", "2")
+    assert "discriminant coefficients" in run("logit", out, "smoker", "--predictors", "cost")
     odds = json.loads(run("logit", out, "smoker", "--predictors", "cost", "--odds", "--json"))
-    assert odds == ratio_table(load(out).logit("smoker", predictors=["cost"]).summary()).as_plain()
+    assert odds == load(out).logit("smoker", predictors=["cost"]).odds_ratios().as_plain()
     assert "odds ratio" in run("logit", out, "smoker", "--predictors", "cost", "--odds")
     assert "is not in the release" in run("ols", out, "weight", code=2)
     model = load(out).poisson("cost", predictors=["smoker"])
@@ -205,7 +205,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     plain = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--odds", "--json"))["classes"][
         "west"
     ]
-    assert plain == ratio_table(model.summary()["west"]).as_plain()
+    assert plain == model.odds_ratios()["west"].as_plain()
     for words, arguments in {
         "--collapse must have the form": ("--collapse", "region=south"),
         "--reference must have the form": ("--reference", "region"),

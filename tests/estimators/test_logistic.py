@@ -35,11 +35,9 @@ def test_discriminant_is_near_the_logistic_model_and_has_odds_ratios():
     logistic = LogisticRegression(C=1e6).fit(X, labels)
     assert exact.coef_ == pytest.approx(logistic.coef_, rel=0.1)
     private = gm.LogisticRegression(epsilon=1.0, bounds_X=(-1, 1), random_state=0).fit(X, labels)
-    ratios = private.odds_ratios(0.01)
-    for name, value in zip(["x0", "x1", "x2"], exact.coef_[0], strict=True):
-        low, high = ratios.intervals[name]
-        assert low < math.exp(value) < high
-        assert ratios.estimates[name] == pytest.approx(math.exp(private.summary().params[name]))
+    for row, value in zip(private.odds_ratios(0.01).rows(), exact.coef_[0], strict=True):
+        assert row["conf.low"] < math.exp(value) < row["conf.high"]
+        assert row["odds.ratio"] == pytest.approx(math.exp(private.summary().params[row["term"]]))
 
 
 def test_labels_that_were_not_declared():
@@ -80,7 +78,7 @@ def test_steps_are_nearer_to_the_likelihood_than_the_discriminant():
     assert far[4] < 0.2 * far[0]
     assert np.array_equal(models["auto"].coef_, models[4].coef_)
     assert models[4].privacy_.epsilon == 3.0
-    assert models[4].odds_ratios().estimates.keys() == models[0].odds_ratios().estimates.keys()
+    assert models[4].odds_ratios().columns["term"] == models[0].odds_ratios().columns["term"]
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_many_rows_of_few_persons_give_their_regression():
             random_state=1,
             **BUDGET,
         )
-        assert private.ols("y").coef["x"] == pytest.approx(0.5, abs=0.02)
+        assert private.ols("y").params["x"] == pytest.approx(0.5, abs=0.02)
         assert private.ols("y").summary().nobs == pytest.approx(n, rel=0.05)
 
 
@@ -217,7 +217,7 @@ def test_samples_are_of_persons(monkeypatch):
     rates = [output.rate for output in private.statistic.passes]
     assert rates[0] == rates[-1] == 1.0
     assert 0 < rates[1] == rates[2] <= 0.25
-    assert private.ols("y").coef["x"] == pytest.approx(0.5, abs=0.01)
+    assert private.ols("y").params["x"] == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize(

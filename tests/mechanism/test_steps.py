@@ -156,7 +156,7 @@ def test_a_release_with_steps_is_saved_and_read(private, tmp_path):
     assert well.intercept == -model.intercept
     assert well.coef == {name: -value for name, value in model.coef.items()}
     assert model.summary().params == private.logit("sick").summary().params
-    assert again.ols("x").coef == private.ols("x").coef
+    assert again.predictor("x").coef == private.predictor("x").coef
 
 
 def test_no_release_can_be_made_with_other_steps(private):

@@ -34,7 +34,7 @@ def test_round_trip(private, path):
     assert back.fingerprint == private.fingerprint == metadata_of(path)["sha256"]
     assert back.to_bytes() == private.to_bytes() == path.read_bytes()
     assert back.second_moment.tolist() == private.second_moment.tolist()
-    assert back.ols("cost").coef == private.ols("cost").coef
+    assert back.predictor("cost").coef == private.predictor("cost").coef
     for a, b in zip(back.statistic.passes, private.statistic.passes, strict=True):
         assert (a.mu, a.rate, a.matrix.tolist()) == (b.mu, b.rate, b.matrix.tolist())
 

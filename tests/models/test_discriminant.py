@@ -121,7 +121,7 @@ def test_noisy_scale_is_near_that_of_the_table(table):
     """The factor of a private fit against the residual variance that its coefficients leave on the rows."""
     for seed in range(3):
         release = gm.release(table, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
-        log_odds, linear = release.logit("y", predictors=FEATURES), release.ols("y", predictors=FEATURES)
+        log_odds, linear = release.logit("y", predictors=FEATURES), release.predictor("y", FEATURES)
         factor = log_odds.coef["a"] / linear.coef["a"]
         fitted = linear.intercept + linear.coef["a"] * table["a"] + linear.coef["b"] * table["b"]
         fitted += table["c"].map({level: linear.coef[f"c={level}"] for level in "uvw"})

@@ -48,15 +48,17 @@ def design(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 def test_without_noise_every_model_is_least_squares_in_the_users_units(open_table, table, target, on):
     model = open_table.ols(target, predictors=on)
     exact = LinearRegression().fit(design(table, on), table[target].astype(float))
-    assert [model.coef[name] for name in on] == pytest.approx(list(exact.coef_), rel=1e-3)
-    assert model.intercept == pytest.approx(exact.intercept_, rel=1e-3, abs=1e-4)
+    ridge = open_table.predictor(target, on)
+    for own in (model.params, {"(intercept)": ridge.intercept, **ridge.coef}):
+        assert [own[name] for name in on] == pytest.approx(list(exact.coef_), rel=1e-3)
+        assert own["(intercept)"] == pytest.approx(exact.intercept_, rel=1e-3, abs=1e-4)
     lower, upper = {"cost": (0, 20), "age": (0, 100), "smoker": (0, 1)}[target]
     expected = np.clip(exact.predict(design(table, on)), lower, upper)
     assert model.predict(table) == pytest.approx(expected, abs=1e-3)
 
 
 def test_levels_differ_by_what_dummies_would_show(open_table, table):
-    model = open_table.ols("cost")
+    model = open_table.predictor("cost")
     others = ["age", "bmi", "sex", "region", "smoker"]
     exact = LinearRegression().fit(design(table, others), table["cost"])
     dummies = dict(zip(design(table, others).columns, exact.coef_, strict=True))
@@ -66,15 +68,16 @@ def test_levels_differ_by_what_dummies_would_show(open_table, table):
 
 
 def test_one_private_release_serves_many_models(private):
-    full = private.ols("cost")
-    assert full.coef["age"] == pytest.approx(0.05, abs=0.01)
-    assert full.coef["smoker"] == pytest.approx(3, abs=0.4)
-    assert full.coef["sex=m"] - full.coef["sex=f"] == pytest.approx(0.5, abs=0.4)
+    full, ridge = private.ols("cost"), private.predictor("cost")
+    for own in (full.params, ridge.coef):
+        assert own["age"] == pytest.approx(0.05, abs=0.01)
+        assert own["smoker"] == pytest.approx(3, abs=0.4)
+        assert own["sex=m"] - own.get("sex=f", 0.0) == pytest.approx(0.5, abs=0.4)
     several = private.ols(["cost", "bmi"], predictors=["age", "smoker"])
     assert set(several) == {"cost", "bmi"}
     alone = private.ols("cost", predictors=["age", "smoker"])
-    assert several["cost"].coef == pytest.approx(alone.coef, rel=1e-12)  # solved together: the last digit may differ
-    assert set(private.ols(["cost", "bmi"])["cost"].coef) == set(full.coef) - {"bmi"}
+    assert several["cost"].params == alone.params
+    assert set(private.ols(["cost", "bmi"])["cost"].params) == set(full.params) - {"bmi"}
 
 
 def test_classification_of_booleans_and_of_two_levels(open_table, private, table):
@@ -111,19 +114,20 @@ def test_names_of_statsmodels_are_labelled_and_those_of_the_summary(private, kin
     assert model.conf_int(0.3) == summary.conf_int(0.3) != model.conf_int()
     names = list(summary.params)
     assert names[0] == "(intercept)"
-    assert set(names[1:]) <= set(model.coef)
     for labelled in (model.params, model.bse, model.pvalues, model.conf_int()):
         assert list(labelled) == names
     assert all(type(value) is float for value in (*model.params.values(), *model.bse.values(), model.nobs))
     assert 0 <= model.rsquared <= 1
 
 
-def test_params_are_estimates_and_coef_predicts(open_table, private):
-    """Without noise both are least squares; the ridge that makes coef predict is not in params."""
-    model = open_table.ols("cost", predictors=["age", "bmi"])
-    assert model.params == pytest.approx({"(intercept)": model.intercept, **model.coef})
-    noisy = private.ols("cost", predictors=["age", "bmi"])
-    assert noisy.params["age"] != noisy.coef["age"]
+def test_a_predictor_is_another_fit(open_table, private):
+    """Without noise both are least squares; with noise the predictor is a ridge, and params are not."""
+    model, ridge = (fit("cost", ["age", "bmi"]) for fit in (open_table.ols, open_table.predictor))
+    assert model.params == pytest.approx({"(intercept)": ridge.intercept, **ridge.coef})
+    assert private.ols("cost", ["age", "bmi"]).params["age"] != private.predictor("cost ~ age + bmi").coef["age"]
+    assert repr(ridge) == "Predictor('cost' from 2 encoded columns)"
+    with pytest.raises(gm.ArgumentError, match="is categorical: use logit"):
+        private.predictor("sex")
 
 
 def test_nobs_is_the_noisy_count(private, table):
@@ -136,11 +140,13 @@ def test_nobs_is_the_noisy_count(private, table):
 # -------------------------------------------------------------------------------------------------------- predictions
 @pytest.mark.parametrize("frame", [lambda t: t, lambda t: t.to_dict("list"), lambda t: [t.head(7), t.iloc[7:]]])
 def test_predictions_from_any_table(private, table, frame):
-    model, rows = private.ols("cost"), table.head(50)
-    expected = model.intercept + sum(model.coef[name] * rows[name].astype(float) for name in ("age", "bmi", "smoker"))
-    for name in ("sex", "region"):
-        expected = expected + np.array([model.coef[f"{name}={level}"] for level in rows[name]])
-    assert model.predict(frame(rows)) == pytest.approx(expected.to_numpy())
+    rows = table.head(50)
+    model, ridge = private.ols("cost"), private.predictor("cost")
+    for own, coef in ((model, model.params), (ridge, {"(intercept)": ridge.intercept, **ridge.coef})):
+        expected = coef["(intercept)"] + sum(coef[name] * rows[name].astype(float) for name in ("age", "bmi", "smoker"))
+        for name in ("sex", "region"):
+            expected = expected + np.array([coef.get(f"{name}={level}", 0.0) for level in rows[name]])
+        assert own.predict(frame(rows)) == pytest.approx(expected.to_numpy())
 
 
 def test_predictions_are_clipped_as_the_release_was(private):
@@ -154,7 +160,7 @@ def test_a_row_bound_does_not_shorten_what_is_predicted(table):
     declared = {"columns": {"age": [0, 100], "cost": [0, 20]}, "max_row_norm": 1.1}
     model = gm.release(table, schema=declared, epsilon=math.inf, delta=1e-6).ols("cost")
     assert model.predict({"age": [0.0, 50.0]}) == pytest.approx(
-        [model.intercept, model.intercept + 50 * model.coef["age"]]
+        [model.params["(intercept)"], model.params["(intercept)"] + 50 * model.params["age"]]
     )
 
 

@@ -113,8 +113,8 @@ def test_text_of_results_has_no_control_characters(hostile):
     assert_plain(certificate)
     assert r"w\x07\x7f" in certificate
     assert_plain(render(hostile, title="t\x1b\u202e"))
-    with pytest.raises(ValueError, match="no coefficient") as failed:
-        regression.summary().test("b", 0.0)
+    with pytest.raises(ValueError, match="no hypothesis") as failed:
+        regression.summary().t_test("b = 0")
     assert_plain(str(failed.value))
     with pytest.raises(ValueError, match="is not in") as failed:
         gm.release(FILE, schema={NUMBER: [0, 1]}, epsilon=1.0, delta=1e-6)

@@ -70,11 +70,12 @@ def test_intervals_hold_the_discriminant():
     for seed in range(12):
         model = gm.release(rows, schema=SCHEMA, epsilon=2.0, delta=1e-6, random_state=seed).mnlogit("kind")
         for k, (name, ratios) in enumerate(model.odds_ratios().items(), 1):
+            rows_of = {row["term"]: row for row in ratios.rows()}
             for column, slope in zip(("x", "z", "flag"), lda.coef_[k] - lda.coef_[0], strict=True):
-                low, high = ratios.intervals[column]
+                low, high = rows_of[column]["conf.low"], rows_of[column]["conf.high"]
                 held += low <= math.exp(slope) <= high
                 lengths += high < math.inf
-            assert ratios.response_name == f"kind = {name} against a"
+            assert ratios.title.startswith(f"kind = {name} against a: odds ratios")
     assert held >= 90
     assert lengths == 108
 
@@ -126,7 +127,8 @@ def test_one_level_has_odds_ratios_that_hold_without_noise():
     for seed in range(10):
         private = gm.release(rows, schema=SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
         ratios = private.logit("kind", level="b").odds_ratios()
-        held += [low <= exact.estimates[name] <= high for name, (low, high) in ratios.intervals.items()]
+        truth = exact.columns["odds.ratio"]
+        held += [row["conf.low"] <= own <= row["conf.high"] for row, own in zip(ratios.rows(), truth, strict=True)]
     assert len(held) == 30
     assert np.mean(held) > 0.8
 
@@ -142,8 +144,8 @@ def test_a_boolean_has_the_levels_true_and_false(wanted):
     assert other.coef == pytest.approx({name: -value for name, value in plain.coef.items()}, rel=1e-9)
     assert other.predict_proba(table(50)) == pytest.approx(plain.predict_proba(table(50))[:, ::-1])
     assert np.array_equal(other.predict(table(50)), plain.predict(table(50)))
-    ratios, inverse = plain.odds_ratios(), other.odds_ratios()
-    assert inverse.estimates == pytest.approx({name: 1 / value for name, value in ratios.estimates.items()})
+    ratios, inverse = (own.odds_ratios().columns["odds.ratio"] for own in (plain, other))
+    assert inverse == pytest.approx([1 / value for value in ratios])
     assert "flag = False" in str(other.summary())
     with pytest.raises(gm.ArgumentError, match="'x' is not a level of 'flag'; it has False, True"):
         private.logit("flag", level="x")

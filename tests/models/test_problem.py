@@ -27,8 +27,7 @@ def test_blocks_are_those_of_the_release(private):
     kept = [names.index(name) for name in problem.names]
     y = names.index("cost")
     assert problem.names == ("(intercept)", "age", "region=south", "region=west")
-    assert problem.moment == pytest.approx(private.second_moment[np.ix_(kept, kept)])
-    assert problem.cross == pytest.approx(private.second_moment[kept, y])
+    assert problem.noisy.moment == pytest.approx(private.second_moment[np.ix_([*kept, y], [*kept, y])])
     assert problem.noisy.shape == pytest.approx(private.statistic.column_noise[0] * np.eye(5))
     assert problem.groups == {"age": (1,), "region": (2, 3)}
 
@@ -43,28 +42,31 @@ def test_number_of_rows_is_the_noisy_one_of_the_intercept(table, private):
     open_table = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols("cost").problem()
     assert open_table.nobs == pytest.approx(len(table), rel=1e-6)
     assert (open_table.noisy.has_noise, open_table.nobs_se) == (False, 0.0)
-    assert open_table.signal_to_noise == math.inf
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=3.0, delta=1e-6, random_state=0)
     assert math.isnan(bare.ols("cost").problem().nobs)
     assert math.isnan(bare.ols("cost").nobs)
 
 
 @pytest.mark.parametrize("intercept", [1.0, 0.5, 0.0])
-def test_units_go_there_and_back(table, intercept):
+def test_coefficients_are_in_original_units_whatever_the_weights(table, intercept):
     declared = {"columns": {**SCHEMA, "age": {"lower": 0, "upper": 100, "weight": 3.0}}, "intercept": intercept}
-    problem = gm.release(table, schema=declared, epsilon=3.0, delta=1e-6, random_state=0).ols("cost").problem()
-    user = np.random.default_rng(0).standard_normal(len(problem.names))
-    assert problem.to_user @ problem.to_theta(user) + problem.offset == pytest.approx(user)
+    release = gm.release(table, schema=declared, epsilon=math.inf, delta=1e-6)
+    X = table[["age", "bmi"]].astype(float).to_numpy()
+    X = np.column_stack([np.ones(len(X)), X]) if intercept else X - [50, 30]  # through the middle of all bounds
+    exact = np.linalg.lstsq(X, table["cost"] - (0 if intercept else 10), rcond=None)[0]
+    model = release.ols("cost", ["age", "bmi"])
+    assert list(model.params.values()) == pytest.approx(exact, rel=1e-3)
+    assert model.predict(table) == pytest.approx(np.clip(X @ exact + (0 if intercept else 10), 0, 20), rel=1e-3)
 
 
 def test_residual_is_the_tables_own(table):
     """Without noise: the residual sum of squares of the target in encoded units, half the range being 1."""
-    problem = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols("cost", predictors=["age"]).problem()
+    summary = gm.release(table, schema=SCHEMA, epsilon=math.inf, delta=1e-6).ols("cost", predictors=["age"]).summary()
     A = np.column_stack([np.ones(len(table)), table["age"]])
-    theta, residual, *_ = np.linalg.lstsq(A, table["cost"], rcond=None)
-    assert problem.residual(problem.to_theta(theta)) == pytest.approx(residual[0] / 10**2, rel=1e-4)
+    _, residual, *_ = np.linalg.lstsq(A, table["cost"], rcond=None)
+    assert summary._fit.residual == pytest.approx(residual[0] / 10**2, rel=1e-4)
     centred = table["cost"] - table["cost"].mean()
-    assert problem.total == pytest.approx(float(centred @ centred) / 10**2, rel=1e-4)
+    assert summary._mean.residual == pytest.approx(float(centred @ centred) / 10**2, rel=1e-4)
 
 
 def test_two_levels_as_a_response_have_the_noise_of_both(private):

@@ -48,10 +48,9 @@ def test_ratios_are_exponentials_of_the_summary(model):
         assert list(rows) == [name for name in own.params if name != "(intercept)"]
         for name, row in rows.items():
             low, high = own.conf_int(0.1)[name]
-            assert (row["conf.low"], row["conf.high"]) == (math.exp(low), pytest.approx(math.exp(high)))
-            assert row["p.value"] == own.pvalues[name]
-            if math.isfinite(low):
-                assert row["rate.ratio"] == pytest.approx(math.exp(own.params[name]))
+            expected = [math.exp(value) for value in (own.params[name], low, high)] + [own.pvalues[name]]
+            found = [row[key] for key in ("rate.ratio", "conf.low", "conf.high", "p.value")]
+            assert found == pytest.approx(expected, nan_ok=True)
     assert "plan=other" in rows
     text = str(model.rate_ratios())
     assert "calls: rate ratios, 95 % intervals" in text
@@ -59,37 +58,25 @@ def test_ratios_are_exponentials_of_the_summary(model):
     assert "passes=1 avoids clipping" in text
 
 
-@pytest.mark.slow
-def test_p_values_are_below_a_level_where_the_interval_leaves_one_out(model):
+def test_p_values_are_below_a_level_where_the_interval_excludes_one(model):
     own = model.summary(collapse={"plan": {"gold": ["gold", "rare"]}})
     for level in (0.3, 0.05, 1e-3):
         for name, (low, high) in own.conf_int(level).items():
             assert (own.pvalues[name] < level) == (not low <= 0 <= high)
-            if level == 0.05 and name in ("age", "plan=gold"):
-                assert [own.test(name, end) for end in (low, high)] == pytest.approx([level, level], rel=1e-4)
-    assert own.f_test("plan") < 1e-6
-    assert own.f_test("urban") == own.pvalues["urban"]
-
-
-@pytest.mark.slow
-def test_numbers_are_told_from_nothing_where_least_squares_tells_them(model, private):
-    linear = private.ols("calls").summary()
-    assert model.pvalues["hours"] == linear.pvalues["hours"] > 1e-3
+    assert own.f_test("plan").pvalue < 1e-6
+    assert own.f_test("urban").pvalue == pytest.approx(own.pvalues["urban"], abs=1e-15)
     assert model.params["age"] == pytest.approx(0.3, abs=0.05)
     assert model.params["urban"] == pytest.approx(0.5, abs=0.08)
 
 
-@pytest.mark.slow
 def test_a_level_whose_mean_drowns_in_noise_is_not_identified(model):
     (row,) = [row for row in model.rate_ratios().rows() if row["term"] == "plan=rare"]
-    assert math.isnan(row["rate.ratio"])
-    assert (row["conf.low"], row["conf.high"], row["p.value"]) == (0.0, math.inf, pytest.approx(1))
-    assert "Not identified" in str(model.rate_ratios())
+    assert all(math.isnan(value) for name, value in row.items() if name != "term")
+    assert "Left out: plan=rare, " in str(model.rate_ratios())
     assert math.isfinite(model.summary().conf_int()["plan=gold"][0])
-    assert model.summary().f_test("plan") == 1.0
-    against = model.summary(reference={"plan": "rare"})
-    assert np.isinf([against.conf_int()[name] for name in against.params if name.startswith(("plan", "("))]).all()
-    assert np.isfinite(against.conf_int()["urban"]).all()
+    tested = model.summary().f_test("plan")  # of the levels that are identified
+    assert "plan=rare = 0" not in tested.hypotheses
+    assert tested.pvalue < 1e-6
 
 
 def test_predictions_are_means(model):

@@ -136,10 +136,10 @@ def test_hardly_any_noise_gives_least_squares(table, schema):
 
 def test_what_a_model_may_hold(exact):
     assert exact.ols("log(wage)").response == "log(wage)"
-    assert "log(wage)" not in exact.ols("y", predictors=["sex"]).coef
-    default = exact.ols("age").coef
+    assert "log(wage)" not in exact.ols("y", predictors=["sex"]).columns
+    default = exact.ols("age").columns
     assert not [name for name in default if "age" in name.split(":")]  # terms of the target explain nothing
-    assert set(exact.ols("y ~ smsa*sex").coef) == {"smsa", "sex=f", "sex=m", "sex=x", "sex=m:smsa", "sex=x:smsa"}
+    assert set(exact.ols("y ~ smsa*sex").columns) == {"smsa", "sex=f", "sex=m", "sex=x", "sex=m:smsa", "sex=x:smsa"}
     with pytest.raises(ValueError, match="needs 'sex' in the model as well"):
         exact.ols("y", predictors=["experience", "experience:sex"])
     with pytest.raises(ValueError, match="'age:sex' must be declared in the schema's terms"):

@@ -176,7 +176,7 @@ def test_an_estimators_release_gives_its_coefficients_again(estimator):
         assert model.intercept == pytest.approx(estimator.intercept_[0])
         return
     targets = [name for name in release.schema.columns if name != "X"]
-    models = release.ols(targets)
+    models = {target: release.predictor(target, ["X"]) for target in targets}
     for target, coef, intercept in zip(
         targets, np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), strict=True
     ):
@@ -189,7 +189,7 @@ def test_an_estimators_release_predicts_tables_of_vectors(estimator):
     if isinstance(estimator, gm.LogisticRegression) or estimator.coef_.ndim > 1:
         return
     X = features()[0][:20]
-    model = estimator.release_.ols("y")
+    model = estimator.release_.predictor("y")
     assert model.predict(pa.table({"X": pa.FixedSizeListArray.from_arrays(X.ravel(), 3)})) == pytest.approx(
         estimator.predict(X)
     )

@@ -46,7 +46,7 @@ def test_file_round_trip_and_any_tool(private, tmp_path):
     assert back.statistic.passes[0].mu == private.statistic.passes[0].mu
     assert back.certificate == private.certificate
     assert back.schema == private.schema
-    assert back.ols("cost").coef == private.ols("cost").coef
+    assert back.predictor("cost").coef == private.predictor("cost").coef
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert path.stat().st_size < 50_000
     assert path.read_bytes() == private.to_bytes()

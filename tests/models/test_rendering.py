@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import gaussmix as gm
-from example_problems import draw, draw_in_metric, gram
+from example_problems import draw, gram, problem
 from example_tables import SCHEMA, patients
-from gaussmix.models.rendering import NOT_IDENTIFIED, as_plain, coefficient_rows, p_value
-from gaussmix.models.results import summarise
+from gaussmix.models.rendering import NOT_IDENTIFIED, as_plain, coefficient_rows, p_value, to_error
+from gaussmix.models.results import ResultTable, summarise, tidy_table
+from gaussmix.releases.noisy import NoisyMoment
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,9 @@ def test_every_form_has_the_same_numbers(summary, alpha):
     text, page, latex = summary.as_text(alpha), summary.as_html(alpha), summary.as_latex(alpha)
     for name, row in zip(summary.params, coefficient_rows(summary, alpha), strict=True):
         low, high = summary.conf_int(alpha)[name]
-        assert row[:3] == [name, f"{summary.params[name]:.4g}", f"{summary.bse[name]:.3g}"]
-        assert row[4:6] == [f"{low:.4g}", f"{high:.4g}"]
+        error = summary.bse[name]
+        assert row[:3] == [name, to_error(summary.params[name], error), to_error(error, error)]
+        assert row[4:6] == [to_error(low, error), to_error(high, error)]
         assert next(line for line in text.splitlines() if line.startswith(name)).split() == " ".join(row).split()
         assert "<tr>" + "".join(f"<td>{cell.replace('<', '&lt;')}</td>" for cell in row) + "</tr>" in page
         assert " & ".join(cell.replace("%", r"\%") for cell in row) in latex
@@ -63,7 +65,9 @@ def test_plain_values_are_json(summary, unidentified):
     assert age["std_err"] == summary.bse["age"]
     assert age["p"] == summary.pvalues["age"]
     assert tuple(age["interval"]) == summary.conf_int(0.1)["age"]
-    assert as_plain(unidentified)["coefficients"]["x0"]["interval"] is None
+    lost = json.loads(json.dumps(as_plain(unidentified), allow_nan=False))
+    assert lost["coefficients"]["x0"] == dict.fromkeys(("coef", "std_err", "p", "interval")) | {"stands_for": []}
+    assert lost["left_out"] == unidentified.left_out
 
 
 def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
@@ -72,34 +76,78 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
     assert NOT_IDENTIFIED in unidentified.as_html()
     assert NOT_IDENTIFIED in unidentified.as_latex()
     (row, _) = coefficient_rows(unidentified, 0.05)
-    assert row[1:3] == ["", ""]
-    assert "Not identified: use fewer predictors" in str(unidentified)
+    assert row == ["x0", "", "", "", NOT_IDENTIFIED, "", ""]
+    text = str(unidentified)
+    assert "Least squares on the columns listed; 1 column left out at this budget." in text
+    assert "Left out: x0, too little signal of its own." in text
+    assert "To identify more coefficients, use fewer predictors" in text
+    assert math.isnan(unidentified.params["x0"])
+    assert math.isnan(unidentified.bse["x0"])
+    assert math.isnan(unidentified.pvalues["x0"])
+    assert np.isnan(unidentified.conf_int()["x0"]).all()
+    rows = {row["term"]: row for row in tidy_table(unidentified).rows()}
+    assert all(math.isnan(value) for name, value in rows["x0"].items() if name != "term")
+    assert tidy_table(unidentified).as_csv().splitlines()[1] == "x0,,,,,,,"
+    assert unidentified.t_test("x0 - x1 = 0").pvalue == pytest.approx([math.nan], nan_ok=True)
+    assert math.isnan(unidentified.f_test(["x0", "x1"]).pvalue)
 
 
-def test_what_relies_on_the_assumption_is_marked():
-    G = gram([60.0, 0.5], np.array([0.5, 0.3]))
-    weak = draw_in_metric(G, np.eye(3), np.random.default_rng(0), reach=np.ones(2), counts={"x1": (-3.0, 1.4)})
-    summary = summarise(weak, max_effect=1.5)
-    assert summary.bound_dependent["x0"]
-    row = next(line for line in str(summary).splitlines() if line.startswith("x0"))
-    assert row.endswith("100 % *")
-    assert r"100 \% *" in summary.as_latex()
-    assert "more than 1.5 times the response's declared range across its own declared range (max_effect=1.5)" in str(
-        summary
-    )
-    assert "Least-identified contrast: x1, about 0 rows, SE 1 (signal-to-noise " in str(summary)
-    plain = as_plain(summary)
-    assert plain["coefficients"]["x0"]["bound_dependent"]
-    assert (plain["max_effect"], plain["least_identified"]) == (1.5, "x1, about 0 rows, SE 1")
-    strong = summarise(draw_in_metric(gram([900.0, 600.0], np.array([0.5, 0.3])), np.eye(3), np.random.default_rng(0)))
-    assert "*" not in str(strong)
-    assert "max_effect" not in str(strong)
+def test_rare_levels_and_related_columns_are_listed():
+    """x0 repeats most of x1, which has too little signal of its own; x2 is a rare level."""
+    A = np.array([[1.0, 1.0, 0.0], [1.0, 1.05, 0.0], [0.0, 0.0, 0.2]])
+    G_xx = 4000 * A @ A.T
+    theta = np.array([0.4, 0.2, 0.1])
+    y = G_xx @ theta
+    G = np.block([[G_xx, y[:, None]], [y[None], np.array([[theta @ y + 30.0]])]])
+    noisy = NoisyMoment(G, shape=np.diag([40.0, 40.0, 40.0, 1.0]))
+    summary = summarise(problem(noisy, counts={"x2": (160.4, 56.6)}))
+    assert summary.left_out == {
+        "x2": "about 160 (SE 57) rows: counted with the reference level",
+        "x0": "too little signal of its own beside x1",
+    }
+    assert summary.stands_for == {"x1": ("x0",)}
+    text = str(summary)
+    assert next(line for line in text.splitlines() if line.startswith("x1")).startswith("x1 †")
+    assert "† x1 also stands for x0, left out." in text
+    assert "Left out: x2, about 160 (SE 57) rows: counted with the reference level." in text
+    assert as_plain(summary)["coefficients"]["x1"]["stands_for"] == ["x0"]
+
+
+def test_what_is_printed_first(release):
+    weak = gm.release(patients(400), schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=0)
+    lines = str(weak.ols("cost").summary()).splitlines()
+    assert lines[0].startswith("No privacy guarantee")
+    assert lines[1] == "Only the intercept is identified at this budget: all other columns were left out."
+    assert lines[2] == "cost: table"
+    assert str(release.ols("cost").summary()).splitlines()[1] == "cost: table"
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (12.34567, 0.0246, "12.346"),
+        (12.34567, 0.0996, "12.346"),
+        (12345.6, 123.0, "12350"),
+        (-0.001, 3.0, "0.0"),
+        (1.2345e-7, 2.1e-8, "1.23e-07"),
+        (1.0, 0.0, "1"),
+        (math.nan, math.nan, ""),
+    ],
+)
+def test_digits_follow_the_standard_error(value, error, text):
+    assert to_error(value, error) == text
+
+
+def test_ends_of_intervals_never_look_alike():
+    table = ResultTable("t", {"term": ("x",), "ratio": (1.00002,), "conf.low": (1.00001,), "conf.high": (1.00003,)})
+    assert table.as_text().splitlines()[4].split() == ["x", "1.0000200", "1.0000100", "1.0000300"]
 
 
 def test_rows_of_a_population_are_named(release):
     model = release.ols("cost", predictors=["age"])
     assert "estimated from the release" in str(model.summary(estimand="population"))
-    assert "Sampling error is computed for 20,000 rows." in str(model.summary(estimand="population", n_rows=20_000))
+    declared = str(model.summary(estimand="population", n_rows=20_000))
+    assert "Sampling error is computed for 20,000 rows, assuming equal residual variances." in declared
     assert "Sampling error" not in str(model.summary())
 
 

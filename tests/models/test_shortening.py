@@ -72,7 +72,7 @@ def test_without_an_intercept_it_is_what_the_histogram_expects():
     assert bare.clipping_loss.expected == 1 - bare.passes[-1].request.kept_weight
     assert np.isnan([bare.clipping_loss.weight, bare.clipping_loss.std_error]).all()
     assert "SE" not in str(bare.clipping_loss)
-    plain = as_plain(bare_summary := RegressionModel("y", {"x": 0.0, "u": 0.0}, 0.0, bare).summary())
+    plain = as_plain(bare_summary := RegressionModel("y", ("x", "u"), bare).summary())
     assert plain["clipping_loss"] == {"weight": None, "std_error": None, "expected": bare.clipping_loss.expected}
     assert str(bare.clipping_loss) in str(bare_summary)
 

@@ -52,9 +52,15 @@ def test_without_noise_it_is_statsmodels_ols(open_table, table, ols):
     assert values(summary.conf_int()) == pytest.approx(ols.conf_int().to_numpy(), rel=2e-2, abs=1e-3)
     assert summary.rsquared == pytest.approx(ols.rsquared, abs=1e-4)
     assert summary.nobs == pytest.approx(ols.nobs, rel=1e-6)
-    assert summary.f_test("region") == pytest.approx(
-        float(ols.f_test("region_south = region_west = 0").pvalue), abs=2e-3
-    )
+    theirs = ols.f_test("region_south = region_west = 0")
+    assert summary.f_test("region").pvalue == pytest.approx(float(theirs.pvalue), abs=2e-3)
+    assert summary.f_test("region").statistic == pytest.approx(float(theirs.statistic), rel=1e-2)
+    both, own = ols.t_test("age - bmi = 0"), summary.t_test("age - bmi = 0")
+    assert [own.effect[0], own.sd[0]] == pytest.approx([both.effect[0], both.sd[0, 0]], rel=1e-3)
+    assert own.conf_int()[0] == pytest.approx(both.conf_int()[0], rel=1e-3)
+    assert (summary.rsquared_adj, summary.scale) == pytest.approx((ols.rsquared_adj, ols.scale), rel=1e-4)
+    assert summary.aic == pytest.approx(ols.aic, rel=1e-4)
+    assert summary.cov_params()["age"]["bmi"] == pytest.approx(ols.cov_params().loc["age", "bmi"], rel=1e-3)
     exact = open_table.ols("cost").summary()
     assert np.all(values(exact.bse) == 0)
     assert values(exact.conf_int()) == pytest.approx(np.column_stack([values(exact.params)] * 2))
@@ -92,17 +98,22 @@ def test_covariance_and_standard_errors_agree(table):
     share = values(population.noise_share)
     assert np.all((share > 0) & (share < 1))
     noise, both = (np.array([own.cov_params()[name][name] for name in own.params]) for own in (summary, population))
-    assert share == pytest.approx(noise / both, rel=1e-3)  # what is known of coefficients differs by sampling
+    assert share == pytest.approx(noise / both)
+    frame = summary.cov_params().to_frame("arrow")
+    assert frame.column_names == ["term", *summary.params]
+    assert frame["age"].to_pylist() == [row["age"] for row in covariance.values()]
 
 
 @pytest.mark.parametrize("column", ["age", "smoker", "region", "sex"])
 def test_f_test_takes_columns_and_coefficients(table, column):
     summary = gm.release(table, schema=SCHEMA, epsilon=5.0, delta=1e-6, random_state=0).ols("cost").summary()
     own = [name for name in summary.params if name.partition("=")[0] == column]
-    assert summary.f_test(column) == pytest.approx(summary.f_test(own))
-    assert summary.f_test([column]) == summary.f_test(column)
+    assert summary.f_test(column) == summary.f_test(own) == summary.f_test([column])
+    wald = summary.wald_test(column)
+    assert (wald.df, wald.statistic / wald.df) == (len(own), pytest.approx(summary.f_test(column).statistic))
+    assert wald.hypotheses == tuple(f"{name} = 0" for name in own)
     if len(own) == 1:
-        assert summary.f_test(column) == pytest.approx(summary.pvalues[own[0]], abs=1e-12)
+        assert wald.pvalue == pytest.approx(summary.pvalues[own[0]], abs=1e-12)
 
 
 # R² within [0, 1] --------------------------------------------------------------------------------------------------
@@ -113,12 +124,10 @@ def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
     for target in ("cost", "age", "smoker"):
         summary = weak.ols(target, predictors=["bmi"]).summary()
         assert 0 <= summary.rsquared <= 1
-        problem_ = summary._problem
-        theta = problem_.bounds(summary.max_effect) * summary._score.pilot.theta
-        plain = 1 - problem_.residual(theta) / problem_.total
-        outside = not (problem_.total > 0 and 0 <= plain <= 1)
-        assert summary.noise_dominates == outside
-        if outside:
+        fit, mean = summary._fit, summary._mean
+        outside = not (mean.residual > 0 and 0 <= 1 - fit.residual / mean.residual <= 1)
+        assert summary.noise_dominates >= outside
+        if summary.noise_dominates:
             assert "privacy noise dominates" in str(summary)
 
 
@@ -149,8 +158,8 @@ def test_without_noise_rounding_does_not_dominate(seed):
 
 
 def test_a_response_without_variance_has_no_rsquared():
-    noisy = NoisyMoment(gram([30.0], np.array([0.5])), shape=np.eye(2))
-    summary = summarise(problem(noisy, total=-1.0))
+    noisy = NoisyMoment(gram([30.0], np.array([0.5]), -20.0), shape=np.eye(2))
+    summary = summarise(problem(noisy))
     assert (summary.rsquared, summary.noise_dominates) == (0.0, True)
 
 
@@ -163,11 +172,12 @@ def test_a_response_without_variance_has_no_rsquared():
             lambda s, p: summarise(replace(p, nobs=50.0, nobs_se=30.0), estimand="population"),
             "needs n_rows=.*less than two standard errors",
         ),
-        (lambda s, p: summarise(p, max_effect=0.0), "max_effect must be"),
         (lambda s, p: summarise(p, estimand="population", n_rows=0), "n_rows must be an integer ≥ 1"),
         (lambda s, p: s.conf_int(1.5), "alpha must lie in"),
-        (lambda s, p: s.f_test("weight"), "is no coefficient of this model"),
-        (lambda s, p: s.test("weight", 0.0), "is no coefficient of this model"),
+        (lambda s, p: s.f_test("weight"), "'weight' is no hypothesis on coefficients of this model; it has x0, x1"),
+        (lambda s, p: s.t_test("x0 = weight"), "is no hypothesis on coefficients"),
+        (lambda s, p: s.t_test("x0 ="), "is no hypothesis on coefficients"),
+        (lambda s, p: s.t_test(np.eye(3)), "must have 2 columns"),
     ],
 )
 def test_bad_questions(call, words):

@@ -11,7 +11,7 @@ import pytest
 
 import gaussmix as gm
 from gaussmix._text import plain
-from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.models.rendering import NOT_IDENTIFIED, to_error
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
 from report_pages import EVIL
@@ -25,7 +25,17 @@ def tab(visit, private, page):
 
 
 def names(tab):
-    return [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
+    return [name.removesuffix(" †") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
+
+
+def shown(summary):
+    return [to_error(value, summary.bse[name]) for name, value in summary.params.items()]
+
+
+def intervals(summary, alpha=0.05):
+    return [
+        " to ".join(to_error(end, summary.bse[name]) for end in ends) for name, ends in summary.conf_int(alpha).items()
+    ]
 
 
 def column(tab, place, table="#coefficients"):
@@ -43,8 +53,8 @@ def test_the_page_opens_with_the_response_that_is_named(tab, private):
     summary = private.ols("cost").summary()
     assert tab.locator("#response").input_value() == "cost"
     assert names(tab) == list(summary.params)
-    assert column(tab, 2) == [f"{value:.4g}" for value in summary.params.values()]
-    assert column(tab, 3) == [f"{low:.4g} to {high:.4g}" for low, high in summary.conf_int().values()]
+    assert column(tab, 2) == shown(summary)
+    assert column(tab, 3) == intervals(summary)
     assert f"R² is about {summary.rsquared:.3f}" in tab.locator("#model-words").inner_text()
     assert tab.locator("#model-words").get_attribute("aria-live") == "polite"
     assert tab.locator("#drop-unidentified").is_hidden()
@@ -62,9 +72,9 @@ def test_target_columns_and_level_are_chosen_by_keyboard(tab, private):
     assert box.evaluate("(box) => box === document.activeElement")  # the focus stays where it was
     assert names(tab) == ["(intercept)", "bmi", "sex=m", "smoker", "cost"]
     expected = private.ols("age", ["bmi", "sex", "smoker", "cost"]).summary()
-    assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
+    assert column(tab, 2) == shown(expected)
     tab.get_by_label("at level").select_option("0.01")
-    assert column(tab, 3) == [f"{low:.4g} to {high:.4g}" for low, high in expected.conf_int(0.01).values()]
+    assert column(tab, 3) == intervals(expected, 0.01)
     tab.get_by_role("button", name="None").click()
     assert names(tab) == ["(intercept)"]
     tab.get_by_role("button", name="All").click()
@@ -83,7 +93,7 @@ def test_levels_are_merged_and_measured_from_another(tab, private):
     assert "region=north" in names(tab)
     collapse, reference = {"region": {"elsewhere": ["south", "west"]}}, {"region": "elsewhere"}
     expected = private.ols("cost").summary(collapse=collapse, reference=reference)
-    assert column(tab, 2) == [f"{value:.4g}" for value in expected.params.values()]
+    assert column(tab, 2) == shown(expected)
     said = tab.locator("#python").text_content()
     assert str(eval(said, {"release": private})) == str(expected)  # the same in Python
     assert block.evaluate("(block) => block.open")
@@ -96,21 +106,21 @@ def test_odds_ratios_and_populations(tab, private):
     tab.locator("#scale").select_option("odds")
     tab.get_by_label("Intervals are for").select_option("population")
     ratios = private.logit("smoker").odds_ratios(estimand="population")
-    assert column(tab, 2)[1:] == [f"{value:.4g}" for value in ratios.estimates.values()]
-    assert column(tab, 3)[1:] == [f"{low:.4g} to {high:.4g}" for low, high in ratios.intervals.values()]
+    widths = {row["term"]: (row["conf.high"] - row["conf.low"]) / 4 for row in ratios.rows()}
+    assert column(tab, 2)[1:] == [to_error(row["odds.ratio"], widths[row["term"]]) for row in ratios.rows()]
     assert "Probability that smoker = True" in tab.locator("#prediction").inner_text()
     rows = saved(tab, "#save-coefficients")
     assert rows[0][-3:] == ["odds.ratio", "odds.low", "odds.high"]
-    np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], list(ratios.estimates.values()), rtol=1e-9)
+    np.testing.assert_allclose([float(row[-3]) for row in rows[2:]], ratios.columns["odds.ratio"], rtol=1e-9)
 
 
 def test_a_row_is_typed_in(tab):
     before = tab.locator("#prediction").inner_text()
     tab.locator("#typed").get_by_label("age").fill("80")
     tab.locator("#typed").get_by_label("smoker").select_option("true")
-    shown = tab.locator("#prediction").inner_text()
-    assert shown != before
-    assert shown.startswith("Mean of cost: ")
+    after = tab.locator("#prediction").inner_text()
+    assert after != before
+    assert after.startswith("Mean of cost: ")
     tab.locator("#predictors").get_by_label("sex").uncheck()
     assert tab.locator("#typed").get_by_label("age").input_value() == "80"  # what was typed stays
     tab.keyboard.press("Enter")  # sends nothing, goes nowhere
@@ -133,9 +143,10 @@ def test_dates_and_unknown_levels_are_typed_in(visit):
     tab.locator("#typed").get_by_label("job").select_option("(none of these)")
     row = {"born": [np.datetime64("2000-03-01")], "job": ["elsewhere"]}
     expected = release.ols("y").get_prediction(row)
-    low, high = expected.conf_int()[0]
+    (low, high), error = expected.conf_int()[0], expected.se_mean[0]
     assert tab.locator("#prediction").inner_text() == (
-        f"Mean of y: {expected.predicted_mean[0]:.4g}, 95 % interval {low:.4g} to {high:.4g}."
+        f"Mean of y: {to_error(expected.predicted_mean[0], error)}, "
+        f"95 % interval {to_error(low, error)} to {to_error(high, error)}."
     )
     tab.get_by_label("Response").select_option("born")
     assert "days since 2000-01-01" in tab.locator("#prediction").inner_text()
@@ -161,9 +172,10 @@ def test_what_is_not_identified_is_said_and_left_out(visit, table):
     tab = visit(weak)
     tab.get_by_label("Response").select_option("cost")
     tab.get_by_role("button", name="All").click()
-    shown = dict(zip(names(tab), column(tab, 3), strict=True))
-    assert shown["rare=yes"] == NOT_IDENTIFIED
-    assert "R²" not in tab.locator("#model-words").inner_text()
+    cells = dict(zip(names(tab), column(tab, 3), strict=True))
+    assert cells["rare=yes"] == NOT_IDENTIFIED
+    reason = weak.ols("cost").summary().left_out["rare=yes"]
+    assert f"rare=yes: {reason}." in tab.locator("#left-out").inner_text()
     assert saved(tab, "#save-coefficients")[-1][1:3] == ["", ""]
     tab.get_by_role("button", name="Remove unidentified predictors").click()
     assert names(tab) == ["(intercept)", "age"]

@@ -44,18 +44,16 @@ def test_numbers_open_before_booleans_and_these_before_categories():
     assert first_response(gm.Schema.of({"e": [0, 1]}, intercept=0.0)) is None  # no predictor, no intercept
 
 
-def test_no_level_is_merged_in_the_first_model(visit, table):
-    """Two rare levels and a frequent one: the proposal is a button, not the model that the page opens with."""
+def test_rare_levels_are_left_out_of_the_first_model(visit, table):
     sex = np.where(np.arange(len(table)) < 4, "x", np.where(np.arange(len(table)) < 8, "y", table["sex"]))
     schema = {**SCHEMA, "sex": {"levels": ["f", "m", "x", "y"]}}
     release = gm.release(table.assign(sex=sex), schema=schema, epsilon=1.0, delta=1e-6, random_state=0)
     tab = visit(release, page=report.render(release, response="cost"))
     names = tab.locator("#coefficients tbody th").all_inner_texts()
-    assert [name.removesuffix(" *") for name in names] == list(release.ols("cost").summary().params)
-    tab.locator("#collapse-rare").click()
-    names = [name.removesuffix(" *") for name in tab.locator("#coefficients tbody th").all_inner_texts()]
-    assert "sex=other" in names
-    assert "sex=m" in names
+    summary = release.ols("cost").summary()
+    assert [name.removesuffix(" †") for name in names] == list(summary.params)
+    assert set(summary.left_out) == {"sex=x", "sex=y"}
+    assert all(f"{name}: {why}." in tab.locator("#left-out").inner_text() for name, why in summary.left_out.items())
 
 
 def test_a_release_without_a_possible_response_has_no_models():

@@ -104,7 +104,7 @@ def test_planned_loss_is_that_of_a_release(passes):
     without = np.mean((test["y"] - B @ theta) ** 2)
     lost = []
     for seed in range(6):
-        model = gm.release(train, schema=schema, **budget, passes=passes, random_state=seed).ols("y")
+        model = gm.release(train, schema=schema, **budget, passes=passes, random_state=seed).predictor("y")
         lost.append((np.mean((test["y"] - model.predict(test)) ** 2) - without) / np.var(test["y"]))
     planned = expect(schema, n_rows=n, **budget, r2=r2, passes=passes)["typical"].lost_r2
     assert planned / 3 < np.mean(lost) < 3 * planned

@@ -19,9 +19,10 @@ from gaussmix.cli.options import FORCE, RELEASE, Decorator, Printing, collected,
 from gaussmix.data.readers import PARQUET
 from gaussmix.models.classification import MulticlassModel
 from gaussmix.models.families import registration
+from gaussmix.models.linear import Predictor
 from gaussmix.models.release import Release, as_csv, load
 from gaussmix.models.rendering import as_plain, guarantee_of, void_first
-from gaussmix.models.results import MAX_EFFECT, FittedModel, ResultTable, Summary, ratio_table, tidy_table
+from gaussmix.models.results import FittedModel, ResultTable, Summary, ratio_table, tidy_table
 
 __all__ = [
     "corr",
@@ -58,14 +59,7 @@ _CODING = (
         "--reference",
         multiple=True,
         metavar="COLUMN=LEVEL",
-        help="Reference level, e.g. 'race=White'; repeatable. Default: the first level.",
-    ),
-    click.option(
-        "--max-effect",
-        type=float,
-        default=MAX_EFFECT,
-        show_default=True,
-        help="Assumed maximum effect of a predictor over its range, in multiples of the range of RESPONSE.",
+        help="Reference level, e.g. 'race=White'; repeatable. Default: the first level, or the largest if it is rare.",
     ),
 )
 _POPULATION = (
@@ -84,7 +78,7 @@ def _model_options(*, population: bool = True) -> Decorator:
     """Add the arguments of a model and the options of its summary, passed as a loaded release and keyword arguments."""
 
     def collect(given: dict[str, Any]) -> None:
-        names = ("collapse", "reference", "max_effect", *(("estimand", "rows") if population else ()))
+        names = ("collapse", "reference", *(("estimand", "rows") if population else ()))
         given["summary"] = _summary_options(**{name: given.pop(name) for name in names})
         given["release"] = release = load(given.pop("file"))
         given["predictors"] = _predictors(release, given["predictors"])
@@ -104,7 +98,6 @@ def _predictors(release: Release, given: Sequence[str]) -> list[str] | None:
 def _summary_options(
     collapse: Sequence[str],
     reference: Sequence[str],
-    max_effect: float,
     estimand: str | None = None,
     rows: int | None = None,
 ) -> dict[str, Any]:
@@ -128,7 +121,7 @@ def _summary_options(
         if column in references:
             raise click.UsageError("--reference must be given at most once per column.")
         references[column] = level
-    options = {"collapse": collapsed, "reference": references, "max_effect": max_effect}
+    options: dict[str, Any] = {"collapse": collapsed, "reference": references}
     if estimand is None:
         return options
     if rows is not None and estimand != "population":
@@ -149,7 +142,8 @@ def ols(release: Release, response: str, predictors: list[str] | None, summary: 
     gaussmix ols cps.release.parquet wage --predictors age,sex
     gaussmix ols cps.release.parquet "log(wage) ~ poly(age, 2) + sex"
     """  # noqa: D301 - click wants the character
-    _print_model(release.ols(response, predictors), summary, printing)
+    predictor = release.predictor(response, predictors) if printing.style == "json" else None
+    _print_model(release.ols(response, predictors), summary, printing, predictor=predictor)
 
 
 @command()
@@ -202,9 +196,14 @@ def family_command(name: str) -> click.Command:
 
 
 def _print_model(
-    model: FittedModel | MulticlassModel, options: dict[str, Any], printing: Printing, *, ratios: bool = False
+    model: FittedModel | MulticlassModel,
+    options: dict[str, Any],
+    printing: Printing,
+    *,
+    ratios: bool = False,
+    predictor: Predictor | None = None,
 ) -> None:
-    """Print one table of coefficients, or of their exponentials, per class; in JSON also those for prediction."""
+    """Print one table of coefficients, or of their exponentials, per class; in JSON also a regularised predictor."""
     alpha, several = printing.alpha, isinstance(model, MulticlassModel)
     found = model.summary(**options)
     summaries = {str(name): own for name, own in found.items()} if isinstance(found, dict) else {model.response: found}
@@ -215,7 +214,7 @@ def _print_model(
         void = guarantee_of([] if model.certificate is None else [model.certificate.void_words])
         echo_json(
             (void | {"classes": plain} if several else plain[model.response])
-            | ({} if ratios else {"predictor": _predictor(model)})
+            | ({} if predictor is None else {"predictor": {"coef": predictor.coef, "intercept": predictor.intercept}})
         )
     elif printing.style == "csv":
         _print_csv(_stacked(tables) if several else tables[model.response])
@@ -223,13 +222,6 @@ def _print_model(
         echo("\n\n".join(own.as_latex() if isinstance(own, ResultTable) else own.as_latex(alpha) for own in shown))
     else:
         echo("\n\n".join(own.as_text() if isinstance(own, ResultTable) else own.as_text(alpha) for own in shown))
-
-
-def _predictor(model: FittedModel | MulticlassModel) -> dict[str, Any]:
-    """Return the regularised coefficients, which predict best; by class if there are several."""
-    if isinstance(model, MulticlassModel):
-        return {str(name): {"coef": own, "intercept": model.intercept[name]} for name, own in model.coef.items()}
-    return {"coef": model.coef, "intercept": model.intercept}
 
 
 def _stacked(tables: dict[str, ResultTable]) -> ResultTable:

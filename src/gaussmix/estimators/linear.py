@@ -26,7 +26,7 @@ from gaussmix.errors import ArgumentError
 from gaussmix.estimators.base import FEATURES, Draw, LinearRegressor, Released, Weighting, named, target_names
 from gaussmix.models.linear import feature_indices
 from gaussmix.models.release import Release
-from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
+from gaussmix.models.results import Estimand, Named, Summary, summarise
 from gaussmix.releases.certificate import Certificate
 
 __all__ = ["LinearRegression", "least_squares"]
@@ -123,7 +123,7 @@ class LinearRegression(Named, LinearRegressor, Released):
         predicted = super().predict(X)
         return predicted if self.bounds_y is None else np.clip(predicted, *self.bounds_y)
 
-    def summary(self, *, estimand: Estimand = "table", output: int = 0, max_effect: float = MAX_EFFECT) -> Summary:
+    def summary(self, *, estimand: Estimand = "table", output: int = 0) -> Summary:
         """Return standard errors, p-values and intervals, computed from the release (:mod:`gaussmix.models.inference`).
 
         Its coefficients are estimated without the ridge penalty of ``coef_``, which improves predictions.
@@ -134,15 +134,12 @@ class LinearRegression(Named, LinearRegressor, Released):
             For ``"population"`` the number of rows is ``n_rows`` or, without it, an estimate from the release.
         output : int
             Index of the target, if there are several.
-        max_effect : float
-            Assumed bound: across its declared range no feature moves the target by more than ``max_effect`` times the
-            target's range.
         """
         check_is_fitted(self)
         n_targets = len(self.release_.schema.columns) - 1
         model = self.release_.ols(target_names(n_targets)[output], [FEATURES])
         rows = self.n_rows if estimand == "population" else None
-        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, max_effect=max_effect)
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows)
 
     @property
     def _table(self) -> Summary:

@@ -28,9 +28,9 @@ from gaussmix.estimators.base import (
     summed_rows,
 )
 from gaussmix.mechanism.release import Prepared
-from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, OddsRatios, fit_classification
+from gaussmix.models.classification import WORTH_STEPS, ClassificationModel, fit_classification
 from gaussmix.models.release import Release
-from gaussmix.models.results import MAX_EFFECT, Estimand, Named, Summary, summarise
+from gaussmix.models.results import Estimand, Named, ResultTable, Summary, ratio_table, summarise
 from gaussmix.releases.preconditioning import STEPS, Likelihood
 
 __all__ = ["LogisticRegression", "Steps"]
@@ -136,29 +136,25 @@ class LogisticRegression(Named, LinearClassifier, Released):
         """Return the model of the label that the release gives."""
         return fit_classification(self.release_.statistic, LABEL, [FEATURES])
 
-    def summary(self, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT) -> Summary:
+    def summary(self, *, estimand: Estimand = "table") -> Summary:
         """Return intervals for the coefficients of the discriminant, computed from the release.
 
         Parameters
         ----------
         estimand : {"table", "population"}
-        max_effect : float
-            As in :meth:`LinearRegression.summary`.
         """
         check_is_fitted(self)
         model, rows = self._model(), self.n_rows if estimand == "population" else None
-        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows, max_effect=max_effect)
+        return summarise(named(self, model.problem()), estimand=estimand, n_rows=rows)
 
     @property
     def _table(self) -> Summary:
         """Not cached, since an estimator may be fitted again."""
         return self.summary()
 
-    def odds_ratios(
-        self, alpha: float = 0.05, *, estimand: Estimand = "table", max_effect: float = MAX_EFFECT
-    ) -> OddsRatios:
+    def odds_ratios(self, alpha: float = 0.05, *, estimand: Estimand = "table") -> ResultTable:
         """Return exp of the discriminant's coefficients, with intervals of level 1 - alpha, computed from the release.
 
         They are the odds ratios of logistic regression if features are normal within classes.
         """
-        return OddsRatios.of(self.summary(estimand=estimand, max_effect=max_effect), alpha)
+        return ratio_table(self.summary(estimand=estimand), alpha)

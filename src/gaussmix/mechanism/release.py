@@ -5,7 +5,7 @@
 >>> age = rng.uniform(18, 95, 50_000)
 >>> table = {"age": age, "cost": 2 + 0.1 * age + rng.uniform(-1, 1, 50_000)}
 >>> private = release(table, schema={"age": [18, 95], "cost": [0, 20]}, epsilon=1.0, delta=1e-6, random_state=0)
->>> abs(private.ols("cost").coef["age"] - 0.1) < 0.01
+>>> abs(private.ols("cost").params["age"] - 0.1) < 0.01
 True
 
 A release is made in one order: everything declared is checked, the rows are read, the ledger is charged, the noise is

@@ -8,20 +8,9 @@ the covariance within classes, is b times a number:
     \beta_0 = \log\frac{\pi_1}{\pi_0} - \frac{(\mu_0 + \mu_1)^\top\beta}{2}
             = \frac{b_0 - 1/2}{v} + h(\pi_1),\quad h(\pi) = \log\frac{\pi}{1 - \pi} + \frac{1 - 2\pi}{2\pi(1 - \pi)} .
 
-β₀ + xβ are the log odds where x is normal within classes with one covariance, and near them where R² is small.
-
-Intervals of discriminant coefficients and of odds ratios, from a release alone.
-
-β_j = (b_j + e_j)/v (:mod:`gaussmix.models.classification`, :mod:`gaussmix.models.families`): b least squares on the 0/1
-response, v its residual variance; e = 0 but for the intercept, where e = h(π₁)v - 1/2.
-
-The noise's covariances: with w_j the weights of b_j's score, E the noise and a = (-θ, 1), b_j moves by w_jᵀ(Ea)_x, v by
-aᵀEa/(4n) - v dn/n; entries of E have covariance N_ik N_jl + N_il N_jk. Sampling, for populations: v has variance
-v(1 - 4v)/n at most, π₁ has π₀π₁/n; taken to be uncorrelated with b.
-
-A column with classes as a response of least squares, and what turns its coefficients into log odds.
-
-Models of classes, from a private second moment: post-processing, which costs no privacy.
+β₀ + xβ are the log odds where x is normal within classes with one covariance, and near them where R² is small. In the
+form of :mod:`gaussmix.models.families`, β_j = (b_j + e_j)/v with e = 0 but for the intercept, where e = h(π₁)v - 1/2.
+The noise E moves b_j by w_jᵀ(Ea)_x, a = (-θ, 1), and v by aᵀEa/(4n) - v dn/n.
 
 Several classes from second moments: softmax scores by the linear discriminant with one covariance.
 
@@ -39,15 +28,11 @@ The log odds of k against r are least squares of one combination of indicators, 
 c̄ = c v with v = 1/(cᵀRc) they are b/v, v the residual variance of c̄ᵀy, as for two classes
 (:mod:`gaussmix.models.classification`). Intervals take c̄ as known, and have the noise of b and v.
 
-A model of a column with several classes, from a private second moment: post-processing, which costs no privacy.
-
-The rule of private Newton steps on the likelihood of two classes, from a release's start and in its metric.
-
-Post-processing: every function here reads declared constants and noisy outputs, never rows.
-
-The start is the discriminant of the release's passes, θ₀. Rows are mapped by E, which makes the second moments of all
-columns but the label's about 1, as between passes, so that the Hessian Σ p(1 - p) z zᵀ of the likelihood is near n v I,
-v the mean of p(1 - p). A step asks for the sum of (y - p) z, each no longer than
+Private Newton steps on the likelihood of two classes, from a release's start and in its metric; every function here
+reads declared constants and noisy outputs, never rows. The start is the discriminant of the release's passes, θ₀. Rows
+are mapped by E, which makes the second moments of all columns but the label's about 1, as between passes, so that the
+Hessian Σ p(1 - p) z zᵀ of the likelihood is near n v I, v the mean of p(1 - p). A step asks for the sum of (y - p) z,
+each no longer than
 
 .. math:: b = \kappa \sqrt{v\,d} ,\quad \kappa = \max(1.2, \min(0.03x, 3), 0.1\sqrt x),\; x = \hat n\mu/d ,
 
@@ -77,16 +62,23 @@ from scipy import special
 
 from gaussmix._types import Floats, Rows
 from gaussmix.data.columns import Boolean, Categorical, Column
-from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.schema import Schema
 from gaussmix.data.terms import Block
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError
-from gaussmix.models import rendering
 from gaussmix.models.design import Collapse, Label, Problem, Reference, Response, column_of, part_name
 from gaussmix.models.families import Family, Scale
-from gaussmix.models.inference import Score
+from gaussmix.models.inference import LeastSquares
 from gaussmix.models.linear import feature_indices, linear_values
-from gaussmix.models.results import Asked, FittedClasses, FittedModel, Summary, summarise
+from gaussmix.models.results import (
+    Asked,
+    FittedClasses,
+    FittedModel,
+    ResultTable,
+    Summary,
+    ratio_table,
+    summarise,
+)
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.preconditioning import FLOOR, StepOutput, StepRequest, clean, label_of
@@ -99,11 +91,11 @@ __all__ = [
     "Contrast",
     "Discriminant",
     "MulticlassModel",
-    "OddsRatios",
     "Softmax",
     "class_forms",
     "contrast_family",
     "discriminant_of",
+    "discriminant_scale",
     "estimate_discriminant",
     "estimate_softmax",
     "fit_classes",
@@ -113,7 +105,6 @@ __all__ = [
     "place_of",
     "plan_step",
     "quadratic_covariance",
-    "scale_of",
     "shift",
     "two_classes",
 ]
@@ -248,73 +239,47 @@ class Contrast:
     spread: float
 
 
-@dataclass(frozen=True)
-class OddsRatios:
-    """exp(β) by name, with intervals: the factor by which a feature multiplies the odds of the second class.
+def discriminant_scale(problem: Problem, fit: LeastSquares, *, contrast: Contrast | None = None) -> Scale:
+    """Return v and e of a response that is ±1 in encoded units and 0/1 in original ones.
 
-    Per unit of a number, for true against false, for a level against the one that its category is measured from.
-
-    Attributes
-    ----------
-    response_name : str
-        The class whose odds they are.
-    estimates : dict of str to float
-    intervals : dict of str to (float, float)
-        Of level 1 - alpha; (0, inf) where a coefficient is not identified.
-    alpha : float
-    about : tuple of str
-        What they are intervals of.
+    ``contrast`` is for two of several classes. Noise moves b_j by w_jᵀ(Ea)_x, w_j the row of ``to_user @ inverse``.
+    Sampling, for populations: v has variance v(1 - 4v)/n at most, π₁ has π₀π₁/n, uncorrelated with b.
     """
-
-    response_name: str
-    estimates: dict[str, float]
-    intervals: dict[str, tuple[float, float]]
-    alpha: float
-    about: tuple[str, ...] = field(repr=False)
-
-    @classmethod
-    def of(cls, summary: Summary, alpha: float = 0.05) -> OddsRatios:
-        """From coefficients on the scale of log odds."""
-        ends = {name: ends for name, ends in summary.conf_int(alpha).items() if name != INTERCEPT}
-        return cls(
-            summary.response_name,
-            {name: _exp(summary.params[name]) for name in ends},
-            {name: (_exp(low), _exp(high)) for name, (low, high) in ends.items()},
-            alpha,
-            tuple(rendering.notes(summary, unidentified=not np.isfinite(list(ends.values())).all())),
-        )
-
-    def as_plain(self) -> dict[str, Any]:
-        """Plain values, for JSON; None where a coefficient is not identified."""
-        return {
-            name: {"odds_ratio": value, "interval": list(ends)} if math.isfinite(ends[1]) else None
-            for (name, value), ends in zip(self.estimates.items(), self.intervals.values(), strict=True)
-        }
-
-    def __repr__(self) -> str:
-        return f"OddsRatios({rendering.void_mark(*self.about)}{self.response_name!r}, {len(self.estimates)} features)"
-
-    def __str__(self) -> str:
-        cells = [["", "odds ratio", f"[{self.alpha / 2:g}", f"{1 - self.alpha / 2:g}]"]]
-        for name, (low, high) in self.intervals.items():
-            numbers = [f"{self.estimates[name]:.4g}", f"{low:.4g}", f"{high:.4g}"]
-            cells.append([name, *(numbers if math.isfinite(high) else ["", rendering.NOT_IDENTIFIED, ""])])
-        return rendering.in_columns(f"{self.response_name}: odds ratios", cells, self.about)
-
-
-def discriminant_scale(
-    problem: Problem, b: Floats, score: Score | None, max_effect: float, *, contrast: Contrast | None = None
-) -> Scale:
-    """V and e of the regression of a response that is ±1 in encoded units and 0/1 in the user's.
-
-    ``contrast`` is for two of several classes.
-    """
-    response = np.eye(len(problem.names) + 1)[-1]
-    intercept = problem.one if INTERCEPT in problem.names else None
-    if score is None:  # no noise
-        return scale_of(problem.noisy, problem.to_theta(b), intercept, response, contrast=contrast)
-    intercept = None if intercept is None else intercept / np.array([*problem.bounds(max_effect), 1.0])
-    return scale_of(score.noisy, score.pilot.theta, intercept, response, score, contrast=contrast)
+    noisy, d = problem.noisy, len(problem.names)
+    a, response = fit.a, np.eye(d + 1)[-1]
+    of_classes = problem.intercept and contrast is None
+    if of_classes or not problem.intercept:
+        forms = class_forms(problem.one if problem.intercept else None, response)
+    else:
+        forms = problem.one[:, np.newaxis]
+    values = np.sum(forms * (noisy.moment @ forms), axis=0)
+    n = max(float(values.sum()), 1.0)
+    share = min(max(float(values[-1]) / n, 0.5 / n), 1 - 0.5 / n) if of_classes else 0.5
+    v, moved = fit.residual / (4 * n), shift(share) if contrast is None else contrast.moved
+    fitted = (fit.residual - float(a @ noisy.moment @ a)) / (4 * n)
+    to_v = np.append(np.full(forms.shape[1], -v / n), 1 / (4 * n))
+    to_share = np.array([-share, 1 - share, 0.0]) / n if of_classes else np.zeros_like(to_v)
+    steep = 1 / (share * (1 - share)) - (share**-2 + (1 - share) ** -2) / 2  # h'
+    gradients = np.array([to_v, moved * to_v + v * steep * to_share])
+    both, U = np.outer([1, moved], [1, moved]), np.column_stack([forms, a])
+    noise = gradients @ quadratic_covariance(noisy, U) @ gradients.T + 2 * fitted**2 / d * both
+    w = np.column_stack([problem.to_user @ fit.inverse, np.zeros(d)])
+    with_b = 2 * (w @ noisy.shape @ U) * (a @ noisy.shape @ U) @ gradients.T
+    sampling = np.zeros((2, 2))
+    if fit.n_rows is not None:
+        largest = 1 - 4 * v if contrast is None else contrast.spread**2 - v
+        sampling = max(v * largest, 0.0) / fit.n_rows * both
+        sampling[1, 1] += (v * steep) ** 2 * share * (1 - share) / fit.n_rows * of_classes
+    first = np.arange(d) == (0 if problem.intercept else -1)
+    places = np.zeros((1 + d, 2))  # of v and of the intercept's e
+    places[0, 0], places[1:, 1] = 1.0, first
+    return Scale(
+        v,
+        np.where(first, moved * v - 0.5, 0.0),
+        places @ noise @ places.T,
+        places @ sampling @ places.T,
+        with_b @ places.T,
+    )
 
 
 DISCRIMINANT = Family(
@@ -330,6 +295,7 @@ DISCRIMINANT = Family(
         "They equal logistic coefficients if predictors are normal within classes; strong effects of boolean "
         "columns or levels differ from maximum likelihood by more than these intervals show.",
     ),
+    unidentified="the residual variance is less than three standard errors above 0",
     ratio="odds ratio",
     scale=discriminant_scale,
 )
@@ -339,58 +305,6 @@ DISCRIMINANT = Family(
 def contrast_family(contrast: Contrast) -> Family:
     """Return the discriminant of two of several classes."""
     return replace(DISCRIMINANT, scale=partial(discriminant_scale, contrast=contrast))
-
-
-def scale_of(
-    noisy: NoisyMoment,
-    theta: Floats,
-    intercept: Floats | None,
-    response: Floats,
-    score: Score | None = None,
-    *,
-    contrast: Contrast | None = None,
-) -> Scale:
-    """V, and e of the intercept, of the response ±1 at the coefficients θ, with their errors if coefficients have any.
-
-    Fitted coefficients leave less of the noisy M than the table's own do, by tr(G⁻¹V) on average; that is added.
-    """
-    a, d = np.append(-theta, 1.0), len(theta)
-    of_classes = intercept is not None and contrast is None
-    forms = class_forms(intercept, response) if intercept is None or of_classes else intercept[:, np.newaxis]
-    values = np.sum(forms * (noisy.moment @ forms), axis=0)
-    n, rss = max(float(values.sum()), 1.0), float(a @ noisy.moment @ a)
-    share = min(max(float(values[-1]) / n, 0.5 / n), 1 - 0.5 / n) if of_classes else 0.5
-    spent = 0.0 if score is None else max(float(np.sum(noisy.moment[:d, :d] * score.pilot.covariance)), 0.0)
-    v, moved = (rss + spent) / (4 * n), shift(share) if contrast is None else contrast.moved
-    first = np.arange(d) == (0 if intercept is not None else -1)
-    known = Scale.known(v, np.where(first, moved * v - 0.5, 0.0), first)
-    if score is None:
-        return known
-    to_v = np.append(np.full(forms.shape[1], -v / n), 1 / (4 * n))
-    to_share = np.array([-share, 1 - share, 0.0]) / n if of_classes else np.zeros_like(to_v)
-    steep = 1 / (share * (1 - share)) - (share**-2 + (1 - share) ** -2) / 2  # h'
-    gradients = np.array([to_v, moved * to_v + v * steep * to_share])
-    U = np.column_stack([forms, a])
-    noise = gradients @ quadratic_covariance(noisy, U) @ gradients.T
-    noise += 2 * (spent / (4 * n)) ** 2 / d * np.outer([1, moved], [1, moved])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        w = np.vstack([score.weights.columns / score.slope, np.zeros(d)])
-    with_b = 2 * (w.T @ noisy.shape @ U) * (a @ noisy.shape @ U) @ gradients.T
-    sampling = np.zeros((2, 2))
-    if score.n_rows is not None:
-        largest = 1 - 4 * v if contrast is None else contrast.spread**2 - v
-        of_v, of_share = max(v * largest, 0.0) / score.n_rows, share * (1 - share) / score.n_rows
-        sampling = of_v * np.outer([1, moved], [1, moved])
-        sampling[1, 1] += (v * steep) ** 2 * of_share * of_classes
-    places = np.zeros((1 + d, 2))  # of v and of the intercept's e
-    places[0, 0], places[1:, 1] = 1.0, first
-    return replace(
-        known, noise=places @ noise @ places.T, sampling=places @ sampling @ places.T, with_b=with_b @ places.T
-    )
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0)) if math.isfinite(value) else (math.inf if value > 0 else 0.0)
 
 
 OTHERS = "all others"
@@ -573,6 +487,10 @@ class MulticlassModel(FittedClasses):
     statistic: Transcript
     certificate: Certificate | None = None
 
+    @property
+    def _width(self) -> int:
+        return len(next(iter(self.coef.values())))
+
     def decision_function(self, data: Any) -> Floats:
         """Log odds of every class against the first, shape (rows, classes)."""
         schema = self.statistic.schema
@@ -604,14 +522,12 @@ class MulticlassModel(FittedClasses):
             problem = Problem.of(
                 self.statistic.noisy, schema, response, names, collapse=options["collapse"], reference=others or None
             )
-            found[name] = summarise(
-                problem, estimand=options["estimand"], n_rows=options["n_rows"], max_effect=options["max_effect"]
-            )
+            found[name] = summarise(problem, estimand=options["estimand"], n_rows=options["n_rows"])
         return found
 
-    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, OddsRatios]:
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> dict[Label, ResultTable]:
         """Exp of the coefficients of every class against one of them, with intervals; options of :meth:`summary`."""
-        return {name: OddsRatios.of(own, alpha) for name, own in self.summary(**options).items()}
+        return {name: ratio_table(own, alpha) for name, own in self.summary(**options).items()}
 
 
 def indicators_of(schema: Schema, response: str) -> Floats:
@@ -746,12 +662,17 @@ class ClassificationModel(FittedModel):
     level: object = None
     certificate: Certificate | None = field(default=None, compare=False)
 
-    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> OddsRatios:
-        """Exp of the discriminant coefficients by name, with intervals of level 1 - alpha.
+    @property
+    def _width(self) -> int:
+        return len(self.coef)
 
-        Options as in :meth:`summary`, which says what they are intervals of.
+    def odds_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> ResultTable:
+        """Exp of the discriminant coefficients: term, odds.ratio, conf.low, conf.high, p.value.
+
+        Factors by which features multiply the odds of the second class: per unit of a number, for true against false,
+        for a level against the reference level. Options as in :meth:`summary`, which says what they are intervals of.
         """
-        return OddsRatios.of(self.summary(**options), alpha)
+        return ratio_table(self.summary(**options), alpha)
 
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression of the response ±1 as an inference problem, 0/1 in the user's units."""

@@ -8,7 +8,7 @@
 >>> coding.rows.tolist()
 [[0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0, 0.0]]
 
-One regression of a release as an inference problem: its second moment, and the way back to the user's units.
+`Problem` is one regression of a release: the second moment of its features and response, and the map to original units.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric
@@ -32,6 +30,7 @@ from gaussmix.releases.noisy import NoisyMoment
 
 __all__ = [
     "ENOUGH",
+    "FREQUENT",
     "NONE_OF_THESE",
     "Coding",
     "Collapse",
@@ -41,7 +40,6 @@ __all__ = [
     "Response",
     "column_of",
     "columns_behind",
-    "counts_of_levels",
     "is_marked",
     "kinds_of",
     "needed_parts",
@@ -50,7 +48,6 @@ __all__ = [
     "rows_where",
     "sources_of",
     "sub_schema",
-    "suggest_collapses",
 ]
 
 
@@ -61,8 +58,10 @@ Collapse = Mapping[str, Mapping[str, Sequence[object]]]
 Reference = Mapping[str, object]
 
 ENOUGH = 5.0
-"""Standard deviations by which a level's noisy count must exceed 0 for the level not to be called rare."""
+"""Standard errors by which a level's noisy count must exceed 0 for the level not to be called rare."""
 
+FREQUENT = 0.25
+"""Share of the largest level's noisy count that the first level must have to be the reference level by default."""
 
 NONE_OF_THESE = "(none of these)"
 """Rows whose value is no level, where ``unknown="zero"`` lets them be."""
@@ -83,7 +82,7 @@ class Coding:
     units : Units
         Of the features.
     references : dict of str to (str, array (m,))
-        Name and encoded columns of the level that every category is measured from, where one is left out.
+        Name and encoded columns of the reference level of every category, where one is left out.
     """
 
     names: tuple[str, ...]
@@ -101,6 +100,7 @@ class Coding:
         *,
         collapse: Collapse | None = None,
         reference: Reference | None = None,
+        noisy: NoisyMoment | None = None,
     ) -> Coding:
         """Features from some columns of the table.
 
@@ -112,7 +112,10 @@ class Coding:
         collapse : mapping, optional
             Per category, new levels with the levels that they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
         reference : mapping, optional
-            Per category, the level that the others are measured from; the first one, unless said.
+            Per category, the reference level. Default: the first level, unless its noisy count is below `FREQUENT`
+            times that of the largest level, which then is the reference.
+        noisy : NoisyMoment, optional
+            Where noisy counts come from; without it the default is the first level.
         """
         collapse, reference = collapse or {}, reference or {}
         for name in (*collapse, *reference):
@@ -126,7 +129,11 @@ class Coding:
                 found += _features_of(schema, source, renamed)
                 continue
             levels = _collapsed(source, column, dict(collapse.get(source, {})))
-            left_out = _label(reference[source]) if source in reference else next(iter(levels))
+            own_rows = {label: _indicator([indices[i] for i in own], schema.n_columns) for label, own in levels.items()}
+            if source in reference:
+                left_out = _label(reference[source])
+            else:
+                left_out = _default_level(noisy, schema, sources, source, own_rows)
             if left_out not in levels:
                 raise ArgumentError(
                     f"reference: {left_out!r} is not a level of {source!r}; the levels are {', '.join(levels)}."
@@ -138,7 +145,7 @@ class Coding:
                 new = None if label == left_out else label
                 renamed |= {(source, name): new for name in (column.labels[i] for i in members)}
                 if schema.intercept and label == left_out:
-                    references[source] = (f"{source}={label}", _indicator(own, schema.n_columns))
+                    references[source] = (f"{source}={label}", own_rows[label])
                 else:
                     found.append((f"{source}={label}", source, schema.encoded[own[0]], own))
         if schema.intercept:
@@ -188,44 +195,25 @@ def _check_measured_from_first(schema: Schema, category: str, renamed: Mapping[t
             )
 
 
-def counts_of_levels(noisy: NoisyMoment, schema: Schema, source: str) -> dict[str, tuple[float, float]]:
-    """Rows of every level of a category as a release shows them, with their standard deviations."""
-    column = schema.parts[source]
-    if not isinstance(column, Categorical):
-        raise ArgumentError(f"Column {source!r} has no levels to count.")
-    return {
-        label: rows_where(noisy, schema, _indicator([index], schema.n_columns))
-        for label, index in zip(column.labels, schema.groups[source], strict=True)
-    }
-
-
-def suggest_collapses(
-    noisy: NoisyMoment, schema: Schema, sources: Collection[str] | None = None, *, at_least: float = ENOUGH
-) -> dict[str, dict[str, list[str]]]:
-    """Suggest levels to collapse: those with noisy counts below ``at_least`` standard errors.
-
-    Of all categories, or of those in ``sources``. The rare levels of a category become one, called ``"other"``. Nothing
-    is proposed for a category with one rare level, which would have to be merged with a frequent one, or with rare
-    levels only. The proposal reads noisy counts alone, so it costs no privacy. A model that follows it was chosen by
-    the data, which intervals do not account for.
-    """
-    found = {}
-    for source, column in schema.parts.items():
-        if not isinstance(column, Categorical) or (sources is not None and source not in sources):
-            continue
-        counts = counts_of_levels(noisy, schema, source)
-        rare = [label for label, (count, std_error) in counts.items() if count < at_least * std_error]
-        if 2 <= len(rare) < len(counts):
-            frequent = counts.keys() - rare
-            found[source] = {"other" if "other" not in frequent else "other levels": rare}
-    return found
+def _default_level(
+    noisy: NoisyMoment | None, schema: Schema, sources: Collection[str], source: str, rows: Mapping[str, Floats]
+) -> str:
+    """Return the reference level of a category by noisy counts; products are measured from the first level."""
+    first, column = next(iter(rows)), schema.parts[source]
+    products = [own for own in schema.encoded if own.source != source and own.source in sources]
+    in_products = any(category == source for own in products for category, _ in own.levels)
+    if noisy is None or (in_products and not (isinstance(column, Categorical) and column.unknown == "zero")):
+        return first
+    counts = {label: rows_where(noisy, schema, row)[0] for label, row in rows.items()}
+    largest = max(counts, key=lambda label: counts[label])
+    return largest if counts[first] < FREQUENT * counts[largest] else first
 
 
 def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, float]:
-    """Rows of the table that have one of some levels of a category, as a release shows them, ± noise.
+    """Return the noisy number of rows that have one of some levels of a category, and its standard error.
 
-    ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in the user's units. Where rows have
-    weights, the sum of these.
+    ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in original units. Where rows have
+    weights, it is the sum of these.
     """
     count, std_error = noisy.quadratic(schema.units.total(row))
     return schema.weight_bound * count, schema.weight_bound * std_error
@@ -367,33 +355,26 @@ class Problem:
     names : tuple of str
         Of the features.
     to_user : array (d, d), offset : array (d,)
-        Coefficients in the user's units are ``to_user @ theta + offset``. The diagonal has no zero.
+        Coefficients in original units are ``to_user @ theta + offset``. The diagonal has no zero.
     groups : dict of str to tuple of int
         Features that belong together: levels of a category.
     reach : array (d,)
-        What a coefficient is, in encoded units, that moves the response by its declared range across the feature's
-        own; for the intercept, that puts the response as far from its centre.
-    total : float
-        Sum of squares of the response about its mean (about 0 without an intercept), in encoded units, noise removed.
+        The coefficient, in encoded units, that moves the response by its declared range across the feature's own.
     nobs, nobs_se : float
-        Noisy number of rows in the table, and its standard error. NaN without an
-        intercept column. Where rows have weights, the sum of these.
+        Noisy number of rows in the table, and its standard error; NaN without an intercept column. Where rows have
+        weights, the sum of these.
     response_name : str
         For the heading.
     weighted : bool
         Whether rows have weights.
-    scale : float
-        What 1 in the encoded units of the response is in the user's.
+    scale, centre : float
+        A response of 1 in encoded units is ``scale`` in original units, about ``centre``.
     family : Family
         How the model's coefficients come from those of least squares.
     coding : Coding or None
         The features as sums of encoded columns, of a problem that was made from a schema.
     counts : dict of str to (float, float)
-        Rows of every level among the features and of the levels left out, as the release shows them, ± noise.
-    references : dict of str to str
-        The level that every category is measured from, by its name.
-    suggested_collapses : dict
-        Sparse levels to collapse, suggested from noisy counts, as ``collapse=`` takes them.
+        Noisy number of rows of every level among the features, and its standard error.
     """
 
     noisy: NoisyMoment
@@ -402,17 +383,15 @@ class Problem:
     offset: Floats
     groups: dict[str, tuple[int, ...]]
     reach: Floats
-    total: float
     nobs: float
     response_name: str
     nobs_se: float = math.nan
     weighted: bool = False
     scale: float = 1.0
+    centre: float = 0.0
     family: Family = LINEAR
     coding: Coding | None = None
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)
-    references: dict[str, str] = field(default_factory=dict)
-    suggested_collapses: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -425,91 +404,51 @@ class Problem:
         collapse: Collapse | None = None,
         reference: Reference | None = None,
     ) -> Problem:
-        """The regression of a response on the encoded columns ``names``: one level of each category left out.
+        """Return the regression of a response on the encoded columns ``names``, the intercept first.
 
-        The intercept comes first. ``collapse`` and ``reference`` are those of :class:`~gaussmix.models.design.Coding`.
+        ``collapse`` and ``reference`` are those of :meth:`Coding.of`.
         """
-        sources = sources_of(schema, names)
-        coding = Coding.of(schema, sources, collapse=collapse, reference=reference)
-        own = noisy.mapped(np.vstack([coding.rows, response.vector]))
-        d = len(coding.names)
-        offset = np.zeros(d)
-        total, nobs, std_error = float(own.moment[d, d]), math.nan, math.nan
+        coding = Coding.of(schema, sources_of(schema, names), collapse=collapse, reference=reference, noisy=noisy)
+        offset, nobs, std_error = np.zeros(len(coding.names)), math.nan, math.nan
         if schema.intercept:
             offset[0] = response.centre
-            total -= float(own.moment[0, d]) ** 2 / max(float(own.moment[0, 0]), 1e-300)
             nobs, std_error = rows_where(noisy, schema, coding.rows[0])
-        half = half_range(schema, response.vector)
         spans = np.array([half_span(schema, column) for column in coding.columns])
-        levels = [
-            (name, row)
-            for name, row, column in zip(coding.names, coding.rows, coding.columns, strict=True)
-            if column.kind == "level"
-        ]
+        levels = [i for i, column in enumerate(coding.columns) if column.kind == "level"]
         return cls(
-            noisy=own,
+            noisy=noisy.mapped(np.vstack([coding.rows, response.vector])),
             names=coding.names,
             to_user=coding.units.matrix(response.scale),
             offset=offset,
             groups=coding.groups,
-            reach=half / spans,
-            total=total,
+            reach=half_range(schema, response.vector) / spans,
             nobs=nobs,
             nobs_se=std_error,
             response_name=response.name,
             weighted=schema.weight is not None,
             scale=response.scale,
+            centre=response.centre,
             family=response.family,
             coding=coding,
-            counts={name: rows_where(noisy, schema, row) for name, row in [*levels, *coding.references.values()]},
-            references={source: name for source, (name, _) in coding.references.items()},
-            suggested_collapses=suggest_collapses(noisy, schema, sources - set(collapse or {})),
+            counts={coding.names[i]: rows_where(noisy, schema, coding.rows[i]) for i in levels},
         )
 
     @property
-    def moment(self) -> Floats:
-        """M_xx, the features' block of the second moment."""
-        return self.noisy.moment[:-1, :-1]
+    def references(self) -> list[str]:
+        """Reference levels of the categories, by name."""
+        return [] if self.coding is None else [name for name, _ in self.coding.references.values()]
 
     @property
-    def cross(self) -> Floats:
-        """M_xy."""
-        return self.noisy.moment[:-1, -1]
-
-    def to_theta(self, coefficients: Floats) -> Floats:
-        """Coefficients in the user's units back in encoded units."""
-        return np.asarray(scipy.linalg.solve(self.to_user, coefficients - self.offset))
+    def intercept(self) -> bool:
+        """Whether the first feature is the intercept."""
+        return self.names[0] == INTERCEPT
 
     @property
     def one(self) -> Floats:
-        """The combination of features and response that is 1 in every row: a multiple of the intercept, the first."""
+        """The combination of features and response that is 1 in every row: a multiple of the intercept."""
         found = np.zeros(len(self.names) + 1)
         found[0] = self.scale / self.to_user[0, 0]
         return found
-
-    def residual(self, theta: Floats) -> float:
-        """Residual sum of squares of the table, aᵀMa: noise taken out, so that it may be negative."""
-        a = np.append(-theta, 1.0)
-        return float(a @ self.noisy.moment @ a)
-
-    def bounds(self, max_effect: float) -> Floats:
-        """Largest coefficients that are assumed, in encoded units, where ``max_effect`` times the range is."""
-        constant = np.array([name == INTERCEPT for name in self.names])
-        return np.where(constant, (1 + 2 * max_effect) * self.reach, max_effect * self.reach)
-
-    @cached_property
-    def directions(self) -> tuple[Floats, Floats]:
-        """Signal of independent directions in the noise's metric, increasing: h and F with FᵀMF = h, FᵀNF = I."""
-        N = self.noisy.shape[:-1, :-1]
-        scale = 1 / np.sqrt(np.maximum(np.diagonal(N), 1e-300))
-        metric = N * np.outer(scale, scale) + 1e-13 * np.eye(len(scale))
-        h, F = scipy.linalg.eigh(self.moment * np.outer(scale, scale), metric)
-        return h, scale[:, np.newaxis] * F
-
-    @property
-    def signal_to_noise(self) -> float:
-        """Signal-to-noise ratio of the least-identified contrast: min uᵀMu / (√2·uᵀNu)."""
-        return float(self.directions[0][0]) / math.sqrt(2) if self.noisy.has_noise else math.inf
 
 
 @dataclass(frozen=True)

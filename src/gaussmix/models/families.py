@@ -1,51 +1,40 @@
-r"""Families of models: how coefficients come from least squares, what is printed about them, and their intervals.
+r"""Families of models: how coefficients come from least squares, and what is printed about them.
 
 A `Family` is a value. Linear regression is one (`LINEAR`); the discriminant (:mod:`gaussmix.models.classification`),
 rates (:mod:`gaussmix.models.rates`) and two-stage least squares (:mod:`gaussmix.models.instruments`) are others.
 Summaries, tables, rendering and commands read the family and have no branches of their own.
 
 A family with a link has the coefficients β_j = (b_j + e_j)/v: b least squares, v and e_j further functions of the
-release's matrix (`Scale`). With v a residual variance they are log odds, with v a mean log rates. An interval of
-b_j comes from the score test. A value β is accepted where 0 is among the values that b_j + e_j - βv can have: with
-half-length H of b_j's interval on the side of βv, deviations s, and z the normal quantile,
+release's matrix (`Scale`). With v a residual variance they are log odds, with v a mean log rates. (b, v, e) is about
+normal, and so is β by the delta method: it moves by
 
-.. math:: (\hat b_j + u)^2 \le H^2 + z^2\,\mathrm{Var}(u) + 2 H z\,\mathrm{Cov}(\hat b_j, u)/s_{b_j} ,\qquad
-    u = \hat e_j - \beta\hat v ,
+.. math:: \mathrm d\beta_j = (\mathrm db_j + \mathrm de_j - \beta_j\,\mathrm dv)/v .
 
-a quadratic in β (Zou and Donner's way to combine intervals, in Fieller's form: nothing is divided by a noisy v). Where
-e_j = 0, a slope is accepted to be 0 exactly where b_j is. Where v is not told from 0 nothing is identified.
+Where v is not at least three standard errors above 0 nothing is identified.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
-from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.models import FAMILIES
+from gaussmix.models.inference import SIGNAL, Coefficients, LeastSquares
 
 if TYPE_CHECKING:
     from gaussmix.models.design import Problem
-    from gaussmix.models.inference import Score
-    from gaussmix.models.results import FittedModel, Summary
+    from gaussmix.models.results import FittedModel
     from gaussmix.releases.transcript import Transcript
 
-__all__ = ["LINEAR", "Family", "RatioTests", "Registration", "Scale", "on_scale", "registration", "without_noise"]
-
-Flags = NDArray[np.bool_]
-
-_LEAST_P = 1e-12
-"""p-values below it are given as 0."""
+__all__ = ["LINEAR", "Family", "Registration", "Scale", "on_scale", "registration"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,35 +45,22 @@ class Scale:
     ----------
     v : float
     added : array (d,)
-        e.
-    moved : array of bool (d,)
-        Which coefficients have an e at all; that of the others is 0, whatever the noise.
+        e; NaN where it is not identified.
     noise, sampling : arrays (1 + d, 1 + d)
         Covariances of v and e.
     with_b : array (d, 1 + d)
         Covariances that noise gives them with the coefficients b.
-    unknown : array of bool (d,)
-        Coefficients whose e is not told from noise: they are not identified.
     """
 
     v: float
     added: Floats
-    moved: Flags
     noise: Floats
     sampling: Floats
     with_b: Floats
-    unknown: Flags
-
-    @classmethod
-    def known(cls, v: float, added: Floats, moved: Flags) -> Scale:
-        """Without errors."""
-        d = len(added)
-        nothing = np.zeros((1 + d, 1 + d))
-        return cls(v, added, moved, nothing, nothing, np.zeros((d, 1 + d)), np.zeros(d, dtype=bool))
 
 
-ScaleOf = Callable[["Problem", Floats, "Score | None", float], Scale]
-"""Problem, least squares b in the user's units, its tests (None without noise) and ``max_effect``, to v and e."""
+ScaleOf = Callable[["Problem", LeastSquares], Scale]
+"""A problem and its least squares to v and e."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +80,18 @@ class Family:
         How to read the coefficients: printed below every table.
     clipping_note : str
         Printed below tables of a release whose rows were clipped.
+    unidentified : str
+        Why a coefficient is not identified although its column is.
     remedy : str
         What helps where coefficients are not identified.
     ratio : str
         What exp(β) is called: ``"odds ratio"``, ``"rate ratio"``; empty where it has no meaning.
-    prints_rsquared, has_rsquared, has_sigma : bool
-        Whether R² is printed below the table, and whether R² and the residual standard deviation are in ``glance``.
+    is_linear : bool
+        Whether the model is linear with the likelihood of normal errors: R² is printed, and AIC is defined.
+    has_rsquared : bool
+        Whether R² and the residual standard error are in ``glance``.
+    predicts_mean : bool
+        Whether the model is compared with the mean of the response.
     scale : callable or None
         v and e of β = (b + e)/v; None where coefficients are those of least squares.
     """
@@ -120,11 +102,12 @@ class Family:
     refusal: str = ""
     notes: tuple[str, ...] = ()
     clipping_note: str = ""
+    unidentified: str = ""
     remedy: str = "use fewer predictors, collapse sparse levels (collapse=), or spend a larger ε."
     ratio: str = ""
-    prints_rsquared: bool = False
+    is_linear: bool = False
     has_rsquared: bool = False
-    has_sigma: bool = False
+    predicts_mean: bool = True
     scale: ScaleOf | None = field(default=None, repr=False)
 
 
@@ -158,126 +141,24 @@ LINEAR = Family(
     link="identity",
     intervals_are_for=MappingProxyType(
         {
-            "table": "the least-squares coefficients of this table (score test)",
-            "population": "the coefficients of the population that the rows were drawn from (score test)",
+            "table": "the least-squares coefficients of this table",
+            "population": "the coefficients of the population that the rows were drawn from",
         }
     ),
-    prints_rsquared=True,
+    is_linear=True,
     has_rsquared=True,
-    has_sigma=True,
 )
 
 
-@dataclass(frozen=True, eq=False)
-class RatioTests:
-    """Tests of β in place of those of b: what a summary asks of a :class:`~gaussmix.models.inference.Score`."""
-
-    b: Score
-    scale: Scale
-    std_error: Floats
-    covariance: Floats
-
-    @property
-    def estimate(self) -> Floats:
-        """β."""
-        return np.asarray((self.b.estimate + self.scale.added) / self.scale.v)
-
-    def intervals(self, level: float | Floats) -> Floats:
-        """Ends of the accepted values at 1 - level, or a level each, shape (d, 2); infinite where they do not end."""
-        z, v = stats.norm.isf(np.asarray(level) / 2), self.scale.v
-        own = self.b.intervals(level)
-        middle = self.b.estimate + self.scale.added
-        S, C = self.scale.noise + self.scale.sampling, self.scale.with_b
-        with_v, of_e, with_e = S[0, 1:], np.diagonal(S)[1:], np.diagonal(C[:, 1:])
-        found = np.empty_like(own)
-        for column, side in enumerate((-1.0, 1.0)):
-            H = np.abs(own[:, column] - self.b.estimate)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                stretch = np.where(self.std_error > 0, H / self.std_error, z)  # z, but for the interval's asymmetry
-                # accepted: β²A - 2βB + D ≤ 0
-                A = v**2 - z**2 * S[0, 0]
-                B = middle * v - z * stretch * C[:, 0] - z**2 * with_v
-                D = middle**2 - H**2 - z**2 * of_e - 2 * z * stretch * with_e
-                end = (B + side * np.sqrt(np.maximum(B**2 - A * D, 0.0))) / A
-            found[:, column] = np.where(np.isfinite(H) & (A > 0) & (v > 0), end, side * np.inf)
-        unbounded = ~np.isfinite(found).all(axis=1)
-        found[unbounded | self.scale.unknown] = (-np.inf, np.inf)
-        return found
-
-    def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
-        """p-values that are below a level exactly where the interval of that level leaves the value out."""
-        chosen = np.arange(len(self.scale.moved))[index]
-        slopes = ~self.scale.moved[chosen] & (np.asarray(values) == 0)
-        found = np.empty(len(chosen))
-        found[slopes] = self.b.p_of_hull(np.zeros(int(slopes.sum())), chosen[slopes].tolist())
-        if not slopes.all():
-            found[~slopes] = self._p(chosen[~slopes], np.asarray(values, dtype=np.float64)[~slopes])
-        return found
-
-    def _p(self, index: Floats, values: Floats) -> Floats:
-        """Levels at which intervals of some coefficients end at a value each, by bisection of their logarithms."""
-        levels = np.full(len(self.scale.moved), 0.5)
-
-        def accepted(logarithms: Floats) -> Flags:
-            levels[index] = np.exp(logarithms)
-            left, right = self.intervals(levels)[index].T
-            return np.asarray((left <= values) & (values <= right))
-
-        low, high = np.full(len(index), math.log(_LEAST_P)), np.zeros(len(index))
-        out = ~accepted(low)
-        for _ in range(30):
-            half = (low + high) / 2
-            inside = accepted(half)
-            low, high = np.where(inside, half, low), np.where(inside, high, half)
-        return np.where(out, 0.0, np.exp(low))
-
-    def joint(self, index: Sequence[int], values: Floats) -> float:
-        """p-value of values of several coefficients at once: of b at the estimated v; Wald's where some have an e.
-
-        1 where one of them is not identified.
-        """
-        own = list(index)
-        if self.scale.unknown[own].any():
-            return 1.0
-        if len(own) == 1:
-            return float(self.p_of_hull(values, own)[0])
-        if not self.scale.moved[own].any():
-            return self.b.joint(own, values * self.scale.v)
-        distance = self.estimate[own] - values
-        wald = distance @ scipy.linalg.pinvh(self.covariance[np.ix_(own, own)]) @ distance
-        return float(stats.chi2.sf(wald, len(own)))
-
-
-def without_noise(own: Summary, scale: Scale) -> Summary:
-    """The summary of β of a table without noise: from that of b."""
-    values = (np.array(list(own.params.values())) + scale.added) / scale.v
-    return replace(own, params=dict(zip(own.params, values.tolist(), strict=True)))
-
-
-def on_scale(own: Summary, score: Score, scale: Scale) -> Summary:
-    """The summary of β, from that of b, its tests and the scale."""
-    names = list(own.params)
-    noise, sampling = score.covariance()
-    std_error = np.sqrt(np.maximum(np.diagonal(noise + sampling), 0.0))
-    beta = (score.estimate + scale.added) / scale.v
-    with np.errstate(divide="ignore", invalid="ignore"):
-        to_beta = np.column_stack([np.eye(len(names)), -beta, np.eye(len(names))]) / scale.v
-        noise = to_beta @ np.block([[noise, scale.with_b], [scale.with_b.T, scale.noise]]) @ to_beta.T
-        sampling = to_beta @ scipy.linalg.block_diag(sampling, scale.sampling) @ to_beta.T
-        variance = np.maximum(np.diagonal(noise + sampling), 0.0)
-        share = np.clip(np.diagonal(noise) / variance, 0.0, 1.0)
-
-    tests = RatioTests(score, scale, std_error, noise + sampling)
-
-    def labelled(values: Floats) -> dict[str, float]:
-        return dict(zip(names, values.tolist(), strict=True))
-
-    return replace(
-        own,
-        params=labelled(beta),
-        bse=labelled(np.sqrt(variance)),
-        pvalues=labelled(tests.p_of_hull(np.zeros(len(names)))),
-        noise_share=labelled(share),
-        _score=tests,
-        _covariance=tests.covariance,
-    )
+def on_scale(b: Coefficients, scale: Scale, clipping_bias: float) -> Coefficients:
+    """Return the distribution of β = (b + e)/v by the delta method; ``clipping_bias`` is in the noise of b already."""
+    d, v = len(b.estimate), scale.v
+    unknown = ~b.known | np.isnan(scale.added)
+    if not v > 0 or v < SIGNAL * np.sqrt(scale.noise[0, 0]):
+        return b.without(np.ones(d, dtype=bool))
+    beta = (np.nan_to_num(b.estimate) + np.nan_to_num(scale.added)) / v
+    to_beta = np.column_stack([np.eye(d), -beta, np.eye(d)]) / v
+    more = 1 + clipping_bias**2
+    joint = np.block([[np.nan_to_num(b.noise), more * scale.with_b], [more * scale.with_b.T, more * scale.noise]])
+    sampling = scipy.linalg.block_diag(np.nan_to_num(b.sampling), scale.sampling)
+    return Coefficients(beta, to_beta @ joint @ to_beta.T, to_beta @ sampling @ to_beta.T).without(unknown)

@@ -5,22 +5,21 @@ A model is fitted in encoded units, where every column has its declared weight, 
 
 .. math:: y = c_y + s_y \sum_j \theta_j \frac{x_j - c_j}{s_j} .
 
-Means that a model predicts for given rows, with intervals from a release alone.
-
-The mean at features x is the intercept of the same regression with its columns measured from x: one functional
-ψ = (1, x)ᵀβ of the coefficients, tested as any coefficient is (:mod:`gaussmix.models.inference`). Nothing is divided by
-a noisy number, and intervals have the coverage of the coefficients' own.
+A model has one set of numbers: predictions are those of ``params``, with coefficients that are not identified counted
+as 0, so that a level that was left out is predicted as the reference level. `Predictor` is another fit of the same
+columns, a ridge regression that is tuned for prediction under the noise and has no intervals.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
@@ -40,21 +39,22 @@ from gaussmix.models.design import (
     needed_parts,
     part_name,
     parts_without,
-    sources_of,
     sub_schema,
 )
-from gaussmix.models.inference import Score, weights_of
+from gaussmix.models.rendering import NO_BETTER
 from gaussmix.models.results import Asked, FittedModel, Frame, ResultTable, Summary
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.transcript import Transcript
 
 __all__ = [
     "Prediction",
+    "Predictor",
     "RegressionModel",
     "clipped",
     "decoded_values",
     "feature_indices",
     "features_of",
+    "fit_predictor",
     "fit_regressions",
     "linear_values",
     "number_response",
@@ -69,19 +69,15 @@ class Prediction:
     Attributes
     ----------
     predicted_mean, se_mean : arrays (rows,)
-        From the coefficients in ``params``, without the ridge that makes ``predict`` shrink; Wald standard errors.
+        From the coefficients in ``params`` and their covariance.
     """
 
     predicted_mean: Floats
     se_mean: Floats
-    _tests: tuple[Score, ...] = field(repr=False)
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Intervals of level 1 - alpha for the means, shape (rows, 2); infinite where one is not identified."""
-        alpha = check.in_interval(0, 1, alpha=alpha)
-        if self._tests:
-            return np.array([test.intervals(alpha)[0] for test in self._tests])
-        half = float(stats.norm.isf(alpha / 2)) * self.se_mean
+        """Intervals of the means, shape (rows, 2), of level 1 - alpha."""
+        half = -special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2) * self.se_mean
         return np.column_stack([self.predicted_mean - half, self.predicted_mean + half])
 
     def to_frame(self, frame: Frame | None = None, *, alpha: float = 0.05) -> Any:
@@ -93,24 +89,10 @@ class Prediction:
 
 
 def predicted(summary: Summary, features: Floats) -> Prediction:
-    """Predictions at rows of features in the user's units, shape (rows, d), in the order of ``summary.params``."""
-    found = np.asarray(features @ np.array(list(summary.params.values())))
-    error = np.sqrt(np.maximum(np.sum((features @ summary._covariance) * features, axis=1), 0.0))
-    score, names = summary._score, list(summary.params)
-    if not isinstance(score, Score):
-        return Prediction(found, error, ())
-    if names[0] != INTERCEPT:
-        raise ArgumentError("Intervals of predicted means need a release with an intercept column.")
-    tests = tuple(_at(score, row) for row in features)
-    return Prediction(np.array([test.estimate[0] for test in tests]), error, tests)
-
-
-def _at(score: Score, row: Floats) -> Score:
-    """The tests with the mean at a row in the place of the intercept."""
-    functionals, offset = score.functionals.copy(), score.offset.copy()
-    functionals[0], offset[0] = row @ score.functionals, row @ score.offset
-    weights = weights_of(score.pilot, score.noisy.moment[:-1, :-1], functionals)
-    return replace(score, functionals=functionals, offset=offset, weights=weights)
+    """Predictions at rows of features in original units, shape (rows, d), in the order of ``summary.params``."""
+    own = summary._coefficients
+    variance = np.sum((features @ np.nan_to_num(own.covariance)) * features, axis=1)
+    return Prediction(features @ np.nan_to_num(own.estimate), np.sqrt(np.maximum(variance, 0.0)))
 
 
 def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
@@ -142,54 +124,55 @@ def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
 
 @dataclass(frozen=True, repr=False)
 class RegressionModel(FittedModel):
-    """A linear model fitted from a release.
+    """Least squares of one column on others, from a release, on the columns that the release identifies.
 
     Attributes
     ----------
     response : str
         The response column.
-    coef : dict of str to float
-        Per encoded column, in the user's units, as it predicts best: per unit of a number, for true against false, for
-        a level. For estimates with intervals see ``params``.
-    intercept : float
-        0 if the release has no intercept column.
+    columns : tuple of str
+        Encoded columns of the predictors.
     certificate : Certificate or None
         What was spent on the release.
     """
 
     response: str
-    coef: dict[str, float]
-    intercept: float
+    columns: tuple[str, ...]
     statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
+
+    @property
+    def _width(self) -> int:
+        return len(self.columns)
 
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
         """The regression as an inference problem."""
         schema = self.statistic.schema
         response = number_response(schema, self.response)
-        return Problem.of(self.statistic.noisy, schema, response, self.coef, collapse=collapse, reference=reference)
+        return Problem.of(self.statistic.noisy, schema, response, self.columns, collapse=collapse, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
         """Intervals, shape (rows, 2), that hold the response of a new row with probability about 1 - alpha.
 
-        Errors are taken to be normal, with the residual variance that the release shows; the number of rows in it is
-        the release's own noisy one, from its intercept column. The coefficients' own uncertainty, small beside the
-        residuals wherever a model is worth using, is left out.
+        Errors are taken to be normal, with the residual variance of the table. The error of the coefficients, small
+        compared with the residuals wherever a model is worth using, is left out.
         """
         alpha = check.in_interval(0, 1, alpha=alpha)
-        schema = self.statistic.schema
-        if not schema.intercept:
+        if not self.statistic.schema.intercept:
             raise ArgumentError(
                 "prediction_interval needs a release with an intercept column, which holds the row count."
             )
-        response, noisy = number_response(schema, self.response), self.statistic.noisy
-        fitted = schema.units.combination(self.coef, self.intercept, about=response.centre)
-        residual, _ = noisy.quadratic(response.vector - fitted / response.scale)
-        rows, _ = noisy.quadratic(schema.units.one)
-        residual_sd = response.scale * float(np.sqrt(max(residual, 0.0) / max(rows, 1.0)))
         middle = self.predict(data)
-        half = float(stats.norm.isf(alpha / 2)) * residual_sd
+        half = -float(special.ndtri(alpha / 2)) * self._residual_std
         return np.column_stack([middle - half, middle + half])
+
+    @property
+    def _residual_std(self) -> float:
+        """Standard deviation of the response about predictions."""
+        own = self._table
+        fit = own._mean if own.noise_dominates else own._fit
+        rows, _ = own._problem.noisy.quadratic(own._problem.one)
+        return own._problem.scale * float(np.sqrt(max(fit.residual, 0.0) / max(rows, 1.0)))
 
     def get_prediction(self, data: Any, **summary: Unpack[Asked]) -> Prediction:
         """Means that ``params`` predict for the rows of a table, with ``conf_int()``, under statsmodels' names.
@@ -197,33 +180,87 @@ class RegressionModel(FittedModel):
         For the estimand of ``summary``, whose options it takes: the table's own regression, or the population's. New
         rows scatter about these means: :meth:`prediction_interval`.
         """
-        schema, own = self.statistic.schema, self.summary(**summary)
-        collapse, reference = summary.get("collapse"), summary.get("reference")
-        coding = Coding.of(schema, sources_of(schema, self.coef), collapse=collapse, reference=reference)
-        return predicted(own, features_of(schema, coding, data))
+        own = self.summary(**summary)
+        if own._problem.coding is None or not own._problem.intercept:
+            raise ArgumentError("Intervals of predicted means need a release with an intercept column.")
+        return predicted(own, features_of(self.statistic.schema, own._problem.coding, data))
 
     def predict(self, data: Any) -> Floats:
         """Predictions for a table with the model's columns, clipped to the response's declared bounds.
 
-        Values are clipped as when the release was made.
+        They are those of ``params``, with coefficients that are not identified as 0. Where the model does not beat the
+        mean of the response at this budget, the mean is returned, with a warning. Values are clamped as when the
+        release was made.
         """
-        schema = self.statistic.schema
-        return clipped(schema, self.response, linear_values(schema, self.coef, self.intercept, data))
+        own = self._table
+        if own.noise_dominates:
+            warnings.warn(f"{NO_BETTER} The mean is predicted.", UserWarning, stacklevel=2)
+        fit = own._mean if own.noise_dominates else own._fit
+        coef, intercept = encoded_coefficients(self.statistic.schema, own._problem, fit.theta)
+        return clipped(
+            self.statistic.schema, self.response, linear_values(self.statistic.schema, coef, intercept, data)
+        )
+
+
+def encoded_coefficients(schema: Schema, problem: Problem, theta: Floats) -> tuple[dict[str, float], float]:
+    """Return coefficients by encoded column, and the intercept, in original units, from θ on a problem's features."""
+    coding = problem.coding
+    if coding is None:
+        raise ArgumentError("Predictions need a model that was made from a release.")
+    sources = {source for source in coding.sources if source is not None}
+    columns = [i for i, own in enumerate(schema.encoded) if own.source is None or own.source in sources]
+    vector = coding.rows.T @ theta
+    return schema.units.coefficients(columns, vector[columns], centre=problem.centre, scale=problem.scale)
+
+
+@dataclass(frozen=True, repr=False)
+class Predictor:
+    """A linear predictor of one column from others: a ridge regression tuned for prediction under the privacy noise.
+
+    It predicts better than the least squares of :meth:`Release.ols` where the budget is small. Its coefficients are
+    biased towards 0, and there are no intervals for them (:mod:`gaussmix.releases.shrinkage`).
+
+    Attributes
+    ----------
+    response : str
+        The response column.
+    coef : dict of str to float
+        By encoded column, in original units: per unit of a number, for true against false, for every level.
+    intercept : float
+        0 if the release has no intercept column.
+    """
+
+    response: str
+    coef: dict[str, float]
+    intercept: float
+    schema: Schema = field(compare=False)
+
+    def predict(self, data: Any) -> Floats:
+        """Predictions for a table with the predictors' columns, clipped to the response's declared bounds."""
+        return clipped(self.schema, self.response, linear_values(self.schema, self.coef, self.intercept, data))
+
+    def __repr__(self) -> str:
+        return f"Predictor({self.response!r} from {len(self.coef)} encoded columns)"
+
+
+def fit_predictor(statistic: Transcript, response: str, predictors: Sequence[str] | None) -> Predictor:
+    """Return the ridge regression of a number, or of true and false as 1 and 0, on other columns."""
+    schema = statistic.schema
+    own, features = number_response(schema, response), feature_indices(schema, [response], predictors)
+    theta = statistic.solve(features, own.vector[:, np.newaxis])[:, 0]
+    coef, intercept = schema.units.coefficients(features, theta, centre=own.centre, scale=own.scale)
+    return Predictor(part_name(schema, response), coef, intercept, schema)
 
 
 def fit_regressions(
-    statistic: Transcript, responses: Sequence[str], predictors: Sequence[str] | None
+    statistic: Transcript, responses: Sequence[str], predictors: Sequence[str] | None, certificate: Certificate | None
 ) -> dict[str, RegressionModel]:
-    """Least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
+    """Return least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
     schema = statistic.schema
-    coded = [number_response(schema, response) for response in responses]
     features = feature_indices(schema, responses, predictors)
-    thetas = statistic.solve(features, np.column_stack([own.vector for own in coded]))
-    models = {}
-    for response, own, theta in zip(responses, coded, thetas.T, strict=True):
-        coef, intercept = schema.units.coefficients(features, theta, centre=own.centre, scale=own.scale)
-        models[response] = RegressionModel(part_name(schema, response), coef, intercept, statistic)
-    return models
+    columns = tuple(schema.names[i] for i in features if schema.encoded[i].source is not None)
+    names = {response: number_response(schema, response).name for response in responses}
+    return {response: RegressionModel(name, columns, statistic, certificate) for response, name in names.items()}
 
 
 def clipped(schema: Schema, response: str, values: Floats) -> Floats:

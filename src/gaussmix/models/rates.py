@@ -12,23 +12,21 @@ r the level that others are measured from (b_r = β_r = 0), where ȳ_d - ȳ_r = 
 
 Exact, whatever the law of y about its mean; a single 0/1 column has the ratio of its two means. With several categories
 each has its own c, and the intercept all of them: no longer exact, but right to first order in what they share. Numbers
-that are not normal within levels have the first-order value. All are β_j = (b_j + e_j)/v with v = ȳ, and intervals are
-those of :mod:`gaussmix.models.families`.
+that are not normal within levels have the first-order value. All are β_j = (b_j + e_j)/v with v = ȳ, and their
+distribution is that of :mod:`gaussmix.models.families`.
 
 The noise's covariances: means and sums of squares move with the noise E by sums of forms uᵀEt, and
 
-.. math:: \mathrm{Cov}(u^\top E t, s^\top E w) = \alpha[(u^\top Q s)(t^\top Q w) + (u^\top Q w)(t^\top Q s)] :
+.. math:: \mathrm{Cov}(u^\top E t, s^\top E w) = (u^\top N s)(t^\top N w) + (u^\top N w)(t^\top N s) :
 
 ȳ by 1ᵀE(y - ȳ)/n, ȳ_d by dᵀE(y - ȳ_d)/n_d, b_j by w_jᵀ(Ea)_x, and bᵀΣb, what numbers explain beyond levels, by
 (a_dᵀEa_d - aᵀEa - bᵀΣb·1ᵀE1)/n, a and a_d what all features and levels alone leave of y.
-
-A model of rates, from a private second moment: post-processing, which costs no privacy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Unpack
 
@@ -50,8 +48,8 @@ from gaussmix.models.design import (
     part_name,
     sources_of,
 )
-from gaussmix.models.families import Family, Flags, Registration, Scale
-from gaussmix.models.inference import Score, residuals
+from gaussmix.models.families import Family, Registration, Scale
+from gaussmix.models.inference import Flags, LeastSquares, residuals
 from gaussmix.models.linear import feature_indices, linear_values
 from gaussmix.models.results import Asked, FittedModel, ResultTable, ratio_table
 from gaussmix.releases.certificate import Certificate
@@ -91,10 +89,10 @@ class Design:
     group: Floats
 
     @classmethod
-    def of(cls, coding: Coding, centre: float, scale: float) -> Design:
+    def of(cls, coding: Coding, centre: float, scale: float, left_out: Sequence[int] = ()) -> Design:
         """From the coding of a problem with an intercept, and the units of the response.
 
-        Levels and true/false are known by their declared kinds.
+        Levels and true/false are known by their declared kinds. Levels that were left out belong to the baseline.
         """
         d = len(coding.names)
         units = coding.units.with_response("response", centre, scale)
@@ -103,8 +101,8 @@ class Design:
         baselines: list[Floats] = []
         group = np.full(d, -1)
         for indices in coding.groups.values():
-            own = list(indices)
-            if coding.columns[own[0]].kind in ("level", "boolean"):
+            own = [i for i in indices if i not in left_out]
+            if own and coding.columns[own[0]].kind in ("level", "boolean"):
                 group[own] = len(baselines)
                 baselines.append(units.one - features[own].sum(axis=0))
         return cls(features, of_y, np.array(baselines).reshape(-1, d + 1), group)
@@ -135,16 +133,11 @@ class Errors:
     covariance: Floats
 
     @classmethod
-    def of(cls, problem: Problem, score: Score, max_effect: float) -> Errors:
-        """From the tests of b, which are in units of bounds."""
-        bounds = problem.bounds(max_effect)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            w = bounds[:, np.newaxis] * score.weights.columns / score.slope
-        return cls(
-            np.vstack([w, np.zeros(len(bounds))]),
-            np.append(-bounds * score.pilot.theta, 1.0),
-            score.covariance()[0],
-        )
+    def of(cls, problem: Problem, fit: LeastSquares) -> Errors:
+        """Return the errors of least squares in original units."""
+        w = problem.to_user @ fit.inverse
+        covariance = problem.to_user @ fit.noise @ problem.to_user.T
+        return cls(np.vstack([w.T, np.zeros(len(w))]), fit.a, covariance)
 
 
 def form_covariance(noisy: NoisyMoment, left: tuple[Floats, Floats], right: tuple[Floats, Floats]) -> Floats:
@@ -156,10 +149,10 @@ def form_covariance(noisy: NoisyMoment, left: tuple[Floats, Floats], right: tupl
 def poisson_scale(
     noisy: NoisyMoment, design: Design, b: Floats, errors: Errors | None = None, *, response: str
 ) -> Scale:
-    """ȳ and e of coefficients b in the user's units; with their errors where those of b are given.
+    """Return ȳ and e of coefficients b in original units, with their errors where those of b are given.
 
-    e is NaN, and the coefficient not identified, where rows or total of a level, or of the one that it is measured
-    from, are less than five standard deviations from 0.
+    e is NaN, and the coefficient not identified, where rows or total of a level, or of its reference level, are less
+    than five standard errors from 0.
     """
     one, y, d = design.features[0], design.response, len(b)
     groups = np.vstack([design.features[design.group >= 0], design.baselines])
@@ -190,16 +183,15 @@ def poisson_scale(
     unknown = np.zeros(d, dtype=bool)
     unknown[levels] = ~(told[own] & told[from_])
     unknown[0] = not told[base].all()
-    moved = design.group >= 0
-    moved[0] = True
-    known = Scale.known(mean, np.where(unknown, np.nan, added), moved)
+    added = np.where(unknown, np.nan, added)
+    nothing = np.zeros((1 + d, 1 + d))
     if errors is None:
-        return replace(known, unknown=unknown)
+        return Scale(mean, added, nothing, nothing, np.zeros((d, 1 + d)))
     to = np.column_stack([to, np.outer(np.arange(1 + d) == 1, -to_explained / (2 * mean))])
     pairs = (np.vstack([forms[0], of_explained[0]]), np.vstack([forms[1], of_explained[1]]))
     noise = to @ form_covariance(noisy, pairs, pairs) @ to.T
     with_b = form_covariance(noisy, (errors.w.T, np.tile(errors.a, (d, 1))), pairs) @ to.T
-    return replace(known, noise=noise, with_b=with_b, unknown=unknown)
+    return Scale(mean, added, noise, nothing, with_b)
 
 
 def _means(noisy: NoisyMoment, groups: Floats, one: Floats, y: Floats) -> tuple[Floats, Floats, Flags]:
@@ -235,13 +227,13 @@ def _explained(
     return found, (vectors, vectors), np.array([1.0, -1.0, -found]) / n
 
 
-def _scale(problem: Problem, b: Floats, score: Score | None, max_effect: float) -> Scale:
-    """V and e of a problem that was made from a schema."""
+def _scale(problem: Problem, fit: LeastSquares) -> Scale:
+    """Return v and e of a problem that was made from a schema."""
     if problem.coding is None:
         raise ArgumentError("poisson needs the coding of its predictors.")
-    design = Design.of(problem.coding, float(problem.offset[0]), problem.scale)
-    errors = None if score is None else Errors.of(problem, score, max_effect)
-    return poisson_scale(problem.noisy, design, b, errors, response=problem.response_name)
+    design = Design.of(problem.coding, float(problem.offset[0]), problem.scale, fit.left_out)
+    b = problem.to_user @ fit.theta + problem.offset
+    return poisson_scale(problem.noisy, design, b, Errors.of(problem, fit), response=problem.response_name)
 
 
 POISSON = Family(
@@ -255,6 +247,7 @@ POISSON = Family(
         "effects of skewed predictors differ from maximum likelihood by more than these intervals show.",
     ),
     clipping_note="For skewed counts clipping biases rate ratios; passes=1 avoids clipping.",
+    unidentified="rows or total of the level, of its reference level or of the table are not clearly above 0",
     ratio="rate ratio",
     scale=_scale,
 )
@@ -286,12 +279,16 @@ class PoissonModel(FittedModel):
     statistic: Transcript = field(compare=False)
     certificate: Certificate | None = field(default=None, compare=False)
 
+    @property
+    def _width(self) -> int:
+        return len(self.coef)
+
     def rate_ratios(self, alpha: float = 0.05, **options: Unpack[Asked]) -> ResultTable:
         """Factors by which features multiply the mean: term, rate.ratio, conf.low, conf.high, p.value.
 
         Exp of :meth:`summary`, whose options it takes: per unit of a number, for true against false, for a level
-        against the one that its category is measured from. A p-value is below α exactly where the interval of level
-        1 - α leaves 1 out. Where a coefficient is not identified its ratio is NaN, its interval (0, inf).
+        against the reference level. A p-value is below α exactly where the interval of level 1 - α excludes 1. NaN
+        where a coefficient is not identified.
         """
         return ratio_table(self.summary(**options), alpha)
 
@@ -327,16 +324,15 @@ def fit_poisson(statistic: Transcript, response: str, predictors: Sequence[str] 
     _check_features(schema, features)
     theta = statistic.solve(features, coded.vector[:, np.newaxis])[:, 0]
     slopes, constant = schema.units.coefficients(features, theta, centre=coded.centre, scale=coded.scale)
-    coding = Coding.of(schema, sources_of(schema, list(slopes)))
+    coding = Coding.of(schema, sources_of(schema, list(slopes)), noisy=statistic.noisy)
     b = np.array([slopes[column.name] for column in coding.columns[1:]])
     for source, (name, _) in coding.references.items():
         b[[index - 1 for index in coding.groups[source]]] -= slopes[name]
         constant += slopes[name]
     noisy = statistic.predictive.mapped(np.vstack([coding.rows, coded.vector]))
-    scale = poisson_scale(
-        noisy, Design.of(coding, coded.centre, coded.scale), np.append(constant, b), response=response
-    )
-    intercept, *found = ((np.append(constant, b) + np.where(scale.unknown, 0.0, scale.added)) / scale.v).tolist()
+    design = Design.of(coding, coded.centre, coded.scale)
+    scale = poisson_scale(noisy, design, np.append(constant, b), response=response)
+    intercept, *found = ((np.append(constant, b) + np.nan_to_num(scale.added)) / scale.v).tolist()
     return PoissonModel(response, dict(zip(coding.names[1:], found, strict=True)), intercept, statistic)
 
 

@@ -17,7 +17,6 @@ from typing import Any, overload
 import narwhals as nw
 import numpy as np
 
-from gaussmix import _validation as check
 from gaussmix._files import write_whole
 from gaussmix._types import Floats
 from gaussmix.accounting.accounts import NonPrivate
@@ -35,10 +34,9 @@ from gaussmix.models.descriptive import (
     describe,
     group_means,
 )
-from gaussmix.models.design import ENOUGH, suggest_collapses
 from gaussmix.models.families import registration
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
-from gaussmix.models.linear import RegressionModel, fit_regressions
+from gaussmix.models.linear import Predictor, RegressionModel, fit_predictor, fit_regressions
 from gaussmix.models.rates import PoissonModel, fit_poisson
 from gaussmix.models.rendering import in_csv, void_mark
 from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
@@ -130,8 +128,8 @@ class Release:
     ) -> RegressionModel | dict[str, RegressionModel]:
         """Fit a linear regression of one column on others; for several responses, a dictionary of models.
 
-        Coefficients for prediction are those of a ridge regression (:mod:`gaussmix.releases.shrinkage`); ``params`` and
-        intervals are for least squares.
+        It is least squares on the columns that the release identifies (:mod:`gaussmix.models.inference`). For
+        prediction at small budgets see :meth:`predictor`.
 
         Parameters
         ----------
@@ -144,9 +142,20 @@ class Release:
         if isinstance(response, str):
             response, predictors = response_and_predictors(response, predictors)
         names = [response] if isinstance(response, str) else response
-        found = fit_regressions(self.statistic, names, predictors)
-        models = {name: replace(model, certificate=self.certificate) for name, model in found.items()}
+        models = fit_regressions(self.statistic, names, predictors, self.certificate)
         return models[response] if isinstance(response, str) else models
+
+    def predictor(self, response: str, predictors: Sequence[str] | None = None) -> Predictor:
+        """Fit a linear predictor of one column from others: a ridge regression tuned for prediction under the noise.
+
+        Parameters
+        ----------
+        response : str
+            A numeric or boolean column; or a formula in place of both arguments.
+        predictors : list of str, optional
+            Columns of the table; default: all others.
+        """
+        return fit_predictor(self.statistic, *response_and_predictors(response, predictors))
 
     def iv(
         self, response: str, predictors: Sequence[str] | None = None, *, instruments: Sequence[str]
@@ -294,15 +303,6 @@ class Release:
         if frame == "pandas":
             found.attrs[MARK] = table.schema.metadata[MARK.encode()].decode()
         return found
-
-    def suggest_collapses(self, *, at_least: float = ENOUGH) -> dict[str, dict[str, list[str]]]:
-        """Suggest sparse levels to collapse, from noisy counts, in the form that ``summary(collapse=)`` takes.
-
-        Where two or more levels of a category have noisy counts below ``at_least`` standard errors,
-        they become ``"other"``. Intervals do not account for a model that was chosen in this way
-        (:func:`gaussmix.models.design.suggest_collapses`).
-        """
-        return suggest_collapses(self.statistic.noisy, self.schema, at_least=check.positive(at_least=at_least))
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:

@@ -11,14 +11,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gaussmix._text import csv_cell, plain
-from gaussmix.models.design import ENOUGH
+from gaussmix.data.schema import INTERCEPT
 from gaussmix.releases.certificate import NO_GUARANTEE
 
 if TYPE_CHECKING:
     from gaussmix.models.results import Summary
 
 __all__ = [
-    "BOUND_DEPENDENT",
+    "ALSO_STANDS_FOR",
     "NOT_IDENTIFIED",
     "as_html",
     "as_latex",
@@ -32,14 +32,20 @@ __all__ = [
     "in_latex",
     "notes",
     "p_value",
+    "to_error",
     "void_first",
     "void_mark",
 ]
 
 NOT_IDENTIFIED = "not identified at this budget"
 
-BOUND_DEPENDENT = "*"
-"""Marks intervals that depend on the assumed bound of other coefficients."""
+ALSO_STANDS_FOR = "†"
+"""Marks coefficients that also stand for a column that was left out."""
+
+NO_BETTER = "This model does not beat the mean of the response at this budget."
+ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
+NOTHING = "No coefficient is identified at this budget."
+_FIRST = (NO_GUARANTEE, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes that are printed above a table
 
 
 def p_value(p: float) -> str:
@@ -47,20 +53,34 @@ def p_value(p: float) -> str:
     return "" if math.isnan(p) else "<1e-4" if p < 1e-4 else f"{p:.3g}"
 
 
-def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
-    """Return the cells: name, coefficient, standard error, p, both ends of the interval, share of privacy noise.
+def to_error(value: float, error: float) -> str:
+    """Format a number to the digit of the second significant digit of its standard error.
 
-    The last one has a mark where the interval depends on the assumed bound.
+    >>> to_error(12.34567, 0.0246), to_error(12345.6, 123.0), to_error(1.2345e-7, 2.1e-8)
+    ('12.346', '12350', '1.23e-07')
     """
+    if not error > 0 or math.isinf(error):
+        return f"{value:.6g}" if error == 0 else ""
+    decimals = 1 - math.floor(math.log10(error))
+    rounded = round(value, decimals) + 0.0  # no negative zero
+    size = max(abs(rounded), error)
+    if decimals > 7 or size >= 1e15:
+        return f"{value:.{max(math.floor(math.log10(size)) + decimals, 0)}e}"
+    return f"{rounded:.{max(decimals, 0)}f}"
+
+
+def coefficient_rows(summary: Summary, alpha: float) -> list[list[str]]:
+    """Return the cells: name, coefficient, standard error, p, both ends of the interval, share of privacy noise."""
     found = []
     for name, (low, high) in summary.conf_int(alpha).items():
-        p, share = p_value(summary.pvalues[name]), summary.noise_share[name]
-        if math.isfinite(low) and math.isfinite(high):
-            numbers = [f"{summary.params[name]:.4g}", f"{summary.bse[name]:.3g}", p, f"{low:.4g}", f"{high:.4g}"]
-        else:
-            numbers = ["", "", p, NOT_IDENTIFIED, ""]
+        share, error = summary.noise_share[name], summary.bse[name]
+        mark = f" {ALSO_STANDS_FOR}" if name in summary.stands_for else ""
+        if math.isnan(error):
+            found.append([name, "", "", "", NOT_IDENTIFIED, "", ""])
+            continue
+        numbers = [to_error(value, error) for value in (summary.params[name], error, low, high)]
         words = f"{100 * share:.0f} %" if math.isfinite(share) else ""
-        found.append([name, *numbers, f"{words} {BOUND_DEPENDENT}" if summary.bound_dependent[name] else words])
+        found.append([name + mark, *numbers[:2], p_value(summary.pvalues[name]), *numbers[2:], words])
     return found
 
 
@@ -69,11 +89,24 @@ def heading(alpha: float) -> list[str]:
     return ["", "coef", "std err", "p", f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]", "privacy noise"]
 
 
-def notes(summary: Summary, *, unidentified: bool) -> list[str]:
-    """Return the notes below the table."""
-    family = summary.family
-    found = [f"Intervals are for {family.intervals_are_for[summary.estimand]}.", *family.notes]
-    if family.prints_rsquared:
+def notes(summary: Summary) -> list[str]:
+    """Return the notes of a table: what is printed above it, what the numbers are, and what is not identified.
+
+    This is the one place where they are composed.
+    """
+    family, kept = summary.family, [name for name, error in summary.bse.items() if not math.isnan(error)]
+    found = [summary.void] if summary.void else []
+    if summary.left_out and not set(kept) - {INTERCEPT}:
+        found.append(ONLY_INTERCEPT if kept else NOTHING)
+    elif summary.noise_dominates and family.predicts_mean:
+        found.append(NO_BETTER)
+    if summary.left_out:
+        many = f"{len(summary.left_out)} column{'s' * (len(summary.left_out) > 1)}"
+        found.append(f"Least squares on the columns listed; {many} left out at this budget.")
+    found += [f"Intervals are for {family.intervals_are_for[summary.estimand]}.", *family.notes]
+    if summary.references:
+        found.append(f"Reference levels: {', '.join(summary.references)}.")
+    if family.is_linear:
         doubt = " Not informative: privacy noise dominates." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
@@ -82,26 +115,15 @@ def notes(summary: Summary, *, unidentified: bool) -> list[str]:
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
     if summary.n_rows is not None:
-        found.append(f"Sampling error is computed for {_rows(summary)}.")
-    if summary.least_identified is not None:
-        found.append(
-            f"Least-identified contrast: {summary.least_identified} (signal-to-noise {summary.signal_to_noise:.1f})."
-        )
-    if any(summary.bound_dependent.values()):
-        found.append(
-            f"{BOUND_DEPENDENT} depends on an assumption: no other predictor changes the response by more than "
-            f"{summary.max_effect:g} times the response's declared range across its own declared range "
-            f"(max_effect={summary.max_effect:g})."
-        )
-    if summary.suggested_collapses:
-        clipped = "" if summary.clipping_loss is None else " after norm clipping"
-        found.append(
-            f"Sparse levels, with noisy counts{clipped} below {ENOUGH:g} standard errors; consider collapsing: "
-            f"collapse={summary.suggested_collapses}."
-        )
-    if unidentified:
-        found.append(f"Not identified: {family.remedy}")
-    return [summary.void, *found] if summary.void else found
+        found.append(f"Sampling error is computed for {_rows(summary)}, assuming equal residual variances.")
+    found += [f"Left out: {name}, {reason}." for name, reason in summary.left_out.items()]
+    found += [
+        f"{ALSO_STANDS_FOR} {name} also stands for {', '.join(columns)}, left out."
+        for name, columns in summary.stands_for.items()
+    ]
+    if summary.left_out:
+        found.append(f"To identify more coefficients, {family.remedy}")
+    return found
 
 
 def _rows(summary: Summary) -> str:
@@ -114,7 +136,7 @@ def as_text(summary: Summary, alpha: float) -> str:
     """Format a summary for a terminal."""
     rows = [heading(alpha), *coefficient_rows(summary, alpha)]
     title = f"{summary.response_name}: {summary.estimand}"
-    return in_columns(title, rows, notes(summary, unidentified=_unidentified(rows)))
+    return in_columns(title, rows, notes(summary))
 
 
 def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
@@ -125,17 +147,19 @@ def in_columns(title: str, rows: Sequence[Sequence[str]], words: Sequence[str]) 
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
     ]
-    rule, (first, rest) = "-" * len(lines[0]), void_first(words)
+    rule, (first, rest) = "-" * len(lines[0]), _split(words, _FIRST)
     return "\n".join([*first, title, rule, lines[0], rule, *lines[1:], rule, *rest])
 
 
 def void_first(words: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Split notes into those about a void guarantee, which are printed first, and the others."""
-    first: list[str] = []
-    rest: list[str] = []
-    for note in words:
-        (first if note.startswith(NO_GUARANTEE) else rest).append(note)
-    return first, rest
+    """Split notes into those about a void guarantee and the others."""
+    return _split(words, (NO_GUARANTEE,))
+
+
+def _split(words: Iterable[str], first: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Split notes into those that begin with some words and the others."""
+    words = list(words)
+    return [note for note in words if note.startswith(first)], [note for note in words if not note.startswith(first)]
 
 
 def guarantee_of(words: Iterable[str]) -> dict[str, str]:
@@ -158,16 +182,15 @@ def in_csv(rows: Iterable[Iterable[object]]) -> str:
 
 def as_html(summary: Summary, alpha: float) -> str:
     """Format a summary as an HTML table."""
-    rows = coefficient_rows(summary, alpha)
-    words = notes(summary, unidentified=_unidentified(rows))
-    return in_html(f"{summary.response_name}: {summary.estimand}", heading(alpha), rows, words)
+    title = f"{summary.response_name}: {summary.estimand}"
+    return in_html(title, heading(alpha), coefficient_rows(summary, alpha), notes(summary))
 
 
 def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
     """Format a table with its title as caption and notes below."""
     top = "".join(f"<th>{_markup(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{_markup(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    above, below = ("".join(f"<p>{_markup(note)}</p>" for note in some) for some in void_first(words))
+    above, below = ("".join(f"<p>{_markup(note)}</p>" for note in some) for some in _split(words, _FIRST))
     caption = _markup(title)
     return (
         f"{above}<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{below}"
@@ -189,39 +212,39 @@ def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
-    """Return plain values for JSON; unbounded intervals and values that are not finite are None."""
+    """Return plain values for JSON; None where a coefficient is not identified or a value is not finite."""
     intervals = summary.conf_int(alpha)
     return {
         **guarantee_of([summary.void]),
         "estimand": summary.estimand,
         **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
-        "max_effect": summary.max_effect,
-        "least_identified": None if summary.least_identified is None else str(summary.least_identified),
-        "suggested_collapses": summary.suggested_collapses,
+        "beats_mean": not summary.noise_dominates,
+        "references": list(summary.references),
+        "left_out": summary.left_out,
         "clipping_loss": _clipping_loss(summary),
-        "signal_to_noise": summary.signal_to_noise if math.isfinite(summary.signal_to_noise) else None,
+        "signal_to_noise": _finite(summary.signal_to_noise),
         "coefficients": {
             name: {
-                "coef": value,
-                "std_err": summary.bse[name],
-                "p": None if math.isnan(summary.pvalues[name]) else summary.pvalues[name],
-                "bound_dependent": summary.bound_dependent[name],
-                "interval": list(intervals[name]) if all(map(math.isfinite, intervals[name])) else None,
+                "coef": _finite(value),
+                "std_err": _finite(summary.bse[name]),
+                "p": _finite(summary.pvalues[name]),
+                "interval": None if math.isnan(value) else list(intervals[name]),
+                "stands_for": list(summary.stands_for.get(name, ())),
             }
             for name, value in summary.params.items()
         },
     }
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _clipping_loss(summary: Summary) -> dict[str, float | None] | None:
     if summary.clipping_loss is None:
         return None
-    return {name: None if math.isnan(value) else value for name, value in asdict(summary.clipping_loss).items()}
-
-
-def _unidentified(rows: list[list[str]]) -> bool:
-    return any(NOT_IDENTIFIED in row for row in rows)
+    return {name: _finite(value) for name, value in asdict(summary.clipping_loss).items()}
 
 
 def _markup(text: str) -> str:

@@ -8,11 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import pyarrow as pa
-import scipy.linalg
+from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._text import plain
@@ -20,35 +20,41 @@ from gaussmix._types import Floats
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models import rendering
-from gaussmix.models.design import Collapse, Label, Problem, Reference
-from gaussmix.models.families import Family, on_scale, without_noise
-from gaussmix.models.inference import Score, score_of
-from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, void_mark
+from gaussmix.models.design import ENOUGH, Collapse, Label, Problem, Reference
+from gaussmix.models.families import Family, on_scale
+from gaussmix.models.hypotheses import ContrastTest, Hypotheses, JointTest, linear_hypotheses
+from gaussmix.models.inference import (
+    Coefficients,
+    LeastSquares,
+    least_squares,
+    on_columns,
+    p_values,
+    related_columns,
+    wald_statistic,
+)
+from gaussmix.models.rendering import guarantee_of, in_columns, in_csv, in_html, in_latex, notes, to_error, void_mark
 from gaussmix.releases.certificate import Certificate
 from gaussmix.releases.noisy import ClippingLoss
 
 __all__ = [
     "ESTIMANDS",
     "FRAMES",
-    "MAX_EFFECT",
     "Asked",
     "Estimand",
     "Fitted",
     "FittedClasses",
     "FittedModel",
     "Frame",
-    "LeastIdentified",
+    "LabelledSquare",
     "Named",
     "ResultTable",
     "Summary",
-    "Tests",
     "as_frame",
     "columns_of",
     "glance_table",
     "labelled",
-    "least_identified_contrast",
     "ratio_table",
-    "share_explained",
+    "sample_size",
     "summarise",
     "tidy_by_class",
     "tidy_table",
@@ -120,7 +126,17 @@ class ResultTable:
         return self.as_html()
 
     def _cells(self) -> list[list[str]]:
-        return [[_cell(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
+        """Return four digits, or as many as the ends of an interval need to differ in two."""
+        found = []
+        for row in self.rows():
+            width = row.get("conf.high", math.nan) - row.get("conf.low", math.nan)
+            error = width / 4 if 0 < width < 0.01 * abs(row["conf.high"]) else math.nan
+            cells = []
+            for name, value in row.items():
+                measured = error > 0 and isinstance(value, float) and name not in _NOT_MEASURED
+                cells.append(to_error(value, error) if measured else _cell(value))
+            found.append(cells)
+        return found
 
     def __str__(self) -> str:
         return self.as_text()
@@ -129,6 +145,15 @@ class ResultTable:
         return plain(
             f"ResultTable({void_mark(*self.notes)}{self.title!r}, {len(self)} rows: {', '.join(self.columns)})"
         )
+
+
+class LabelledSquare(dict[str, dict[str, float]]):
+    """A square matrix by the names of its rows and columns, as a dictionary of dictionaries."""
+
+    def to_frame(self, frame: Frame | None = None) -> Any:
+        """Return a data frame of pandas, polars or Arrow whose first column has the names of the rows."""
+        columns = {name: [row[name] for row in self.values()] for name in self}
+        return as_frame(pa.table({"term": list(self), **columns}), frame)
 
 
 def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:
@@ -144,6 +169,9 @@ def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:
         return table.to_pandas()
     polars: Any = importlib.import_module("polars")
     return polars.from_arrow(table)
+
+
+_NOT_MEASURED = ("std.error", "statistic", "p.value", "privacy.share")  # columns not in the units of the estimate
 
 
 def _unknown(value: object) -> bool:
@@ -164,79 +192,11 @@ def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str,
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# The least-identified contrast
-_SHARES = 0.5  # of the largest part, from which on another column is named too
-_MOST = 3  # columns that are named
-
-
-@dataclass(frozen=True)
-class LeastIdentified:
-    """The contrast of features with the lowest signal-to-noise ratio.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Columns or levels that make it up, the largest first.
-    signal_to_noise : float
-    rows, std_error : float or None
-        Noisy count of the level and its standard error, where the contrast is one level.
-    """
-
-    names: tuple[str, ...]
-    signal_to_noise: float
-    rows: float | None = None
-    std_error: float | None = None
-
-    def __str__(self) -> str:
-        words = " with ".join(self.names)
-        if self.rows is not None and self.std_error is not None:
-            rows = max(self.rows, 0.0)
-            if self.std_error < 1:  # clipped rows count as parts of a row
-                return f"{words}, about {_to_a_digit(rows)} rows after clipping, SE {_to_a_digit(self.std_error)}"
-            return f"{words}, about {rows:.0f} rows, SE {self.std_error:.0f}"
-        return words
-
-
-def _to_a_digit(rows: float) -> str:
-    """Parts of a row to one digit that counts, never as a power of ten; whole rows as they are."""
-    if rows >= 1:
-        return f"{rows:.0f}"
-    return np.format_float_positional(rows, precision=1, fractional=False, trim="-")
-
-
-def least_identified_contrast(problem: Problem) -> LeastIdentified:
-    """Return the direction of least uᵀMu/uᵀQu, described by its parts across declared ranges.
-
-    A category is measured from one level and the intercept. The same function of a row is written with all of its
-    levels, their middle value moved to the intercept: a rare level is then one large part, whether or not it is the one
-    that is left out.
-    """
-    u = problem.directions[1][:, 0]
-    parts = {name: value / reach for name, value, reach in zip(problem.names, u, problem.reach, strict=True)}
-    for source, left_out in problem.references.items():
-        own = [problem.names[i] for i in problem.groups.get(source, ())]
-        middle = float(np.median([0.0, *(parts[name] for name in own)]))
-        parts = {name: value - middle if name in own else value for name, value in parts.items()}
-        parts[left_out] = -middle
-    parts.pop(INTERCEPT, None)
-    if not parts:
-        return LeastIdentified((INTERCEPT,), problem.signal_to_noise)
-    order = sorted(parts, key=lambda name: -abs(parts[name]))
-    largest = abs(parts[order[0]])
-    names = tuple(name for name in order[:_MOST] if abs(parts[name]) >= _SHARES * largest)
-    rows, std_error = problem.counts.get(names[0], (None, None)) if len(names) == 1 else (None, None)
-    return LeastIdentified(names, problem.signal_to_noise, rows, std_error)
-
-
-# ---------------------------------------------------------------------------------------------------------------
 # Summaries
 Estimand = Literal["table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
-MAX_EFFECT = 5.0
-"""Assumed bound of effects across declared ranges, in declared ranges of the response (docs/inference.md)."""
-
-_BOUND_DEPENDENT = 0.05  # share of an interval that the assumption may make up before the interval is marked
+_NAMED = 3  # columns named beside one that was left out
 
 
 class Asked(TypedDict, total=False):
@@ -244,58 +204,44 @@ class Asked(TypedDict, total=False):
 
     estimand: Estimand
     n_rows: int | None
-    max_effect: float
     collapse: Collapse | None
     reference: Reference | None
-
-
-class Tests(Protocol):
-    """Tests of all coefficients in the user's units: :class:`~gaussmix.models.inference.Score`, or made from one."""
-
-    def intervals(self, level: float | Floats) -> Floats:
-        """Ends of the accepted values at 1 - level, or a level each, shape (d, 2)."""
-
-    def p_of_hull(self, values: Floats, index: Sequence[int] | slice = slice(None)) -> Floats:
-        """p-values that are below a level exactly where the interval of that level leaves the value out."""
-
-    def joint(self, index: Sequence[int], values: Floats) -> float:
-        """p-value of values of several coefficients at once."""
 
 
 @dataclass(frozen=True)
 class Summary:
     """The summary of one regression. What is labelled has the coefficients' names as keys, in order.
 
+    One normal distribution (:class:`~gaussmix.models.inference.Coefficients`) is behind standard errors, p-values,
+    intervals, tests and predicted means: a p-value is below α exactly where the interval of level 1 - α excludes 0. A
+    coefficient that is not identified at this budget is NaN everywhere.
+
     Attributes
     ----------
     estimand : {"table", "population"}
         Which coefficients the intervals are for.
     response_name : str
-        The response.
     params, bse, pvalues : dict of str to float
-        In the user's units. ``bse`` is a Wald standard error; for ``"table"`` and ``"population"`` p-values and
-        intervals come from the score test and need not agree with it where directions are weak. A p-value is below α
-        exactly where the interval of level 1 - α leaves 0 out.
-    bound_dependent : dict of str to bool
-        Whether more than 5 % of a 95 % interval is due to the assumed bound of other coefficients.
-    max_effect : float
-        Assumed bound: across its declared range no predictor changes the response by more than this many times the
-        declared range of the response.
-    n_rows : float or None
-        Rows that a population was sampled by; None for the other estimands.
+        In original units.
     noise_share : dict of str to float
         Share of each squared standard error that is privacy noise; the rest is sampling.
+    left_out : dict of str to str
+        Columns that are not identified, with the reason. Levels among them are counted with the reference level.
+    stands_for : dict of str to tuple of str
+        Coefficients that also stand for columns left out, with these columns.
+    n_rows : float or None
+        Sample size for the population; None for the table's own coefficients.
     signal_to_noise : float
-        Signal-to-noise ratio of the least-identified contrast; Wald standard errors are reliable above 12.
+        Of the weakest direction among the columns kept, in standard errors of the noise.
     rsquared : float
-        Within [0, 1]: noise can take the plain value out of it.
+        Within [0, 1].
+    sigma : float
+        Residual standard error; NaN where it is not defined.
     noise_dominates : bool
-        Whether it did, or noise dominates the response's variance: then ``rsquared`` is not informative.
+        Whether predictions do not beat the mean of the response at this budget. R² is then not informative.
     nobs, nobs_se : float
-        Noisy number of rows in the table, and its standard error. NaN without an
-        intercept column. With ``weighted``, the sum of the rows' weights.
-    least_identified : LeastIdentified or None
-        The least-identified contrast; None without noise.
+        Noisy number of rows in the table, and its standard error; NaN without an intercept column. With ``weighted``,
+        the sum of the rows' weights.
     family : Family
         What the coefficients are, and how they come from least squares.
     """
@@ -306,19 +252,66 @@ class Summary:
     bse: dict[str, float]
     pvalues: dict[str, float]
     noise_share: dict[str, float]
-    bound_dependent: dict[str, bool]
-    max_effect: float
+    left_out: dict[str, str]
+    stands_for: dict[str, tuple[str, ...]]
     n_rows: float | None
     signal_to_noise: float
     rsquared: float
+    sigma: float
     noise_dominates: bool
     nobs: float
     nobs_se: float
-    least_identified: LeastIdentified | None
     family: Family
     _problem: Problem = field(repr=False)
-    _score: Tests | None = field(repr=False)
-    _covariance: Floats = field(repr=False)
+    _fit: LeastSquares = field(repr=False)
+    _mean: LeastSquares = field(repr=False)
+    _coefficients: Coefficients = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        fit: LeastSquares,
+        own: Coefficients,
+        *,
+        estimand: Estimand,
+        family: Family | None = None,
+        left_out: dict[str, str] | None = None,
+        stands_for: dict[str, tuple[str, ...]] | None = None,
+    ) -> Summary:
+        """Return the summary of coefficients with a distribution, from the least squares behind them."""
+        names, n = problem.names, problem.nobs
+        mean = on_columns(problem.noisy, [0] if problem.intercept else [], [])
+        plain = 1 - fit.residual / mean.residual if mean.residual > 0 else math.nan
+        rsquared = min(max(plain, 0.0), 1.0) if mean.residual > 0 else 0.0
+        dominated = not fit.risk <= mean.risk + 1e-9 * abs(mean.risk) or not abs(plain - rsquared) <= 1e-9
+        degrees, sigma = n - len(fit.kept), math.nan
+        if not dominated and degrees > 0 and not problem.weighted:
+            sigma = problem.scale * math.sqrt(max(fit.residual, 0.0) / degrees)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.diagonal(own.noise) / np.diagonal(own.covariance)
+        return cls(
+            estimand=estimand,
+            response_name=problem.response_name,
+            params=labelled(names, own.estimate),
+            bse=labelled(names, own.std_errors),
+            pvalues=labelled(names, p_values(own.estimate, own.std_errors)),
+            noise_share=labelled(names, share),
+            left_out=left_out or {},
+            stands_for=stands_for or {},
+            n_rows=fit.n_rows,
+            signal_to_noise=fit.signal,
+            rsquared=rsquared,
+            sigma=sigma,
+            noise_dominates=dominated,
+            nobs=n,
+            nobs_se=problem.nobs_se,
+            family=family or problem.family,
+            _problem=problem,
+            _fit=fit,
+            _mean=mean,
+            _coefficients=own,
+        )
 
     @property
     def clipping_loss(self) -> ClippingLoss | None:
@@ -327,13 +320,8 @@ class Summary:
 
     @property
     def void(self) -> str:
-        """Why the release guarantees nothing, which is printed first; empty if it does."""
+        """Why the release has no guarantee, which is printed first; empty if it has one."""
         return self._problem.noisy.void
-
-    @property
-    def suggested_collapses(self) -> dict[str, dict[str, list[str]]]:
-        """Sparse levels to collapse, suggested from noisy counts, in the form that ``collapse=`` takes."""
-        return self._problem.suggested_collapses
 
     @property
     def weighted(self) -> bool:
@@ -341,50 +329,80 @@ class Summary:
         return self._problem.weighted
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """Reference levels of the categories."""
+        return tuple(self._problem.references)
+
+    @property
     def tvalues(self) -> dict[str, float]:
         """Coefficients over standard errors."""
-        return {name: value / self.bse[name] if self.bse[name] else math.inf for name, value in self.params.items()}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = self._coefficients
+            return labelled(self._problem.names, own.estimate / own.std_errors)
 
-    def cov_params(self) -> dict[str, dict[str, float]]:
-        """Covariance of the coefficients in the user's units (Wald), by both names."""
-        return {name: labelled(list(self.params), row) for name, row in zip(self.params, self._covariance, strict=True)}
+    @property
+    def scale(self) -> float:
+        """Residual variance, under statsmodels' name; NaN where it is not defined."""
+        return self.sigma**2
+
+    @property
+    def rsquared_adj(self) -> float:
+        """R² adjusted for the number of coefficients."""
+        degrees = self.nobs - len(self._fit.kept)
+        whole = self.nobs - 1 if self._problem.intercept else self.nobs
+        return 1 - (1 - self.rsquared) * whole / degrees if degrees > 0 else math.nan
+
+    @property
+    def aic(self) -> float | None:
+        """Akaike's information criterion of a linear model with normal errors; None where it is not defined."""
+        n, k = self.nobs, len(self._fit.kept)
+        if not self.family.is_linear or self.weighted or not self.sigma > 0:
+            return None
+        return n * (math.log(2 * math.pi * self.scale * (n - k) / n) + 1) + 2 * k
+
+    def cov_params(self) -> LabelledSquare:
+        """Covariance of the coefficients in original units, by both names; NaN for those not identified."""
+        rows = zip(self.params, self._coefficients.covariance, strict=True)
+        return LabelledSquare({name: labelled(list(self.params), row) for name, row in rows})
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
-        """Intervals of level 1 - alpha; infinite ends where a coefficient is not identified."""
-        alpha = check.in_interval(0, 1, alpha=alpha)
-        if self._score is None:  # no noise
-            return {name: (value, value) for name, value in self.params.items()}
-        return {
-            name: (low, high)
-            for name, (low, high) in zip(self.params, self._score.intervals(alpha).tolist(), strict=True)
-        }
+        """Intervals of level 1 - alpha; NaN where a coefficient is not identified."""
+        ends = self._coefficients.intervals(check.in_interval(0, 1, alpha=alpha))
+        return {name: (low, high) for name, (low, high) in zip(self.params, ends.tolist(), strict=True)}
 
-    def test(self, name: str, value: float) -> float:
-        """p-value of the hypothesis that one coefficient has a value: below α where the interval leaves it out."""
-        index = self._indices([name])[0]
-        if self._score is None:
-            return math.nan if self.params[name] == value else 0.0
-        return float(self._score.p_of_hull(np.array([value]), [index])[0])
+    def t_test(self, hypotheses: Hypotheses) -> ContrastTest:
+        """Test linear hypotheses one at a time, as in statsmodels.
 
-    def f_test(self, names: str | Sequence[str]) -> float:
-        """p-value of the hypothesis that all named coefficients (or all levels of a column) are 0."""
-        indices = list(dict.fromkeys(self._indices([names] if isinstance(names, str) else names)))
-        if self._score is None:
-            return 0.0 if np.array(list(self.params.values()))[indices].any() else math.nan
-        return self._score.joint(indices, np.zeros(len(indices)))
+        Parameters
+        ----------
+        hypotheses : str, list of str or array (hypotheses, d)
+            ``"age = 0"``, ``"age - bmi = 0, sex=m = 1"``, the name of a coefficient or of a column (its coefficients
+            are 0), or a matrix R for R·β = 0.
+        """
+        R, q, words = self._hypotheses(hypotheses)
+        effect, covariance = self._coefficients.contrasts(R)
+        std_error = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistic = (effect - q) / std_error
+        return ContrastTest(words, effect, std_error, statistic, p_values(effect - q, std_error))
 
-    def _indices(self, names: Sequence[str]) -> list[int]:
-        """Indices of coefficients, or of all coefficients of a column."""
-        found: list[int] = []
-        order = list(self.params)
-        for name in names:
-            if name in self._problem.groups:
-                found += self._problem.groups[name]
-            elif name in self.params:
-                found.append(order.index(name))
-            else:
-                raise ArgumentError(f"{name!r} is no coefficient of this model; it has {', '.join(order)}.")
-        return found
+    def wald_test(self, hypotheses: Hypotheses) -> JointTest:
+        """Test linear hypotheses jointly: a chi-square test. Hypotheses as in :meth:`t_test`."""
+        R, q, words = self._hypotheses(hypotheses)
+        effect, covariance = self._coefficients.contrasts(R)
+        statistic = wald_statistic(effect - q, covariance)
+        return JointTest(words, statistic, len(words), float(special.chdtrc(len(words), statistic)))
+
+    def f_test(self, hypotheses: Hypotheses) -> JointTest:
+        """Test linear hypotheses jointly: :meth:`wald_test` with the statistic divided by its degrees of freedom."""
+        own = self.wald_test(hypotheses)
+        return JointTest(own.hypotheses, own.statistic / own.df, own.df, own.pvalue)
+
+    def _hypotheses(self, given: Hypotheses) -> tuple[Floats, Floats, tuple[str, ...]]:
+        """Read hypotheses; those on a column skip the levels that are counted with the reference level."""
+        known = self._coefficients.known
+        groups = {name: [i for i in own if known[i]] or own for name, own in self._problem.groups.items()}
+        return linear_hypotheses(given, self._problem.names, groups)
 
     def as_text(self, alpha: float = 0.05) -> str:
         """The table as text."""
@@ -406,9 +424,7 @@ class Summary:
         return f"Summary({void}{self.response_name!r}, {self.estimand}, {len(self.params)} coefficients)"
 
 
-def summarise(
-    problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None, max_effect: float = MAX_EFFECT
-) -> Summary:
+def summarise(problem: Problem, *, estimand: Estimand = "table", n_rows: int | None = None) -> Summary:
     """Return the summary of one regression, with the coefficients of its family.
 
     Parameters
@@ -416,68 +432,53 @@ def summarise(
     problem : Problem
     estimand : {"table", "population"}
     n_rows : int, optional
-        Rows of the table, declared public, for ``"population"``; what the release shows of them, unless given.
-    max_effect : float
-        Assumed: across its declared range no predictor changes the response by more than this many times the declared
-        range of the response. It keeps one weak direction from hiding all coefficients.
+        Rows of the table, declared public, for ``"population"``. Default: the noisy count of the release.
     """
+    rows = sample_size(problem, estimand, n_rows)
+    noisy, names = problem.noisy, problem.names
+    fit = least_squares(noisy, intercept=problem.intercept, n_rows=rows, needs=problem.to_user.T != 0)
+    own = Coefficients.of(fit, problem.to_user, problem.offset)
+    left_out: dict[str, str] = {}
+    marks: dict[str, list[str]] = {}
+    for column in fit.left_out:
+        related = related_columns(noisy, fit, column, float(problem.reach[column]))
+        beside = [names[j] for j in related if names[j] != INTERCEPT]
+        left_out[names[column]] = _reason(problem, names[column], beside)
+        for name in beside:
+            marks.setdefault(name, []).append(names[column])
+    if problem.family.scale is not None:
+        own = on_scale(own, problem.family.scale(problem, fit), noisy.clipping_bias)
+        left_out |= {
+            name: left_out.get(name, problem.family.unidentified)
+            for name, known in zip(names, own.known, strict=True)
+            if not known
+        }
+    stands_for = {name: tuple(columns) for name, columns in marks.items()}
+    return Summary.of(problem, fit, own, estimand=estimand, left_out=left_out, stands_for=stands_for)
+
+
+def _reason(problem: Problem, name: str, beside: Sequence[str]) -> str:
+    """Return why a column was left out."""
+    count, std_error = problem.counts.get(name, (math.inf, 0.0))
+    if count < ENOUGH * std_error:
+        rows = f"about {_rows_text(max(count, 0.0))} (SE {_rows_text(std_error)}) rows"
+        return f"{rows}: counted with the reference level"
+    return "too little signal of its own" + (f" beside {', '.join(beside[:_NAMED])}" if beside else "")
+
+
+def _rows_text(rows: float) -> str:
+    """Return a number of rows; clipped rows count as parts of a row."""
+    return f"{rows:.0f}" if rows >= 10 else f"{rows:.1f}"
+
+
+def sample_size(problem: Problem, estimand: Estimand, n_rows: int | None) -> float | None:
+    """Return the sample size for the population, declared or noisy; None for the table's own coefficients."""
     check.choice(ESTIMANDS, estimand=estimand)
-    max_effect, family = check.positive(finite=True, max_effect=max_effect), problem.family
-    allowed = family.intervals_are_for
+    allowed = problem.family.intervals_are_for
     if estimand not in allowed or (n_rows is not None and "population" not in allowed):
-        raise ArgumentError(family.refusal)
-    own = _least_squares_summary(problem, estimand, n_rows, max_effect)
-    if family.scale is None:
-        return own
-    score = own._score if isinstance(own._score, Score) else None  # None without noise
-    scale = family.scale(problem, np.array(list(own.params.values())), score, max_effect)
-    return without_noise(own, scale) if score is None else on_scale(own, score, scale)
-
-
-def _least_squares_summary(problem: Problem, estimand: Estimand, n_rows: int | None, max_effect: float) -> Summary:
-    rows = _rows_of_sample(problem, n_rows) if estimand == "population" else None
-    noisy, d = problem.noisy, len(problem.names)
-    score, bound_dependent, p = None, np.zeros(d, dtype=bool), np.full(d, np.nan)
-    if not noisy.has_noise and rows is None:
-        theta = scipy.linalg.pinvh(problem.moment) @ problem.cross  # the solution of least norm
-        params = problem.to_user @ theta + problem.offset
-        noise = sampling = np.zeros((d, d))
-    else:
-        score = score_of(problem, rows, max_effect)
-        params, p = score.estimate, score.p_of_hull(np.zeros(d))
-        bound_dependent = score.reliance(0.05) > _BOUND_DEPENDENT
-        noise, sampling = score.covariance()
-        theta = problem.bounds(max_effect) * score.pilot.theta
-    covariance = noise + sampling
-    variance = np.maximum(np.diagonal(covariance), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.diagonal(noise) / variance
-    explained, dominates = share_explained(problem, theta)
-    return Summary(
-        estimand=estimand,
-        response_name=problem.response_name,
-        params=labelled(problem.names, params),
-        bse=labelled(problem.names, np.sqrt(variance)),
-        pvalues=labelled(problem.names, p),
-        noise_share=labelled(problem.names, share),
-        bound_dependent=dict(zip(problem.names, bound_dependent.tolist(), strict=True)),
-        max_effect=max_effect,
-        n_rows=rows,
-        signal_to_noise=problem.signal_to_noise,
-        rsquared=explained,
-        noise_dominates=dominates,
-        nobs=problem.nobs,
-        nobs_se=problem.nobs_se,
-        least_identified=least_identified_contrast(problem) if noisy.has_noise else None,
-        family=problem.family,
-        _problem=problem,
-        _score=score,
-        _covariance=covariance,
-    )
-
-
-def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
-    """How many rows the population was sampled by: as declared, or as the release shows them."""
+        raise ArgumentError(problem.family.refusal)
+    if estimand == "table":
+        return None
     if problem.weighted:
         raise ArgumentError(
             'estimand="population" needs the sum of squared weights, which this release does not hold: rows have '
@@ -497,15 +498,6 @@ def _rows_of_sample(problem: Problem, n_rows: int | None) -> float:
             "the noisy count of this release is less than two standard errors above 0."
         )
     return problem.nobs
-
-
-def share_explained(problem: Problem, theta: Floats) -> tuple[float, bool]:
-    """Return R² within [0, 1], and whether noise had moved it outside: then it is not informative."""
-    if not problem.total > 0:
-        return 0.0, True
-    plain = 1 - problem.residual(theta) / problem.total
-    within = min(max(plain, 0.0), 1.0)
-    return within, not abs(plain - within) <= 1e-9  # rounding alone may leave [0, 1]
 
 
 def labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
@@ -528,7 +520,7 @@ class Named(ABC):
 
     @property
     def params(self) -> dict[str, float]:
-        """Estimates by name, without the ridge that makes ``coef`` predict well."""
+        """Estimates by name; NaN where a coefficient is not identified."""
         return self._table.params
 
     @property
@@ -552,8 +544,39 @@ class Named(ABC):
 
     @property
     def nobs(self) -> float:
-        """Rows in the table, as the release shows them: noisy. Where rows have weights, the sum of these."""
+        """Noisy number of rows in the table. Where rows have weights, the sum of these."""
         return self._table.nobs
+
+    @property
+    def rsquared_adj(self) -> float:
+        """R² adjusted for the number of coefficients."""
+        return self._table.rsquared_adj
+
+    @property
+    def scale(self) -> float:
+        """Residual variance; NaN where it is not defined."""
+        return self._table.scale
+
+    @property
+    def aic(self) -> float | None:
+        """Akaike's information criterion; None where it is not defined."""
+        return self._table.aic
+
+    def cov_params(self) -> LabelledSquare:
+        """Covariance of the coefficients, by both names."""
+        return self._table.cov_params()
+
+    def t_test(self, hypotheses: Hypotheses) -> ContrastTest:
+        """Test linear hypotheses one at a time (:meth:`Summary.t_test`)."""
+        return self._table.t_test(hypotheses)
+
+    def f_test(self, hypotheses: Hypotheses) -> JointTest:
+        """Test linear hypotheses jointly (:meth:`Summary.f_test`)."""
+        return self._table.f_test(hypotheses)
+
+    def wald_test(self, hypotheses: Hypotheses) -> JointTest:
+        """Test linear hypotheses jointly (:meth:`Summary.wald_test`)."""
+        return self._table.wald_test(hypotheses)
 
 
 class Fitted(ABC, Generic[S]):
@@ -562,37 +585,36 @@ class Fitted(ABC, Generic[S]):
     response: str
     certificate: Certificate | None
 
+    @property
+    @abstractmethod
+    def _width(self) -> int:
+        """Number of encoded columns of the predictors."""
+
     def summary(
         self,
         *,
         estimand: Estimand = "table",
         n_rows: int | None = None,
-        max_effect: float = MAX_EFFECT,
         collapse: Collapse | None = None,
         reference: Reference | None = None,
     ) -> S:
         """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.inference`).
 
-        They are those of the ``estimand``, estimated without the ridge that makes ``coef`` predict well. Of a model of
-        several classes: a dictionary by class.
+        Of a model of several classes: a dictionary by class.
 
         Parameters
         ----------
         estimand : {"table", "population"}
             Those that the model's family has.
         n_rows : int, optional
-            The number of rows, declared public, for ``"population"``; default: what the release shows of it.
-        max_effect : float
-            Assumed: across its declared range no predictor changes the response by more than this many times the
-            declared range of the response.
+            The number of rows, declared public, for ``"population"``. Default: the noisy count of the release.
         collapse, reference : mapping, optional
-            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and levels that the others of a category
-            are measured from, ``{"race": "White"}``, instead of its first one. Of a model of several classes
-            ``reference`` may name the class that the others are compared with, too.
+            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and reference levels of categories,
+            ``{"race": "White"}``. Default: the first level, unless its noisy count is below a quarter of the largest
+            level's, which then is the reference. Of a model of several classes ``reference`` may also name the class
+            that the others are compared with.
         """
-        return self._summarise(
-            estimand=estimand, n_rows=n_rows, max_effect=max_effect, collapse=collapse, reference=reference
-        )
+        return self._summarise(estimand=estimand, n_rows=n_rows, collapse=collapse, reference=reference)
 
     @abstractmethod
     def _summarise(self, **options: Unpack[Asked]) -> S:
@@ -612,10 +634,7 @@ class Fitted(ABC, Generic[S]):
 
 
 class FittedModel(Fitted[Summary], Named):
-    """A model with one coefficient a feature."""
-
-    coef: dict[str, float]
-    intercept: float
+    """A model with one coefficient per feature."""
 
     @abstractmethod
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
@@ -623,7 +642,7 @@ class FittedModel(Fitted[Summary], Named):
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
         own = self.problem(collapse=options["collapse"], reference=options["reference"])
-        return summarise(own, estimand=options["estimand"], n_rows=options["n_rows"], max_effect=options["max_effect"])
+        return summarise(own, estimand=options["estimand"], n_rows=options["n_rows"])
 
     @property
     def _table(self) -> Summary:
@@ -637,8 +656,7 @@ class FittedModel(Fitted[Summary], Named):
         frame : {"pandas", "polars", "arrow"}, optional
             Default: the first of them that is installed.
         alpha : float
-            Intervals have level 1 - alpha. They come from the score test, and so does p.value: where directions are
-            weak they need not agree with estimate and std.error.
+            Intervals have level 1 - alpha.
         **summary
             As in ``summary``: ``estimand="population"``, ``n_rows``, ``collapse``, ``reference``.
         """
@@ -660,17 +678,17 @@ class FittedModel(Fitted[Summary], Named):
         return self._table.as_html()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_void(self.certificate)}{self.response!r} on {len(self.coef)} encoded columns)"
+        return f"{type(self).__name__}({_void(self.certificate)}{self.response!r} on {self._width} encoded columns)"
 
 
 class FittedClasses(Fitted[dict[Label, Summary]]):
     """A model with coefficients for every class but one: dictionaries by class, of what one class has."""
 
-    coef: dict[Label, dict[str, float]]
+    classes: tuple[Label, ...]
 
     @property
     def params(self) -> dict[Label, dict[str, float]]:
-        """Estimates by class and name, without the ridge that makes ``coef`` predict well."""
+        """Estimates by class and name; NaN where a coefficient is not identified."""
         return {name: own.params for name, own in self._fitted.items()}
 
     @property
@@ -720,9 +738,8 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
         return "".join(own.as_html() for own in self._fitted.values())
 
     def __repr__(self) -> str:
-        features, void = len(next(iter(self.coef.values()))), _void(self.certificate)
-        classes = f"{len(self.coef) + 1} classes"
-        return f"{type(self).__name__}({void}{self.response!r} on {features} encoded columns, {classes})"
+        void, columns = _void(self.certificate), f"{self._width} encoded columns"
+        return f"{type(self).__name__}({void}{self.response!r} on {columns}, {len(self.classes)} classes)"
 
 
 def _void(certificate: Certificate | None) -> str:
@@ -731,26 +748,19 @@ def _void(certificate: Certificate | None) -> str:
 
 
 def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
-    """Coefficients with what is known of them; where an interval does not end, nothing is: NaN."""
-    ends = summary.conf_int(check.in_interval(0, 1, alpha=alpha))
-    known = {name: math.isfinite(low) and math.isfinite(high) for name, (low, high) in ends.items()}
-    statistic = summary.tvalues
-
-    def column(values: dict[str, float]) -> tuple[float, ...]:
-        return tuple(float(values[name]) if known[name] else math.nan for name in ends)
-
+    """Coefficients with what is known of them; NaN where a coefficient is not identified."""
+    ends = summary.conf_int(alpha)
     columns = {
         "term": tuple(ends),
-        "estimate": column(summary.params),
-        "std.error": column(summary.bse),
-        "statistic": column(statistic),
-        "p.value": tuple(float(summary.pvalues[name]) for name in ends),
-        "conf.low": tuple(float(low) for low, _ in ends.values()),
-        "conf.high": tuple(float(high) for _, high in ends.values()),
-        "privacy.share": column(summary.noise_share),
+        "estimate": tuple(summary.params.values()),
+        "std.error": tuple(summary.bse.values()),
+        "statistic": tuple(summary.tvalues.values()),
+        "p.value": tuple(summary.pvalues.values()),
+        "conf.low": tuple(low for low, _ in ends.values()),
+        "conf.high": tuple(high for _, high in ends.values()),
+        "privacy.share": tuple(summary.noise_share.values()),
     }
-    words = notes(summary, unidentified=not all(known.values()))
-    return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(words))
+    return ResultTable(f"{summary.response_name}: {summary.estimand}", columns, tuple(notes(summary)))
 
 
 def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
@@ -766,41 +776,33 @@ def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: floa
 def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     """Return exp(β) of all features with intervals and p-values, for a family whose ratios have a name.
 
-    Where a coefficient is not identified its ratio is NaN, its interval (0, inf).
+    NaN where a coefficient is not identified.
     """
     ratio = summary.family.ratio
     if not ratio:
         raise ArgumentError(f"exp(β) of the family {summary.family.name!r} has no meaning: use tidy or summary.")
-    ends = {name: ends for name, ends in summary.conf_int(alpha).items() if name != INTERCEPT}
-    known = {name: bool(np.isfinite(pair).all()) for name, pair in ends.items()}
+    ends = {name: pair for name, pair in summary.conf_int(alpha).items() if name != INTERCEPT}
     with np.errstate(over="ignore"):
         columns: dict[str, tuple[Any, ...]] = {
             "term": tuple(ends),
-            ratio.replace(" ", "."): tuple(
-                float(np.exp(summary.params[name])) if known[name] else math.nan for name in ends
-            ),
+            ratio.replace(" ", "."): tuple(float(np.exp(summary.params[name])) for name in ends),
             "conf.low": tuple(float(np.exp(low)) for low, _ in ends.values()),
             "conf.high": tuple(float(np.exp(high)) for _, high in ends.values()),
             "p.value": tuple(summary.pvalues[name] for name in ends),
         }
-    words = notes(summary, unidentified=not all(known.values()))
     title = f"{summary.response_name}: {ratio}s, {100 * (1 - alpha):g} % intervals"
-    return ResultTable(title, columns, tuple(words))
+    return ResultTable(title, columns, tuple(notes(summary)))
 
 
 def glance_table(summary: Summary, certificate: Certificate | None) -> ResultTable:
-    """The model as a whole. sigma is the residual standard deviation, of n - d degrees of freedom, n noisy."""
-    d, nobs = len(summary.params), summary.nobs
-    problem, family = summary._problem, summary.family
-    sigma = math.nan
-    if family.has_sigma and not summary.noise_dominates and nobs > d:
-        sigma = problem.scale * math.sqrt(problem.total * (1 - summary.rsquared) / (nobs - d))
+    """Return the model as a whole. sigma is the residual standard error."""
+    shown = summary.family.has_rsquared and not summary.noise_dominates
     account = None if certificate is None else certificate.account
     columns: dict[str, tuple[Any, ...]] = {
-        "nobs": (nobs,),
-        "r.squared": (summary.rsquared if family.has_rsquared and not summary.noise_dominates else math.nan,),
-        "sigma": (sigma,),
-        "df": (d - ("(intercept)" in summary.params),),
+        "nobs": (summary.nobs,),
+        "r.squared": (summary.rsquared if shown else math.nan,),
+        "sigma": (summary.sigma if shown else math.nan,),
+        "df": (len(summary.params) - (INTERCEPT in summary.params),),
         "epsilon": (math.nan if certificate is None else certificate.epsilon,),
         "delta": (math.nan if certificate is None else certificate.delta,),
         "mu": (float(getattr(account, "mu", math.nan)),),

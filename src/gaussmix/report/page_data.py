@@ -68,6 +68,7 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
                 "source": column.source,
                 "centre": centre,
                 "scale": scale,
+                "kind": column.kind,
                 "span": half_span(schema, column),
                 "levels": [list(level) for level in column.levels],
             }
@@ -77,7 +78,7 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
         "raw": _raw(schema),
         "intercept": units.constant,
         "weighted": schema.weight is not None,
-        "suggested_collapses": release.suggest_collapses(),
+        "weight_bound": schema.weight_bound,
         "clipping_loss": None if noisy.clipping_loss is None else str(noisy.clipping_loss),
         "sample_rows": _sample_rows(release, n_rows),
     }
@@ -92,6 +93,7 @@ def _noisy(noisy: NoisyMoment) -> dict[str, Any]:
         "moment": _triangle(noisy.moment),
         "shape": float(shape[0, 0]) if isotropic else _triangle(shape),
         "independent": noisy.independent,
+        "clipping_bias": noisy.clipping_bias,
     }
 
 

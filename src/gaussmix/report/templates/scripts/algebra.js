@@ -28,7 +28,6 @@ function multiply(A, B) {
   });
 }
 
-const gram = (A) => multiply(transpose(A), A); // AᵀA
 const congruence = (L, A) => {
   const found = multiply(multiply(L, A), transpose(L));
   return map(found, (value, i, j) => (value + found[j][i]) / 2);
@@ -49,65 +48,70 @@ function solve(A, B) {
   return rows.map((row, i) => row.slice(n).map((value) => value / row[i]));
 }
 
-// Cosine and sine of the rotation that makes [[a, both], [both, b]] diagonal (Jacobi's method).
-function rotation(a, b, both) {
-  const zeta = (b - a) / (2 * both), t = Math.sign(zeta || 1) / (Math.abs(zeta) + Math.hypot(1, zeta));
-  const c = 1 / Math.hypot(1, t);
-  return [c, c * t];
-}
+// The submatrix of some rows and columns.
+const chosen = (A, indices) => indices.map((i) => Float64Array.from(indices, (j) => A[i][j]));
 
-function rotate(one, two, [c, s]) {
-  for (let k = 0; k < one.length; k++) {
-    const first = one[k];
-    one[k] = c * first - s * two[k];
-    two[k] = s * first + c * two[k];
-  }
-}
-
-// Go through all pairs p < q until `turn` finds nothing to turn.
-function sweep(n, turn) {
-  for (let round = 0, turned = true; turned && round < 40; round++) {
-    turned = false;
-    for (let p = 0; p < n - 1; p++) for (let q = p + 1; q < n; q++) if (turn(p, q)) turned = true;
-  }
-}
-
-const decreasing = (values) => Array.from(values.keys()).sort((i, j) => values[j] - values[i]);
-
-// A = Uᵀ diag(values) R, values decreasing. Rotations from one side make the columns of A orthogonal, which gives small
-// singular values their digits.
-function singular(A) {
-  const n = A[0].length, C = transpose(A), R = identity(n), squares = C.map((row) => dot(row, row));
-  sweep(n, (p, q) => {
-    const both = dot(C[p], C[q]);
-    if (Math.abs(both) <= n * Number.EPSILON * Math.sqrt(squares[p] * squares[q])) return false;
-    const angle = rotation(squares[p], squares[q], both);
-    rotate(C[p], C[q], angle);
-    rotate(R[p], R[q], angle);
-    for (const i of [p, q]) squares[i] = dot(C[i], C[i]);
-    return true;
-  });
-  const values = Float64Array.from(squares, Math.sqrt), order = decreasing(values);
-  const U = C.map((row, i) => row.map((value) => (values[i] > 0 ? value / values[i] : 0)));
-  return { U: order.map((i) => U[i]), values: values.map((_, i) => values[order[i]]), R: order.map((i) => R[i]) };
-}
-
-// A = Vᵀ diag(values) V of a symmetric matrix, values decreasing: rotations from both sides.
-function eigen(A) {
-  const n = A.length, S = map(A, (value, i, j) => (value + A[j][i]) / 2), V = identity(n);
-  const least = (Number.EPSILON * Math.sqrt(total(S, S))) / n;
-  sweep(n, (p, q) => {
-    if (Math.abs(S[p][q]) <= least) return false;
-    const angle = rotation(S[p][p], S[q][q], S[p][q]), [c, s] = angle;
-    rotate(S[p], S[q], angle);
-    for (let k = 0; k < n; k++) {
-      const first = S[k][p];
-      S[k][p] = c * first - s * S[k][q];
-      S[k][q] = s * first + c * S[k][q];
+// L with LLᵀ = A, lower triangular.
+function cholesky(A) {
+  const L = zeros(A.length, A.length);
+  A.forEach((row, i) => {
+    for (let j = 0; j <= i; j++) {
+      const left = row[j] - dot(L[i].subarray(0, j), L[j].subarray(0, j));
+      L[i][j] = i === j ? Math.sqrt(left) : left / L[j][j];
     }
-    rotate(V[p], V[q], angle);
-    return true;
   });
-  const order = decreasing(diagonal(S));
-  return { values: Float64Array.from(order, (i) => S[i][i]), V: order.map((i) => V[i]) };
+  return L;
+}
+
+// L⁻¹ B by substitution.
+function substitute(L, B) {
+  const found = B.map((row) => Float64Array.from(row));
+  L.forEach((row, i) => {
+    for (let k = 0; k < i; k++) found[i].forEach((value, j) => { found[i][j] = value - row[k] * found[k][j]; });
+    found[i].forEach((value, j) => { found[i][j] = value / row[i]; });
+  });
+  return found;
+}
+
+// Diagonal and subdiagonal of a tridiagonal matrix with the eigenvalues of A, by Householder reflections.
+function tridiagonal(A) {
+  const n = A.length, S = A.map((row) => Float64Array.from(row)), below = new Float64Array(n);
+  for (let k = 0; k < n - 1; k++) {
+    const x = Float64Array.from({ length: n }, (_, i) => (i > k ? S[i][k] : 0)), size = Math.sqrt(dot(x, x));
+    below[k + 1] = x[k + 1] > 0 ? -size : size;
+    x[k + 1] -= below[k + 1];
+    const square = dot(x, x);
+    if (!square) continue;
+    const w = apply(S, x).map((value) => (2 * value) / square), turn = dot(w, x) / square;
+    for (let i = k; i < n; i++) for (let j = k; j < n; j++) S[i][j] -= x[i] * w[j] + w[i] * x[j] - 2 * turn * x[i] * x[j];
+  }
+  return [diagonal(S), below];
+}
+
+// The smallest h with M u = h N u, and u, of unit length in the metric N: bisection, then inverse iteration.
+function weakest(M, N) {
+  const n = M.length, L = cholesky(N), half = substitute(L, M), A = substitute(L, transpose(half));
+  const [diag, below] = tridiagonal(A), reach = (i) => Math.abs(below[i]) + Math.abs(below[i + 1] || 0);
+  let low = Math.min(...diag.map((value, i) => value - reach(i))), high = Math.min(...diag);
+  const least = 1e-15 * Math.max(...diag.map((value, i) => Math.abs(value) + reach(i)), 1e-300);
+  while (high - low > Math.max(4e-16 * (Math.abs(low) + Math.abs(high)), least)) {
+    const middle = (low + high) / 2;
+    let pivot = 1, negative = false; // Sturm: a negative pivot of A - middle·I says that an eigenvalue is below
+    for (let i = 0; i < n && !negative; i++) {
+      pivot = diag[i] - middle - (i ? below[i] ** 2 / pivot : 0);
+      negative = pivot < 0;
+      if (pivot === 0) pivot = least;
+    }
+    if (negative) high = middle;
+    else low = middle;
+    if (middle === (low + high) / 2) break;
+  }
+  const shifted = map(A, (value, i, j) => value - (i === j ? low - 1e3 * least : 0));
+  let v = Float64Array.from({ length: n }, (_, i) => 1 + ((i * 0.61803398875) % 1));
+  for (let k = 0; k < 3; k++) {
+    v = column(solve(shifted, Array.from(v, (value) => [value])), 0);
+    const size = Math.sqrt(dot(v, v));
+    v = v.map((value) => value / size);
+  }
+  return { value: (low + high) / 2, vector: column(solve(transpose(L), Array.from(v, (value) => [value])), 0) };
 }

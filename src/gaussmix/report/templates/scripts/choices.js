@@ -33,8 +33,6 @@ function buildChoices(release, { response, alpha }, changed) {
   on("scale", "change", (value) => { state.scale = value; });
   on("all-predictors", "click", all);
   on("no-predictors", "click", () => state.predictors.clear());
-  on("collapse-rare", "click", () => applyCollapses(release, state));
-  byId("collapse-rare").hidden = !Object.keys(release.suggested_collapses).length;
   const estimands = [option("table", "this table"), option("population", "the population")];
   byId("estimand").replaceChildren(...estimands.slice(0, release.sample_rows === null ? 1 : 2));
   byId("estimand").disabled = release.sample_rows === null;
@@ -74,7 +72,8 @@ function predictorBoxes(release, state, redraw) {
 
 // One block for each category: its reference level and the names of its levels.
 function levelBlocks(release, state, redraw) {
-  return new Map(release.parts.filter((own) => own.kind === "categorical").map(({ name, labels }, number) => {
+  return new Map(release.parts.filter((own) => own.kind === "categorical").map((part, number) => {
+    const { name, labels } = part;
     const names = state.levels.get(name), words = make("span", { className: "note" });
     const select = make("select", { id: `reference-${number}` });
     select.addEventListener("change", () => { state.reference.set(name, select.value); redraw(); });
@@ -95,19 +94,11 @@ function levelBlocks(release, state, redraw) {
       const merged = [...new Set(names)];
       if (!merged.includes(state.reference.get(name))) state.reference.delete(name);
       select.replaceChildren(...merged.map((label) => option(label)));
-      select.value = state.reference.get(name) ?? merged[0];
+      const parts = withNeeds(release, [...state.predictors]);
+      select.value = state.reference.get(name) ?? defaultReference(release, parts, part, names);
       inputs.forEach((input, i) => { input.value = names[i]; });
       words.replaceChildren(`${merged.length} levels, reference `, isolated(select.value));
     };
     return [name, { block, draw }];
   }));
-}
-
-function applyCollapses(release, state) {
-  for (const [name, groups] of Object.entries(release.suggested_collapses)) {
-    const { labels } = release.part.get(name), names = state.levels.get(name);
-    for (const [label, members] of Object.entries(groups)) {
-      for (const member of members) names[labels.indexOf(member)] = label;
-    }
-  }
 }

@@ -1,6 +1,5 @@
 // The embedded release, and a regression on some of its columns as an inference problem.
-const INTERCEPT = "(intercept)";
-const MAX_EFFECT = 5; // assumed maximum effect of a predictor across its declared range, in ranges of the response
+const INTERCEPT = "(intercept)", FREQUENT = 0.25;
 
 function triangle(text, size) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
@@ -15,7 +14,7 @@ function triangle(text, size) {
 function readRelease(stored) {
   const { size, ...own } = stored.noisy;
   const matrix = (A) => (typeof A === "number" ? map(identity(size), (value) => A * value) : triangle(A, size));
-  const noisy = { moment: matrix(own.moment), shape: matrix(own.shape) };
+  const noisy = { moment: matrix(own.moment), shape: matrix(own.shape), clippingBias: own.clipping_bias };
   return { ...stored, noisy, part: new Map(stored.parts.map((part) => [part.name, part])) };
 }
 
@@ -38,14 +37,33 @@ function predictorsFor(release, response) {
   return release.parts.filter((own) => !own.columns.some((name) => taken.has(name)));
 }
 
+// Noisy number of rows that have one of some levels, and its standard error.
+function rowsOf(release, indices) {
+  const u = combination(release, indices.map((i) => [i, release.encoded[i].scale])), bound = release.weight_bound;
+  const { moment, shape } = release.noisy;
+  return { count: bound * quadratic(u, moment), error: bound * Math.SQRT2 * quadratic(u, shape) };
+}
+
+// The first level, unless it has fewer than a quarter of the rows of the largest; always with interactions.
+function defaultReference(release, parts, { name, indices, unknown }, names) {
+  const products = parts.some((own) => own.name !== name && own.indices.some((i) => (
+    release.encoded[i].levels.some(([category]) => category === name)
+  )));
+  if (products && unknown !== "zero") return names[0];
+  const merged = [...new Set(names)];
+  const counts = merged.map((label) => rowsOf(release, indices.filter((_, i) => names[i] === label)).count);
+  return counts[0] < FREQUENT * Math.max(...counts) ? merged[counts.indexOf(Math.max(...counts))] : names[0];
+}
+
 const key = (category, label) => JSON.stringify([category, label]);
 
 // Features { name, source, column, indices }, the intercept first, and the reference level of each category. `levels` has
 // the names of the levels, by category; levels with the same name are merged.
 function featuresOf(release, predictors, levels, reference) {
   const parts = withNeeds(release, predictors), called = new Map(), left = new Set(), references = new Map();
-  for (const { name, labels } of parts.filter((own) => own.kind === "categorical")) {
-    const names = levels.get(name) || labels, first = reference.get(name) ?? names[0];
+  for (const part of parts.filter((own) => own.kind === "categorical")) {
+    const { name, labels } = part, names = levels.get(name) || labels;
+    const first = reference.get(name) ?? defaultReference(release, parts, part, names);
     if (!names.includes(first)) throw new Error(`“${name}” has no level “${first}”.`);
     if (release.intercept !== null) references.set(name, `${name}=${first}`);
     labels.forEach((label, i) => {
@@ -97,26 +115,22 @@ function toRaw(release, features) {
   return found;
 }
 
-// The second moment of features and response, with coefficients in units of their bounds. Coefficients in original units
-// are functionals · θ + offset.
+// The second moment of features and response. Coefficients in original units are toUser · θ + offset. `reach` is the
+// coefficient that moves the response by its declared range across the feature's own.
 function problemOf(release, response, { predictors, levels, reference }) {
   const { features, references } = featuresOf(release, predictors, levels, reference), d = features.length;
   if (!d) throw new Error("Choose at least one predictor: this release has no intercept.");
-  const bounds = features.map(({ source, column }) => (
-    ((source === null ? 1 + 2 * MAX_EFFECT : MAX_EFFECT) * response.half) / column.span
-  ));
-  const rows = features.map(({ indices }, i) => combination(release, indices.map((index) => [index, bounds[i]])));
-  const { moment, shape } = release.noisy, L = [...rows, combination(release, response.vector)];
-  const noisy = { moment: congruence(L, moment), shape: congruence(L, shape) };
-  let toUser = zeros(d, d), squares = noisy.moment[d][d];
+  const reach = features.map((own) => response.half / own.column.span);
+  const rows = features.map(({ indices }) => combination(release, indices.map((index) => [index, 1])));
+  const { moment, shape, clippingBias } = release.noisy, L = [...rows, combination(release, response.vector)];
+  const noisy = { moment: congruence(L, moment), shape: congruence(L, shape), clippingBias };
+  let toUser = zeros(d, d);
   const offset = new Float64Array(d);
   features.forEach(({ column }, i) => { toUser[i][i] = response.scale / column.scale; });
   if (release.intercept !== null) {
     for (let i = 1; i < d; i++) toUser[0][i] = -toUser[i][i] * features[i].column.centre;
     toUser = multiply(toRaw(release, features), toUser);
     offset[0] = response.centre;
-    squares -= noisy.moment[0][d] ** 2 / Math.max(noisy.moment[0][0], 1e-300);
   }
-  const functionals = map(toUser, (value, i, j) => value * bounds[j]);
-  return { features, references, noisy, functionals, offset, squares, constant: release.intercept !== null };
+  return { features, references, noisy, toUser, offset, reach, constant: release.intercept !== null };
 }

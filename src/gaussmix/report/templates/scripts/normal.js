@@ -26,12 +26,12 @@ function erfc(x) {
 const cdf = (x) => erfc(-x / Math.SQRT2) / 2;
 const density = (x) => Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI);
 
-// The c with P(|Z + bias| > c) = level, by Newton's steps on the logarithm of that tail, which is concave.
-function critical(level, bias = 0) {
-  let c = bias + 1;
+// The c with P(|Z| > c) = level, by Newton's steps on the logarithm of that tail, which is concave.
+function critical(level) {
+  let c = 1;
   for (let k = 0, step = 1; k < 50 && Math.abs(step) > 1e-16 * c; k++) {
-    const near = c - bias, far = c + bias, tail = cdf(-near) + cdf(-far);
-    step = (tail * Math.log(tail / level)) / (density(near) + density(far));
+    const tail = 2 * cdf(-c);
+    step = (tail * Math.log(tail / level)) / (2 * density(c));
     c += step;
   }
   return c;

@@ -15,17 +15,22 @@ function meaning(release, { problem }, { source }) {
 
 function showModel(release, model, notIdentified) {
   const { coefficients, summary, scale, name } = model, odds = scale === "odds";
-  const unknown = coefficients.filter((row) => !row.identified).length, known = coefficients.length - unknown;
-  const words = [`${known} of ${coefficients.length} coefficients are identified at this budget.`];
+  const lost = coefficients.filter((row) => !row.identified), unknown = lost.length, known = coefficients.length - unknown;
+  const words = summary.dominated && known > 1 ? ["This model does not beat the mean of the response at this budget."] : [];
+  words.push(`${known} of ${coefficients.length} coefficients are identified at this budget.`);
+  if (unknown) words.push("The others are left out: least squares is on the columns listed.");
   if (odds) words.push("They are discriminant coefficients, on the scale of log odds.");
-  else if (!unknown && summary.dominated) words.push("R² is not estimable: it is dominated by noise.");
-  else if (!unknown) words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
+  else if (summary.dominated) words.push("R² is not estimable: it is dominated by noise.");
+  else words.push(`R² is about ${summary.rsquared.toFixed(3)}.`);
   if (model.rows !== null) words.push(`Sampling error is for ${Math.round(model.rows).toLocaleString("en-GB")} rows.`);
   if (release.weighted) words.push("Rows are weighted.");
   if (release.clipping_loss) words.push(`Norm clipping removed ${release.clipping_loss}.`);
   say("model-words", words.join(" "));
   byId("drop-unidentified").hidden = !unknown;
-  byId("bound-dependent").hidden = !coefficients.some((row) => row.boundDependent);
+  byId("left-out").replaceChildren(...lost.map(({ name: own, reason }) => make("li", {}, isolated(own), `: ${reason}.`)),
+    ...coefficients.filter((row) => row.standsFor.length).map((row) => (
+      make("li", {}, "† ", isolated(row.name), " also stands for ", isolated(row.standsFor.join(", ")), ", left out.")
+    )));
   const predictors = [...new Set(coefficients.map((row) => row.source).filter((source) => source !== null))];
   byId("coefficients-caption").replaceChildren(isolated(`${name} on ${predictors.join(", ") || "a constant"}`));
   const level = `${percent(1 - model.alpha)} interval`;
@@ -36,24 +41,30 @@ function showModel(release, model, notIdentified) {
     make("th", { scope: "col", className: className(i), textContent: text })
   ))));
   byId("coefficients").tBodies[0].replaceChildren(...coefficients.map((row) => {
-    const { words: means, span } = meaning(release, model, row), p = row.p < 1e-4 ? "<1e-4" : digits(row.p, 3);
+    const { words: means, span } = meaning(release, model, row);
+    const p = row.identified && row.p < 1e-4 ? "<1e-4" : digits(row.p, 3);
     const numbers = !row.identified ? ["", notIdentified, "", ""] : odds ? oddsCells(row) : linearCells(row, span);
     const cells = [...numbers, p, means].map((text, i) => (
       make("td", { className: className(i + 1) + (text === notIdentified ? " wraps" : "") }, isolated(text))
     ));
-    return make("tr", {}, make("th", { scope: "row" }, isolated(row.name + (row.boundDependent ? " *" : ""))), ...cells);
+    return make("tr", {}, make("th", { scope: "row" }, isolated(row.name + (row.standsFor.length ? " †" : ""))), ...cells);
   }));
   drawForest(release, model, notIdentified);
 }
 
+const between = (low, high, error) => `${toError(low, error)} to ${toError(high, error)}`;
+
 function linearCells({ estimate, low, high, error }, span) {
-  const across = span === null ? "" : `${digits(estimate * span)} (${range(low * span, high * span)})`;
-  return [digits(estimate), range(low, high), digits(error, 3), span === 1 ? "the same" : across];
+  const across = span === null ? ""
+    : `${toError(estimate * span, error * span)} (${between(low * span, high * span, error * span)})`;
+  const numbers = [toError(estimate, error), between(low, high, error), toError(error, error)];
+  return [...numbers, span === 1 ? "the same" : across];
 }
 
-const oddsCells = ({ odds, estimate, error }) => [
-  ...(odds === null ? ["", ""] : [digits(odds.ratio), range(odds.low, odds.high)]), digits(estimate), digits(error, 3),
-];
+function oddsCells({ odds, estimate, error }) {
+  const numbers = [toError(estimate, error), toError(error, error)], width = odds && (odds.high - odds.low) / 4;
+  return [...(odds ? [toError(odds.ratio, width), between(odds.low, odds.high, width)] : ["", ""]), ...numbers];
+}
 
 // Intervals across the declared ranges of the predictors, one line each, as wide as the page allows.
 function drawForest(release, model, notIdentified) {
@@ -94,7 +105,7 @@ function drawForest(release, model, notIdentified) {
     const [a, b] = [at(row.low * row.span), at(row.high * row.span)];
     put("path", { class: "interval", d: `M${a} ${y - 5}v10m0 -5H${b}m0 -5v10` });
     put("circle", { class: "estimate", cx: at(row.estimate * row.span), cy: y, r: 5 })
-      .append(svg("title", {}, `${row.name}: ${digits(row.estimate)}, ${range(row.low, row.high)}`));
+      .append(svg("title", {}, `${row.name}: ${toError(row.estimate, row.error)}, ${between(row.low, row.high, row.error)}`));
   });
   holder.append(picture);
 }
@@ -121,8 +132,8 @@ function inPython(release, { response, predictors, levels, reference, scale, row
 function saveCoefficients({ response, scale, coefficients }) {
   const head = ["term", "estimate", "std.error", "statistic", "p.value", "conf.low", "conf.high", "privacy.share"];
   const rows = coefficients.map((row) => {
-    const { name, estimate, error, p, low, high, share } = row, known = (value) => (row.identified ? value : NaN);
-    return [name, known(estimate), known(error), known(estimate / error), p, low, high, known(share)];
+    const { name, estimate, error, p, low, high, share } = row;
+    return [name, estimate, error, estimate / error, p, low, high, share];
   });
   if (scale === "odds") {
     head.push("odds.ratio", "odds.low", "odds.high");
@@ -162,11 +173,12 @@ function buildFields(release, model, typed, changed) {
 }
 
 function showPrediction(release, model, typed) {
-  const { probability, mean, interval } = predict(release, model, typed), { origin } = release.part.get(model.response);
+  const { probability, mean, error, interval } = predict(release, model, typed), { origin } = release.part.get(model.response);
   const subject = `Mean of ${model.response}`, days = origin ? ` days since ${origin}` : "";
   const level = percent(1 - model.alpha);
-  if (Number.isNaN(probability ?? mean)) say("prediction", "Enter all numbers.");
+  const numbers = new Set(model.problem.features.map((own) => own.source));
+  if ([...typed].some(([name, value]) => numbers.has(name) && Number.isNaN(value))) say("prediction", "Enter all numbers.");
+  else if (Number.isNaN(probability ?? mean)) say("prediction", `${subject}: not identified at this budget.`);
   else if (probability !== undefined) say("prediction", `Probability that ${model.name}: ${digits(probability, 3)}.`);
-  else if (!interval.every(Number.isFinite)) say("prediction", `${subject}: not identified at this budget.`);
-  else say("prediction", `${subject}: ${digits(mean)}${days}, ${level} interval ${range(...interval)}.`);
+  else say("prediction", `${subject}: ${toError(mean, error)}${days}, ${level} interval ${between(...interval, error)}.`);
 }
