@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -414,9 +414,12 @@ class Problem:
             offset[0] = response.centre
             nobs, std_error = rows_where(noisy, schema, coding.rows[0])
         spans = np.array([half_span(schema, column) for column in coding.columns])
+        parts = {*coding.sources, *(schema.encoded[i].source for i in np.flatnonzero(response.vector))} - {None}
+        read = {column for part in parts if part is not None for column in columns_behind(schema, part)}
+        coded = {name: words for name, words in noisy.coded.items() if name in read}
         levels = [i for i, column in enumerate(coding.columns) if column.kind == "level"]
         return cls(
-            noisy=noisy.mapped(np.vstack([coding.rows, response.vector])),
+            noisy=replace(noisy.mapped(np.vstack([coding.rows, response.vector])), coded=coded),
             names=coding.names,
             to_user=coding.units.matrix(response.scale),
             offset=offset,

@@ -45,7 +45,8 @@ ALSO_STANDS_FOR = "†"
 NO_BETTER = "This model does not beat the mean of the response at this budget."
 ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
 NOTHING = "No coefficient is identified at this budget."
-_FIRST = (NO_GUARANTEE, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes that are printed above a table
+CODED = "Estimated on the table with"
+_FIRST = (NO_GUARANTEE, CODED, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes that are printed above a table
 
 
 def p_value(p: float) -> str:
@@ -96,6 +97,8 @@ def notes(summary: Summary) -> list[str]:
     """
     family, kept = summary.family, [name for name, error in summary.bse.items() if not math.isnan(error)]
     found = [summary.void] if summary.void else []
+    if summary.coded:
+        found.append(f"{CODED} {'; '.join(summary.coded.values())}.")
     if summary.left_out and not set(kept) - {INTERCEPT}:
         found.append(ONLY_INTERCEPT if kept else NOTHING)
     elif summary.noise_dominates and family.predicts_mean:
@@ -110,7 +113,7 @@ def notes(summary: Summary) -> list[str]:
         doubt = " Not informative: privacy noise dominates." if summary.noise_dominates else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
-        found.append(f"Norm clipping in the final pass removed {summary.clipping_loss}.")
+        found.append(f"Norm clipping in the final pass removed {summary.clipping_loss}.{_allowance(summary)}")
         found += [family.clipping_note] if family.clipping_note else []
     if summary.weighted:
         found.append(f"Rows are weighted; the weights sum to about {summary.nobs:,.0f} (SE {summary.nobs_se:,.0f}).")
@@ -124,6 +127,20 @@ def notes(summary: Summary) -> list[str]:
     if summary.left_out:
         found.append(f"To identify more coefficients, {family.remedy}")
     return found
+
+
+def _allowance(summary: Summary) -> str:
+    """Say what standard errors allow for the bias from norm clipping, and what that rests on."""
+    noisy = summary._problem.noisy
+    factor = math.sqrt(1 + noisy.clipping_bias**2)
+    if factor < 1.005:
+        return ""
+    words = f" Standard errors are {100 * (factor - 1):.0f} % larger to allow for its bias"
+    if noisy.tails_coded:
+        return f"{words}."
+    return (
+        f"{words}, which assumes that no tail is heavy: numbers are not top-coded. A release in one pass clips no row."
+    )
 
 
 def _rows(summary: Summary) -> str:

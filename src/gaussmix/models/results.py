@@ -315,8 +315,13 @@ class Summary:
 
     @property
     def clipping_loss(self) -> ClippingLoss | None:
-        """Row weight removed by norm clipping; results are for the table with clipped rows."""
+        """Row weight removed by norm clipping in the last pass."""
         return self._problem.noisy.clipping_loss
+
+    @property
+    def coded(self) -> Mapping[str, str]:
+        """Columns of the model that are top-coded, with their thresholds in words."""
+        return self._problem.noisy.coded
 
     @property
     def void(self) -> str:

@@ -72,6 +72,8 @@ class NoisyMoment:
         B, allowance for the bias from norm clipping, in standard errors of the privacy noise.
     coded : mapping of str to str
         Columns that are top-coded, with their thresholds in words.
+    tails_coded : bool
+        Whether all numbers with heavy tails are top-coded, as the allowance for clipping assumes.
     """
 
     moment: Floats
@@ -81,6 +83,7 @@ class NoisyMoment:
     void: str = ""
     clipping_bias: float = 0.0
     coded: Mapping[str, str] = field(default_factory=dict)
+    tails_coded: bool = True
 
     @property
     def has_noise(self) -> bool:

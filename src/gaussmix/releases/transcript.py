@@ -255,7 +255,14 @@ class Transcript:
         """The last pass and the distribution of its noise, for inference; exact given the earlier passes."""
         last = self.last
         return NoisyMoment(
-            last.matrix, last.shape, self.clipping_loss, self.unit is None, self.void, self.clipping_bias, self.coded
+            last.matrix,
+            last.shape,
+            self.clipping_loss,
+            self.unit is None,
+            self.void,
+            self.clipping_bias,
+            self.coded,
+            self.marginals is not None and self.marginals.thresholds().keys() <= self.coded.keys(),
         )
 
     @property
