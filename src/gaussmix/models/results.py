@@ -242,6 +242,14 @@ class Summary:
     nobs, nobs_se : float
         Noisy number of rows in the table, and its standard error; NaN without an intercept column. With ``weighted``,
         the sum of the rows' weights.
+    weighted : bool
+        Whether rows have weights: coefficients are those of the weighted table.
+    references : tuple of str
+        Reference levels of the categories.
+    clipping_loss : ClippingLoss or None
+        Row weight removed by norm clipping; results are for the table with clipped rows.
+    void : str
+        Why the release has no guarantee, which is printed first; empty if it has one.
     family : Family
         What the coefficients are, and how they come from least squares.
     """
@@ -261,6 +269,10 @@ class Summary:
     noise_dominates: bool
     nobs: float
     nobs_se: float
+    weighted: bool
+    references: tuple[str, ...]
+    clipping_loss: ClippingLoss | None
+    void: str
     family: Family
     _problem: Problem = field(repr=False)
     _fit: LeastSquares = field(repr=False)
@@ -281,7 +293,7 @@ class Summary:
     ) -> Summary:
         """Return the summary of coefficients with a distribution, from the least squares behind them."""
         names, n = problem.names, problem.nobs
-        mean = on_columns(problem.noisy, [0] if problem.intercept else [], [])
+        mean = on_columns(problem.noisy, [0] if problem.intercept and problem.noisy.moment[0, 0] > 0 else [], [])
         plain = 1 - fit.residual / mean.residual if mean.residual > 0 else math.nan
         rsquared = min(max(plain, 0.0), 1.0) if mean.residual > 0 else 0.0
         dominated = not fit.risk <= mean.risk + 1e-9 * abs(mean.risk) or not abs(plain - rsquared) <= 1e-9
@@ -306,32 +318,16 @@ class Summary:
             noise_dominates=dominated,
             nobs=n,
             nobs_se=problem.nobs_se,
+            weighted=problem.weighted,
+            references=tuple(problem.references),
+            clipping_loss=problem.noisy.clipping_loss,
+            void=problem.noisy.void,
             family=family or problem.family,
             _problem=problem,
             _fit=fit,
             _mean=mean,
             _coefficients=own,
         )
-
-    @property
-    def clipping_loss(self) -> ClippingLoss | None:
-        """Row weight removed by norm clipping; results are for the table with clipped rows."""
-        return self._problem.noisy.clipping_loss
-
-    @property
-    def void(self) -> str:
-        """Why the release has no guarantee, which is printed first; empty if it has one."""
-        return self._problem.noisy.void
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights: coefficients are those of the weighted table."""
-        return self._problem.weighted
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Reference levels of the categories."""
-        return tuple(self._problem.references)
 
     @property
     def tvalues(self) -> dict[str, float]:
@@ -417,7 +413,7 @@ class Summary:
         return rendering.as_latex(self, alpha)
 
     def __str__(self) -> str:
-        return self.as_text()
+        return rendering.as_text(self, 0.05)
 
     def __repr__(self) -> str:
         void = rendering.void_mark(self.void)

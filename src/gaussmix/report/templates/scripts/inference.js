@@ -60,7 +60,8 @@ function relatedColumns({ moment, shape }, fit, left, reach) {
 function leastSquares(release, problem, rows) {
   const { noisy, toUser, offset, constant, features, reach } = problem;
   const { kept, leftOut } = identifiedColumns(noisy, toUser, constant), fit = onColumns(noisy, kept, rows);
-  const mean = onColumns(noisy, constant ? [0] : []), plain = mean.residual > 0 ? 1 - fit.residual / mean.residual : NaN;
+  const mean = onColumns(noisy, constant && noisy.moment[0][0] > 0 ? [0] : []);
+  const plain = mean.residual > 0 ? 1 - fit.residual / mean.residual : NaN;
   const rsquared = Math.min(Math.max(plain, 0), 1) || 0, reasons = new Map(), standsFor = new Map();
   for (const j of leftOut) {
     const { name, column: own, indices } = features[j];
