@@ -236,7 +236,7 @@ class Summary:
     rsquared : float
         Within [0, 1].
     sigma : float
-        Residual standard error; NaN where it is not defined.
+        Residual standard error; NaN where it is not defined or noise makes its square negative.
     noise_dominates : bool
         Whether predictions do not beat the mean of the response at this budget. R² is then not informative.
     nobs, nobs_se : float
@@ -294,11 +294,11 @@ class Summary:
         """Return the summary of coefficients with a distribution, from the least squares behind them."""
         names, n = problem.names, problem.nobs
         mean = on_columns(problem.noisy, [0] if problem.intercept and problem.noisy.moment[0, 0] > 0 else [], [])
-        plain = 1 - fit.residual / mean.residual if mean.residual > 0 else math.nan
-        rsquared = min(max(plain, 0.0), 1.0) if mean.residual > 0 else 0.0
-        dominated = not fit.risk <= mean.risk + 1e-9 * abs(mean.risk) or not abs(plain - rsquared) <= 1e-9
+        rsquared = min(max(1 - fit.residual / mean.residual, 0.0), 1.0) if mean.residual > 0 else 0.0
+        dominated = not (fit.kept and mean.residual > 0 and fit.risk <= (1 + 1e-9) * mean.risk)
         degrees, sigma = n - len(fit.kept), math.nan
-        if not dominated and degrees > 0 and not problem.weighted:
+        least = 0.0 if problem.noisy.has_noise else -1e-9 * mean.residual  # rounding alone may make it negative
+        if not dominated and degrees > 0 and not problem.weighted and fit.residual >= least:
             sigma = problem.scale * math.sqrt(max(fit.residual, 0.0) / degrees)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.diagonal(own.noise) / np.diagonal(own.covariance)
