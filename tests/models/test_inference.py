@@ -298,6 +298,18 @@ def test_a_model_that_does_not_beat_the_mean_predicts_it_and_says_so():
         assert np.ptp(good.predict(patients(100))) > 1
 
 
+def test_a_nearly_perfect_model_beats_the_mean():
+    """Noise makes the residual sum of squares negative in half of the releases: R² is 1, and sigma is not known."""
+    rng, unknown = np.random.default_rng(0), 0
+    for _ in range(40):
+        summary = summarise(draw(gram([900.0, 600.0], np.array([0.5, 0.3]), 0.1), 2.0, rng, nobs=1000.0))
+        assert not summary.noise_dominates
+        unknown += math.isnan(summary.sigma)
+        assert math.isnan(summary.sigma) == (summary.rsquared == 1)
+        assert ("privacy noise dominates" in str(summary)) == math.isnan(summary.sigma)
+    assert 5 < unknown < 35
+
+
 def test_the_risk_decides_as_the_true_errors_of_predictions():
     """Where the estimated risk says so by a margin, predictions of θ̂ do beat the mean in the table, and the reverse."""
     rng, right, told = np.random.default_rng(5), 0, 0

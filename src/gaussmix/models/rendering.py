@@ -110,7 +110,8 @@ def notes(summary: Summary) -> list[str]:
     if summary.references:
         found.append(f"Reference levels: {', '.join(summary.references)}.")
     if family.is_linear:
-        doubt = " Not informative: privacy noise dominates." if summary.noise_dominates else ""
+        unknown = summary.noise_dominates or (math.isnan(summary.sigma) and summary.rsquared == 1)
+        doubt = " Not informative: privacy noise dominates." if unknown else ""
         found.append(f"R² = {summary.rsquared:.3f}.{doubt}")
     if summary.clipping_loss is not None:
         found.append(f"Norm clipping in the final pass removed {summary.clipping_loss}.{_allowance(summary)}")

@@ -236,12 +236,20 @@ class Summary:
     rsquared : float
         Within [0, 1].
     sigma : float
-        Residual standard error; NaN where it is not defined.
+        Residual standard error; NaN where it is not defined or noise makes its square negative.
     noise_dominates : bool
         Whether predictions do not beat the mean of the response at this budget. R² is then not informative.
     nobs, nobs_se : float
         Noisy number of rows in the table, and its standard error; NaN without an intercept column. With ``weighted``,
         the sum of the rows' weights.
+    weighted : bool
+        Whether rows have weights: coefficients are those of the weighted table.
+    references : tuple of str
+        Reference levels of the categories.
+    clipping_loss : ClippingLoss or None
+        Row weight removed by norm clipping; results are for the table with clipped rows.
+    void : str
+        Why the release has no guarantee, which is printed first; empty if it has one.
     family : Family
         What the coefficients are, and how they come from least squares.
     """
@@ -261,6 +269,10 @@ class Summary:
     noise_dominates: bool
     nobs: float
     nobs_se: float
+    weighted: bool
+    references: tuple[str, ...]
+    clipping_loss: ClippingLoss | None
+    void: str
     family: Family
     _problem: Problem = field(repr=False)
     _fit: LeastSquares = field(repr=False)
@@ -281,12 +293,12 @@ class Summary:
     ) -> Summary:
         """Return the summary of coefficients with a distribution, from the least squares behind them."""
         names, n = problem.names, problem.nobs
-        mean = on_columns(problem.noisy, [0] if problem.intercept else [], [])
-        plain = 1 - fit.residual / mean.residual if mean.residual > 0 else math.nan
-        rsquared = min(max(plain, 0.0), 1.0) if mean.residual > 0 else 0.0
-        dominated = not fit.risk <= mean.risk + 1e-9 * abs(mean.risk) or not abs(plain - rsquared) <= 1e-9
+        mean = on_columns(problem.noisy, [0] if problem.intercept and problem.noisy.moment[0, 0] > 0 else [], [])
+        rsquared = min(max(1 - fit.residual / mean.residual, 0.0), 1.0) if mean.residual > 0 else 0.0
+        dominated = not (fit.kept and mean.residual > 0 and fit.risk <= (1 + 1e-9) * mean.risk)
         degrees, sigma = n - len(fit.kept), math.nan
-        if not dominated and degrees > 0 and not problem.weighted:
+        least = 0.0 if problem.noisy.has_noise else -1e-9 * mean.residual  # rounding alone may make it negative
+        if not dominated and degrees > 0 and not problem.weighted and fit.residual >= least:
             sigma = problem.scale * math.sqrt(max(fit.residual, 0.0) / degrees)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.diagonal(own.noise) / np.diagonal(own.covariance)
@@ -306,6 +318,10 @@ class Summary:
             noise_dominates=dominated,
             nobs=n,
             nobs_se=problem.nobs_se,
+            weighted=problem.weighted,
+            references=tuple(problem.references),
+            clipping_loss=problem.noisy.clipping_loss,
+            void=problem.noisy.void,
             family=family or problem.family,
             _problem=problem,
             _fit=fit,
@@ -314,29 +330,9 @@ class Summary:
         )
 
     @property
-    def clipping_loss(self) -> ClippingLoss | None:
-        """Row weight removed by norm clipping in the last pass."""
-        return self._problem.noisy.clipping_loss
-
-    @property
     def coded(self) -> Mapping[str, str]:
         """Columns of the model that are top-coded, with their thresholds in words."""
         return self._problem.noisy.coded
-
-    @property
-    def void(self) -> str:
-        """Why the release has no guarantee, which is printed first; empty if it has one."""
-        return self._problem.noisy.void
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights: coefficients are those of the weighted table."""
-        return self._problem.weighted
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Reference levels of the categories."""
-        return tuple(self._problem.references)
 
     @property
     def tvalues(self) -> dict[str, float]:
@@ -422,7 +418,7 @@ class Summary:
         return rendering.as_latex(self, alpha)
 
     def __str__(self) -> str:
-        return self.as_text()
+        return rendering.as_text(self, 0.05)
 
     def __repr__(self) -> str:
         void = rendering.void_mark(self.void)

@@ -44,14 +44,17 @@ from gaussmix.accounting.discrete import LatticeAccount, lattice_account
 from gaussmix.accounting.parameters import LARGEST_EPSILON, Neighbours, warn_if_weak
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.encode import BlockEncoder
+from gaussmix.data.marginals import has_marginals
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.terms import Numbers, TermValues
 from gaussmix.errors import ArgumentError, BudgetUnmetError
+from gaussmix.releases.marginals import MarginalPlan
 from gaussmix.releases.preconditioning import (
     AUTOMATIC_PASSES,
     NoisyGram,
     PassRequest,
     State,
+    budgets_of,
     goe,
     plan_histogram,
     plan_pass,
@@ -504,13 +507,18 @@ class Planner:
         return float(self.max_contributions * _SIGNAL * self.schema.n_columns**1.5)
 
     def _account(self, epsilon: float) -> LatticeAccount:
-        shares, coordinates = releases_of(schedule_of(self.passes), self.schema.n_columns)
+        marginals = MarginalPlan(self.schema).coordinates if self._has_marginals else None
+        shares, coordinates = releases_of(schedule_of(self.passes), self.schema.n_columns, marginals=marginals)
         account = lattice_account(
             epsilon, self.delta, shares=shares, coordinates=coordinates, neighbours=self.neighbours
         )
         if account.row_bits < FRACTION_BITS:
             raise BudgetUnmetError(f"epsilon={epsilon!r} is too small for a release. Increase epsilon or delta.")
         return account
+
+    @property
+    def _has_marginals(self) -> bool:
+        return self.passes > 1 and has_marginals(self.schema)
 
     def _expectation(self, scenario: Scenario, n: int, account: LatticeAccount) -> Expectation:
         """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
@@ -520,8 +528,9 @@ class Planner:
         trial = Trial.of(self.schema, table, n)
         # μ of all releases except the count. The Gram matrix of a share π of the rows, divided by π, has noise 1/π
         # times as large.
-        parts = account.noise_mu if len(account.noise_mu) == 1 else account.noise_mu[1:]
-        mu = [part * rate for part, rate in zip(parts, rates_of(account, n, m), strict=True)]
+        parts = budgets_of(account, marginals=self._has_marginals).passes
+        rates = rates_of(account, n, m, marginals=self._has_marginals)
+        mu = [part * rate for part, rate in zip(parts[len(parts) > 1 :], rates, strict=True)]
         found = []
         for draw in range(DRAWS):
             drawn = trial.draw(mu, np.random.default_rng(draw))

@@ -41,8 +41,8 @@ function solve(A, B) {
     for (let i = k + 1; i < n; i++) if (Math.abs(rows[i][k]) > Math.abs(rows[pivot][k])) pivot = i;
     [rows[k], rows[pivot]] = [rows[pivot], rows[k]];
     for (let i = 0; i < n; i++) {
-      const factor = rows[i][k] / rows[k][k];
-      if (i !== k && factor !== 0) for (let j = k; j < rows[i].length; j++) rows[i][j] -= factor * rows[k][j];
+      const row = rows[i], own = rows[k], factor = row[k] / own[k];
+      if (i !== k && factor !== 0) for (let j = k; j < row.length; j++) row[j] -= factor * own[j];
     }
   }
   return rows.map((row, i) => row.slice(n).map((value) => value / row[i]));
@@ -67,8 +67,12 @@ function cholesky(A) {
 function substitute(L, B) {
   const found = B.map((row) => Float64Array.from(row));
   L.forEach((row, i) => {
-    for (let k = 0; k < i; k++) found[i].forEach((value, j) => { found[i][j] = value - row[k] * found[k][j]; });
-    found[i].forEach((value, j) => { found[i][j] = value / row[i]; });
+    const own = found[i];
+    for (let k = 0; k < i; k++) {
+      const factor = row[k], other = found[k];
+      if (factor !== 0) for (let j = 0; j < own.length; j++) own[j] -= factor * other[j];
+    }
+    for (let j = 0; j < own.length; j++) own[j] /= row[i];
   });
   return found;
 }
@@ -82,8 +86,12 @@ function tridiagonal(A) {
     x[k + 1] -= below[k + 1];
     const square = dot(x, x);
     if (!square) continue;
-    const w = apply(S, x).map((value) => (2 * value) / square), turn = dot(w, x) / square;
-    for (let i = k; i < n; i++) for (let j = k; j < n; j++) S[i][j] -= x[i] * w[j] + w[i] * x[j] - 2 * turn * x[i] * x[j];
+    const half = apply(S, x).map((value) => (2 * value) / square), turn = dot(half, x) / square;
+    const w = half.map((value, i) => value - turn * x[i]);
+    for (let i = k; i < n; i++) {
+      const row = S[i], a = x[i], b = w[i];
+      for (let j = k; j < n; j++) row[j] -= a * w[j] + b * x[j];
+    }
   }
   return [diagonal(S), below];
 }
@@ -108,7 +116,7 @@ function weakest(M, N) {
   }
   const shifted = map(A, (value, i, j) => value - (i === j ? low - 1e3 * least : 0));
   let v = Float64Array.from({ length: n }, (_, i) => 1 + ((i * 0.61803398875) % 1));
-  for (let k = 0; k < 3; k++) {
+  for (let k = 0; k < 2; k++) {
     v = column(solve(shifted, Array.from(v, (value) => [value])), 0);
     const size = Math.sqrt(dot(v, v));
     v = v.map((value) => value / size);

@@ -34,10 +34,10 @@ function digits(value, many = 4) {
 // A number to the digit of the second significant digit of its standard error.
 function toError(value, error) {
   if (!(error > 0) || !Number.isFinite(value)) return digits(value, 6);
-  const decimals = 1 - Math.floor(Math.log10(error)), step = 10 ** -decimals;
-  const size = Math.max(Math.abs(value), error);
+  const decimals = 1 - Math.floor(Math.log10(error)), step = 10 ** -decimals, size = Math.max(Math.abs(value), error);
   if (decimals > 7 || size >= 1e15) return value.toExponential(Math.max(Math.floor(Math.log10(size)) + decimals, 0));
-  return ((decimals < 0 ? Math.round(value / step) * step : value) + 0).toFixed(Math.max(decimals, 0)).replace(/^-(0\.?0*)$/, "$1");
+  const rounded = decimals < 0 ? Math.round(value / step) * step : value;
+  return rounded.toFixed(Math.max(decimals, 0)).replace(/^-(0\.?0*)$/, "$1");
 }
 
 const percent = (level) => `${digits(100 * level, 6)} %`;

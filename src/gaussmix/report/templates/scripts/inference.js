@@ -60,8 +60,8 @@ function relatedColumns({ moment, shape }, fit, left, reach) {
 function leastSquares(release, problem, rows) {
   const { noisy, toUser, offset, constant, features, reach } = problem;
   const { kept, leftOut } = identifiedColumns(noisy, toUser, constant), fit = onColumns(noisy, kept, rows);
-  const mean = onColumns(noisy, constant ? [0] : []), plain = mean.residual > 0 ? 1 - fit.residual / mean.residual : NaN;
-  const rsquared = Math.min(Math.max(plain, 0), 1) || 0, reasons = new Map(), standsFor = new Map();
+  const mean = onColumns(noisy, constant && noisy.moment[0][0] > 0 ? [0] : []);
+  const rsquared = mean.residual > 0 ? Math.min(Math.max(1 - fit.residual / mean.residual, 0), 1) : 0, reasons = new Map(), standsFor = new Map();
   for (const j of leftOut) {
     const { name, column: own, indices } = features[j];
     const related = relatedColumns(noisy, fit, j, reach[j]).map((k) => features[k].name);
@@ -74,7 +74,7 @@ function leastSquares(release, problem, rows) {
   }
   return {
     fit, rsquared, reasons, standsFor,
-    dominated: !(fit.risk <= mean.risk + 1e-9 * Math.abs(mean.risk)) || !(Math.abs(plain - rsquared) <= 1e-9),
+    dominated: !(kept.length && mean.residual > 0 && fit.risk <= (1 + 1e-9) * mean.risk), // predictions do not beat the mean
     ...distribution(apply(toUser, fit.theta).map((value, i) => value + offset[i]), congruence(toUser, fit.noise),
       congruence(toUser, fit.sampling), features.map((_, i) => kept.includes(i))),
   };
