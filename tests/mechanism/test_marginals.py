@@ -320,3 +320,34 @@ def test_thresholds_follow_skewed_tails_only():
         assert (upper < 50_000) == coded
         assert lower == 0 or (values < lower).mean() < 0.02
         assert (values > upper).mean() < 0.02
+
+
+def test_thresholds_of_few_rows_are_the_declared_bounds():
+    """Noise alone never codes a column: 200 tables of uniform numbers, of 0 to 29 standard deviations of a count."""
+    rng, edges = np.random.default_rng(1), grid(0.0, 100.0)
+    for rows in rng.uniform(0, 2900, 200):
+        counts = np.histogram(rng.uniform(0, 100, int(rows)), edges)[0] + 100 * rng.standard_normal(len(edges) - 1)
+        assert thresholds_of(counts, edges, noise=100.0, rows=float(rows)) == (0.0, 100.0)
+
+
+def test_thresholds_code_few_rows_of_any_column():
+    """At 30 standard deviations and above, and for any shape, at most a few per cent of the rows are coded."""
+    rng, coded = np.random.default_rng(2), []
+    shapes = [
+        lambda n: rng.uniform(0, 100, n),
+        lambda n: rng.normal(50, 8, n),
+        lambda n: rng.exponential(3, n),
+        lambda n: np.exp(rng.normal(1, 1, n)),
+        lambda n: rng.poisson(0.3, n).astype(float),
+        lambda n: rng.choice([0.0, 40.0, 100.0], n),
+        lambda n: 100 - rng.exponential(3, n),
+    ]
+    for shape in shapes:
+        for _ in range(40):
+            rows = int(rng.uniform(3000, 30_000))
+            values, edges = np.clip(shape(rows), 0, 100), grid(0.0, 100.0)
+            counts = np.histogram(values, edges)[0] + 100 * rng.standard_normal(len(edges) - 1)
+            lower, upper = thresholds_of(counts, edges, noise=100.0, rows=rows + 100 * rng.standard_normal())
+            coded.append(np.mean((values < lower) | (values > upper)))
+    assert np.mean(coded) < 0.02
+    assert np.quantile(coded, 0.99) < 0.12

@@ -48,6 +48,9 @@ LARGEST_SHARE = 0.02
 LEAST_GAIN = 1.5
 """A threshold is used if the declared bound is at least this many times as far from the centre."""
 
+LEAST_ROWS = 30.0
+"""Number of standard deviations of a count below which a table has too few rows for any threshold."""
+
 EMPTY_PENALTY = 2.0
 """Cells at the ends of the range are taken as empty unless their squared z-scores exceed this on average."""
 
@@ -67,7 +70,7 @@ def thresholds_of(counts: Floats, edges: Floats, *, noise: float, rows: float) -
         Noisy number of rows.
     """
     lower, upper = float(edges[0]), float(edges[-1])
-    if rows <= 0:
+    if rows < LEAST_ROWS * noise:
         return lower, upper
     counts = _without_empty_ends(np.asarray(counts, dtype=np.float64), noise)
     # The lower side is the upper side of the mirrored column.
