@@ -131,14 +131,13 @@ def test_rsquared_is_within_0_and_1_however_much_noise(table, seed):
 
 
 @pytest.mark.slow
-def test_noise_does_take_rsquared_out_of_its_range(table):
-    """Proof of power: among weak releases, some have a plain value outside, and some have not."""
+def test_some_weak_releases_beat_the_mean_and_some_do_not(table):
     found = {
-        gm.release(table.head(300), schema=SCHEMA, epsilon=0.05, delta=1e-6, random_state=seed)
+        gm.release(table.head(300), schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=seed)
         .ols("cost", predictors=["bmi"])
         .summary()
         .noise_dominates
-        for seed in range(60)
+        for seed in range(20)
     }
     assert found == {True, False}
 
