@@ -160,7 +160,7 @@ def test_the_study_of_intervals_has_every_method_and_counts_what_they_hold(rare)
     assert (row["held"], row["finite"], row["held_not_raised"]) == (0.75, 0.75, 0.75)
     error = rare.fitted[1][list(rare.design).index("age")]
     assert row["length"] == pytest.approx(2 / (2 * 1.959964 * error))
-    assert field_intervals.report(found).count("\n") == 1 + 6
+    assert field_intervals.report(found).count("\n") == 1 + 5
 
 
 def test_one_feature_by_opendp_and_by_its_medians_is_the_line(monkeypatch):

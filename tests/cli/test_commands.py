@@ -154,7 +154,7 @@ def test_table_to_release_to_models(files):
     assert run("poisson", out, "cost", "--predictors", "smoker").strip() == str(model.rate_ratios()).strip()
     assert json.loads(run("poisson", out, "cost", "--predictors", "smoker", "--json")) == model.rate_ratios().as_plain()
     logs = json.loads(run("poisson", out, "cost", "--predictors", "smoker", "--log", "--json"))
-    assert logs["predictor"] == {"coef": model.coef, "intercept": model.intercept}
+    assert logs["coefficients"]["smoker"]["coef"] == model.params["smoker"]
     assert "Use logit for boolean columns" in run("poisson", out, "smoker", code=2)
     run("report", out, "-o", str(files / "report.html"), "--response", "cost")
     assert "<html" in (files / "report.html").read_text()
@@ -201,7 +201,6 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
     found = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--json"))
     model = load(out).mnlogit("region", predictors=["cost"])
     assert list(found["classes"]) == ["south", "west"]
-    assert found["predictor"]["west"] == {"coef": model.coef["west"], "intercept": model.intercept["west"]}
     plain = json.loads(run("mnlogit", str(out), "region", "--predictors", "cost", "--odds", "--json"))["classes"][
         "west"
     ]
@@ -222,7 +221,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows requires --estimand pop"),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"),
-            "note is kept in a ledger",
+            "note is stored in a ledger",
         ),
         (
             (

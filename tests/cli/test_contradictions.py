@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
         ("schema a.csv --quoting --no-quoting", "--quoting was given more than once"),
         ("ledger create new.ledger -e 1 -d 1e-6 -d 1e-7", "--delta was given more than once"),
         (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: pass the ledger"),
-        (f"release a.csv -s s.json --note x {RELEASE}", "note is kept in a ledger: name the ledger"),
+        (f"release a.csv -s s.json --note x {RELEASE}", "note is stored in a ledger: pass the ledger"),
         ("report r.parquet --label new.svg --response cost", "--response requires --out"),
         ("report r.parquet --label new.svg --alpha 0.05", "--alpha requires --out"),
         ("report r.parquet --registry new.yaml --rows 9", "--rows requires --out"),

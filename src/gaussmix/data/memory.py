@@ -114,11 +114,11 @@ def _as_column(name: object, values: Any) -> Any:
     series = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(series, nw.Series):
         return series
-    has_buffer = False
-    with suppress(TypeError):
+    has_buffer = hasattr(values, "__array__")
+    with suppress(TypeError, ValueError):  # NumPy's dates have no buffer
         memoryview(values).release()
         has_buffer = not isinstance(values, bytes | bytearray)
-    if hasattr(values, "__array__") or has_buffer:
+    if has_buffer:
         values = np.asanyarray(values)  # a masked array keeps its mask
     elif isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return list(values)

@@ -91,6 +91,9 @@ class Prediction:
 def predicted(summary: Summary, features: Floats) -> Prediction:
     """Predictions at rows of features in original units, shape (rows, d), in the order of ``summary.params``."""
     own = summary._coefficients
+    if not own.known[0]:  # the mean at any row has the intercept in it
+        unknown = np.full(len(features), np.nan)
+        return Prediction(unknown, unknown)
     variance = np.sum((features @ np.nan_to_num(own.covariance)) * features, axis=1)
     return Prediction(features @ np.nan_to_num(own.estimate), np.sqrt(np.maximum(variance, 0.0)))
 
