@@ -84,7 +84,8 @@ function predict(release, { scale, alpha, summary, problem }, values) {
   });
   const mean = dot(row, summary.estimates.map((value, i) => (problem.features[i].source === null ? value : value || 0)));
   if (scale === "odds") return { probability: 1 / (1 + Math.exp(-mean)) };
-  const error = Math.sqrt(Math.max(quadratic(row, summary.covariance), 0)), half = critical(alpha) * error;
+  const error = Number.isNaN(mean) ? NaN : Math.sqrt(Math.max(quadratic(row, summary.covariance), 0));
+  const half = critical(alpha) * error;
   return { mean, error, interval: [mean - half, mean + half] };
 }
 
