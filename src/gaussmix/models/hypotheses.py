@@ -129,7 +129,7 @@ def _parsed(text: str, names: Sequence[str]) -> list[tuple[Floats, float, str]]:
         sides.append((row, text[start:at].strip()))
         if following != "=":
             right, words = sides.pop() if len(sides) > 1 else (np.zeros(len(names) + 1), "0")
-            found += [((side - right)[:-1], -float((side - right)[-1]), f"{left} = {words}") for side, left in sides]
+            found += [((side - right)[:-1], float((right - side)[-1]), f"{left} = {words}") for side, left in sides]
             sides = []
         if not following:
             return found
