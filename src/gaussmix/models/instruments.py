@@ -104,9 +104,11 @@ class InstrumentalModel(FittedModel):
             reference={name: own for name, own in reference.items() if name in self.instruments},
             noisy=noisy,
         )
-        names = [*given.names, *(name for name in problem.names if name not in given.names)]
-        rows = {**dict(zip(given.names, given.rows, strict=True)), **_rows_of(problem)}
-        own = noisy.mapped(np.vstack([*(rows[name] for name in names), Response.of(schema, self.response).vector]))
+        rows = {
+            name: row for own in (given, problem.coding) if own for name, row in zip(own.names, own.rows, strict=True)
+        }
+        names = list(rows)  # the instruments first
+        own = noisy.mapped(np.vstack([*rows.values(), Response.of(schema, self.response).vector]))
         x, z = [names.index(name) for name in problem.names], list(range(len(given.names)))
         fit, first_stage = two_stage(own, x, z, sample_size(problem, options["estimand"], options["n_rows"]))
         why = "too little signal of its own" if first_stage >= SIGNAL else "the first stage is weak"
@@ -135,38 +137,31 @@ def two_stage(
     The second value is the strength of the first stage, in standard errors. ``rows`` is the sample size of a
     population.
     """
-    last, d = len(noisy.moment) - 1, len(x)
-    of_z = noisy.mapped(np.eye(last + 1)[[*z, last]])
-    kept_z = [z[i] for i in identified_columns(of_z, intercept=True)[0]]
+    last, d, M, N = len(noisy.moment) - 1, len(x), noisy.moment, noisy.shape
+    kept_z = [z[i] for i in identified_columns(noisy.mapped(np.eye(last + 1)[[*z, last]]), intercept=True)[0]]
     kept = [j for j, column in enumerate(x) if column in kept_z or column not in z]
-    own = [x[j] for j in kept]
+    own, zz = [x[j] for j in kept], np.ix_(kept_z, kept_z)
     theta, W, signal = np.zeros(d), np.zeros((d, len(kept_z))), 0.0
     if own and len(kept_z) >= len(own):
-        M, N = noisy.moment, noisy.shape
-        first = scipy.linalg.solve(M[np.ix_(kept_z, kept_z)], M[np.ix_(kept_z, own)])
+        first = scipy.linalg.solve(M[zz], M[np.ix_(kept_z, own)])
         staged = first.T @ M[np.ix_(kept_z, own)]
         signal = _first_stage(staged, first, N, own, kept_z) if noisy.has_noise else math.inf
-    if not signal >= SIGNAL:
-        nothing = np.zeros((d, d))
-        everything = tuple(range(d))
-        return LeastSquares((), everything, theta, nothing, nothing, nothing, math.nan, math.nan, signal, rows), signal
-    W[kept] = scipy.linalg.solve(staged, first.T)
-    theta = W @ M[kept_z, last]
+    if signal >= SIGNAL:
+        W[kept] = scipy.linalg.solve(staged, first.T)
+        theta = W @ M[kept_z, last]
+    else:
+        kept = []
     a = np.zeros(last + 1)
     a[x], a[last] = -theta, 1.0
-    turned = (N @ a)[kept_z]
-    V = N[np.ix_(kept_z, kept_z)] * float(a @ N @ a) + np.outer(turned, turned)
-    noise = (1 + noisy.clipping_bias**2) * W @ V @ W.T
-    residual = float(a @ M @ a)
-    sampling = np.zeros((d, d))
-    if rows is not None:
-        sampling = max(residual, 0.0) / max(rows - len(kept), 1.0) * W @ M[np.ix_(kept_z, kept_z)] @ W.T
+    turned, residual = (N @ a)[kept_z], float(a @ M @ a)
+    V = (1 + noisy.clipping_bias**2) * (N[zz] * float(a @ N @ a) + np.outer(turned, turned))
+    variance = 0.0 if rows is None else max(residual, 0.0) / max(rows - len(kept), 1.0)
     left_out = tuple(j for j in range(d) if j not in kept)
-    inverse = np.zeros((d, d))
-    return (
-        LeastSquares(tuple(kept), left_out, theta, inverse, noise, sampling, residual, residual, signal, rows),
-        signal,
+    noise, sampling = W @ V @ W.T, variance * W @ M[zz] @ W.T
+    fit = LeastSquares(
+        tuple(kept), left_out, theta, np.zeros((d, d)), noise, sampling, residual, residual, signal, rows
     )
+    return fit, signal
 
 
 def _first_stage(staged: Floats, first: Floats, N: Floats, x: Sequence[int], z: Sequence[int]) -> float:
@@ -180,12 +175,6 @@ def _first_stage(staged: Floats, first: Floats, N: Floats, x: Sequence[int], z: 
     f = first @ u
     variance = float(f @ N[np.ix_(z, z)] @ f) * float(u @ N_xx @ u) + float(f @ N[np.ix_(z, x)] @ u) ** 2
     return float(u @ staged @ u) / math.sqrt(variance)
-
-
-def _rows_of(problem: Problem) -> dict[str, Floats]:
-    if problem.coding is None:
-        raise ArgumentError("Two-stage least squares needs a model that was made from a release.")
-    return dict(zip(problem.names, problem.coding.rows, strict=True))
 
 
 def fit_instruments(
