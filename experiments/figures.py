@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from gaussmix.paper import excess_risk_distribution
 
@@ -95,6 +95,7 @@ LINES = {
 }
 
 
+SPREAD = 1.1  # between points of neighbouring curves at one ε
 SCALED = "Rows and targets are scaled by the training data's largest, as in the paper: that step is not private."
 
 
@@ -113,7 +114,7 @@ def analyses(table: pd.DataFrame, out: Path, *, sketch_size: int, delta: float) 
     ratio = table["sheffet_printed"] / table["renyi"]
     right.semilogx(table["gamma"], ratio, "-", color="#0072B2", marker="o")
     right.axhline(1.0, color="grey", linewidth=1)
-    right.set(ylabel="Sheffet's ε / ε of Lemma 1", title="(b) ratio of the two bounds", ylim=(0, None))
+    right.set(ylabel="Sheffet's ε / ε of Lemma 1", title="(b) ratio of the two bounds", ylim=(0, 10))
     for number, (x, y) in enumerate(zip(table["gamma"], ratio, strict=True)):
         if number in (0, len(table) - 1):
             right.annotate(f"{y:.2f}", (x, y), xytext=(0, 8), textcoords="offset points", ha="center")
@@ -126,7 +127,7 @@ def analyses(table: pd.DataFrame, out: Path, *, sketch_size: int, delta: float) 
 # ---------------------------------------------------------------------------------------------------------------
 # Figures 2 and 4
 def paper_methods(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
-    """The paper's four methods alone, a panel for each set, with their errors relative to LinearMixing below."""
+    """The paper's four methods alone, a panel for each set, with the difference from LinearMixing below."""
     _grid(table, sets, out, LINEAR, "LinearMixing, paper", heading="The paper's four methods, with correct noise")
 
 
@@ -142,7 +143,7 @@ def library(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
     panels = figure.subplots(2, 2)
     for name, axes in zip(sets, panels.flat, strict=True):
         rows = table[table["set"] == name]
-        _curves(axes, rows, LINEAR_LIBRARY, "mse")
+        _curves(axes, rows, LINEAR_LIBRARY, "mse", spread=SPREAD)
         for method, (colour, line) in LINES.items():
             _level(axes, rows, method, colour, line)
         trials = sorted(set(rows["trials"]))
@@ -157,40 +158,63 @@ def library(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
 def _grid(
     table: pd.DataFrame, sets: Sequence[str], out: Path, styles: Mapping[str, Style], reference: str, *, heading: str
 ) -> None:
-    """Panels of two by two, each on a range of its own, with a strip of ratios."""
+    """Panels of two by two, each on a range of its own, with a strip of differences."""
     figure = Figure(figsize=(11, 11.5), layout="constrained")
     outer = figure.add_gridspec(2, 2)
     first: Axes | None = None
     for place, name in enumerate(sets):
-        inner = outer[place // 2, place % 2].subgridspec(2, 1, height_ratios=(2.4, 1), hspace=0.03)
+        inner = outer[place // 2, place % 2].subgridspec(2, 1, height_ratios=(1.8, 1), hspace=0.03)
         main = figure.add_subplot(inner[0])
         strip = figure.add_subplot(inner[1], sharex=main)
         rows = table[table["set"] == name]
-        _curves(main, rows, styles, "mse", spread=1.05)
+        _curves(main, rows, styles, "mse", spread=SPREAD)
         main.set(xscale="log", yscale="log")
         _not_private(main, rows)
         _panel(main, f"{TITLES[name]}: {rows['trials'].iloc[0]:g} trials")
         main.set(xlabel="")
         main.tick_params(labelbottom=False)
-        _ratios(strip, rows, styles, reference)
+        _differences(strip, rows, styles, reference)
         if place % 2 == 0:
             main.set_ylabel("test MSE")
-            strip.set_ylabel("relative to\nLinearMixing")
+            strip.set_ylabel("difference from\nLinearMixing")
         first = first or main
-    figure.suptitle(f"{heading}. Every method on the same tables; bars are 95 % intervals.\n{SCALED}", fontsize=10)
+    figure.suptitle(
+        f"{heading}. Every method on the same tables; points of one ε are set side by side; bars are 95 % intervals.\n{SCALED}",
+        fontsize=10,
+    )
     if first is not None:
         _legend(figure, [first], columns=4)
     _save(figure, out)
 
 
-def _ratios(axes: Axes, rows: pd.DataFrame, styles: Mapping[str, Style], reference: str) -> None:
-    """Mean test errors as multiples of one method's."""
+def _differences(axes: Axes, rows: pd.DataFrame, styles: Mapping[str, Style], reference: str) -> None:
+    """Mean test errors relative to one method's, in per cent; small differences on a linear scale, large ones on logs.
+
+    Bars are 95 % intervals of the mean difference on the same tables, where they were recorded.
+    """
     level = rows[rows["method"] == reference].set_index("epsilon")["mse"]
-    for shift, (method, style) in zip(_shifts(len(styles), 1.05), styles.items(), strict=True):
-        ratio = rows[rows["method"] == method].set_index("epsilon")["mse"] / level
-        axes.plot(ratio.index * shift, ratio, style.line, color=style.colour, marker=style.marker, markersize=5)
+    for shift, (method, style) in zip(_shifts(len(styles), SPREAD), styles.items(), strict=True):
+        curve = rows[rows["method"] == method].set_index("epsilon").sort_index()
+        percent = 100 * (curve["mse"] / level - 1)
+        bars = 100 * curve["paired_ci95"] / level if "paired_ci95" in curve else None
+        axes.errorbar(
+            percent.index * shift,
+            percent,
+            bars,
+            linestyle=style.line,
+            color=style.colour,
+            marker=style.marker,
+            markersize=5,
+            elinewidth=1,
+            capsize=2,
+        )
     axes.set(xlabel="ε", xscale="log")
+    axes.set_yscale("symlog", linthresh=2)
+    axes.yaxis.set_major_locator(FixedLocator([-50, -10, -2, 0, 2, 10, 50]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:+g} %" if number else "0"))
     axes.grid(visible=True, alpha=0.3)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.3g}"))
 
 
 def _not_private(axes: Axes, rows: pd.DataFrame) -> None:
@@ -245,9 +269,11 @@ def excess_risk(settings: pd.DataFrame, percentiles: pd.DataFrame, out: Path) ->
         axes.plot(
             drawn["excess"], drawn["percent"] / 100, ".", color="#D55E00", markersize=4, label="measured percentiles"
         )
-        axes.set_title(f"{row['table']}, d = {row['d']}, k = {row['k']}, ε = {row['epsilon']:g}", fontsize=10)
-        note = f"{row['draws']:,} draws, p = {row['ks_p']:.2f}\nmean {row['mean']:.4f}, exact {row['exact_mean']:.4f}"
-        axes.annotate(note, (0.97, 0.05), xycoords="axes fraction", ha="right", va="bottom", fontsize=9)
+        axes.set_title(
+            f"{row['table']}, d = {row['d']}, k = {row['k']}, ε = {row['epsilon']:g}: {row['draws']:,} draws\n"
+            f"p = {row['ks_p']:.2f}, mean {row['mean']:.4f}, exact mean {row['exact_mean']:.4f}",
+            fontsize=9,
+        )
         axes.grid(visible=True, alpha=0.3)
     for axes in panels[-1]:
         axes.set_xlabel("L̄(θ)/L̄(θ*(σ²)) - 1")
@@ -281,12 +307,9 @@ def logistic(
             _panel(axes, f"{TITLES[name]}: {heading}")
         row[0].set_ylabel("test error")
         if ratios and name in ratios:
-            row[0].annotate(
-                ratios[name], (0.02, 0.02), xycoords="axes fraction", va="bottom", fontsize=8,
-                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none"},
-            )  # fmt: skip
+            row[0].set_xlabel(f"ε\n{ratios[name]}", fontsize=9)
     figure.suptitle(note, fontsize=10)
-    _legend(figure, list(panels[0]), columns=3)
+    _legend(figure, list(panels[0]), columns=2)
     _save(figure, out)
 
 
@@ -306,7 +329,7 @@ def _curves(
             continue
         label = LABELS.get(method, method)
         if count:
-            label = f"{'published: ' * method.startswith('published')}{label} ({_trials(curve)})"
+            label = f"{label}: {_trials(curve)}"
         axes.errorbar(
             curve["epsilon"] * shift,
             curve[value],
@@ -340,8 +363,9 @@ def _panel(axes: Axes, title: str) -> None:
     axes.grid(visible=True, alpha=0.3, which="both")
     low, high = axes.get_ylim()
     decades = np.log10(high / low)
-    subs = (1, 2, 5) if decades > 1 else (1, 1.5, 2, 3, 4, 5, 7) if decades > 0.3 else np.arange(1, 10, 0.2)
-    axes.yaxis.set_major_locator(LogLocator(subs=tuple(subs), numticks=100))
+    steps = {3.0: (1.0,), 1.0: (1.0, 2.0, 5.0), 0.3: (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)}
+    subs = next((found for least, found in steps.items() if decades > least), tuple(np.arange(1, 10, 0.2)))
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=100))
     axes.yaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.3g}"))
