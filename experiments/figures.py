@@ -178,10 +178,8 @@ def _grid(
             main.set_ylabel("test MSE")
             strip.set_ylabel("difference from\nLinearMixing")
         first = first or main
-    figure.suptitle(
-        f"{heading}. Every method on the same tables; points of one ε are set side by side; bars are 95 % intervals.\n{SCALED}",
-        fontsize=10,
-    )
+    drawn = "Every method on the same tables; points of one ε are set side by side; bars are 95 % intervals."
+    figure.suptitle(f"{heading}. {drawn}\n{SCALED}", fontsize=10)
     if first is not None:
         _legend(figure, [first], columns=4)
     _save(figure, out)
