@@ -240,7 +240,9 @@ def training_risk(table: pd.DataFrame, sets: Sequence[str], out: Path) -> None:
         rows = table[table["set"] == name]
         curve = rows[rows["method"] == "LinearMixing, paper"].sort_values("epsilon")
         x = curve["epsilon"]
-        axes.plot(x, curve["best_limit"], "--", color="#0072B2", label="bound of Theorem 3, probability 0.95")
+        axes.plot(
+            x, curve["best_limit"], "--", color="#0072B2", label="bound of Theorem 3, probability 0.95, best comparison"
+        )
         axes.plot(x, curve["expected"], "-", color="#009E73", linewidth=4, alpha=0.4, label="exact mean")
         axes.errorbar(
             x, curve["train"], curve["train_ci95"], fmt="s", color="#D55E00", markersize=4, capsize=2, label="measured"

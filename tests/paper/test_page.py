@@ -1,4 +1,4 @@
-"""docs/paper.md shows what its code prints, and names functions and tests that exist."""
+"""docs/paper.md and docs/distributed.md show what their code prints; functions and tests that they name exist."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ import pytest
 
 import gaussmix
 
-PAGE = Path(gaussmix.__file__).parents[2] / "docs" / "paper.md"
+DOCS = Path(gaussmix.__file__).parents[2] / "docs"
+PAGE = DOCS / "paper.md"
 TESTS = Path(__file__).parents[1]
 HEADING = "| result | in a few words | callable | test |"
 NUMBER = r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
 
 
-def test_outputs_are_those_of_the_code():
-    blocks = re.findall(r"^```(python|text)\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize(("page", "outputs"), [("paper.md", 13), ("distributed.md", 3)])
+def test_outputs_are_those_of_the_code(page, outputs):
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```", (DOCS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     printed = shown = 0
     for i, (kind, block) in enumerate(blocks):
@@ -29,11 +31,11 @@ def test_outputs_are_those_of_the_code():
             continue
         out = StringIO()
         with redirect_stdout(out):
-            exec(compile(block, f"{PAGE}, block {i + 1}", "exec"), names)
+            exec(compile(block, f"{page}, block {i + 1}", "exec"), names)
         expected = blocks[i + 1][1] if i + 1 < len(blocks) and blocks[i + 1][0] == "text" else ""
         assert_same(expected, out.getvalue())
         printed, shown = printed + bool(out.getvalue()), shown + bool(expected)
-    assert printed == shown == sum(kind == "text" for kind, _ in blocks) >= 10
+    assert printed == shown == sum(kind == "text" for kind, _ in blocks) == outputs
 
 
 def table_lines() -> list[str]:
