@@ -167,7 +167,7 @@ def _grid(
         main = figure.add_subplot(inner[0])
         strip = figure.add_subplot(inner[1], sharex=main)
         rows = table[table["set"] == name]
-        _curves(main, rows, styles, "mse", spread=SPREAD)
+        _curves(main, rows, styles, "mse", open_markers=True)
         main.set(xscale="log", yscale="log")
         _not_private(main, rows)
         _panel(main, f"{TITLES[name]}: {rows['trials'].iloc[0]:g} trials")
@@ -178,7 +178,7 @@ def _grid(
             main.set_ylabel("test MSE")
             strip.set_ylabel("difference from\nLinearMixing")
         first = first or main
-    drawn = "Every method on the same tables; points of one ε are set side by side; bars are 95 % intervals."
+    drawn = "Every method on the same tables; bars are 95 % intervals; differences at one ε are set side by side."
     figure.suptitle(f"{heading}. {drawn}\n{SCALED}", fontsize=10)
     if first is not None:
         _legend(figure, [first], columns=4)
@@ -320,10 +320,20 @@ def _shifts(count: int, step: float) -> list[float]:
 
 
 def _curves(
-    axes: Axes, rows: pd.DataFrame, styles: Mapping[str, Style], value: str, *, spread: float = 1.0, count: bool = False
+    axes: Axes,
+    rows: pd.DataFrame,
+    styles: Mapping[str, Style],
+    value: str,
+    *,
+    spread: float = 1.0,
+    count: bool = False,
+    open_markers: bool = False,
 ) -> None:
-    """Curves with 95 % intervals, their points side by side where ``spread`` is above 1."""
-    for shift, (method, style) in zip(_shifts(len(styles), spread), styles.items(), strict=True):
+    """Curves with 95 % intervals, their points side by side where ``spread`` is above 1.
+
+    Open markers, each smaller than the one before, show where several curves have the same point.
+    """
+    for place, (shift, (method, style)) in enumerate(zip(_shifts(len(styles), spread), styles.items(), strict=True)):
         curve = rows[rows["method"] == method].sort_values("epsilon")
         if not len(curve):
             continue
@@ -337,7 +347,9 @@ def _curves(
             linestyle=style.line,
             color=style.colour,
             marker=style.marker,
-            markersize=5,
+            markersize=10 - 1.5 * place if open_markers else 5,
+            markerfacecolor="none" if open_markers else style.colour,
+            markeredgewidth=1.3,
             elinewidth=1,
             capsize=2,
             label=label,
