@@ -68,11 +68,11 @@ LABELS = {
     "published: Sheffet, Rényi": "Sheffet, with Lemma 1",
     "published: Sheffet": "Sheffet",
     "LinearMixing, passes": "LinearRegression, default (four passes)",
-    "LinearMixing, exact": "sketch of 10⁶ rows (version 0.3)",
+    "LinearMixing, exact": "sketch of 10⁶ rows (before version 0.3)",
     "AdaSSP, exact": "AdaSSP, exact accounting",
     "LogisticMixing, passes": "LogisticRegression, default",
     "LogisticMixing, steps": "LogisticRegression, Newton steps",
-    "LogisticMixing, exact": "sketch of 10⁶ rows (version 0.3)",
+    "LogisticMixing, exact": "sketch of 10⁶ rows (before version 0.3)",
     "LogisticMixing, paper": "LogisticMixing (section 4.2)",
 }
 LOGISTIC = {

@@ -476,6 +476,34 @@ def test_recorded_figures_have_250_trials_of_every_method_on_the_same_tables():
         assert (held["best_held"] >= paper_table.PROBABILITY).all()
 
 
+COMPARISONS = {  # rows of the table in docs/reproduction.md
+    "LinearMixing against AdaSSP |": ("published: LinearMixing", "published: AdaSSP"),
+    "LinearMixing against Sheffet with Lemma 1 | 40": ("published: LinearMixing", "published: Sheffet, Rényi"),
+    "LinearMixing against AdaSSP as printed": ("LinearMixing, paper", "AdaSSP, printed"),
+    "LinearMixing against AdaSSP with exact accounting": ("LinearMixing, paper", "AdaSSP, exact"),
+    "| LinearMixing against Sheffet with Lemma 1": ("LinearMixing, paper", "Sheffet, Rényi"),
+    "LinearMixing against Sheffet as printed": ("LinearMixing, paper", "Sheffet, printed"),
+    "Sheffet with Lemma 1 against Sheffet as printed": ("Sheffet, Rényi", "Sheffet, printed"),
+    "our large sketch against AdaSSP with exact accounting": ("LinearMixing, exact", "AdaSSP, exact"),
+}
+
+
+@pytest.mark.parametrize("words", COMPARISONS)
+def test_the_page_counts_what_the_tables_say(words):
+    """Points with a lower mean, and points beyond the joint interval in either direction, of 48."""
+    names = [f"{name}{part}.csv" for name in reproduce.LINEAR for part in ("", "_code", "_library")]
+    table = pd.concat([pd.read_csv(data_files.RESULTS / name) for name in names])
+    one, other = (table[table["method"] == name].set_index(["set", "epsilon"]) for name in COMPARISONS[words])
+    difference, width = one["mse"] - other["mse"], np.hypot(one["ci95"], other["ci95"])
+    assert len(difference) == 48
+    lower, clear = int((difference < 0).sum()), (int((difference < -width).sum()), int((difference > width).sum()))
+    (line,) = [line for line in (ROOT / "docs" / "reproduction.md").read_text("utf-8").splitlines() if words in line]
+    assert f"| {lower} | {clear[0]} – {clear[1]} |" in line
+    if COMPARISONS[words][0] == "LinearMixing, paper":
+        paired = other["paired_ci95"]
+        assert f"| {int((difference < -paired).sum())} – {int((difference > paired).sum())} |" in line
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Distributed sketching
 def test_accounts_of_distributed_sketches():
@@ -551,8 +579,12 @@ def test_stacked_sketches_of_split_rows_regress_the_whole_table(tmp_path):
     assert np.sum((X @ (found - ridge)) ** 2) < 0.02 * np.sum((y - X @ ridge) ** 2)
 
 
-def test_recorded_distributed_results_are_in_the_order_that_the_page_says():
-    table = pd.read_csv(data_files.RESULTS / distributed.FILE).set_index(["epsilon", "setting", "combined", "analysis"])
+def test_recorded_distributed_results_are_those_of_the_page():
+    table = pd.read_csv(data_files.RESULTS / distributed.FILE)
+    page = (ROOT / "docs" / "distributed.md").read_text("utf-8")
+    for row in table.itertuples():
+        assert f"{100 * row.excess:.1f} ± {100 * row.se:.1f}" in page
+    table = table.set_index(["epsilon", "setting", "combined", "analysis"])
     for epsilon in (0.3, 1.0, 3.0):
         excess = table["excess"][epsilon]
         assert excess["one table", "stacked", "exact"] < excess["one table", "averaged", "exact"]
