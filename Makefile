@@ -63,6 +63,8 @@ bench-compare: .venv/test
 figures: .venv/test networks
 	$(BIN)/python -m experiments.linear_in_passes
 	$(BIN)/python -m experiments.logistic_in_passes
+	$(BIN)/python -m experiments.logistic_times
+	$(BIN)/python -m experiments.excess_risk
 	$(BIN)/python -m experiments.reproduce
 
 # Accuracy and intervals beside other libraries, one of which has an environment of its own: a quarter of an hour.

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.datasets import LINEAR
-from experiments.linear import DECLARED, MEAN, METHODS, SYNTHETIC, split_table
+from experiments.linear import MEAN, METHODS, SYNTHETIC, split_table
+from experiments.paper_table import DECLARED
 from experiments.parallel import Rows, run_all
 from experiments.summed import SummedTable
 from gaussmix import baselines

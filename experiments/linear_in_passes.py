@@ -19,7 +19,8 @@ import numpy as np
 from experiments import linear
 from experiments.data_files import CACHE, RESULTS
 from experiments.datasets import LINEAR
-from experiments.linear import DECLARED, EPSILONS, SYNTHETIC, TRIALS, TRIALS_A_JOB, split_table, summarise
+from experiments.linear import EPSILONS, SYNTHETIC, TRIALS, TRIALS_A_JOB, split_table, summarise
+from experiments.paper_table import DECLARED
 from experiments.parallel import Rows, forget, run_all
 from gaussmix import BudgetWarning, LinearRegression
 

@@ -2,11 +2,12 @@
 
     GAUSSMIX_DATA=... python -m experiments.reproduce figure1 figure2 figure3 figure4 figure5
 
-Tables go to ``experiments/results``, figures to ``docs`` (Figure 1) and ``docs/figures``. Trials that are done are kept
-in ``experiments/cache``: a run that was stopped goes on where it was; after a change of the code start with
-``--fresh``. ``--draw`` draws from the tables alone. Figures 3 and 5 need the features that ``experiments.dp_sgd``
-(``make networks``) puts there. All have the trials of ``experiments.linear_in_passes`` and
-``logistic_in_passes`` too, where they are.
+Tables go to ``experiments/results``, figures to ``docs/figures``; the README's version of Figure 1, with the exact
+curve, to ``docs``. Trials that are done are kept in ``experiments/cache``: a run that was stopped goes on where it was;
+after a change of the code start with ``--fresh``. ``--draw`` draws from the tables alone. Figures 2 and 4 have the
+paper's four methods alone; ``_code`` and ``_library`` stand for the published code and for this library's methods on
+the same tables. Figures 3 and 5 need the features that ``experiments.dp_sgd`` (``make networks``) puts there. Results
+of ``experiments.linear_in_passes``, ``logistic_in_passes`` and ``logistic_times`` are drawn too, where they are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments import figures, linear, linear_in_passes, logistic, logistic_in_passes
+from experiments import figures, linear, linear_in_passes, logistic, logistic_in_passes, logistic_times
 from experiments.data_files import CACHE, RESULTS
 from experiments.network_features import EPSILONS
 from experiments.parallel import forget
@@ -42,7 +43,9 @@ OUT = Path(__file__).parents[1] / "docs"
 def figure1(results: Path, *, points: int) -> None:
     """ε of each analysis on the paper's grid of γ, and γ for a grid of ε, at leverage 1/γ."""
     gammas = np.geomspace((4 / 3) ** 2, 1e7, points)
-    table = pd.DataFrame({"gamma": gammas})
+    log_term = np.log(4 / DELTA)
+    printed = 2 / gammas * (np.sqrt(2 * SKETCH_SIZE * log_term) + log_term)
+    table = pd.DataFrame({"gamma": gammas, "sheffet_printed": printed})
     epsilons = np.geomspace(0.05, 30, points)
     required = pd.DataFrame({"epsilon": epsilons})
     for analysis in ANALYSES:
@@ -92,20 +95,46 @@ def compute(name: str, options: argparse.Namespace) -> None:
 
 
 def draw(name: str, options: argparse.Namespace) -> None:
-    """One figure from its table; Figure 1 is the README's, and needs none."""
-    if name == "figure1":
-        options.out.mkdir(parents=True, exist_ok=True)
-        plots.compare_analyses(options.out / "figure1.png", sketch_size=SKETCH_SIZE, delta=DELTA, force=True)
-        return
+    """One figure from its tables; of Figure 1 the README's version too."""
     file = file_name(name, options)
     table, out = pd.read_csv(options.results / f"{file}.csv"), options.out / "figures" / file
-    in_passes = options.results / (linear_in_passes if name in LINEAR else logistic_in_passes).FILE
-    if in_passes.exists() and not options.largest_norm:
-        table = pd.concat([table, pd.read_csv(in_passes)])
-    if name in LINEAR:
-        figures.linear(table, SETS[name], out)
+    if name == "figure1":
+        figures.analyses(table, out, sketch_size=SKETCH_SIZE, delta=DELTA)
+        plots.compare_analyses(options.out / "figure1.png", sketch_size=SKETCH_SIZE, delta=DELTA, force=True)
+    elif name in LINEAR:
+        figures.paper_methods(table, SETS[name], out)
+        figures.published_code(_existing(options, f"{name}_code.csv"), SETS[name], out.with_name(f"{name}_code"))
+        figures.library(library_table(name, table, options), SETS[name], out.with_name(f"{name}_library"))
+        if all((options.results / f"{other}.csv").exists() for other in LINEAR):
+            both = pd.concat([pd.read_csv(options.results / f"{other}.csv") for other in LINEAR])
+            sets = [image_set for other in LINEAR for image_set in SETS[other]]
+            figures.training_risk(both, sets, out.with_name("training_risk"))
     else:
-        figures.logistic(table, SETS[name], out, largest_norm=options.largest_norm)
+        ratios = None
+        if not options.largest_norm:
+            table = pd.concat([table, _existing(options, logistic_in_passes.FILE)])
+            ratios = logistic_times.ratios(
+                _existing(options, f"{name}_times.csv"), _existing(options, logistic_times.FILE)
+            )
+        figures.logistic(table, SETS[name], out, largest_norm=options.largest_norm, ratios=ratios)
+
+
+def library_table(name: str, table: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
+    """Methods of this library, and those they are compared with, on the same tables.
+
+    On the sets of 512 columns four passes were measured on the first ten tables only; there every method has ten.
+    """
+    passes, wide = _existing(options, linear_in_passes.FILE), _existing(options, linear_in_passes.WIDE_FILE)
+    table = pd.concat([table, _existing(options, f"{name}_library.csv"), passes])
+    if len(wide):
+        table = pd.concat([table[~table["set"].isin(linear.SYNTHETIC) | table["method"].isin(passes["method"])], wide])
+    return table[table["set"].isin(SETS[name])]
+
+
+def _existing(options: argparse.Namespace, file: str) -> pd.DataFrame:
+    """A table of results, or an empty one."""
+    path = options.results / file
+    return pd.read_csv(path) if path.exists() else pd.DataFrame({"set": [], "method": [], "trials": []})
 
 
 def file_name(name: str, options: argparse.Namespace) -> str:

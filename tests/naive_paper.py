@@ -52,6 +52,64 @@ def linear_mixing(X, y, C_X, C_Y, k, gamma, tau, eta, rng, noise=1.0):
     return np.linalg.inv(X_.T @ X_) @ X_.T @ Y_
 
 
+def adassp(X, y, C_X, C_Y, epsilon, delta, rho, rng, noise=1.0, scale=None, off_diagonal=1.0):
+    """AdaSSP as the appendix prints it; ``scale`` and ``off_diagonal`` are those of a joint account."""
+    d, L = X.shape[1], np.log(6 / delta)
+    s = np.sqrt(L) / (epsilon / 3) if scale is None else scale
+    smallest = np.linalg.eigvalsh(X.T @ X)[0]
+    private = max(smallest + noise * s * C_X**2 * rng.standard_normal() - s * np.sqrt(L) * C_X**2, 0.0)
+    ridge = max(0.0, s * np.sqrt(d * np.log(2 * d**2 / rho)) * C_X**2 - private)
+    xi = np.triu(rng.standard_normal((d, d)))
+    xi = np.diag(np.diagonal(xi)) + off_diagonal * (np.triu(xi, 1) + np.triu(xi, 1).T)
+    XX = X.T @ X + noise * s * C_X**2 * xi
+    Xy = X.T @ y + noise * s * C_X * C_Y * rng.standard_normal(d)
+    return np.linalg.inv(XX + ridge * np.eye(d)) @ Xy
+
+
+def sheffet_gamma(epsilon, delta, k):
+    """γ of Sheffet's algorithm as printed, in units of C²."""
+    return 4 / epsilon * (np.sqrt(2 * k * np.log(8 / delta)) + 2 * np.log(8 / delta))
+
+
+def sheffet_renyi_gamma(epsilon, delta, k):
+    """γ of Sheffet's algorithm with Lemma 1 and Proposition 1; half of δ is the test's."""
+
+    def proved(gamma):
+        def at(alpha):
+            phi = alpha * np.log(1 - 1 / gamma) - np.log(1 - alpha / gamma)
+            return k / (2 * (alpha - 1)) * phi + np.log(1 - 1 / alpha) - np.log(alpha * delta / 2) / (alpha - 1)
+
+        alphas = 1 + (gamma - 1) * np.geomspace(1e-4, 0.999, 2000)
+        best = int(np.argmin(at(alphas)))
+        return optimize.minimize_scalar(
+            at, bounds=alphas[[max(best - 1, 0), min(best + 1, 1999)]], method="bounded"
+        ).fun
+
+    return optimize.brentq(lambda gamma: proved(gamma) - epsilon / 2, 1.01, 1e6)
+
+
+def sheffet(X, y, C_X, C_Y, k, gamma, epsilon, delta, rng, noise=1.0):
+    """Sheffet's algorithm: θ, and whether the sketch had noise."""
+    A, C = np.column_stack([X, y]), np.hypot(C_X, C_Y)
+    smallest = np.linalg.eigvalsh(A.T @ A)[0] / C**2
+    noisy = not smallest > gamma + rng.laplace(scale=4 / epsilon) + 4 * np.log(1 / delta) / epsilon
+    M = gauss_mix(A, k, np.sqrt(gamma) * C if noisy else 0.0, rng, noise)
+    X_, Y_ = M[:, :-1], M[:, -1]
+    return np.linalg.inv(X_.T @ X_) @ X_.T @ Y_, noisy
+
+
+def objective_perturbation(X, y, C_X, epsilon, delta, rng, noise=1.0):
+    """Objective perturbation with the sign that makes the loss one, y in {-1, 1}."""
+    sigma = np.sqrt(4 * epsilon + 8 * np.log(2 / delta)) / epsilon * C_X
+    b, Delta, A = noise * sigma * rng.standard_normal(X.shape[1]), C_X**2 / (2 * epsilon), y[:, np.newaxis] * X
+
+    def objective(theta):
+        value = np.logaddexp(0, -A @ theta).sum() + b @ theta + Delta / 2 * theta @ theta
+        return value, b + Delta * theta - A.T @ (1 / (1 + np.exp(A @ theta)))
+
+    return optimize.minimize(objective, np.zeros(X.shape[1]), jac=True, method="BFGS").x
+
+
 def surrogate_scale(Q):
     """-b₁/(2b₂) of the parabola through the three Chebyshev nodes of [-Q, Q]."""
     nodes = Q * np.cos(np.pi * np.array([1, 3, 5]) / 6)

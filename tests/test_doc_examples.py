@@ -23,7 +23,7 @@ from gaussmix.report.demo import SCHEMA, make_patients
 
 ROOT = Path(gm.__file__).parents[2]
 PAGES = [f"docs/{name}.md" for name in ("index", "audit", "bounds", "inference", "ledger", "passes")]
-PAGES += [f"docs/{name}.md" for name in ("paper", "persons", "planning", "results", "tables", "terms")]
+PAGES += [f"docs/{name}.md" for name in ("distributed", "paper", "persons", "planning", "results", "tables", "terms")]
 BUDGET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
 
 
