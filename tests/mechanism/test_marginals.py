@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import gaussmix as gm
 from gaussmix.data.contributions import PrivacyUnit
@@ -114,6 +115,7 @@ def test_replacing_a_row_changes_no_more_than_the_account_has(monkeypatch, row):
     assert sum(used) <= Fraction(account.mu) ** 2
     if row == "corner":
         assert used[0] >= 2 * Fraction(account.noise_mu[-2]) ** 2 * Fraction(999, 1000)
+        assert used[1] >= Fraction(account.noise_mu[-1]) ** 2  # 4K of 4(K + 1): the intercept is the same
 
 
 UNITS = [PrivacyUnit("who", J, "scale"), PrivacyUnit("who", J, "sample")]
@@ -163,6 +165,11 @@ def test_random_neighbours_change_no_more_than_the_account_has(monkeypatch):
         assert square <= query.cells.parts * most**2
         square_sums = sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in zip(sums, more_sums, strict=True))
         assert square_sums <= 2 * most**2
+        if unit is None:  # the row replaced by another one
+            other = with_rows(data, corners[rng.integers(len(corners))])[list(schema.columns)]
+            instead = rows_of(other, query.schema).aggregate(query.query)
+            changed = zip(more_sums, np.concatenate([instead.sums, instead.squares]), strict=True)
+            assert sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in changed) <= 4
         largest = max(largest, square / (query.cells.parts * most**2))
     assert largest == 1
 
@@ -182,8 +189,7 @@ def test_standard_errors_are_those_of_the_noise(monkeypatch, neighbours, unit):
     assert sums == pytest.approx(script.sigmas[1][0] / 2.0**account.bits)
     most, columns = (1 if unit is None else J), len(SCHEMA.columns)
     assert counts == pytest.approx(most * math.sqrt(columns) / account.noise_mu[-2])
-    twice = 2 if neighbours == "replace-one" else 1
-    assert sums == pytest.approx(most * math.sqrt(2 * twice) / account.noise_mu[-1])
+    assert sums == pytest.approx(most * math.sqrt(2) / account.noise_mu[-1])
 
 
 def naive(data, schema, column, weights):
@@ -351,3 +357,16 @@ def test_thresholds_code_few_rows_of_any_column():
             coded.append(np.mean((values < lower) | (values > upper)))
     assert np.mean(coded) < 0.02
     assert np.quantile(coded, 0.99) < 0.12
+
+
+@pytest.mark.slow
+def test_the_noise_of_marginals_is_tested_without_false_alarms():
+    """300 releases: p-values are uniform (Kolmogorov-Smirnov, false-alarm rate 1e-4); a tenth of the noise is seen."""
+    data, p = table(400)[list(SCHEMA.columns)], []
+    for seed in range(300):
+        private = gm.release(data, SCHEMA, epsilon=1.0, delta=1e-6, random_state=seed)
+        p.append(private.statistic.marginals.noise_p_value)
+    assert stats.kstest(p, "uniform").pvalue > 1e-4
+    marginals = private.statistic.marginals
+    louder = replace(marginals, mu=(marginals.mu[0] / 10, marginals.mu[1] / 10))
+    assert louder.noise_p_value < 0.01

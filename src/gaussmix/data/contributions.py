@@ -222,7 +222,7 @@ MEMORY = 2**25
 """Bytes that wait in memory before they are written."""
 
 _NO_ROOM = (
-    "There is not enough disk space for the temporary file that groups rows by privacy unit. No budget was spent. "
+    "There is not enough disk space for the temporary file that groups rows by privacy unit. "
     "Free space, set TMPDIR to a larger directory, or sort the table by unit and declare sorted_by_unit."
 )
 

@@ -10,8 +10,11 @@ by the weight W/2²⁰ of the row:
   norm at most 1 again.
 
 So adding or removing a row changes the counts by a vector of norm at most √(K + T), and sums with squares by one of
-norm at most √2. Replacing a row changes counts by at most √2 times that (two cells of each column), but sums and
-squares by twice that: the entries of two rows may be opposite.
+norm at most √2. Replacing a row changes both by at most √2 times that. Counts: two cells of each column. Sums with
+squares: for entries a, b with |a|, |b| ≤ ω, (a - b)² + (a²/ω - b²/ω)² = (a - b)²(1 + (a + b)²/ω²) ≤ 4ω², rounding
+included, because |a - b| + |a + b| ≤ 2ω; two levels of a category change by 4ω² together, the intercept by nothing.
+(Sums alone would change by twice their norm.) With weights the change is convex in each row's weight, and largest where
+a weight is 0 or 1.
 
 **Weights.** W = ⌊2²⁰ w/w_max⌋ multiplies the row itself, not its square root, so that sums are weighted sums. Without
 row weights W = 2²⁰.
@@ -102,6 +105,7 @@ class ColumnCells:
         Inner edges as encoded entries.
     missing : int or None
         Encoded column that says where a number is missing.
+    is_boolean : bool
     """
 
     column: str
@@ -110,6 +114,7 @@ class ColumnCells:
     entries: tuple[int, ...]
     limits: Floats
     missing: int | None
+    is_boolean: bool = False
 
     @property
     def size(self) -> int:
@@ -122,7 +127,7 @@ class ColumnCells:
         if self.edges is not None:
             found = np.searchsorted(self.limits, entries[:, 0], side="right")
             return found if self.missing is None else np.where(rows[:, self.missing] != 0, self.size - 1, found)
-        if len(self.entries) == 1:  # a boolean column
+        if self.is_boolean:
             return np.asarray((entries[:, 0] > 0).astype(np.int64))
         return np.where(entries.any(axis=1), np.argmax(entries, axis=1), self.size - 1)
 
@@ -175,11 +180,10 @@ def _cells(schema: Schema, plan: BlockEncoder, name: str, column: Column) -> Col
         # As rows are encoded: a value below an edge is never counted beyond it by more than 2⁻²⁰ of the row's norm.
         limit = float(plan.limits[at])
         limits = np.trunc(np.clip((edges[1:-1] - plan.centre[at]) * plan.multiplier[at], -limit, limit))
-        mark = missing_name(name)
-        missing = schema.groups[mark][0] if mark in schema.groups else None
+        missing = schema.groups[missing_name(name)][0] if column.missing == "indicator" else None
         return ColumnCells(name, (), edges, entries, limits, missing)
     if isinstance(column, Boolean):
-        return ColumnCells(name, ("false", "true"), None, entries, np.empty(0), None)
+        return ColumnCells(name, ("false", "true"), None, entries, np.empty(0), None, is_boolean=True)
     if isinstance(column, Categorical):
         labels = column.labels + (NONE_OF_THESE,) * (column.unknown == "zero")
         return ColumnCells(name, labels, None, entries, np.empty(0), None)

@@ -327,6 +327,14 @@ class UnitRows(RowSource):
                     yield ids[piece], block
 
 
+@dataclass
+class _Readings:
+    """How often a table was read, and the rows it had: the same for all schemas under which it is read."""
+
+    number: int = 0
+    rows: int = 0
+
+
 class ClusterRows(RowSource):
     """A Dask or Spark table: each pass is one job, only sums leave the workers, the query is sent to all of them.
 
@@ -338,29 +346,29 @@ class ClusterRows(RowSource):
 
     def __init__(self, table: ClusterTable, schema: Schema) -> None:
         self.schema, self._table = schema, table
-        self._passes, self._rows = 0, 0
+        self._readings = _Readings()
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
         """Aggregate every partition where it is."""
-        fresh = None if sample is None else sample.fresh(self._passes)
+        fresh = None if sample is None else sample.fresh(self._readings.number)
         build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
         empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
         found = self._table.sum_partitions(list(self.schema.columns), build, empty)
-        if self._passes and found.rows != self._rows:
+        if self._readings.number and found.rows != self._readings.rows:
             raise DataError(CHANGED)
         expected = self._table.options.expected_rows
         if expected is not None and found.rows != expected:
             raise unexpected_rows(expected)
         if not found.rows:
             raise DataError("The table has no rows. Check the query or filter.")
-        self._passes, self._rows = self._passes + 1, found.rows
+        self._readings.number, self._readings.rows = self._readings.number + 1, found.rows
         result: A = found.result
         return result
 
     def recoded(self, schema: Schema) -> RowSource:
         """The same table, which must not have changed."""
         found = ClusterRows(self._table, schema)
-        found._passes, found._rows = self._passes, self._rows
+        found._readings = self._readings
         return found
 
     def check_again(self) -> None:

@@ -127,7 +127,8 @@ def draw_passes(
             outputs.append(output)
             return output.matrix / output.rate
 
-        run_passes(replace(state, persons=persons), passes, request_of, output_of)
+        state = replace(state, persons=persons, for_inference=marginals is not None)
+        run_passes(state, passes, request_of, output_of)
     transcript = Transcript(tuple(outputs), schema, unit=rows.unit, marginals=marginals)
     return transcript if likelihood is None else _with_steps(transcript, rows, likelihood.target, budgets.steps, draw)
 

@@ -160,6 +160,8 @@ def accounts_of(
     try:
         return account(AUTOMATIC_PASSES), single
     except BudgetUnmetError:  # the smallest parts of a very small or very large budget fit no lattice
+        if marginals is not None and marginals.tables:
+            raise
         return single, single
 
 
@@ -386,6 +388,9 @@ def _parts(data: Any) -> Iterator[Any]:
 
 _BYTES_PER_NUMBER = 9  # a double and Parquet's own, generously
 _BYTES_PER_COLUMN = 512  # in the footer, and in the JSON of each pass
+MOST_CELLS = 10**6
+"""Largest number of cells of all columns and tables: a file with more could not be read."""
+
 _BYTES_PER_MARGINAL = 64  # as JSON, which Parquet's footer holds twice
 _SPARE_BYTES = 2**16  # for the rest of the certificate
 
@@ -444,8 +449,11 @@ class Prepared:
             # The first reading checks every value before anything is charged.
             exact, moments = None, None
             if several and self.marginals is not None:
-                base = stack.enter_context(closing(rows.recoded(self.marginals.schema)))
-                exact = base.aggregate(self.marginals.query, describe="Counting")
+                if self.schema.weight is not None:  # the base schema does not refuse negative weights
+                    with closing(rows.recoded(self.schema)) as weighted:
+                        weighted.moments()
+                with closing(rows.recoded(self.marginals.schema)) as base:
+                    exact = base.aggregate(self.marginals.query, describe="Counting")
             else:
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
                 moments = rows.moments(cache=coins)
@@ -592,6 +600,11 @@ def prepare(
     if marginals and has_marginals(schema):
         most = 1 if unit is None else unit.max_contributions
         plan = MarginalPlan(schema, _pairs(tables), most, budget.relation)
+    if plan is not None and plan.cells.total > MOST_CELLS:
+        raise DeclarationError(
+            f"The marginals would have {plan.cells.total:,} cells; at most {MOST_CELLS:,} are allowed. Declare fewer "
+            "levels or fewer tables."
+        )
     if tables and (plan is None or passes == 1):
         raise ArgumentError("tables requires several passes and a schema without vector columns.")
     account, single = accounts_of(budget, passes, schema, steps=steps, unit=unit, marginals=plan)
@@ -643,9 +656,10 @@ def _thresholds(topcode: Topcode, schema: Schema) -> Literal["auto"] | dict[str,
 
 
 def _pairs(tables: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    if isinstance(tables, str) or not isinstance(tables, Sequence):
-        raise ArgumentTypeError(f"tables must be a list of pairs of columns, got {type(tables).__name__}.")
-    return tuple((pair[0], pair[1]) if isinstance(pair, Sequence) and len(pair) == 2 else pair for pair in tables)
+    is_list = isinstance(tables, Sequence) and not isinstance(tables, str)
+    if not is_list or not all(isinstance(pair, list | tuple) and [*map(type, pair)] == [str, str] for pair in tables):
+        raise ArgumentTypeError('tables must be a list of pairs of columns, such as [("sex", "region")].')
+    return tuple((rows, columns) for rows, columns in tables)
 
 
 def _refuse_for_persons(budget: Budget, likelihood: Likelihood | None) -> None:

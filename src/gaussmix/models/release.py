@@ -371,6 +371,8 @@ def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None
         most = 1 if certificate.privacy_unit is None else certificate.privacy_unit.max_contributions
         if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
             raise NotPrivateError("The marginals and the certificate are about different columns or units of privacy")
+        if transcript.marginals.noise_p_value < FALSE_ALARM_RATE:
+            raise NotPrivateError("The marginals of the release have less noise than its certificate accounts for")
         if transcript.marginals.mu != budgets.marginals:
             raise NotPrivateError("The marginals of the release have other noise than its certificate accounts for")
     if transcript.noise_p_value < FALSE_ALARM_RATE:

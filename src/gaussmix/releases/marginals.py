@@ -2,8 +2,8 @@
 
 **Private**: everything here is a function of noisy counts and sums and of declared quantities.
 
-The counts have noise of standard deviation √(K + T)·j/μ a cell, sums and sums of squares √2·j/μ, twice that over √2
-more for replace-one neighbours: the sensitivities stand in :mod:`gaussmix.data.marginals`.
+The counts have noise of standard deviation √(K + T)·j/μ a cell, sums and sums of squares √2·j/μ: the sensitivities
+stand in :mod:`gaussmix.data.marginals`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
@@ -70,12 +71,11 @@ class MarginalPlan:
     def noise_mu(self, mu: tuple[float, float]) -> tuple[float, float]:
         """Return j over the standard deviation of a count and of a sum, from their parts of μ, rounded down.
 
-        μ is for a release of sensitivity 1 (√2 for replace-one). Counts have √(K + T) times that. Sums with squares
-        have √2 times that, and 2 times for replace-one: twice √2 in all where the account has √2.
+        μ is for a release of sensitivity 1 (√2 for replace-one). Counts have √(K + T) times that, sums with squares √2
+        times that, for both neighbouring relations.
         """
-        counts, sums = mu
-        (of_counts,) = split_mu(counts, [Fraction(1, self.cells.parts)])
-        (of_sums,) = split_mu(sums, [Fraction(1, 2 if self.neighbours == "add-remove" else 4)])
+        (of_counts,) = split_mu(mu[0], [Fraction(1, self.cells.parts)])
+        (of_sums,) = split_mu(mu[1], [Fraction(1, 2)])
         return of_counts, of_sums
 
 
@@ -127,6 +127,20 @@ class Marginals:
         schema, at = self.plan.schema, self.plan.schema.groups[INTERCEPT][0]
         entry = schema.rounded_intercept / schema.row_norm
         return float(self.sums[at]) / entry, self.std_errors[1] / entry
+
+    @cached_property
+    def noise_p_value(self) -> float:
+        """P-value of the hypothesis that counts and sums have at least their stated noise.
+
+        The cells of a column add up to the number of rows, which the sum of the intercept shows too. The K differences
+        are noise alone, with a known covariance, so that their weighted square is chi-square with K degrees of freedom.
+        It is too small in a file from which the noise was removed.
+        """
+        (of_count, _), (rows, of_rows) = self.std_errors, self.rows
+        columns = self.plan.cells.columns
+        differences = np.array([self.by_column[cells.column].sum() - rows for cells in columns])
+        covariance = np.diag([cells.size * of_count**2 for cells in columns]) + of_rows**2
+        return float(special.chdtr(len(columns), differences @ np.linalg.solve(covariance, differences)))
 
     def share_beyond(self, column: str, threshold: float, *, above: bool) -> float:
         """Estimate the share of the rows with a value above (or below) a threshold, at least 0."""

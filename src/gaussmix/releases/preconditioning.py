@@ -379,6 +379,9 @@ LOST_WEIGHT = 0.05
 LAST_LOST_WEIGHT = 0.075
 """The same in the last pass, which intervals are computed from: it clips less than is optimal for prediction."""
 
+EARLY_SIGNAL = 30.0
+"""With ``State.for_inference`` the cost of clipping in early passes is x over this, between `LOST_WEIGHT` and 1."""
+
 MOST_LOST = 0.30
 """Upper limit for `Tail.surely_lost`: beyond it whitening and clipping amplify each other on rare levels.
 
@@ -424,6 +427,8 @@ class State:
         Mean number of rows in the histograms so far, noisy, and the number of histograms.
     persons : Persons or None
         With a privacy unit: histograms count units by Σ‖z‖², and metrics and clips are for all rows of a unit.
+    for_inference : bool
+        Whether early passes clip less where the budget allows, so that no direction that clipped rows need is lost.
     """
 
     pool: Pool
@@ -433,6 +438,7 @@ class State:
     rows: float | None = None
     histograms: int = 0
     persons: Persons | None = None
+    for_inference: bool = False
 
     @property
     def done(self) -> bool:
@@ -603,10 +609,12 @@ def plan_pass(state: State, request: HistogramRequest, counts: tuple[Floats, ...
     vanishes relative to the noise. The declared metric, clipped at the largest norm, loses nothing and wins near ties
     (`WHOLE_TIE`).
     """
-    lost_weight = LAST_LOST_WEIGHT if len(state.mu) == 2 else LOST_WEIGHT
     rows, mu, m = _counted(state, counts), state.mu[1], len(state.pool.matrix)
     most, total = (1, rows) if state.persons is None else (state.persons.most, max(state.persons.rows, 10.0))
     x = mu * rows / m**1.5
+    lost_weight = LAST_LOST_WEIGHT
+    if len(state.mu) > 2:
+        lost_weight = min(max(x / EARLY_SIGNAL, LOST_WEIGHT), 1.0) if state.for_inference else LOST_WEIGHT
     plans: list[tuple[float, PassRequest]] = []
     for metric, edges, count in zip(request.metrics, request.edges, counts, strict=True):
         largest = most * metric.transform.largest_squared_norm
