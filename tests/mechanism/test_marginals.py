@@ -115,7 +115,7 @@ def test_replacing_a_row_changes_no_more_than_the_account_has(monkeypatch, row):
     assert sum(used) <= Fraction(account.mu) ** 2
     if row == "corner":
         assert used[0] >= 2 * Fraction(account.noise_mu[-2]) ** 2 * Fraction(999, 1000)
-        assert used[1] >= Fraction(account.noise_mu[-1]) ** 2  # 4K of 4(K + 1): the intercept is the same
+        assert used[1] >= Fraction(account.noise_mu[-1]) ** 2  # 4L of 2(2L + 1)
 
 
 UNITS = [PrivacyUnit("who", J, "scale"), PrivacyUnit("who", J, "sample")]
@@ -164,12 +164,13 @@ def test_random_neighbours_change_no_more_than_the_account_has(monkeypatch):
         square = sum(Fraction(int(a) - int(b), 1 << 20) ** 2 for a, b in zip(counts, more_counts, strict=True))
         assert square <= query.cells.parts * most**2
         square_sums = sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in zip(sums, more_sums, strict=True))
-        assert square_sums <= 2 * most**2
+        bound = (2 * len(query.cells.numbers) + 1) * Fraction(query.schema.in_units(1.0), 1 << 20) ** 2
+        assert square_sums <= bound * most**2
         if unit is None:  # the row replaced by another one
             other = with_rows(data, corners[rng.integers(len(corners))])[list(schema.columns)]
             instead = rows_of(other, query.schema).aggregate(query.query)
             changed = zip(more_sums, np.concatenate([instead.sums, instead.squares]), strict=True)
-            assert sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in changed) <= 4
+            assert sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in changed) <= 2 * bound
         largest = max(largest, square / (query.cells.parts * most**2))
     assert largest == 1
 
@@ -189,7 +190,10 @@ def test_standard_errors_are_those_of_the_noise(monkeypatch, neighbours, unit):
     assert sums == pytest.approx(script.sigmas[1][0] / 2.0**account.bits)
     most, columns = (1 if unit is None else J), len(SCHEMA.columns)
     assert counts == pytest.approx(most * math.sqrt(columns) / account.noise_mu[-2])
-    assert sums == pytest.approx(most * math.sqrt(2) / account.noise_mu[-1])
+    entry = plan.marginals.schema.in_units(1.0) / 2.0**20
+    assert sums == pytest.approx(
+        most * math.sqrt(2 * 3 + 1) * entry / account.noise_mu[-1]
+    )  # wage, y and w are numbers
 
 
 def naive(data, schema, column, weights):
@@ -219,10 +223,10 @@ def test_counts_and_sums_are_those_of_the_table(schema):
     assert crossed.shape == (4, 2)
     assert crossed[1, 1] == pytest.approx(weights[(data["level"] == "b") & data["ill"]].sum(), abs=0.01)
     units, C = plan.schema.units, plan.schema.row_norm
-    at = plan.schema.groups["y"][0]
+    at, place = plan.schema.groups["y"][0], list(plan.cells.numbers).index("y")
     entries = units.encode(data["y"].to_numpy(), at)
-    assert found.sums[at] / 2.0**40 == pytest.approx(weights @ entries / C, abs=5000 * 2.0**-18)
-    assert found.squares[at] / 2.0**40 == pytest.approx(weights @ entries**2 / C, abs=5000 * 2.0**-18)
+    assert found.sums[place] / 2.0**40 == pytest.approx(weights @ entries / C, abs=5000 * 2.0**-18)
+    assert found.squares[place] / 2.0**40 == pytest.approx(weights @ entries**2 / C, abs=5000 * 2.0**-18)
 
 
 def test_any_order_and_any_parts_give_the_same_bits():

@@ -5,16 +5,14 @@ Marginals are taken of the columns as declared, before terms, row weights' squar
 by the weight W/2²⁰ of the row:
 
 - one cell of each of K columns, and of each of T declared two-way tables: norm √(K + T);
-- r itself: norm at most 1 in units of 2²⁰;
-- q_j = r_j²/ω_j, rounded to whole numbers, with ω_j the largest |r_j|. As |r_j| ≤ ω_j are whole numbers, |q_j| ≤ |r_j|:
-  norm at most 1 again.
+- r_j of the L columns that are numbers, and of the intercept: each at most ω, the largest entry;
+- q_j = r_j²/ω of the numbers, rounded to whole numbers. As |r_j| ≤ ω are whole numbers, |q_j| ≤ |r_j|.
 
 So adding or removing a row changes the counts by a vector of norm at most √(K + T), and sums with squares by one of
-norm at most √2. Replacing a row changes both by at most √2 times that. Counts: two cells of each column. Sums with
-squares: for entries a, b with |a|, |b| ≤ ω, (a - b)² + (a²/ω - b²/ω)² = (a - b)²(1 + (a + b)²/ω²) ≤ 4ω², rounding
-included, because |a - b| + |a + b| ≤ 2ω; two levels of a category change by 4ω² together, the intercept by nothing.
-(Sums alone would change by twice their norm.) With weights the change is convex in each row's weight, and largest where
-a weight is 0 or 1.
+norm at most √(2L + 1)·ω. Replacing a row changes both by at most √2 times that. Counts: two cells of each column. Sums
+with squares: for entries a, b with |a|, |b| ≤ ω, (a - b)² + (a²/ω - b²/ω)² = (a - b)²(1 + (a + b)²/ω²) ≤ 4ω², rounding
+included, because |a - b| + |a + b| ≤ 2ω; the intercept does not change: 4Lω² in all. (Sums alone would change by twice
+their norm.) With weights the change is convex in each row's weight, and largest where a weight is 0 or 1.
 
 **Weights.** W = ⌊2²⁰ w/w_max⌋ multiplies the row itself, not its square root, so that sums are weighted sums. Without
 row weights W = 2²⁰.
@@ -140,6 +138,11 @@ class CellLayout:
     tables: tuple[tuple[str, str], ...] = ()
 
     @property
+    def numbers(self) -> dict[str, int]:
+        """Encoded columns of the numbers, by name: those that are summed."""
+        return {cells.column: cells.entries[0] for cells in self.columns if cells.edges is not None}
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """Number of cells of every column, then of every table."""
         own = {cells.column: cells.size for cells in self.columns}
@@ -203,7 +206,10 @@ def _check_tables(tables: Sequence[tuple[str, str]], columns: Mapping[str, Colum
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MarginalSums:
-    """**Sensitive**: counts in units of 2⁻²⁰ rows; sums and sums of squares of encoded entries in units of 2⁻⁴⁰."""
+    """**Sensitive**: counts in units of 2⁻²⁰ rows, sums and sums of squares of encoded entries in units of 2⁻⁴⁰.
+
+    Sums are of the numbers and, last, of the intercept; sums of squares are of the numbers.
+    """
 
     counts: Integers
     sums: Integers
@@ -218,7 +224,7 @@ class MarginalSums:
 
 @dataclass(frozen=True, eq=False)
 class MarginalQuery:
-    """Counts, sums and sums of squares of every column of a base schema. Public.
+    """Counts of every column of a base schema, sums and sums of squares of its numbers. Public.
 
     Attributes
     ----------
@@ -246,13 +252,14 @@ class _MarginalAggregator(Aggregator[MarginalSums]):
         super().__init__(m)
         schema = query.schema
         self.layout, self.most, self.n = query.cells, query.max_contributions, 0
-        self.constant = schema.groups[INTERCEPT][0]
+        self.constant, self.numbers = schema.groups[INTERCEPT][0], list(query.cells.numbers.values())
         self.weight = None if query.weight is None else schema.groups[query.weight][0]
         # Columns and intercept of a base schema all have weight 1, so that no entry is larger than this.
         self.largest = schema.in_units(1.0)
         self.counts = np.zeros(query.cells.total, dtype=np.int64)
         # Python's integers: weighted sums in units of 2⁻⁴⁰ pass 2⁶³ after eight million rows.
-        self.sums, self.squares = (np.zeros(m, dtype=object) for _ in range(2))
+        numbers = len(self.numbers)
+        self.sums, self.squares = np.zeros(numbers + 1, dtype=object), np.zeros(numbers, dtype=object)
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         weights = self._weights(rows, starts)
@@ -280,8 +287,9 @@ class _MarginalAggregator(Aggregator[MarginalSums]):
             self.counts[start : start + size] += np.bincount(place, weights, minlength=size).astype(np.int64)
             start += size
         # Products of at most 2⁴⁰, at most 2¹² of them: below 2⁵³, exact in any order.
-        self.sums += (weights @ rows).astype(np.int64)
-        self.squares += (weights @ np.rint(rows * rows / self.largest)).astype(np.int64)
+        entries = rows[:, self.numbers]
+        self.sums += (weights @ rows[:, [*self.numbers, self.constant]]).astype(np.int64)
+        self.squares += (weights @ np.rint(entries * entries / self.largest)).astype(np.int64)
 
     def result(self) -> MarginalSums:
         return MarginalSums(self.counts.copy(), self.sums.copy(), self.squares.copy(), self.n)

@@ -144,8 +144,8 @@ def draw_marginals(
     draw, most = _Draw(account, rng, progress=False), plan.max_contributions
     counts = draw.vector(exact.counts, of_counts, most=most)
     sums = draw.vector(np.concatenate([exact.sums, exact.squares]), of_sums, most=most, unit_bits=2 * FRACTION_BITS)
-    m = len(exact.sums)
-    return Marginals(plan, counts, sums[:m], sums[m:], mu)
+    first = len(exact.sums)
+    return Marginals(plan, counts, sums[:first], sums[first:], mu)
 
 
 def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[float, Persons | None]:

@@ -1,9 +1,9 @@
-"""Released marginals of a table: noisy counts on public cells, sums and sums of squares of every column.
+"""Released marginals of a table: noisy counts on public cells, sums and sums of squares of numbers.
 
 **Private**: everything here is a function of noisy counts and sums and of declared quantities.
 
-The counts have noise of standard deviation √(K + T)·j/μ a cell, sums and sums of squares √2·j/μ: the sensitivities
-stand in :mod:`gaussmix.data.marginals`.
+The counts have noise of standard deviation √(K + T)·j/μ a cell, sums and sums of squares √(2L + 1)·j/μ in units of the
+largest entry: the sensitivities stand in :mod:`gaussmix.data.marginals`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
-from gaussmix.accounting.discrete import split_mu
+from gaussmix.accounting.numerics import root_down
 from gaussmix.accounting.parameters import Neighbours
 from gaussmix.data.columns import Numeric
 from gaussmix.data.marginals import CellLayout, MarginalQuery, base_schema, cells_of
-from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.releases.topcoding import thresholds_of
 
@@ -65,18 +65,23 @@ class MarginalPlan:
 
     @property
     def coordinates(self) -> tuple[int, int]:
-        """Number of counts, and of sums with sums of squares."""
-        return self.cells.total, 2 * self.schema.n_columns
+        """Number of counts, and of sums with sums of squares, for the account.
+
+        The slack of discretisation is proportional to coordinates over σ². Sums have noise for the square
+        (2L + 1)ω² ≤ (2L + 1)/(K + 1), where the account assumes 1: K + 1 coordinates with its σ have at least the slack
+        of 2L + 1 with theirs.
+        """
+        return self.cells.total, max(2 * len(self.cells.numbers), len(self.schema.columns)) + 1
 
     def noise_mu(self, mu: tuple[float, float]) -> tuple[float, float]:
         """Return j over the standard deviation of a count and of a sum, from their parts of μ, rounded down.
 
-        μ is for a release of sensitivity 1 (√2 for replace-one). Counts have √(K + T) times that, sums with squares √2
-        times that, for both neighbouring relations.
+        μ is for a release of sensitivity 1 (√2 for replace-one). Counts have √(K + T) times that, sums with squares
+        √(2L + 1)·ω times that, ω in units of the row norm, for both neighbouring relations.
         """
-        (of_counts,) = split_mu(mu[0], [Fraction(1, self.cells.parts)])
-        (of_sums,) = split_mu(mu[1], [Fraction(1, 2)])
-        return of_counts, of_sums
+        square = (2 * len(self.cells.numbers) + 1) * Fraction(self.schema.in_units(1.0), 2**FRACTION_BITS) ** 2
+        counts, sums = (Fraction(part) ** 2 for part in mu)
+        return root_down(counts / self.cells.parts), root_down(sums / square)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +93,10 @@ class Marginals:
     plan : MarginalPlan
     counts : array (cells,)
         Rows of every cell, each times its weight over the largest weight and, for privacy units, times min(1, j/p).
-    sums, squares : array (m,)
-        Of encoded entries of the base schema over its row norm C; squares are divided by the largest entry.
+    sums : array (L + 1,)
+        Of encoded entries of the L numbers and, last, of the intercept, over the row norm C of the base schema.
+    squares : array (L,)
+        Of the entries of numbers, each divided by the largest entry.
     mu : (float, float)
         Parts of the account's μ.
     """
@@ -102,8 +109,8 @@ class Marginals:
 
     def check(self) -> None:
         """Reject numbers that do not fit the declared columns."""
-        cells, m = self.plan.cells.total, self.plan.schema.n_columns
-        if self.counts.shape != (cells,) or self.sums.shape != (m,) or self.squares.shape != (m,):
+        cells, numbers = self.plan.cells.total, len(self.plan.cells.numbers)
+        if (self.counts.shape, self.sums.shape, self.squares.shape) != ((cells,), (numbers + 1,), (numbers,)):
             raise ArgumentError("The marginals do not fit the declared columns.")
         if not all(np.isfinite(values).all() for values in (self.counts, self.sums, self.squares)):
             raise ArgumentError("The marginals must be finite numbers.")
@@ -124,9 +131,8 @@ class Marginals:
     @property
     def rows(self) -> tuple[float, float]:
         """Noisy number of rows (sum of weights over the largest), and its standard error."""
-        schema, at = self.plan.schema, self.plan.schema.groups[INTERCEPT][0]
-        entry = schema.rounded_intercept / schema.row_norm
-        return float(self.sums[at]) / entry, self.std_errors[1] / entry
+        entry = self.plan.schema.rounded_intercept / self.plan.schema.row_norm
+        return float(self.sums[-1]) / entry, self.std_errors[1] / entry
 
     @cached_property
     def noise_p_value(self) -> float:
