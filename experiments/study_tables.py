@@ -47,25 +47,6 @@ def _is_numeric(declared: object) -> bool:
     return isinstance(declared, list) and not isinstance(declared[0], str)
 
 
-def design(frame: pd.DataFrame, schema: Declared, response: str) -> pd.DataFrame:
-    """Return the predictors of a response: all other columns, of each category the levels but the most frequent one.
-
-    Columns are named as in a release, "region=south". Levels without rows are left out.
-    """
-    columns: dict[str, pd.Series] = {}
-    for name, declared in schema.items():
-        if name == response:
-            continue
-        if isinstance(declared, list) and isinstance(declared[0], str):
-            counts = frame[name].value_counts()
-            present = [level for level in declared if counts.get(level, 0) > 0]
-            reference = max(present, key=lambda level: counts[level])
-            columns |= {f"{name}={level}": frame[name] == level for level in present if level != reference}
-        else:
-            columns[name] = frame[name]
-    return pd.DataFrame(columns).astype(float)
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Files
 @functools.cache
