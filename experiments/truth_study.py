@@ -15,7 +15,7 @@ import argparse
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,23 @@ DELTA = 1e-6
 LEAST_ROWS = 200  # of a level, or of the rarer value of a boolean
 LARGE_T = 5.0
 LEAST_KEPT = 20  # releases that keep a coefficient whose coverage counts as the least
-PROBABILITIES = (0.25, 0.5, 0.75)
 Z = 1.959964
+
+
+def _quantile(probability: float) -> Callable[[Floats], float]:
+    """Return the function that gives the smallest value with at least this share of the rows at or below it."""
+    return lambda values: float(np.quantile(values, probability, method="inverted_cdf"))
+
+
+STATISTICS: dict[str, Callable[[Floats], float]] = {
+    "mean": lambda values: float(np.mean(values)),
+    "share": lambda values: float(np.mean(values)),
+    "std": lambda values: float(np.std(values, ddof=1)),
+    "q25": _quantile(0.25),
+    "median": _quantile(0.5),
+    "q75": _quantile(0.75),
+}
+"""Statistics of `Release.describe` that are compared with the declared table."""
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -127,38 +142,28 @@ def _coded(table: StudyTable, release: gm.Release) -> Iterator[dict[str, object]
 
 
 def _described(table: StudyTable, release: gm.Release) -> Iterator[dict[str, object]]:
-    """Compare means, shares and standard deviations, and quartiles where the release has them."""
+    """Compare the means, shares, standard deviations and quartiles of `describe` with the declared table."""
     declared, n = table.clamped(), len(table.frame)
     mu = gm.accounting.gaussian_mu(epsilon=release.certificate.epsilon, delta=DELTA)
     for row in _records(release.describe()):
-        term, statistic = str(row["term"]), str(row["statistic"])
-        if statistic not in ("mean", "std", "share"):
+        term, statistic = str(row["term"]).removesuffix("=true"), str(row["statistic"])
+        if statistic not in STATISTICS or not frequent(table, term):
             continue
-        term = term.removesuffix("=true")
-        if not frequent(table, term):
-            continue
-        values = column(declared, term)
-        truth = float(values.std() if statistic == "std" else values.mean())
+        truth = STATISTICS[statistic](column(declared, term))
         half = float(np.diff(table.schema[term])[0]) / 2 if term in table.numeric else 1.0
-        yield _statistic(statistic, term, row, truth) | {"over_sum": row["std.error"] / (half / (mu * n))}
-    if hasattr(release, "quantiles"):
-        for row in _records(release.quantiles(PROBABILITIES)):
-            probability = float(row["probability"])
-            values = declared[row["term"]].to_numpy()
-            truth = float(np.quantile(values, probability, method="inverted_cdf"))
-            yield _statistic(
-                "median" if probability == 0.5 else "quartile", f"{row['term']}@{probability:g}", row, truth
-            )
+        low, high = float(row["conf.low"]), float(row["conf.high"])
+        yield {
+            "kind": statistic,
+            "term": term,
+            "covered": _holds(low, high, truth),
+            "over_sum": float(row["std.error"]) / (half / (mu * n)) if statistic in ("mean", "share") else math.nan,
+            "width": high - low,
+        }
 
 
 def _records(result: Any) -> list[dict[str, Any]]:
     frame = result.to_frame()
     return [dict(row) for row in (frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame)).to_dict("records")]
-
-
-def _statistic(kind: str, term: str, row: dict[str, Any], truth: float) -> dict[str, object]:
-    low, high = float(row["conf.low"]), float(row["conf.high"])
-    return {"kind": kind, "term": term, "covered": _holds(low, high, truth), "width": high - low}
 
 
 # ---------------------------------------------------------------------------------------------------------------
