@@ -16,7 +16,6 @@ from example_tables import SCHEMA, patients
 from gaussmix import accounting
 from gaussmix.data.schema import Schema
 from gaussmix.models.descriptive import (
-    Fitted,
     analysis,
     cell_counts,
     describe,
@@ -27,6 +26,7 @@ from gaussmix.models.descriptive import (
 )
 from gaussmix.models.inference import residuals
 from gaussmix.releases import preconditioning
+from gaussmix.releases.counts import Fitted
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.preconditioning import BINS, goe
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gaussmix.models.descriptive import analysis, fit_structure, group_designs, independence, level_designs
+from gaussmix.models.descriptive import analysis, group_designs, independence
+from gaussmix.releases.counts import fit_structure, level_designs
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.preconditioning import goe
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gaussmix.models.descriptive import fit_structure, group_designs, level_designs, ratio_interval
+from gaussmix.models.descriptive import group_designs, ratio_interval
+from gaussmix.releases.counts import fit_structure, level_designs
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.preconditioning import goe
 

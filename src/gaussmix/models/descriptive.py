@@ -101,10 +101,11 @@ from gaussmix.data.columns import Boolean, Categorical, Numeric
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.units import unweighted_units
 from gaussmix.errors import ArgumentError
-from gaussmix.models.design import Coding, column_of, is_marked, kinds_of
+from gaussmix.models.design import Coding, column_of, is_marked
 from gaussmix.models.inference import residuals
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
+from gaussmix.releases.counts import Fitted, fit_structure, kinds_of, level_designs
 from gaussmix.releases.noisy import NoisyMoment
 from gaussmix.releases.preconditioning import BINS, PassRequest, budgets_of
 from gaussmix.releases.transcript import Transcript
@@ -119,7 +120,6 @@ __all__ = [
     "ChiSquare",
     "Correlations",
     "Crosstab",
-    "Fitted",
     "RowCount",
     "anova",
     "cell_counts",
@@ -130,13 +130,11 @@ __all__ = [
     "counted_in",
     "crosstab",
     "describe",
-    "fit_structure",
     "group_designs",
     "group_means",
     "group_sums",
     "independence",
     "level_counts",
-    "level_designs",
     "mean_and_deviation",
     "moment_of_pass",
     "notes_of",
@@ -147,50 +145,6 @@ __all__ = [
     "shares_of",
     "whole_in",
 ]
-
-
-_FLOOR = 1e-11
-"""Directions of the noise that are smaller, relative to the largest, count as this large: only weights change."""
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """Estimates with normal errors of known covariance.
-
-    Attributes
-    ----------
-    values : array (p,)
-    covariance : array (p, p)
-    """
-
-    values: Floats
-    covariance: Floats
-
-    def mapped(self, A: Floats) -> Fitted:
-        """Of A β in place of β."""
-        return Fitted(np.asarray(A @ self.values), np.asarray(A @ self.covariance @ A.T))
-
-    @property
-    def std_errors(self) -> Floats:
-        """Standard deviations."""
-        return np.asarray(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
-
-
-def fit_structure(noisy: NoisyMoment, designs: Floats) -> Fitted:
-    """β̂ and its covariance from designs D, shape (number of parameters, p, p), symmetric."""
-    P = _inverse(noisy.shape if noisy.has_noise else np.diag(np.maximum(np.diagonal(noisy.moment), 1e-300)))
-    seen = (P @ designs @ P).reshape(len(designs), -1)
-    K = seen @ designs.reshape(len(designs), -1).T / 2
-    r = seen @ noisy.moment.ravel() / 2
-    unit = 1 / np.sqrt(np.maximum(np.diagonal(K), 1e-300))
-    scaled = K * np.outer(unit, unit)
-    back = unit[:, np.newaxis] * scipy.linalg.pinvh((scaled + scaled.T) / 2) * unit
-    return Fitted(np.asarray(back @ r), np.asarray(back) if noisy.has_noise else np.zeros_like(back))
-
-
-def level_designs(u: Floats) -> Floats:
-    """D = u uᵀ for every kind of row u, shape (kinds, p)."""
-    return np.asarray(u[:, :, np.newaxis] * u[:, np.newaxis])
 
 
 def group_designs(u: Floats) -> Floats:
@@ -218,14 +172,6 @@ def ratio_interval(
         low, high = (B - root) / A, (B + root) / A
     bounded = A > 0
     return np.where(bounded, low, -np.inf), np.where(bounded, high, np.inf)
-
-
-def _inverse(Q: Floats) -> Floats:
-    """Q⁻¹, directions below `_FLOOR` raised to it."""
-    unit = 1 / np.sqrt(np.maximum(np.diagonal(Q), 1e-300))
-    values, vectors = scipy.linalg.eigh(Q * np.outer(unit, unit))
-    half = unit[:, np.newaxis] * vectors / np.sqrt(np.maximum(values, _FLOOR * values[-1]))
-    return np.asarray(half @ half.T)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gaussmix._types import Floats
-from gaussmix.data.columns import Boolean, Categorical, Numeric
+from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.terms import Block, EncodedColumn, Part, bases_of, missing_name, name_of, needs_of, parse_terms
 from gaussmix.data.units import Units, half_range, half_span
@@ -31,7 +31,6 @@ from gaussmix.releases.noisy import NoisyMoment
 __all__ = [
     "ENOUGH",
     "FREQUENT",
-    "NONE_OF_THESE",
     "Coding",
     "Collapse",
     "Label",
@@ -41,7 +40,6 @@ __all__ = [
     "column_of",
     "columns_behind",
     "is_marked",
-    "kinds_of",
     "needed_parts",
     "part_name",
     "parts_without",
@@ -62,9 +60,6 @@ ENOUGH = 5.0
 
 FREQUENT = 0.25
 """Share of the largest level's noisy count that the first level must have to be the reference level by default."""
-
-NONE_OF_THESE = "(none of these)"
-"""Rows whose value is no level, where ``unknown="zero"`` lets them be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,18 +325,6 @@ def sub_schema(schema: Schema, parts: Collection[str]) -> Schema:
     columns = {name: column for name, column in schema.columns.items() if name in behind}
     hidden = [name for name in columns if name not in parts]
     return Schema(columns, schema.intercept if terms else 0.0, None, terms, hidden)
-
-
-def kinds_of(schema: Schema, name: str) -> tuple[tuple[str, ...], Floats]:
-    """Levels of a category, or false and true; and what each is in the user's units, shape (levels, entries)."""
-    column, entries = column_of(schema, name), len(schema.groups[name])
-    if isinstance(column, Boolean):
-        return ("false", "true"), np.array([[0.0], [1.0]])
-    if not isinstance(column, Categorical):
-        raise ArgumentError(f"Column {name!r} has no levels to count: name a categorical or a boolean column.")
-    if column.unknown == "zero":
-        return (*column.labels, NONE_OF_THESE), np.vstack([np.eye(entries), np.zeros(entries)])
-    return column.labels, np.eye(entries)
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Boolean, Categorical, Column, Vector
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
-from gaussmix.models.design import is_marked, kinds_of
+from gaussmix.models.design import is_marked
 from gaussmix.models.rendering import guarantee_of
+from gaussmix.releases.counts import kinds_of
 from gaussmix.releases.preconditioning import clean
 
 if TYPE_CHECKING:

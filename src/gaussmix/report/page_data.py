@@ -19,9 +19,10 @@ from gaussmix.data.units import half_range, half_span, unweighted_units
 from gaussmix.errors import ArgumentError
 from gaussmix.models.classification import two_classes
 from gaussmix.models.descriptive import NOISY, chosen_columns, counted_early, counted_early_words, row_count
-from gaussmix.models.design import Response, columns_behind, is_marked, kinds_of, needed_parts, part_name, parts_without
+from gaussmix.models.design import Response, columns_behind, is_marked, needed_parts, part_name, parts_without
 from gaussmix.models.linear import number_response
 from gaussmix.models.release import Release
+from gaussmix.releases.counts import kinds_of
 from gaussmix.releases.noisy import NoisyMoment
 
 __all__ = [
