@@ -12,7 +12,6 @@ from gaussmix.accounting.discrete import lattice_account
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.rows import rows_of
 from gaussmix.mechanism.release import prepare
-from gaussmix.models.descriptive import row_count
 from gaussmix.releases.certificate import PERSONS_APART
 from gaussmix.releases.preconditioning import STEPS, Likelihood, accounts_for, releases_of, schedule_of
 from gaussmix.releases.transcript import Transcript
@@ -77,17 +76,13 @@ def test_what_takes_rows_to_be_independent_is_refused(persons):
         model.summary(estimand="population")
 
 
-def test_the_number_of_rows_is_not_shown(persons):
-    for ask in (lambda: row_count(persons), lambda: persons.crosstab("level", "sick")):
-        with pytest.raises(gm.ArgumentError, match="bounds contributions per privacy unit"):
-            ask()
-
-
-def test_tables_that_need_no_number_of_rows(persons):
+def test_tables_are_of_the_table_as_bounded(persons):
     data, found = table(), persons.describe()
     rows = {(row["term"], row["statistic"]): row["estimate"] for row in found.rows()}
-    assert ("(rows)", "count") not in rows
-    assert "Contributions per privacy unit are bounded" in str(found)
+    assert "They are of the table as bounded" in str(found)
+    cross = persons.crosstab("level", "sick")
+    assert cross.estimates.sum() == pytest.approx(rows["(rows)", "count"])
+    assert np.isnan(cross.independence.p_value)  # rows of a person are not independent
     assert rows["x", "mean"] == pytest.approx(data["x"].mean(), abs=0.01)
     assert rows["level=b", "share"] == pytest.approx(0.3, abs=0.01)
     means = {row["level"]: row["mean"] for row in persons.means("y", "level").rows()}

@@ -242,7 +242,7 @@ _COLUMNS = click.option("--columns", multiple=True, help="Column to include; rep
 @_COLUMNS
 @printing_options
 def describe(file: Path, columns: Sequence[str], printing: Printing) -> None:
-    """Print the row count, means, standard deviations and shares of levels of a release, with intervals."""
+    """Print counts, means, standard deviations, quartiles and shares of levels of a release, with intervals."""
     _print_table(load(file).describe(list(columns) or None, alpha=printing.alpha), printing)
 
 

@@ -1,84 +1,34 @@
-r"""Rows, means, standard deviations and shares of levels, each with its interval: entries of the released matrix.
+r"""Descriptive statistics of a release, each with its interval.
 
-All are for the table as it was read, values clipped to their bounds; releases in passes also shorten a few rows that
-are far out (docs/passes.md). In the user's units (:mod:`gaussmix.data.units`), with 1 the constant:
+**Of the declared table**, values clamped to their bounds and nothing else changed: `describe`, `quantiles`,
+`histogram`, `total`, `ratio` and `crosstab`. They are functions of counts and sums with normal errors of known
+covariance (:mod:`gaussmix.releases.counts`).
 
-- a mean is M_1j/M_11: Fieller's interval for a ratio of normal numbers of known covariance;
-- a standard deviation is that of (M_jj - M_1j²/M_11)/M_11, C in :mod:`gaussmix.models.inference`: a ratio again;
-- shares of levels are counts over their sum, counts by generalised least squares (:mod:`gaussmix.models.descriptive`),
-  in the latest pass that has rows of all levels whole (:mod:`gaussmix.models.descriptive`);
-- rows: :mod:`gaussmix.models.descriptive`; not where the unit is a person.
+- Means and shares are ratios, with Fieller's interval. About the declared centre c, mean = c + Σ(x - c)/N.
+- A variance is Σ(x - c)²/N - (mean - c)², with the interval of the delta method; a standard deviation is its root, and
+  NaN where the variance is not significantly positive.
+- A quantile lies in cell k of a number's public cells if the rows below the cell's lower edge are at most qN, and those
+  below its upper edge at least qN. A cell is rejected if one of both is rejected by a test of level α/2. The interval
+  is the union of the cells that are not, and so holds however rows lie within cells.
 
-Other intervals come from the last pass, whose law is exact given those before it; a ratio does not change with the
-factor that brings its clip weights to mean one.
-
-Correlations of all columns with each other, plain or with others held fixed, from a release.
-
-Counts of two categories against each other, from a release: a cross-table with its noise, shares, and a test.
-
-Counts n_ab solve the block of the two columns by generalised least squares (:mod:`gaussmix.models.descriptive`): the
-product entry of two levels, both margins, and what is known to be 0 are used together, and margins are the sums of the
-cells. Intervals are normal, with the known covariance. Where the release was made in passes, shares come from the
-latest pass that has rows of all levels whole (:mod:`gaussmix.models.descriptive`) and the number of rows from
-:mod:`gaussmix.models.descriptive`, so that Var(n s) = n²Var(s) + s²Var(n); the first pass has counts of its own.
+**Of the rows that models read**, numbers coded to thresholds and rows of large norm clipped: `group_means`, `anova` and
+`correlations`, from the last pass.
 
 Independence, of the population behind the rows: h_ab = n_ab - n_a·n_·b/n has mean 0 and covariance
 
 .. math:: J V J^\top + n\,(\mathrm{diag}\,p - pp^\top) \otimes (\mathrm{diag}\,q - qq^\top),
 
-noise (V the counts' covariance, J the derivative of h) and sampling; with the last row and column left out,
+noise (V the covariance of the counts, J the derivative of h) and sampling; with the last row and column left out,
 hᵀ(covariance)⁻¹h is chi-square with (A - 1)(B - 1) degrees of freedom. Without noise it is Pearson's statistic.
 
-Means of a number within the levels of a category, and whether they differ: analysis of variance from a release.
-
-For every level a the block of the category and of x holds n_a and S_a = Σ_a x, solved together with Σ x² by generalised
-least squares (:mod:`gaussmix.models.descriptive`). A mean is S_a/n_a, with Fieller's interval: where a level's count is
-not told from 0, the interval does not end.
-
-Analysis of variance, of the population behind the rows: with m = S/n and h_a = S_a - m n_a, the sum of squares between
-groups is Σ h_a²/n_a, and what is left of Σ x² - S²/n within. Under equal means h has mean 0 and covariance
+Analysis of variance, of the population behind the rows: for every level a, n_a and S_a = Σ_a x are solved together with
+Σ x² by generalised least squares. With m = S/n and h_a = S_a - m n_a, the sum of squares between groups is Σ h_a²/n_a,
+and what is left of Σ x² - S²/n within. Under equal means h has mean 0 and covariance
 
 .. math:: J V J^\top + s^2\,(\mathrm{diag}\,n_a - n_a n_b/n), \qquad s^2 = \text{within}/(n - A),
 
 V that of (n_a, S_a), J the derivative of h; hᵀ(covariance)⁻¹h/(A - 1), the last level left out, is compared with F of
 A - 1 and n - A degrees of freedom. Without noise it is the usual F.
-
-Second moments whose structure is known: counts of levels, sums within groups, by generalised least squares.
-
-A row that has level a of one category and level b of another is u_ab = (1, 1_a, 1_b): its block of the Gram matrix is
-Σ n_ab u_ab u_abᵀ, linear in few counts, while the noisy block has many entries. For G = Σ_k β_k D_k, seen with noise of
-shape N (:mod:`gaussmix.releases.noisy`), normal likelihood gives
-
-.. math:: \hat\beta = K^{-1} r,\quad K_{kl} = \tfrac12\mathrm{tr}(D_k N^{-1} D_l N^{-1}),\quad
-    r_k = \tfrac12\mathrm{tr}(D_k N^{-1} M N^{-1}),\quad \mathrm{Cov}(\hat\beta) = K^{-1} .
-
-β̂ is unbiased whatever the weights are; with the distribution as stated no unbiased linear estimate has less variance.
-Post-processing: functions of a release alone.
-
->>> noisy = NoisyMoment(np.array([[10.0, 4.2], [4.2, 3.9]]), np.eye(2))
->>> counts = fit_structure(noisy, level_designs(np.array([[1.0, 0.0], [1.0, 1.0]])))
->>> counts.values.round(3).tolist()
-[5.9, 4.1]
-
-How many rows a table has, as a release shows it.
-
-A release in passes shows it twice, with independent noise: in the intercept's entry of the first pass, and in the
-totals of its histograms, whose mean goes with the last pass. The first has the standard deviation C²/(μ₁w₀²). Each of J
-histograms has B bins a metric with noise √2/μ_q for two metrics, so that its mean total has √B/μ_q, all J of them
-√(B/J)/μ_q; where they read a sample at rate π, that over π, and n(1 - π)/π for the sample itself, which is the same for
-all. The two are averaged by inverse variance. Later passes do not show it: their clip weights are brought to mean one.
-Nor do releases whose unit is a person: nobody counts for more than so many rows, whatever the number that they have.
-
-Which pass counts levels whole: rare ones lie far out in a learned metric, and their rows are shortened there.
-
-In a pass z = T r, A = TᵀT, every row of a level is long, whatever its other entries: with u·r = 1 in these rows,
-
-.. math:: \|z\|^2 = r^\top A\, r \ge \frac{(u \cdot r)^2}{u^\top A^{-1} u} = \frac{1}{u^\top A^{-1} u}
-
-(Cauchy and Schwarz). The rest of a row adds about the mean of ‖z‖². Where both together are more than the clip, rows of
-the level are shortened, a level of few rows to almost nothing: its share in that pass is not the table's, and neither
-are those of the other levels of its column. Levels are therefore counted in the latest pass in which rows of all of
-them are whole; in the declared metric, that of the first pass, all rows are. The rule reads what was asked, no row.
 """
 
 from __future__ import annotations
@@ -96,67 +46,119 @@ from scipy import stats
 from gaussmix import _validation as check
 from gaussmix._text import plain
 from gaussmix._types import Floats
-from gaussmix.accounting.discrete import LatticeAccount
-from gaussmix.data.columns import Boolean, Categorical, Numeric
-from gaussmix.data.schema import INTERCEPT, Schema
-from gaussmix.data.units import unweighted_units
-from gaussmix.errors import ArgumentError
+from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
+from gaussmix.data.schema import Schema
+from gaussmix.data.units import half_span
+from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models.design import Coding, column_of, is_marked
 from gaussmix.models.inference import residuals
 from gaussmix.models.rendering import void_mark
 from gaussmix.models.results import Frame, ResultTable, as_frame, columns_of
-from gaussmix.releases.counts import Fitted, fit_structure, kinds_of, level_designs
+from gaussmix.releases.counts import (
+    Fitted,
+    RowCounts,
+    first_pass,
+    fit_structure,
+    kinds_of,
+    level_designs,
+    structure,
+    with_margins,
+)
 from gaussmix.releases.noisy import NoisyMoment
-from gaussmix.releases.preconditioning import BINS, PassRequest, budgets_of
-from gaussmix.releases.transcript import Transcript
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
 
 __all__ = [
-    "AS_CLIPPED",
     "NOISY",
     "Anova",
     "ChiSquare",
     "Correlations",
     "Crosstab",
-    "RowCount",
+    "Histogram",
+    "analysis",
     "anova",
-    "cell_counts",
     "chosen_columns",
     "correlations",
-    "counted_early",
-    "counted_early_words",
-    "counted_in",
     "crosstab",
     "describe",
     "group_designs",
     "group_means",
     "group_sums",
+    "histogram",
     "independence",
-    "level_counts",
-    "mean_and_deviation",
-    "moment_of_pass",
-    "notes_of",
-    "pass_that_counts",
+    "quantiles",
+    "ratio",
     "ratio_interval",
-    "row_count",
-    "scaled_to",
-    "shares_of",
-    "whole_in",
+    "total",
 ]
 
+Row = tuple[str, str, float, float, float, float]
+"""Term, statistic, estimate, standard error, and the ends of the interval."""
 
-def group_designs(u: Floats) -> Floats:
-    """Designs of (n_a, Σ_a x) for kinds of rows u, shape (kinds, p), x after them; and, last, of Σ x²."""
-    kinds, p = u.shape
-    found = np.zeros((2 * kinds + 1, p + 1, p + 1))
-    found[:kinds, :p, :p] = level_designs(u)
-    found[kinds : 2 * kinds, :p, p] = found[kinds : 2 * kinds, p, :p] = u
-    found[-1, p, p] = 1.0
-    return found
+NAMES = ("term", "statistic", "estimate", "std.error", "conf.low", "conf.high")
+
+OF_TABLE = (
+    "Statistics are of the table as declared, with values clamped to their bounds; intervals account for privacy noise."
+)
+CODED = "Statistics are of the table with numbers coded to their thresholds ({}); intervals account for privacy noise."
+OF_MODELS = (
+    "Statistics are of the rows that models read, not of the declared table: {}. Intervals account for privacy noise."
+)
+BOUNDED = (
+    "They are of the table as bounded: rows of a privacy unit with more rows than max_contributions have less weight."
+)
+WEIGHTED = "Rows have weights: counts and totals are sums of weights, other statistics are weighted."
 
 
+def notes_of(release: Release, *, of_models: bool = False) -> tuple[str, ...]:
+    """Return what a table is about; why there is no guarantee comes first."""
+    statistic = release.statistic
+    thresholds = ", ".join(f"{name} to [{low:,g}, {high:,g}]" for name, (low, high) in release.thresholds.items())
+    noisy = statistic.noisy if of_models else first_pass(statistic)
+    changes = [f"numbers are coded to thresholds ({thresholds})"] * bool(thresholds)
+    if noisy.clipping_loss is not None:
+        changes.append(f"norm clipping in the final pass removed {noisy.clipping_loss}")
+    first = OF_TABLE
+    if changes and (of_models or statistic.marginals is None):
+        first = OF_MODELS.format("; ".join(changes)) if len(changes) > 1 or not thresholds else CODED.format(thresholds)
+    notes = [release.certificate.void_words, first]
+    notes += [BOUNDED] * (release.certificate.privacy_unit is not None) + [WEIGHTED] * (
+        release.schema.weight is not None
+    )
+    return tuple(filter(None, notes))
+
+
+def chosen_columns(schema: Schema, columns: Sequence[str] | None, *, known: Sequence[str] | None = None) -> list[str]:
+    """Return columns of the release by name; default: all of ``known``, which are those without missing values."""
+    if isinstance(columns, str):
+        raise ArgumentError(f"columns must be a list of columns, got {columns!r}: write columns=[{columns!r}].")
+    if known is None:
+        known = [name for name in schema.columns if name in schema.groups and not is_marked(schema, name)]
+    chosen = list(known) if columns is None else list(columns)
+    for name in chosen:
+        if name not in known:
+            column_of(schema, name)
+            raise ArgumentError(f"Column {name!r} is in terms only, is a weight, or is 0 where it is missing.")
+    if len(set(chosen)) < len(chosen):
+        raise ArgumentError("columns names a column twice.")
+    return chosen
+
+
+def _described(release: Release) -> list[str]:
+    """Return the columns that can be described: all that have marginals, or columns of the encoded row."""
+    marginals, schema = release.statistic.marginals, release.schema
+    if marginals is not None:
+        return [cells.column for cells in marginals.plan.cells.columns]
+    return [name for name in schema.columns if name in schema.groups]
+
+
+def _z(alpha: float) -> float:
+    return float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Ratios
 def ratio_interval(
     over: Floats, under: Floats, var_over: Floats, var_under: Floats, both: Floats, z: float
 ) -> tuple[Floats, Floats]:
@@ -174,233 +176,279 @@ def ratio_interval(
     return np.where(bounded, low, -np.inf), np.where(bounded, high, np.inf)
 
 
-@dataclass(frozen=True)
-class RowCount:
-    """A noisy number of rows.
-
-    Attributes
-    ----------
-    rows, std_error : float
-    apart : bool
-        Whether its noise is independent of that of the moments that intervals come from.
-    """
-
-    rows: float
-    std_error: float
-    apart: bool
+def _ratio(fitted: Fitted, z: float) -> tuple[float, float, float, float]:
+    """Return the ratio of the first to the second of two estimates, its standard error and Fieller's interval."""
+    (over, under), V = fitted.values, fitted.covariance
+    low, high = ratio_interval(over, under, V[0, 0], V[1, 1], V[0, 1], z)
+    if not np.isfinite(low):
+        return math.nan, math.nan, -math.inf, math.inf
+    value = float(over / under)
+    gradient = np.array([1.0, -value])
+    error = math.sqrt(max(float(gradient @ V @ gradient), 0.0)) / abs(float(under))
+    return value, error, float(low), float(high)
 
 
-def row_count(release: Release) -> RowCount:
-    """Return the noisy number of rows with its standard error."""
-    schema, statistic = release.schema, release.statistic
-    if release.certificate.privacy_unit is not None:
-        raise ArgumentError(
-            "This release bounds contributions per privacy unit and does not show the number of rows. Shares, means "
-            "and correlations do not need it."
-        )
-    if not schema.intercept:
-        raise ArgumentError("This release has no intercept column: it does not show how many rows there are.")
-    (index,) = schema.groups[INTERCEPT]
-    unit = schema.units.one
-    if not isinstance(statistic, Transcript) or len(statistic.passes) == 1:
-        return RowCount(*statistic.noisy.quadratic(unit), apart=False)
-    first, last = statistic.passes[0], statistic.passes[-1]
-    account = release.certificate.account
-    if last.request is None or not isinstance(account, LatticeAccount):
-        raise ArgumentError("The passes of this release do not show how many rows there are.")
-    in_row = (schema.row_norm * unit[index]) ** 2
-    entry, noise = float(first.matrix[index, index]) * in_row / first.rate, in_row / (first.mu * first.rate)
-    counted, rate = last.request.rows, last.counted_rate
-    marginals = statistic.marginals is not None
-    mus = budgets_of(account, len(statistic.steps), marginals=marginals).passes[
-        2::2
-    ]  # a count, the first pass, then a histogram and a pass in turn
-    variance = sum(BINS / (mu * rate) ** 2 for mu in mus) / len(mus) ** 2 + counted * (1 - rate) / rate
-    weight = noise**2 / (noise**2 + variance)
-    return RowCount(weight * counted + (1 - weight) * entry, math.sqrt(1 / (1 / variance + 1 / noise**2)), apart=True)
-
-
-def pass_that_counts(statistic: Transcript, names: Sequence[str]) -> int:
-    """Number of the latest pass in which rows of every level of some columns are whole; 0 is the first."""
-    return max(frozenset.intersection(*(whole_in(statistic, name) for name in names)))  # the first is in all of them
-
-
-def counted_early(statistic: Transcript, names: Sequence[str]) -> bool:
-    """Whether that is not the last pass."""
-    return pass_that_counts(statistic, names) < len(statistic.passes) - 1
-
-
-def counted_in(statistic: Transcript, names: Sequence[str]) -> NoisyMoment:
-    """The moment in which levels of some columns are counted: of the latest pass that has their rows whole."""
-    return moment_of_pass(statistic, pass_that_counts(statistic, names))
-
-
-def moment_of_pass(transcript: Transcript, number: int) -> NoisyMoment:
-    """A pass and the law of its noise, exact given all before it; 0 is the first."""
-    if number == len(transcript.passes) - 1:
-        return transcript.noisy
-    own = transcript.pool.members[number].times(transcript.schema.row_norm**2)
-    return NoisyMoment(own.matrix, own.shape, independent=transcript.unit is None)
-
-
-def whole_in(transcript: Transcript, name: str) -> frozenset[int]:
-    """Numbers of the passes in which rows of every level of a column are whole."""
-    levels = _indicators(transcript.schema, name) * transcript.schema.row_norm
-    return frozenset(
-        number
-        for number, output in enumerate(transcript.passes)
-        if output.request is None
-        or output.request.metric.declared
-        or _lengths(output.request, levels).max() <= output.request.clip
-    )
-
-
-def _indicators(schema: Schema, name: str) -> Floats:
-    """Combinations of encoded columns that are 1 in rows of a level and 0 in others, shape (levels, m)."""
-    _, kinds = kinds_of(schema, name)
-    units = unweighted_units(schema)
-    levels = units.rows(schema.groups[name])
-    nothing = units.one - levels.sum(axis=0)
-    return np.array([kind @ levels if kind.any() else nothing for kind in kinds])
-
-
-def _lengths(request: PassRequest, levels: Floats) -> Floats:
-    """About ‖z‖² of a row of each level."""
-    seen = np.linalg.solve(request.metric.transform.matrix.T, levels.T)  # T⁻ᵀu, whose square is uᵀA⁻¹u
-    return np.asarray(1 / np.sum(seen**2, axis=0) + request.metric.mean)
-
-
-Row = tuple[str, str, float, float, float, float]
-NOTE = "Statistics are for the data with values clamped to their bounds; intervals account for privacy noise."
-AS_CLIPPED = (
-    "Means, standard deviations and correlations are for the clipped rows: for skewed columns they can differ from "
-    "those of the unclipped table by more than their intervals show."
-)
-PERSONS = "Contributions per privacy unit are bounded: rows of a unit with many rows have less weight."
-
-
+# ---------------------------------------------------------------------------------------------------------------
+# Columns one by one
 def describe(release: Release, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.describe`."""
-    z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
-    schema, noisy = release.schema, release.statistic.noisy
-    rows: list[Row] = []
-    if release.certificate.privacy_unit is None:
-        counted = row_count(release)
-        half = z * counted.std_error
-        rows.append(
-            ("(rows)", "count", counted.rows, counted.std_error, max(counted.rows - half, 0.0), counted.rows + half)
-        )
-    chosen = chosen_columns(schema, columns)
+    z, counts, schema = _z(alpha), RowCounts(release.statistic), release.certificate.schema
+    chosen = chosen_columns(schema, columns, known=_described(release))
+    value, error = counts.rows
+    what = "(rows)" if schema.weight is None else "(weights)"
+    rows: list[Row] = [(what, "count", value, error, max(value - z * error, 0.0), value + z * error)]
     for name in chosen:
         column = schema.columns[name]
         if isinstance(column, Categorical | Boolean):
-            rows += _share_rows(counted_in(release.statistic, [name]), schema, name, z)
+            labels, _ = kinds_of(schema, name)
+            rows += _level_rows(name, labels, counts.of(name), z)[2 * isinstance(column, Boolean) :]
+        elif isinstance(column, Vector):
+            for entry, index in enumerate(release.schema.groups[name]):
+                rows += _moment_rows(release, counts, name, release.schema.names[index], z, entry)
         else:
-            for index in schema.groups[name]:
-                rows += mean_and_deviation(noisy, schema, index, z)
-    names = ("term", "statistic", "estimate", "std.error", "conf.low", "conf.high")
-    notes = notes_of(release, [[name] for name in chosen if isinstance(schema.columns[name], Categorical | Boolean)])
-    return ResultTable(f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals", columns_of(names, rows), notes)
+            rows += _number_rows(release, counts, name, z)
+    found = columns_of(NAMES, rows)
+    if release.thresholds:
+        ends = [release.thresholds.get(row[0], (math.nan, math.nan)) for row in rows]
+        for place, side in enumerate(("low", "high")):
+            shown = [
+                pair[place] if row[1] == f"coded.{side}" else math.nan for row, pair in zip(rows, ends, strict=True)
+            ]
+            found[f"coded.{side}"] = tuple(shown)
+    hidden = any(row[1] == "std" and math.isnan(row[2]) for row in rows)
+    words = ("A standard deviation is not shown where the variance is not significantly positive.",) * hidden
+    title = f"{len(chosen)} columns, {100 * (1 - alpha):g} % intervals"
+    return ResultTable(title, found, (*notes_of(release), *words))
 
 
-def notes_of(release: Release, counted: Sequence[Sequence[str]] = ()) -> tuple[str, ...]:
-    """What a table is about, and which of the columns that were counted together come from an earlier pass."""
-    notes = [NOTE if release.certificate.privacy_unit is None else f"{NOTE} {PERSONS}"]
-    clipping_loss = release.statistic.noisy.clipping_loss
-    notes += [f"Norm clipping in the final pass removed {clipping_loss}. {AS_CLIPPED}"] * (clipping_loss is not None)
-    early = [name for names in counted for name in names if counted_early(release.statistic, names)]
-    notes += [counted_early_words(early)] * bool(early)
-    void = release.certificate.void_words
-    return (void, *notes) if void else tuple(notes)
+def _level_rows(name: str, labels: Sequence[str], counts: Fitted, z: float) -> list[Row]:
+    """Return share and count of every level."""
+    found: list[Row] = []
+    total = np.ones(len(labels))
+    for label, one, count, error in zip(labels, np.eye(len(labels)), counts.values, counts.std_errors, strict=True):
+        term = f"{name}={label}"
+        found.append((term, "share", *_share(counts, one, total, z)))
+        ends = (max(float(count - z * error), 0.0), max(float(count + z * error), 0.0))
+        found.append((term, "count", float(count), float(error), *ends))
+    return found
 
 
-def counted_early_words(names: Sequence[str]) -> str:
-    """That levels of some columns are counted in an earlier pass."""
-    return (
-        f"Levels of {', '.join(dict.fromkeys(names))} are counted in an earlier pass, with more noise: the final "
-        "pass clips rows of the rarest levels."
-    )
+def _share(counts: Fitted, part: Floats, whole: Floats, z: float) -> tuple[float, float, float, float]:
+    value, error, low, high = _ratio(counts.mapped(np.vstack([part, whole])), z)
+    return value, error, min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
-def chosen_columns(schema: Schema, columns: Sequence[str] | None) -> list[str]:
-    """Columns of the release by name; all of them unless said."""
-    if isinstance(columns, str):
-        raise ArgumentError(f"columns must be a list of columns, got {columns!r}: write columns=[{columns!r}].")
-    plain = [name for name in schema.columns if name in schema.groups and not is_marked(schema, name)]
-    chosen = plain if columns is None else list(columns)
-    for name in chosen:
-        column_of(schema, name)
-        if name not in plain:
-            raise ArgumentError(f"Column {name!r} is in terms only, or is 0 where it is missing.")
-    if len(set(chosen)) < len(chosen):
-        raise ArgumentError("columns names a column twice.")
-    return chosen
-
-
-def mean_and_deviation(noisy: NoisyMoment, schema: Schema, index: int, z: float) -> list[Row]:
-    """Mean and standard deviation of one encoded column, with standard errors and intervals."""
-    units = unweighted_units(schema)
-    constant, x = units.one, units.rows([index])[0]
-    own, name = noisy.mapped(np.vstack([constant, x])), schema.names[index]
-    M, Q = own.moment, own.shape
-    covariance = np.array(
-        [[Q[0, 0] * Q[1, 1] + Q[0, 1] ** 2, 2 * Q[0, 0] * Q[0, 1]], [2 * Q[0, 0] * Q[0, 1], 2 * Q[0, 0] ** 2]]
-    )
-    mean = _ratio_row(name, "mean", M[0, 1], M[0, 0], covariance, z)
-    left = residuals(noisy, x[np.newaxis], constant[np.newaxis])
-    u = left.vectors[0]
-    with_rows = float(u @ noisy.shape @ constant)
-    covariance = 2 * np.array([[left.shape[0, 0] ** 2, with_rows**2], [with_rows**2, Q[0, 0] ** 2]])
-    rows = max(float(M[0, 0]), 2.0)
-    _, _, square, error, low, high = _ratio_row(name, "std", float(left.moment[0, 0]), M[0, 0], covariance, z)
-    stretch = rows / (rows - 1)
-    value, low, high = (math.sqrt(max(stretch * number, 0.0)) for number in (square, low, high))
-    return [mean, (name, "std", value, stretch * error / (2 * value) if value else math.nan, low, high)]
-
-
-def _ratio_row(name: str, statistic: str, over: float, under: float, covariance: Floats, z: float) -> Row:
-    value = float(over / under) if under > 0 else math.nan
-    gradient = np.array([1.0, -value])
-    error = math.sqrt(max(float(gradient @ covariance @ gradient), 0.0)) / abs(float(under))
-    low, high = ratio_interval(
-        np.asarray(over), np.asarray(under), covariance[0, 0], covariance[1, 1], covariance[0, 1], z
-    )
-    return name, statistic, value, error, float(low), float(high)
-
-
-def level_counts(noisy: NoisyMoment, schema: Schema, name: str) -> tuple[tuple[str, ...], Fitted]:
-    """Levels of a category, or false and true, with their counts in the units of the matrix."""
-    labels, kinds = kinds_of(schema, name)
-    units = unweighted_units(schema)
-    own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[name])]))
-    u = np.column_stack([np.ones(len(kinds)), kinds])
-    return labels, fit_structure(own, level_designs(u))
-
-
-def shares_of(counts: Fitted) -> Fitted:
-    """Counts over their sum, to first order."""
-    total = float(counts.values.sum())
-    if not total > 0:
-        nothing = np.full(len(counts.values), math.nan)
-        return Fitted(nothing, np.full(counts.covariance.shape, math.nan))
-    shares = counts.values / total
-    J = (np.eye(len(shares)) - shares[:, np.newaxis]) / total
-    return Fitted(shares, J @ counts.covariance @ J.T)
-
-
-def _share_rows(noisy: NoisyMoment, schema: Schema, name: str, z: float) -> list[Row]:
-    """Shares of levels; of true alone for a boolean."""
-    labels, counts = level_counts(noisy, schema, name)
-    V, n = counts.covariance, len(labels)
-    rows = []
-    for place in range(1 if isinstance(schema.columns[name], Boolean) else 0, n):
-        pick = np.vstack([np.eye(n)[place], np.ones(n)])
-        over, under = pick @ counts.values
-        _, _, value, error, low, high = _ratio_row("", "", over, under, pick @ V @ pick.T, z)
-        rows.append((f"{name}={labels[place]}", "share", value, error, max(low, 0.0), min(high, 1.0)))
+def _number_rows(release: Release, counts: RowCounts, name: str, z: float) -> list[Row]:
+    """Return mean, standard deviation, quartiles, missing values and coded values of a number."""
+    rows = _moment_rows(release, counts, name, name, z)
+    if release.statistic.marginals is None:
+        return rows
+    cells, found = counts.cells(name), counts.of(name)
+    assert cells.edges is not None  # a number
+    for q, word in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
+        value, low, high = _quantile(cells.edges, found, q, z)
+        rows.append((name, word, value, math.nan, low, high))
+    if cells.missing is not None:
+        rows += _level_rows(name, ["(known)"] * (cells.size - 1) + ["(missing)"], found, z)[-2:]
+    if name in release.thresholds:
+        for side, threshold in zip(("low", "high"), release.thresholds[name], strict=True):
+            if threshold not in (cells.edges[0], cells.edges[-1]):
+                rows.append(
+                    (name, f"coded.{side}", *_coded_share(cells.edges, found, threshold, z, above=side == "high"))
+                )
     return rows
 
 
+def _moment_rows(release: Release, counts: RowCounts, name: str, term: str, z: float, entry: int = 0) -> list[Row]:
+    """Return mean and standard deviation of a number."""
+    sums = counts.sums(name, entry)
+    marginals = release.statistic.marginals
+    schema = release.schema if marginals is None else marginals.plan.schema
+    index = schema.groups[name][entry]
+    centre = float(schema.units.centres[index])
+    half = half_span(schema, schema.encoded[index]) * float(schema.units.scales[index])
+    n, _, second = sums.values
+    mean, error, low, high = _ratio(sums.mapped(np.eye(3)[[1, 0]]), z)
+    low, high = (min(max(end, -half), half) + centre for end in (low, high))
+    rows: list[Row] = [(term, "mean", mean + centre, error, low, high)]
+    # Var = Σ(x - c)²/N - (mean - c)², less the noise in the square; n/(n - 1) where rows count one each.
+    variance = second / n - mean**2 + error**2
+    gradient = np.array([(mean**2 * 2 - second / n) / n, -2 * mean / n, 1 / n])
+    half_length = z * math.sqrt(max(float(gradient @ sums.covariance @ gradient), 0.0))
+    stretch = (
+        1.0
+        if release.schema.weight is not None or release.certificate.privacy_unit is not None
+        else n / max(n - 1, 1.0)
+    )
+    least, most = (math.sqrt(stretch * min(max(variance + s * half_length, 0.0), half**2)) for s in (-1, 1))
+    if math.isnan(mean) or not least > 0:  # not significantly positive
+        return [*rows, (term, "std", math.nan, math.nan, 0.0, half if math.isnan(mean) else most)]
+    value = math.sqrt(stretch * variance)
+    return [*rows, (term, "std", value, stretch * half_length / (2 * z * value), least, most)]
+
+
+def _quantile(edges: Floats, cells: Fitted, q: float, z: float) -> tuple[float, float, float]:
+    """Return a quantile by interpolation, and its interval, whose ends are edges."""
+    last = len(edges) - 1  # cells after it hold missing values
+    known = np.arange(len(cells.values)) < last
+    below = np.tri(last + 1, len(cells.values), -1) * known
+    excess = cells.mapped(below - q * known)  # rows below every edge, less qN
+    margin = z * excess.std_errors
+    kept = np.flatnonzero((excess.values <= margin)[:-1] & (excess.values >= -margin)[1:])
+    increasing = (np.maximum.accumulate(excess.values) + np.minimum.accumulate(excess.values[::-1])[::-1]) / 2
+    value = float(np.interp(0.0, increasing, edges))
+    if not len(kept):
+        kept = np.array([min(max(int(np.searchsorted(edges, value)) - 1, 0), last - 1)])
+    low, high = float(edges[kept[0]]), float(edges[kept[-1] + 1])
+    return min(max(value, low), high), low, high
+
+
+def _coded_share(
+    edges: Floats, cells: Fitted, threshold: float, z: float, *, above: bool
+) -> tuple[float, float, float, float]:
+    """Return the share of known values beyond a threshold, by interpolation, with an interval for any distribution."""
+    low, high = edges[:-1], edges[1:]
+    certain, possible = (low > threshold, high > threshold) if above else (high <= threshold, low < threshold)
+    inside = np.clip((threshold - low) / (high - low), 0.0, 1.0)
+    known = np.arange(len(cells.values)) < len(low)
+    parts = [np.zeros(len(known)) for _ in range(3)]
+    for part, own in zip(parts, (1 - inside if above else inside, certain, possible), strict=True):
+        part[known] = own
+    (value, error, _, _), (_, _, least, _), (_, _, _, most) = (
+        _share(cells, part, known.astype(float), z) for part in parts
+    )
+    return value, error, least, most
+
+
+def _numbers(release: Release, columns: Sequence[str] | None) -> list[str]:
+    """Return numeric columns by name; all of them unless said."""
+    declared = release.certificate.schema.columns
+    chosen = chosen_columns(release.certificate.schema, columns, known=_described(release))
+    numbers = [name for name in chosen if isinstance(declared[name], Numeric)]
+    if columns is not None and len(numbers) < len(chosen):
+        raise ArgumentError(
+            f"Quantiles and histograms are for numeric columns, got {sorted(set(chosen) - set(numbers))}."
+        )
+    return numbers
+
+
+def quantiles(
+    release: Release, columns: Sequence[str] | None, q: Sequence[float], *, alpha: float = 0.05
+) -> ResultTable:
+    """The table of :meth:`gaussmix.Release.quantiles`."""
+    z, counts, rows = _z(alpha), RowCounts(release.statistic), []
+    asked = [check.in_interval(0, 1, q=value) for value in ([q] if isinstance(q, float) else q)]
+    for name in _numbers(release, columns):
+        cells, found = counts.cells(name), counts.of(name)
+        assert cells.edges is not None
+        rows += [(name, value, *_quantile(cells.edges, found, value, z)) for value in asked]
+    notes = ("Intervals end at edges of the public cells and hold for any distribution of rows within cells.",)
+    title = f"quantiles, {100 * (1 - alpha):g} % intervals"
+    table = columns_of(("term", "q", "estimate", "conf.low", "conf.high"), rows)
+    return ResultTable(title, table, (*notes_of(release), *notes))
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Noisy counts of a number in public cells.
+
+    Attributes
+    ----------
+    column : str
+    edges : array (bins + 1,)
+        In original units; a bin contains its lower edge.
+    counts, std_errors : array (bins,)
+        Noisy counts, which can be negative, and their standard errors.
+    """
+
+    column: str
+    edges: Floats
+    counts: Floats
+    std_errors: Floats
+    _about: tuple[str, ...] = field(default=(), repr=False)
+
+    def table(self, alpha: float = 0.05) -> ResultTable:
+        """One row a bin, with the interval of its count."""
+        z = _z(alpha)
+        rows = [
+            (float(low), float(high), float(n), float(s), max(float(n - z * s), 0.0), max(float(n + z * s), 0.0))
+            for low, high, n, s in zip(self.edges[:-1], self.edges[1:], self.counts, self.std_errors, strict=True)
+        ]
+        names = ("from", "to", "estimate", "std.error", "conf.low", "conf.high")
+        return ResultTable(f"histogram of {self.column}", columns_of(names, rows), self._about)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw counts over widths, with bars of one standard error, and return the axes. Requires matplotlib."""
+        if ax is None:
+            try:
+                from matplotlib import pyplot as plt
+            except ImportError as error:
+                raise MissingPackageError("Plots require matplotlib: pip install 'gaussmix[plots]'.") from error
+            _, ax = plt.subplots()
+        width = np.diff(self.edges)
+        ax.bar(self.edges[:-1], self.counts / width, width, yerr=self.std_errors / width, align="edge", alpha=0.7)
+        ax.set(xlabel=self.column, ylabel="rows per unit")
+        return ax
+
+    def to_frame(self, frame: Frame | None = None) -> Any:
+        """One row a bin."""
+        return self.table().to_frame(frame)
+
+    def _repr_html_(self) -> str:
+        return self.table().as_html()
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def __repr__(self) -> str:
+        return plain(f"Histogram({void_mark(*self._about)}{self.column!r}, {len(self.counts)} bins)")
+
+
+def histogram(release: Release, column: str, bins: int | None = None) -> Histogram:
+    """The histogram of :meth:`gaussmix.Release.histogram`."""
+    (name,) = _numbers(release, [column])
+    counts = RowCounts(release.statistic)
+    cells, found = counts.cells(name), counts.of(name)
+    assert cells.edges is not None
+    edges = cells.edges
+    if bins is None:  # by noise alone: a bin of average count should stand out from it
+        rows, noise = counts.rows[0], float(np.median(found.std_errors))
+        bins = max((size for size in (4, 8, 16, 32) if rows / size >= 4 * noise), default=2)
+    if bins:
+        wanted = np.linspace(edges[0], edges[-1], check.positive_integer(bins=bins) + 1)
+        edges = edges[np.unique(np.argmin(np.abs(edges[:, np.newaxis] - wanted), axis=0))]
+    place = np.searchsorted(edges, cells.edges[:-1], side="right") - 1
+    merged = found.mapped((place == np.arange(len(edges) - 1)[:, np.newaxis]) @ np.eye(len(place), len(found.values)))
+    return Histogram(name, edges, merged.values, merged.std_errors, notes_of(release))
+
+
+def total(release: Release, column: str, *, alpha: float = 0.05) -> ResultTable:
+    """The table of :meth:`gaussmix.Release.total`."""
+    z = _z(alpha)
+    found = RowCounts(release.statistic).totals(_summed(release, [column]))
+    value, error = float(found.values[0]), float(found.std_errors[0])
+    row = (column, "total", value, error, value - z * error, value + z * error)
+    return ResultTable(f"total of {column}", columns_of(NAMES, [row]), notes_of(release))
+
+
+def ratio(release: Release, numerator: str, denominator: str, *, alpha: float = 0.05) -> ResultTable:
+    """The table of :meth:`gaussmix.Release.ratio`."""
+    found = RowCounts(release.statistic).totals(_summed(release, [numerator, denominator]))
+    row = (f"{numerator}/{denominator}", "ratio", *_ratio(found, _z(alpha)))
+    return ResultTable(f"total of {numerator} over total of {denominator}", columns_of(NAMES, [row]), notes_of(release))
+
+
+def _summed(release: Release, columns: Sequence[str]) -> list[str]:
+    declared = release.certificate.schema
+    chosen = chosen_columns(declared, columns, known=_described(release))
+    for name in chosen:
+        if not isinstance(declared.columns[name], Numeric | Boolean):
+            raise ArgumentError(f"Column {name!r} has no total: name a numeric or a boolean column.")
+    return chosen
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Correlations
 @dataclass(frozen=True, eq=False)
 class Correlations:
     """A matrix of correlations.
@@ -423,7 +471,7 @@ class Correlations:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals, shape (p, p, 2), within [-1, 1] (:mod:`gaussmix.models.inference`)."""
-        half = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2)) * self.std_errors
+        half = _z(alpha) * self.std_errors
         return np.clip(np.stack([self.values - half, self.values + half], axis=-1), -1.0, 1.0)
 
     def to_frame(self, frame: Frame | None = None) -> Any:
@@ -474,23 +522,25 @@ def correlations(release: Release, columns: Sequence[str] | None, given: Sequenc
     if not chosen:
         raise ArgumentError("There is nothing left to correlate: hold fewer columns fixed.")
     indices = [index for name in chosen for index in schema.groups[name]]
-    held = Coding.of(schema, fixed).rows if fixed else unweighted_units(schema).one[np.newaxis]
-    found = residuals(release.statistic.noisy, unweighted_units(schema).rows(indices), held)
+    held = Coding.of(schema, fixed).rows if fixed else schema.units.one[np.newaxis]
+    found = residuals(release.statistic.noisy, schema.units.rows(indices), held)
     names = tuple(schema.names[i] for i in indices)
-    return Correlations(names, *found.correlations(), given=tuple(fixed), _about=notes_of(release))
+    return Correlations(names, *found.correlations(), given=tuple(fixed), _about=notes_of(release, of_models=True))
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Cross-tables
 NOISY = "Counts are noisy estimates: those of few rows can be negative, and rounded cells may not add up to margins."
 
 
 @dataclass(frozen=True)
 class ChiSquare:
-    """A test of independence that knows the noise.
+    """A test of independence that accounts for the noise.
 
     Attributes
     ----------
     statistic, p_value : float
-        NaN where the counts drown in noise.
+        NaN where counts are not significantly positive, rows have weights, or a privacy unit may have several.
     degrees : int
     privacy_share : float
         Share of the covariance that is privacy noise, averaged over directions; the rest is sampling.
@@ -504,7 +554,8 @@ class ChiSquare:
     def __str__(self) -> str:
         freedom = f"{self.degrees} degree{'s' * (self.degrees != 1)} of freedom"
         if math.isnan(self.p_value):
-            return f"Independence in the population: {freedom}, not identified at this budget."
+            words = "not tested: counts are not significantly positive, or rows are not independent or have weights."
+            return f"Independence in the population: {freedom}, {words}"
         return (
             f"Independence in the population: chi-square {self.statistic:.4g}, {freedom}, p = {self.p_value:.3g}; "
             f"{100 * self.privacy_share:.0f} % of the variance is privacy noise."
@@ -537,7 +588,7 @@ class Crosstab:
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
         """Intervals of the counts, shape (A, B, 2), not below 0."""
-        z = _quantile(alpha)
+        z = _z(alpha)
         ends = np.stack([self.estimates - z * self.std_errors, self.estimates + z * self.std_errors], axis=-1)
         return np.asarray(np.maximum(ends, 0.0))
 
@@ -550,7 +601,7 @@ class Crosstab:
         alpha : float
         """
         check.choice(("all", "row", "column"), within=within)
-        z, (a, b) = _quantile(alpha), self.estimates.shape
+        z, (a, b) = _z(alpha), self.estimates.shape
         cell = np.arange(a * b)
         same = {"all": 0 * cell, "row": cell // b, "column": cell % b}[within]
         under = (same[:, np.newaxis] == same[np.newaxis]).astype(float)
@@ -587,7 +638,7 @@ class Crosstab:
 
     def cells(self, alpha: float = 0.05) -> list[list[str]]:
         """Counts as text, ± half their intervals, and margins, rounded to integers; the first row is the head."""
-        z = _quantile(alpha)
+        z = _z(alpha)
         cells = [
             [f"{n:z,.0f} ± {z * s:,.0f}" for n, s in zip(counts, std_errors, strict=True)] + [f"{counts.sum():z,.0f}"]
             for counts, std_errors in zip(self.estimates, self.std_errors, strict=True)
@@ -618,42 +669,46 @@ class Crosstab:
 
 def crosstab(release: Release, rows: str, columns: str) -> Crosstab:
     """The table of :meth:`gaussmix.Release.crosstab`."""
-    schema, names = release.schema, [rows, columns]
-    counted, apart = row_count(release), pass_that_counts(release.statistic, names) > 0
-    labels, raw = cell_counts(counted_in(release.statistic, names), schema, rows, columns)
-    fitted = scaled_to(raw, replace(counted, apart=counted.apart and apart))
-    shape = (len(labels[0]), len(labels[1]))
+    if rows == columns:
+        raise ArgumentError("A cross-table needs two columns, not one twice.")
+    statistic, schema = release.statistic, release.certificate.schema
+    one, two = (kinds_of(schema, name)[0] for name in (rows, columns))
+    shape = (len(one), len(two))
+    fitted, notes = _cells(release, rows, columns)
+    if statistic.marginals is not None:
+        counts = RowCounts(statistic)
+        fitted = with_margins(fitted, counts.of(rows), counts.of(columns))
+    test = independence(fitted, shape)
+    if schema.weight is not None or statistic.unit is not None:  # rows are not independent draws of equal weight
+        test = replace(test, statistic=math.nan, p_value=math.nan, privacy_share=math.nan)
     return Crosstab(
         (rows, columns),
-        *labels,
+        one,
+        two,
         estimates=fitted.values.reshape(shape),
         std_errors=fitted.std_errors.reshape(shape),
-        independence=independence(raw, shape),
+        independence=test,
         _fitted=fitted,
-        _about=notes_of(release, [names]),
+        _about=(*notes_of(release), *notes),
     )
 
 
-def cell_counts(
-    noisy: NoisyMoment, schema: Schema, rows: str, columns: str
-) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Fitted]:
-    """Levels of two columns and the counts of all pairs, row by row, in the units of the matrix."""
-    if rows == columns:
-        raise ArgumentError("A cross-table needs two columns, not one twice.")
-    (one, u), (two, v) = kinds_of(schema, rows), kinds_of(schema, columns)
-    units = unweighted_units(schema)
-    own = noisy.mapped(np.vstack([units.one, units.rows((*schema.groups[rows], *schema.groups[columns]))]))
-    pairs = np.array([(1.0, *a, *b) for a in u for b in v])
-    return (one, two), fit_structure(own, level_designs(pairs))
-
-
-def scaled_to(counts: Fitted, rows: RowCount) -> Fitted:
-    """Counts whose sum is the number of rows, where that is known apart from them."""
-    if not rows.apart:
-        return counts
-    shares = shares_of(counts)
-    s = shares.values
-    return Fitted(rows.rows * s, rows.rows**2 * shares.covariance + rows.std_error**2 * np.outer(s, s))
+def _cells(release: Release, rows: str, columns: str) -> tuple[Fitted, tuple[str, ...]]:
+    """Return the counts of all pairs of levels, row by row: of a declared table, or from the Gram matrix."""
+    statistic, weight = release.statistic, release.schema.weight_bound
+    for pair in release.tables:
+        if set(pair) == {rows, columns} and statistic.marginals is not None:
+            own = statistic.marginals.by_column[pair]
+            cells = (own if pair == (rows, columns) else own.T).ravel()
+            variance = (weight * statistic.marginals.std_errors[0]) ** 2
+            return Fitted(weight * cells, variance * np.eye(len(cells))), ()
+    noisy, notes = first_pass(statistic), []
+    found = fit_structure(*structure(noisy, release.schema, [rows, columns]))
+    if statistic.marginals is not None:
+        notes.append(f"A release with tables=[({rows!r}, {columns!r})] counts the cells directly, with less noise.")
+        if noisy.clipping_loss is not None:
+            notes.append(f"Cells come from the last pass, in which norm clipping removed {noisy.clipping_loss}.")
+    return found.mapped(weight * np.eye(len(found.values))), tuple(notes)
 
 
 def independence(counts: Fitted, shape: tuple[int, int]) -> ChiSquare:
@@ -679,8 +734,16 @@ def independence(counts: Fitted, shape: tuple[int, int]) -> ChiSquare:
     )
 
 
-def _quantile(alpha: float) -> float:
-    return float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
+# ---------------------------------------------------------------------------------------------------------------
+# Groups
+def group_designs(u: Floats) -> Floats:
+    """Designs of (n_a, Σ_a x) for kinds of rows u, shape (kinds, p), x after them; and, last, of Σ x²."""
+    kinds, p = u.shape
+    found = np.zeros((2 * kinds + 1, p + 1, p + 1))
+    found[:kinds, :p, :p] = level_designs(u)
+    found[kinds : 2 * kinds, :p, p] = found[kinds : 2 * kinds, p, :p] = u
+    found[-1, p, p] = 1.0
+    return found
 
 
 def group_sums(noisy: NoisyMoment, schema: Schema, response: str, by: str) -> tuple[tuple[str, ...], Fitted]:
@@ -691,36 +754,25 @@ def group_sums(noisy: NoisyMoment, schema: Schema, response: str, by: str) -> tu
     if response == by:
         raise ArgumentError(f"Column {response!r} cannot be grouped by itself.")
     labels, kinds = kinds_of(schema, by)
-    (index,) = schema.groups[response]
-    units = unweighted_units(schema)
-    own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[by]), units.deviations([index])]))
+    units = schema.units
+    own = noisy.mapped(np.vstack([units.one, units.rows(schema.groups[by]), units.deviations(schema.groups[response])]))
     return labels, fit_structure(own, group_designs(np.column_stack([np.ones(len(kinds)), kinds])))
 
 
 def group_means(release: Release, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
     """The table of :meth:`gaussmix.Release.means`."""
-    z = float(stats.norm.isf(check.in_interval(0, 1, alpha=alpha) / 2))
-    schema = release.schema
+    z, schema = _z(alpha), release.schema
     labels, sums = group_sums(release.statistic.noisy, schema, response, by)
-    (index,) = schema.groups[response]
-    centre, k, V = float(schema.units.centres[index]), len(labels), sums.covariance
-    n, S = sums.values[:k], sums.values[k : 2 * k]
-    var_n, var_s, both = (np.diagonal(block) for block in (V[:k, :k], V[k : 2 * k, k : 2 * k], V[:k, k : 2 * k]))
-    low, high = ratio_interval(S, n, var_s, var_n, both, z)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(np.isfinite(low), S / n, np.nan)
-        errors = np.sqrt(np.maximum(var_s - 2 * means * both + means**2 * var_n, 0.0)) / np.abs(n)
-    found = [
-        (label, *(float(number) for number in numbers))
-        for label, *numbers in zip(labels, means + centre, errors, low + centre, high + centre, strict=True)
-    ]
+    centre, k = float(schema.units.centres[schema.groups[response][0]]), len(labels)
+    found: list[tuple[Any, ...]] = []
+    for place, label in enumerate(labels):
+        mean, error, low, high = _ratio(sums.mapped(np.eye(2 * k + 1)[[k + place, place]]), z)
+        found.append((label, mean + centre, error, low + centre, high + centre))
     names = (by, "mean", "std.error", "conf.low", "conf.high")
-    words = (
-        ()
-        if np.isfinite(low).all()
-        else ("Unbounded interval: the level's count is not significantly different from zero.",)
-    )
-    return ResultTable(f"mean of {response} by {by}", columns_of(names, found), (*notes_of(release), *words))
+    unbounded = "Unbounded interval: the level's count is not significantly different from zero."
+    words = (unbounded,) * any(math.isinf(row[-1]) for row in found)
+    notes = (*notes_of(release, of_models=True), *words)
+    return ResultTable(f"mean of {response} by {by}", columns_of(names, found), notes)
 
 
 @dataclass(frozen=True)
@@ -735,13 +787,11 @@ class Anova:
     degrees : tuple of float
         A - 1, and n - A with the noisy number of rows.
     statistic, p_value : float
-        F with the noise in its denominator; NaN where levels drown in noise.
+        F with the noise in its denominator; NaN where the noise hides levels, or rows have weights.
     eta_squared : float
         between/(between + within).
     privacy_share : float
         Share of the covariance of group means that is privacy noise; the rest is sampling.
-    void : str
-        Why the release guarantees nothing; empty if it does.
     """
 
     response: str
@@ -753,7 +803,7 @@ class Anova:
     p_value: float
     eta_squared: float
     privacy_share: float
-    void: str = ""
+    _about: tuple[str, ...] = ()
 
     def table(self) -> ResultTable:
         """In the usual form."""
@@ -767,9 +817,9 @@ class Anova:
             "F compares group means with sampling error and privacy noise together; "
             f"{100 * self.privacy_share:.0f} % of that variance is privacy noise."
         )
-        return ResultTable(
-            f"{self.response} by {self.by}", columns_of(names, rows), tuple(filter(None, (self.void, note)))
-        )
+        if math.isnan(self.privacy_share):
+            note = "There is no F test: rows have weights, or counts or variances are not significantly positive."
+        return ResultTable(f"{self.response} by {self.by}", columns_of(names, rows), (*self._about, note))
 
     def to_frame(self, frame: Frame | None = None) -> Any:
         """In the usual form, as a data frame."""
@@ -782,16 +832,19 @@ class Anova:
         return str(self.table())
 
     def __repr__(self) -> str:
-        what = f"{void_mark(self.void)}{self.response!r} by {self.by!r}"
+        what = f"{void_mark(*self._about)}{self.response!r} by {self.by!r}"
         return f"Anova({what}, F = {self.statistic:.4g}, p = {self.p_value:.4g})"
 
 
 def anova(release: Release, response: str, by: str) -> Anova:
     """The analysis of :meth:`gaussmix.Release.anova`."""
-    noisy = release.statistic.noisy
+    noisy, weight = release.statistic.noisy, release.schema.weight_bound
     noisy.check_independent("An analysis of variance", instead="means(), whose intervals are of the table")
     labels, sums = group_sums(noisy, release.schema, response, by)
-    return replace(analysis(sums, len(labels), response, by), void=release.certificate.void_words)
+    found = analysis(sums.mapped(weight * np.eye(len(sums.values))), len(labels), response, by)
+    if release.schema.weight is not None:  # weights say nothing about the sampling error
+        found = replace(found, statistic=math.nan, p_value=math.nan, privacy_share=math.nan)
+    return replace(found, _about=notes_of(release, of_models=True))
 
 
 def analysis(sums: Fitted, k: int, response: str, by: str) -> Anova:

@@ -28,11 +28,16 @@ from gaussmix.models.descriptive import (
     Anova,
     Correlations,
     Crosstab,
+    Histogram,
     anova,
     correlations,
     crosstab,
     describe,
     group_means,
+    histogram,
+    quantiles,
+    ratio,
+    total,
 )
 from gaussmix.models.families import registration
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
@@ -98,6 +103,11 @@ class Release:
     def thresholds(self) -> dict[str, tuple[float, float]]:
         """Lower and upper thresholds of the numbers that are top-coded, in original units."""
         return self.schema.thresholds_within(self.certificate.schema)
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """Declared two-way tables, whose cells were counted."""
+        return () if self.statistic.marginals is None else self.statistic.marginals.plan.tables
 
     def topcode(self, data: Any) -> Any:
         """Return a data frame with its columns coded to the release's thresholds, for comparison with other software.
@@ -257,7 +267,11 @@ class Release:
         return replace(found, certificate=self.certificate)  # type: ignore[type-var]
 
     def describe(self, columns: Sequence[str] | None = None, *, alpha: float = 0.05) -> ResultTable:
-        """Rows, means, standard deviations and shares of levels, each with its interval of level 1 - alpha.
+        """Describe every column of the declared table, with intervals of level 1 - alpha.
+
+        Numbers have mean, standard deviation, quartiles, and shares of missing values and of values beyond the
+        thresholds at which models code them (``coded.low``, ``coded.high``); categories and booleans have shares and
+        counts of levels. With row weights all statistics are weighted. Releases in one pass have no quartiles.
 
         Parameters
         ----------
@@ -267,19 +281,66 @@ class Release:
         """
         return describe(self, columns, alpha=alpha)
 
+    def quantiles(
+        self, columns: Sequence[str] | None = None, q: Sequence[float] = (0.25, 0.5, 0.75), *, alpha: float = 0.05
+    ) -> ResultTable:
+        """Quantiles of numbers of the declared table, with intervals of level 1 - alpha.
+
+        Intervals end at edges of the public cells in which rows were counted, and hold for any distribution of rows
+        within the cells. Requires a release in several passes.
+
+        Parameters
+        ----------
+        columns : list of str, optional
+            Numeric columns; default: all.
+        q : list of float
+            Between 0 and 1.
+        alpha : float
+        """
+        return quantiles(self, columns, q, alpha=alpha)
+
+    def histogram(self, column: str, *, bins: int | None = None) -> Histogram:
+        """Noisy counts of a number of the declared table in public cells; requires a release in several passes.
+
+        Parameters
+        ----------
+        column : str
+        bins : int, optional
+            Number of bins of about equal width, made of whole cells; 0 for the cells themselves, which become narrower
+            towards the bounds. Default: from 32 down to 2, so that an average bin has at least four standard errors of
+            a cell.
+        """
+        return histogram(self, column, bins)
+
+    def total(self, column: str, *, alpha: float = 0.05) -> ResultTable:
+        """Sum of a number over the declared table, or number of rows in which a boolean is true."""
+        return total(self, column, alpha=alpha)
+
+    def ratio(self, numerator: str, denominator: str, *, alpha: float = 0.05) -> ResultTable:
+        """Ratio of the totals of two columns of the declared table, such as claims per exposure."""
+        return ratio(self, numerator, denominator, alpha=alpha)
+
     def corr(self, columns: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
         """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
 
-        ``conf_int()`` of what is returned has their intervals.
+        They are of the rows that models read: coded to thresholds, rows of large norm clipped. ``conf_int()`` of the
+        result has their intervals.
         """
         return correlations(self, columns, given)
 
     def crosstab(self, rows: str, columns: str) -> Crosstab:
-        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test."""
+        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test.
+
+        Pairs that were declared with ``tables=`` (:attr:`tables`) were counted directly; others come from the Gram
+        matrix, with more noise. Margins are the counts of levels.
+        """
         return crosstab(self, rows, columns)
 
     def means(self, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
-        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha."""
+        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha.
+
+        They are of the rows that models read: coded to thresholds, rows of large norm clipped.
+        """
         return group_means(self, response, by, alpha=alpha)
 
     def anova(self, response: str, by: str) -> Anova:

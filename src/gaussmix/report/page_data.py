@@ -15,14 +15,14 @@ from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
 from gaussmix.data.schema import Schema
 from gaussmix.data.terms import Part, name_of, needs_of, parse_terms
-from gaussmix.data.units import half_range, half_span, unweighted_units
+from gaussmix.data.units import half_range, half_span
 from gaussmix.errors import ArgumentError
 from gaussmix.models.classification import two_classes
-from gaussmix.models.descriptive import NOISY, chosen_columns, counted_early, counted_early_words, row_count
+from gaussmix.models.descriptive import NOISY, chosen_columns
 from gaussmix.models.design import Response, columns_behind, is_marked, needed_parts, part_name, parts_without
 from gaussmix.models.linear import number_response
 from gaussmix.models.release import Release
-from gaussmix.releases.counts import kinds_of
+from gaussmix.releases.counts import RowCounts, kinds_of
 from gaussmix.releases.noisy import NoisyMoment
 
 __all__ = [
@@ -185,13 +185,12 @@ def _sample_rows(release: Release, n_rows: int | None) -> float | None:
 
 def _typical(release: Release, name: str, part: Numeric) -> float:
     """Return the estimated mean of a column to three digits, or the middle of its bounds."""
-    schema, moment = release.schema, release.statistic.noisy.moment
+    counts = RowCounts(release.statistic)
     middle = (part.lower + part.upper) / 2
-    if not schema.intercept or schema.weight is not None:
+    if not release.schema.intercept:
         return middle
-    one, x = schema.units.one, schema.units.rows(schema.groups[name])[0]
-    rows = float(one @ moment @ one)
-    return float(f"{min(max(float(x @ moment @ one) / rows, part.lower), part.upper):.3g}") if rows > 0 else middle
+    rows, total = float(counts.sums(name).values[0]), float(counts.totals([name]).values[0])
+    return float(f"{min(max(total / rows, part.lower), part.upper):.3g}") if rows > 0 else middle
 
 
 MOST_LEVELS = 100
@@ -267,10 +266,10 @@ class StaticTables:
 def static_tables(release: Release, response: str | None, *, alpha: float) -> StaticTables:
     """Compute the tables, with intervals of level 1 - alpha.
 
-    Raise :class:`~gaussmix.errors.ArgumentError` if rows have weights or the release has no intercept.
+    Raise :class:`~gaussmix.errors.ArgumentError` if the release has no intercept.
     """
     schema, notes = release.schema, []
-    unweighted_units(schema)
+    schema.units.one  # noqa: B018 - an error without an intercept
     every = chosen_columns(schema, None)
     shown = [name for name in every if len(schema.groups[name]) <= MOST_LEVELS]
     if len(shown) < len(every):
@@ -292,12 +291,13 @@ def static_tables(release: Release, response: str | None, *, alpha: float) -> St
 def _description(release: Release, shown: Sequence[str], alpha: float) -> StaticTable:
     found = release.describe(shown, alpha=alpha)
     rows = []
-    for term, statistic, estimate, error, low, high in zip(*found.columns.values(), strict=True):
+    for row in found.rows():
+        term, statistic, estimate, error, low, high, *_ = row.values()
         count = statistic == "count"
         ends = f"{low:,.0f} to {high:,.0f}" if count else _range(low, high)
         rows.append((term, statistic, f"{estimate:,.0f}" if count else _digits(estimate), _digits(error, 3), ends))
     head = ("Column", "Statistic", "Estimate", "Std. error", _level(alpha))
-    return StaticTable("Rows, means, standard deviations and shares of levels", head, tuple(rows), found.notes)
+    return StaticTable("Columns of the declared table", head, tuple(rows), found.notes)
 
 
 def _means(release: Release, response: str | None, classes: Sequence[str], alpha: float) -> StaticTable | None:
@@ -338,10 +338,6 @@ def _crosstabs(
     every = list(itertools.combinations(classes, 2))
     if not every:
         return (), ()
-    try:
-        row_count(release)
-    except ArgumentError as error:
-        return (), (str(error),)
     levels = {name: len(kinds_of(release.schema, name)[0]) for name in classes}
     pairs = [pair for pair in every if levels[pair[0]] * levels[pair[1]] <= MOST_CELLS][:MOST_PAIRS]
     notes = [NOISY]
@@ -350,8 +346,6 @@ def _crosstabs(
             f"Cross-tables are shown for the first {len(pairs)} of {len(every)} pairs of categorical columns, in the "
             f"order of declaration and with at most {MOST_CELLS} cells; gaussmix crosstab prints the others."
         )
-    early = [name for pair in pairs if counted_early(release.statistic, pair) for name in pair]
-    notes += [counted_early_words(early)] * bool(early)
     found = []
     for one, two in pairs:
         table = release.crosstab(one, two)
