@@ -125,7 +125,7 @@ def test_a_misspelt_column_is_answered_with_the_nearest(file, tmp_path, monkeypa
 
 def test_synthetic_rows_are_written_and_marked(file, tmp_path):
     out = tmp_path / "rows.parquet"
-    assert "second moments only" in run("synthetic", file, "50", "-o", str(out), "--seed", "1")
+    assert "correlations only" in run("synthetic", file, "50", "-o", str(out), "--seed", "1")
     assert b"gaussmix.synthetic" in pq.read_schema(out).metadata
     assert "--force" in run("synthetic", file, "50", "-o", str(out), code=2)
     run("synthetic", file, "5", "-o", str(tmp_path / "rows.csv"))

@@ -314,7 +314,7 @@ def _say_void(*words: str) -> None:
 @click.option("--seed", type=int, help="Seed for reproducible rows.")
 @FORCE
 def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> None:
-    """Generate N synthetic rows that match the second moments of a release, and nothing else."""
+    """Generate N synthetic rows with the distributions of single columns and the correlations of a release."""
     release = load(file)
     table, sink = release.synthetic(n, seed=seed), pa.BufferOutputStream()
     if out.suffix.lower() in PARQUET:
@@ -325,7 +325,10 @@ def synthetic(file: Path, n: int, out: Path, seed: int | None, force: bool) -> N
         raise click.UsageError("--out must end in .csv or .parquet.")
     write_whole(out, sink.getvalue().to_pybytes(), force=force)
     _say_void(release.certificate.void_words)
-    echo(f"wrote {out}: synthetic rows that match the release's second moments only", err=True)
+    echo(
+        f"wrote {out}: synthetic rows with the release's distributions of single columns and correlations only",
+        err=True,
+    )
 
 
 @command()

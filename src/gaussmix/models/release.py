@@ -348,7 +348,11 @@ class Release:
         return anova(self, response, by)
 
     def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
-        """Made-up rows within bounds and levels, whose second moments are the release's: **only these are right**.
+        """Draw synthetic rows within the declared bounds and levels.
+
+        Right are the distributions of single columns, up to noise, and approximately the correlations of pairs;
+        nothing else is (:mod:`gaussmix.models.synthetic`). A warning is given where regressions on them would differ
+        from those of the release. The column of row weights is left out: rows have equal weights.
 
         Parameters
         ----------

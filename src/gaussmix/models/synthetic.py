@@ -1,38 +1,42 @@
-r"""Rows that nobody has: within the declared bounds and levels, with the second moments that a release shows.
+r"""Synthetic rows: drawn from a release, within the declared bounds and levels. Post-processing, at no privacy cost.
 
-Columns are drawn one after the other, categories and booleans first, each given those before it by its least-squares
-regression on them in the release's cleaned moments:
+**Distributions of single columns** come from the marginals: levels from noisy shares; numbers from noisy cells, uniform
+within a cell, cells at the ends that do not stand out from the noise taken as empty. Without marginals a number has the
+Beta distribution with the mean and variance of the first pass.
 
-- a level with the probability that the regression of its indicator gives: linear in the row so far, and so the second
-  moments of the indicators come out right, wherever the probabilities lie within [0, 1];
-- a number from a Beta law on its declared range, with the regression's value for its mean and the residual variance for
-  its variance. Means near the end of the range leave room for less variance only: then it is as large as can be.
+**Relations of pairs** follow the correlations of the release, which are of coded values (:attr:`Release.thresholds`).
+Levels are drawn one column after the other, each with the probabilities of its least-squares regression on those before
+it, scaled to the shares. Numbers are drawn together: normal scores z = B c + e with c the indicators of levels and e
+normal, each mapped through its rank to the quantile function of its column. The map changes correlations. B and Cov(e)
+are therefore corrected by the difference between the correlations that result and those wanted, a few times.
 
-What is beyond [0, 1], or beyond the range, is moved to its end, and levels are made to add up to 1: there, and only
-there, second moments are missed. **Only second moments are right**: means, variances, correlations, and so linear
-regressions and cross-tables of pairs. Shapes, tails, interactions, all that is no relation of two columns, are made up.
-
-Everything is post-processing of a release, and costs no privacy. No row is anybody's.
+What is not right: anything about three columns at once, interactions, shapes of conditional distributions, and values
+within cells. Where the regression of a number on all other columns differs from that of the release, a warning says so.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.linalg
+from scipy import stats
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
-from gaussmix.data.columns import Boolean, Categorical, Column, Vector
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.errors import ArgumentError
 from gaussmix.models.design import is_marked
 from gaussmix.models.rendering import guarantee_of
-from gaussmix.releases.counts import kinds_of
+from gaussmix.releases.counts import Fitted, RowCounts, kinds_of
 from gaussmix.releases.preconditioning import clean
+from gaussmix.releases.topcoding import without_empty_ends
 
 if TYPE_CHECKING:
     from gaussmix.models.release import Release
@@ -42,89 +46,132 @@ __all__ = ["MARK", "synthetic_rows"]
 MARK = "gaussmix.synthetic"
 """Key of the metadata that says what the rows are."""
 
+PILOT_ROWS = 4000
+"""Number of rows that are drawn at least, since ranks and correlations of few rows vary."""
+
+CORRECTIONS = 6
+"""Number of times that the correlations of normal scores are corrected."""
+
+FAR = 0.1
+"""A warning is given where a regression on synthetic rows adds this share of the response's variance to the error."""
+
 _LEAST = 1e-9
-_RANGE = 1e-8  # directions of the features that are smaller count nothing
+_RANGE = 1e-8  # directions of the features that are smaller are left out
+
+Quantiles = Callable[[Floats], Floats]
+"""Map of ranks in (0, 1) to values of a column."""
 
 
 def synthetic_rows(release: Release, n: int, seed: int | np.random.Generator | None = None) -> pa.Table:
     """The table of :meth:`gaussmix.Release.synthetic`."""
     n, schema, rng = check.positive_integer(n=n), release.schema, np.random.default_rng(seed)
-    if schema.terms or schema.weight is not None or any(is_marked(schema, name) for name in schema.columns):
-        raise ArgumentError("Synthetic rows are for schemas without terms, weights and indicators of missing values.")
+    names = [name for name in schema.columns if name != schema.weight]
+    if any(is_marked(schema, name) or name not in schema.groups for name in names):
+        raise ArgumentError(
+            "Synthetic rows are for schemas without indicators of missing values and columns that are in terms only."
+        )
     if not schema.intercept:
         raise ArgumentError("Synthetic rows need a release with an intercept column, which holds the row count.")
-    (constant,) = schema.groups[INTERCEPT]
-    done, entries = [constant], {constant: schema.units.encode(np.ones((n, 1)), [constant])[:, 0]}
-    G = _positive_moment(release)
-    G = G / max(float(G[constant, constant]) * float(schema.units.one[constant]) ** 2, 1.0)
-    found: dict[str, pa.Array] = {}
-    order = sorted(schema.columns, key=lambda name: not isinstance(schema.columns[name], Categorical | Boolean))
-    for name in order:
-        column, indices = schema.columns[name], list(schema.groups[name])
-        theta, left = _regressions(G, done, indices)
-        means = np.column_stack([entries[index] for index in done]) @ theta
-        if isinstance(column, Categorical | Boolean):
-            drawn, values = _levels(schema, name, means, rng)
-        elif isinstance(column, Vector):
-            drawn, values = _vector(schema, column, indices, means, left, rng)
-        else:
-            drawn = _beta(means, left, np.array([column.weight]), rng)
-            values = pa.array(np.clip(schema.units.decode(drawn, indices)[:, 0], column.lower, column.upper))
-        found[name] = values
-        for place, index in enumerate(indices):
-            entries[index] = drawn[:, place]
-        done += indices
-    table = pa.table({name: found[name] for name in schema.columns})
+    classes = [name for name in names if isinstance(schema.columns[name], Categorical | Boolean)]
+    numbers = [name for name in names if name not in classes]
+    means, covariance = _means_and_covariance(release)
+    size, counts = max(n, PILOT_ROWS), RowCounts(release.statistic)
+
+    entries, found = _draw_levels(schema, classes, means, covariance, counts, size, rng)
+    done = [index for name in classes for index in schema.groups[name]]
+    indices = [index for name in numbers for index in schema.groups[name]]
+    if indices:
+        quantiles = [q for name in numbers for q in _quantiles_of(release, counts, name)]
+        limits = np.array([_coded_range(schema, index) for index in indices])
+        wanted = _correlations(covariance[np.ix_(done + indices, done + indices)])
+        values, reached = _draw_numbers(entries, wanted, quantiles, limits, rng)
+        _warn_if_far(wanted, reached, [schema.names[index] for index in indices])
+        for name in numbers:
+            own = values[:, [indices.index(index) for index in schema.groups[name]]]
+            is_vector = isinstance(schema.columns[name], Vector)
+            found[name] = _vector(schema, name, own) if is_vector else pa.array(own[:, 0])
+    table = pa.table({name: found[name] for name in names}).slice(0, n)
     return table.replace_schema_metadata({MARK: json.dumps(_statement(release), ensure_ascii=False)})
 
 
 def _statement(release: Release) -> dict[str, Any]:
+    single = "distributions of single columns (up to noise and the width of cells)"
+    right = "correlations of pairs of columns, of values coded to the thresholds of the models, approximately"
     return {
         **guarantee_of([release.certificate.void_words]),
-        "what": "Synthetic rows drawn from a differentially private release. No row is anybody's.",
-        "right": "Second moments only: means, variances, correlations, linear regressions, cross-tables of pairs.",
+        "what": "Synthetic rows drawn from a differentially private release. No row belongs to a person.",
+        "right": f"{single if release.statistic.marginals is not None else 'means and variances'}; {right}.",
+        "not right": "Relations of three or more columns, interactions, conditional distributions, tails of pairs.",
         "release": release.fingerprint,
         "epsilon": release.certificate.epsilon,
         "delta": release.certificate.delta,
     }
 
 
-def _positive_moment(release: Release) -> Floats:
-    """The release's Gram matrix in encoded units, noise taken out of it, with no negative direction."""
+def _means_and_covariance(release: Release) -> tuple[Floats, Floats]:
+    """Return means and covariance of encoded columns, without negative directions."""
     statistic = release.statistic
-    return statistic.second_moment if statistic.exact else clean(statistic.pooled).matrix
+    G = statistic.second_moment if statistic.exact else clean(statistic.pooled).matrix
+    (constant,) = release.schema.groups[INTERCEPT]
+    rows = max(float(G[constant, constant]), 1e-300)
+    means = G[constant] / rows  # over the intercept's entry w₀
+    one = release.schema.rounded_intercept
+    return means * one, (G / rows - np.outer(means, means)) * one**2
 
 
-def _regressions(G: Floats, features: list[int], targets: list[int]) -> tuple[Floats, Floats]:
-    """θ of targets on features, shape (features, targets), and the variances that are left."""
-    M, cross = G[np.ix_(features, features)], G[np.ix_(features, targets)]
-    unit = 1 / np.sqrt(np.maximum(np.diagonal(M), 1e-300))
-    values, vectors = scipy.linalg.eigh(M * np.outer(unit, unit))
-    inverse = np.where(values > _RANGE * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
-    half = unit[:, np.newaxis] * vectors
-    theta = (half * inverse) @ (half.T @ cross)
-    left = np.diagonal(G)[targets] - np.sum(theta * cross, axis=0)
-    return np.asarray(theta), np.maximum(left, 0.0)
+def _correlations(covariance: Floats) -> Floats:
+    unit = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    inverse = np.where(unit > 0, 1 / np.where(unit > 0, unit, 1.0), 0.0)
+    found = covariance * np.outer(inverse, inverse)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(found)
 
 
-def _levels(schema: Schema, name: str, means: Floats, rng: np.random.Generator) -> tuple[Floats, pa.Array]:
-    """Levels with the probabilities that regressions give, as entries and as values."""
-    column = schema.columns[name]
-    labels, kinds = kinds_of(schema, name)
-    own = schema.units.decode(means, list(schema.groups[name]))
-    if isinstance(column, Boolean):
-        chances = np.column_stack([1 - own[:, 0], own[:, 0]])
-    else:
-        chances = own if len(labels) == own.shape[1] else np.column_stack([own, 1 - own.sum(axis=1)])
-    chances = np.maximum(chances, 0.0)
-    total = chances.sum(axis=1, keepdims=True)
-    chances = np.where(total > 0, chances / np.where(total > 0, total, 1.0), 1 / len(labels))
-    picked = np.minimum((rng.random((len(own), 1)) > np.cumsum(chances, axis=1)).sum(axis=1), len(labels) - 1)
-    return schema.units.encode(kinds[picked], list(schema.groups[name])), _values(column, picked)
+# ---------------------------------------------------------------------------------------------------------------
+# Levels
+def _draw_levels(
+    schema: Schema,
+    classes: list[str],
+    means: Floats,
+    covariance: Floats,
+    counts: RowCounts,
+    size: int,
+    rng: np.random.Generator,
+) -> tuple[Floats, dict[str, pa.Array]]:
+    """Return encoded entries of all categories and booleans, shape (size, entries), and their values."""
+    entries, done = np.empty((size, 0)), list[int]()
+    found: dict[str, pa.Array] = {}
+    for name in classes:
+        own, (labels, kinds) = list(schema.groups[name]), kinds_of(schema, name)
+        theta = _solved(covariance[np.ix_(done, done)], covariance[np.ix_(done, own)])
+        predicted = schema.units.decode(means[own] + (entries - means[done]) @ theta, own)
+        if isinstance(schema.columns[name], Boolean):
+            predicted = np.column_stack([1 - predicted, predicted])
+        elif len(labels) > predicted.shape[1]:
+            predicted = np.column_stack([predicted, 1 - predicted.sum(axis=1)])
+        picked = _picked(predicted, _shares(counts.of(name)), rng)
+        found[name] = _values(schema.columns[name], picked)
+        entries, done = np.hstack([entries, schema.units.encode(kinds[picked], own)]), done + own
+    return entries, found
+
+
+def _shares(counts: Fitted) -> Floats:
+    kept = np.maximum(counts.values, 0.0)
+    return kept / kept.sum() if kept.sum() > 0 else np.full(len(kept), 1 / len(kept))
+
+
+def _picked(chances: Floats, shares: Floats, rng: np.random.Generator) -> Integers:
+    """Return levels drawn with probabilities that are scaled to given shares on average."""
+    chances = np.clip(chances, 1e-6, None)
+    for _ in range(20):
+        chances = chances * (shares / np.maximum(chances.mean(axis=0), 1e-300))
+        chances = chances / chances.sum(axis=1, keepdims=True)
+    picked = (rng.random((len(chances), 1)) > np.cumsum(chances, axis=1)).sum(axis=1)
+    return np.asarray(np.minimum(picked, chances.shape[1] - 1))
 
 
 def _values(column: Column, picked: Integers) -> pa.Array:
-    """Levels by their numbers; what is no level is missing, or text of its own where levels are text."""
+    """Return levels by their numbers; what is no level is missing, or text of its own where levels are text."""
     if not isinstance(column, Categorical):
         return pa.array(picked.astype(bool))
     text = isinstance(column.levels[0], str)
@@ -132,22 +179,116 @@ def _values(column: Column, picked: Integers) -> pa.Array:
     return pa.array([*column.levels, *extra], type=column.arrow_type).take(pa.array(picked))
 
 
-def _beta(means: Floats, left: Floats, ends: Floats, rng: np.random.Generator) -> Floats:
-    """Numbers within ± ends with given means and, as far as there is room, given variances."""
-    share = np.clip((means / ends + 1) / 2, _LEAST, 1 - _LEAST)  # on [0, 1]
+# ---------------------------------------------------------------------------------------------------------------
+# Numbers
+def _draw_numbers(
+    entries: Floats, wanted: Floats, quantiles: list[Quantiles], limits: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return values of all numbers, and the correlations of levels and coded numbers that they have."""
+    size, k = len(entries), entries.shape[1]
+    noise = rng.standard_normal((size, len(quantiles)))
+    spread = entries.std(axis=0)
+    levels = (entries - entries.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    scores, values, reached = wanted.copy(), np.empty(0), wanted
+    for _ in range(CORRECTIONS):
+        B = _solved(np.corrcoef(levels, rowvar=False).reshape(k, k) if k else np.empty((0, 0)), scores[:k, k:])
+        left = scores[k:, k:] - scores[k:, :k] @ B
+        roots, vectors = scipy.linalg.eigh((left + left.T) / 2)
+        z = levels @ B + noise @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
+        ranks = (np.argsort(np.argsort(z, axis=0), axis=0) + 0.5) / size
+        values = np.column_stack([own(rank) for own, rank in zip(quantiles, ranks.T, strict=True)])
+        reached = _correlations(np.cov(np.hstack([levels, np.clip(values, *limits.T)]), rowvar=False))
+        scores[:, k:] = np.clip(scores[:, k:] + wanted[:, k:] - reached[:, k:], -0.999, 0.999)
+        scores[k:, :k] = scores[:k, k:].T
+        np.fill_diagonal(scores, 1.0)
+    return values, reached
+
+
+def _solved(M: Floats, cross: Floats) -> Floats:
+    """Return θ of targets on features from their second moments, shape (features, targets)."""
+    if not len(M):
+        return np.zeros(cross.shape)
+    values, vectors = scipy.linalg.eigh(M)
+    inverse = np.where(values > _RANGE * values[-1], 1 / np.maximum(values, 1e-300), 0.0)
+    return np.asarray((vectors * inverse) @ (vectors.T @ cross))
+
+
+def _coded_range(schema: Schema, index: int) -> tuple[float, float]:
+    column = schema.columns[schema.encoded[index].source or ""]
+    return (column.lower, column.upper) if isinstance(column, Numeric) else (-math.inf, math.inf)
+
+
+def _quantiles_of(release: Release, counts: RowCounts, name: str) -> list[Quantiles]:
+    """Return the quantile function of a number, or of every entry of a vector."""
+    if release.statistic.marginals is not None:
+        edges, found = counts.cells(name).edges, counts.of(name)
+        assert edges is not None  # a number
+        return [_quantiles_in_cells(edges, found.values, found.std_errors)]
+    schema = release.schema
+    return [_beta(schema, index, counts.sums(name, entry)) for entry, index in enumerate(schema.groups[name])]
+
+
+def _quantiles_in_cells(edges: Floats, counts: Floats, errors: Floats) -> Quantiles:
+    kept = np.maximum(without_empty_ends(counts, float(np.median(errors))), 0.0)
+    if not kept.any():
+        kept = np.diff(edges)
+    below = np.append(0.0, np.cumsum(kept)) / kept.sum()
+    low, high = np.ceil(edges[:-1]), np.ceil(edges[1:]) - 1  # whole numbers in the cells
+    high[-1] = np.floor(edges[-1])
+    whole = _are_whole(edges, counts, errors, low <= high)
+
+    def quantiles(rank: Floats) -> Floats:
+        cell = np.clip(np.searchsorted(below, rank, side="right") - 1, 0, len(kept) - 1)
+        part = np.clip((rank - below[cell]) / np.maximum(kept[cell] / kept.sum(), 1e-300), 0.0, 1 - 1e-12)
+        if whole:
+            return np.asarray(low[cell] + np.floor(part * np.maximum(high[cell] - low[cell] + 1, 1)))
+        return np.asarray(edges[cell] + part * (edges[cell + 1] - edges[cell]))
+
+    return quantiles
+
+
+def _are_whole(edges: Floats, counts: Floats, errors: Floats, has_whole: Any) -> bool:
+    """Return whether a column appears to hold whole numbers: in narrow cells, rows are where whole numbers are."""
+    narrow = np.diff(edges) < 0.5
+    noise = float(np.median(errors))
+    with_whole, without = (float(counts[narrow & own].sum()) for own in (has_whole, ~has_whole))
+    return bool(with_whole > 5 * noise * math.sqrt(np.sum(narrow & has_whole)) and without < 0.1 * with_whole)
+
+
+def _beta(schema: Schema, index: int, sums: Fitted) -> Quantiles:
+    """Return the quantile function of the Beta distribution on the declared range with given moments."""
+    n, first, second = np.maximum(sums.values, [1.0, -math.inf, 0.0])
+    scale = float(schema.units.scales[index]) * schema.parts[schema.encoded[index].source or ""].weight
+    share = min(max((first / n / scale + 1) / 2, _LEAST), 1 - _LEAST)
     room = share * (1 - share)
-    variance = np.clip(left / (2 * ends) ** 2, _LEAST * room, (1 - 1e-6) * room)
-    strength = room / variance - 1
-    return np.asarray((2 * rng.beta(share * strength, (1 - share) * strength) - 1) * ends)
+    variance = min(max((second / n - (first / n) ** 2) / (2 * scale) ** 2, _LEAST * room), (1 - 1e-6) * room)
+    strength, low = room / variance - 1, float(schema.units.centres[index]) - scale
+    return lambda rank: low + 2 * scale * stats.beta.ppf(rank, share * strength, (1 - share) * strength)
 
 
-def _vector(
-    schema: Schema, column: Vector, indices: list[int], means: Floats, left: Floats, rng: np.random.Generator
-) -> tuple[Floats, pa.Array]:
-    """Entries one by one, then shortened to the norm that was declared."""
-    drawn = _beta(means, left, np.full(len(indices), column.weight), rng)
-    most = float(column.squared_norm) ** 0.5
-    length = np.linalg.norm(drawn, axis=1, keepdims=True)
-    drawn = drawn * np.minimum(1.0, most / np.maximum(length, 1e-300))
-    values = pa.array(schema.units.decode(drawn, indices).ravel())
-    return drawn, pa.FixedSizeListArray.from_arrays(values, column.size)
+def _vector(schema: Schema, name: str, values: Floats) -> pa.Array:
+    """Return vectors, scaled to the declared norm."""
+    column, own = schema.columns[name], list(schema.groups[name])
+    encoded = schema.units.encode(values, own)
+    length = np.linalg.norm(encoded, axis=1, keepdims=True)
+    encoded = encoded * np.minimum(1.0, math.sqrt(column.squared_norm) / np.maximum(length, 1e-300))
+    return pa.FixedSizeListArray.from_arrays(pa.array(schema.units.decode(encoded, own).ravel()), len(own))
+
+
+def _warn_if_far(wanted: Floats, reached: Floats, names: list[str]) -> None:
+    """Warn of numbers whose regression on all other columns is not that of the release."""
+    far = []
+    for place, name in enumerate(names, len(wanted) - len(names)):
+        others = [i for i in range(len(wanted)) if i != place]
+        M = wanted[np.ix_(others, others)]
+        ridge = 1e-3 * np.eye(len(others))
+        own, other = (np.linalg.solve(R[np.ix_(others, others)] + ridge, R[others, place]) for R in (wanted, reached))
+        if (own - other) @ M @ (own - other) > FAR:
+            far.append(name)
+    if far:
+        warnings.warn(
+            f"Regressions of {', '.join(far)} on synthetic rows differ from those of the release: use the release's "
+            "own models (Release.ols).",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -28,7 +28,7 @@ import numpy as np
 
 from gaussmix._types import Floats
 
-__all__ = ["thresholds_of"]
+__all__ = ["thresholds_of", "without_empty_ends"]
 
 TAIL_SHARE = 0.2
 """The quantile of a side of the centre has this share of the side's rows beyond it: the 10 and 90 % points."""
@@ -72,7 +72,7 @@ def thresholds_of(counts: Floats, edges: Floats, *, noise: float, rows: float) -
     lower, upper = float(edges[0]), float(edges[-1])
     if rows < LEAST_ROWS * noise:
         return lower, upper
-    counts = _without_empty_ends(np.asarray(counts, dtype=np.float64), noise)
+    counts = without_empty_ends(np.asarray(counts, dtype=np.float64), noise)
     # The lower side is the upper side of the mirrored column.
     high = _upper_threshold(counts, edges, noise, rows)
     low = -_upper_threshold(counts[::-1], -edges[::-1], noise, rows)
@@ -112,7 +112,7 @@ def _upper_threshold(counts: Floats, edges: Floats, noise: float, rows: float) -
     return threshold if bound - centre >= LEAST_GAIN * (threshold - centre) else bound
 
 
-def _without_empty_ends(counts: Floats, noise: float) -> Floats:
+def without_empty_ends(counts: Floats, noise: float) -> Floats:
     """Set cells at the ends to 0 where counts do not stand out from the noise.
 
     The first and the last cell kept are those that maximise the sum of (count/noise)² - `EMPTY_PENALTY`.
