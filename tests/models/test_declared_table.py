@@ -61,7 +61,7 @@ def draws(schema, number=DRAWS, *, unit=None, neighbours="add-remove"):
     budget = gm.Budget(3.0, 1e-6, neighbours=neighbours)
     private = gm.release(read, schema, budget=budget, tables=TABLES, privacy_unit=unit, random_state=0)
     plan = private.statistic.marginals.plan
-    exact = rows_of(read, plan.schema, unit=unit, new_key=lambda: bytes(32)).marginals(plan.query)
+    exact = rows_of(read, plan.schema, unit=unit, new_key=lambda: bytes(32)).aggregate(plan.query)
     rng = np.random.default_rng(1)
     for _ in range(number):
         found = draw_marginals(exact, plan, private.certificate.account, rng)

@@ -187,7 +187,7 @@ def _typical(release: Release, name: str, part: Numeric) -> float:
     """Return the estimated mean of a column to three digits, or the middle of its bounds."""
     counts = RowCounts(release.statistic)
     middle = (part.lower + part.upper) / 2
-    if not release.schema.intercept:
+    if not release.schema.intercept or name not in release.schema.columns:
         return middle
     rows, total = float(counts.sums(name).values[0]), float(counts.totals([name]).values[0])
     return float(f"{min(max(total / rows, part.lower), part.upper):.3g}") if rows > 0 else middle
