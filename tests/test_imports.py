@@ -39,7 +39,15 @@ PUBLIC_DATA = {
 PUBLIC_NAMES = {
     "data.contributions": {"ONE_ROW", "PrivacyUnit"},
     "data.counts": {"COARSE_BINS", "FINE_BINS", "FineGrid", "coarse_bins", "coarse_interval"},
-    "data.marginals": {"CellLayout", "MarginalQuery", "base_schema", "cells_of", "grid", "has_marginals"},
+    "data.marginals": {
+        "NONE_OF_THESE",
+        "CellLayout",
+        "MarginalQuery",
+        "base_schema",
+        "cells_of",
+        "grid",
+        "has_marginals",
+    },
     "data.readers": {"PARQUET"},
 }
 """What is declared about rows in a module that also reads them, by name."""

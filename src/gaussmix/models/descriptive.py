@@ -243,19 +243,16 @@ def _number_rows(release: Release, counts: RowCounts, name: str, z: float) -> li
     rows = _moment_rows(release, counts, name, name, z)
     if release.statistic.marginals is None:
         return rows
-    cells, found = counts.cells(name), counts.of(name)
-    assert cells.edges is not None  # a number
+    edges, found = counts.edges(name), counts.of(name)
     for q, word in ((0.25, "q25"), (0.5, "median"), (0.75, "q75")):
-        value, low, high = _quantile(cells.edges, found, q, z)
+        value, low, high = _quantile(edges, found, q, z)
         rows.append((name, word, value, math.nan, low, high))
-    if cells.missing is not None:
-        rows += _level_rows(name, ["(known)"] * (cells.size - 1) + ["(missing)"], found, z)[-2:]
+    if len(found.values) == len(edges):  # the last cell holds missing values
+        rows += _level_rows(name, ["(known)"] * (len(edges) - 1) + ["(missing)"], found, z)[-2:]
     if name in release.thresholds:
         for side, threshold in zip(("low", "high"), release.thresholds[name], strict=True):
-            if threshold not in (cells.edges[0], cells.edges[-1]):
-                rows.append(
-                    (name, f"coded.{side}", *_coded_share(cells.edges, found, threshold, z, above=side == "high"))
-                )
+            if threshold not in (edges[0], edges[-1]):
+                rows.append((name, f"coded.{side}", *_coded_share(edges, found, threshold, z, above=side == "high")))
     return rows
 
 
@@ -339,9 +336,8 @@ def quantiles(
     z, counts, rows = _z(alpha), RowCounts(release.statistic), []
     asked = [check.in_interval(0, 1, q=value) for value in ([q] if isinstance(q, float) else q)]
     for name in _numbers(release, columns):
-        cells, found = counts.cells(name), counts.of(name)
-        assert cells.edges is not None
-        rows += [(name, value, *_quantile(cells.edges, found, value, z)) for value in asked]
+        edges, found = counts.edges(name), counts.of(name)
+        rows += [(name, value, *_quantile(edges, found, value, z)) for value in asked]
     notes = ("Intervals end at edges of the public cells and hold for any distribution of rows within cells.",)
     title = f"quantiles, {100 * (1 - alpha):g} % intervals"
     table = columns_of(("term", "q", "estimate", "conf.low", "conf.high"), rows)
@@ -408,16 +404,15 @@ def histogram(release: Release, column: str, bins: int | None = None) -> Histogr
     """The histogram of :meth:`gaussmix.Release.histogram`."""
     (name,) = _numbers(release, [column])
     counts = RowCounts(release.statistic)
-    cells, found = counts.cells(name), counts.of(name)
-    assert cells.edges is not None
-    edges = cells.edges
+    cells, found = counts.edges(name), counts.of(name)
+    edges = cells
     if bins is None:  # by noise alone: a bin of average count should stand out from it
         rows, noise = counts.rows[0], float(np.median(found.std_errors))
         bins = max((size for size in (4, 8, 16, 32) if rows / size >= 4 * noise), default=2)
     if bins:
         wanted = np.linspace(edges[0], edges[-1], check.positive_integer(bins=bins) + 1)
         edges = edges[np.unique(np.argmin(np.abs(edges[:, np.newaxis] - wanted), axis=0))]
-    place = np.searchsorted(edges, cells.edges[:-1], side="right") - 1
+    place = np.searchsorted(edges, cells[:-1], side="right") - 1
     merged = found.mapped((place == np.arange(len(edges) - 1)[:, np.newaxis]) @ np.eye(len(place), len(found.values)))
     return Histogram(name, edges, merged.values, merged.std_errors, notes_of(release))
 

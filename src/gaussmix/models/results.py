@@ -133,7 +133,7 @@ class ResultTable:
             error = width / 4 if 0 < width < 0.01 * abs(row["conf.high"]) else math.nan
             cells = []
             for name, value in row.items():
-                measured = error > 0 and isinstance(value, float) and name not in _NOT_MEASURED
+                measured = error > 0 and isinstance(value, float) and not _unknown(value) and name not in _NOT_MEASURED
                 cells.append(to_error(value, error) if measured else _cell(value))
             found.append(cells)
         return found

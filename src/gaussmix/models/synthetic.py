@@ -221,9 +221,8 @@ def _coded_range(schema: Schema, index: int) -> tuple[float, float]:
 def _quantiles_of(release: Release, counts: RowCounts, name: str) -> list[Quantiles]:
     """Return the quantile function of a number, or of every entry of a vector."""
     if release.statistic.marginals is not None:
-        edges, found = counts.cells(name).edges, counts.of(name)
-        assert edges is not None  # a number
-        return [_quantiles_in_cells(edges, found.values, found.std_errors)]
+        found = counts.of(name)
+        return [_quantiles_in_cells(counts.edges(name), found.values, found.std_errors)]
     schema = release.schema
     return [_beta(schema, index, counts.sums(name, entry)) for entry, index in enumerate(schema.groups[name])]
 

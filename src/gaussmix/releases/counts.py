@@ -43,7 +43,7 @@ import scipy.linalg
 
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical
-from gaussmix.data.marginals import NONE_OF_THESE, ColumnCells
+from gaussmix.data.marginals import NONE_OF_THESE
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.terms import missing_name
 from gaussmix.errors import ArgumentError
@@ -112,13 +112,13 @@ class RowCounts:
             value, error = self._columns.rows, self._columns.variance**0.5
         return self._weight * value, self._weight * error
 
-    def cells(self, name: str) -> ColumnCells:
-        """Return the public cells of a column; an error without marginals."""
-        found = None if self._columns is None else self._columns.layout.get(name)
+    def edges(self, name: str) -> Floats:
+        """Return the edges of the public cells of a number, in original units; an error without marginals."""
+        found = None if self._columns is None else self._columns.layout[name].edges
         if found is None:
-            self.statistic.schema.resolve(name)  # names that are not in the release
             raise ArgumentError(
-                f"The release has no cells of {name!r}: they require several passes over a schema without vectors."
+                f"The release has no cells of {name!r}: they require several passes, a schema without vectors, and a "
+                "numeric column."
             )
         return found
 
@@ -187,7 +187,7 @@ class _FromMarginals:
         self.entry_sums = marginals.sums * schema.row_norm
         self.entry_squares = marginals.squares * schema.row_norm**2 * largest
         self.of_sum = of_sum * schema.row_norm
-        self.fits = {name: self._alone(cells) for name, cells in self.layout.items()}
+        self.fits = {name: self._alone(name) for name in self.layout}
         constant = schema.groups[INTERCEPT][0]
         scale = schema.units.scales[constant]
         found = [(float(own.values.sum()), float(own.covariance.sum())) for own in self.fits.values()]
@@ -197,12 +197,12 @@ class _FromMarginals:
         self.variance = float(1 / np.sum(1 / variances))
         self.rows = self.variance * float(np.sum(values / variances))
 
-    def _alone(self, cells: ColumnCells) -> Fitted:
+    def _alone(self, name: str) -> Fitted:
         """Return cells from the measurements of their own column: P⁻¹h and P⁻¹."""
-        units, counts = self.schema.units, self.marginals.by_column[cells.column]
+        units, counts, cells = self.schema.units, self.marginals.by_column[name], self.layout[name]
         if cells.edges is None:
             entries = list(cells.entries)
-            E = units.encode(kinds_of(self.schema, cells.column)[1], entries)
+            E = units.encode(kinds_of(self.schema, name)[1], entries)
         else:  # of a number only missing values are counted by sums too
             entries = [] if cells.missing is None else [cells.missing]
             E = np.zeros((cells.size, len(entries)))
