@@ -1,15 +1,11 @@
 r"""Counts of rows and sums of columns as a release shows them: the one place that counts rows. **Private**.
 
-**With marginals** (:mod:`gaussmix.releases.marginals`) everything is of the declared table. One number has several
-independent measurements. The rows of a level are a cell, the sum of its encoded column and the sum of its squares. All
-rows are the cells of every column together, the intercept's sum and squares. Cells c of a column whose encoded entries
-in these cells are E have noise of variance s² in counts and v in sums and squares, and so the precision
+**With marginals** (:mod:`gaussmix.releases.marginals`) everything is of the declared table. The number of rows n is
+measured by the intercept's sum and by the cells of every column, whose total has the variance J s² for J cells with
+noise of variance s². Its estimate n̂ is their mean by inverse variance, and the cells c of a column become
 
-.. math:: P = I/s^2 + (E E^\top + E^2 E^{2\top})/v .
-
-The number of rows n is the mean of all columns' totals 1ᵀP⁻¹h, by inverse variance; cells are then
-
-.. math:: \hat c = c + b\,(\hat n - 1^\top c), \qquad b = P^{-1}1/(1^\top P^{-1}1) .
+.. math:: \hat c = c + 1\,(\hat n - 1^\top c)/J, \qquad
+    \mathrm{Cov}(\hat c) = s^2(I - 11^\top/J) + \mathrm{Var}(\hat n)\,11^\top/J^2 .
 
 That is generalised least squares for all columns, which share nothing but n. Weights depend on noise alone, never on
 estimates, so that estimates are unbiased. Rows beyond a point are summed from both ends at once.
@@ -44,7 +40,7 @@ import scipy.linalg
 from gaussmix._types import Floats
 from gaussmix.data.columns import Boolean, Categorical
 from gaussmix.data.marginals import NONE_OF_THESE
-from gaussmix.data.schema import INTERCEPT, Schema
+from gaussmix.data.schema import FRACTION_BITS, Schema
 from gaussmix.data.terms import missing_name
 from gaussmix.errors import ArgumentError
 from gaussmix.releases.marginals import Marginals
@@ -178,56 +174,37 @@ class _FromMarginals:
     """Generalised least squares on all marginals (see the module's docstring), before weights."""
 
     def __init__(self, marginals: Marginals) -> None:
-        self.schema = schema = marginals.plan.schema
-        self.marginals = marginals
+        self.schema, self.counts = marginals.plan.schema, marginals.by_column
         self.layout = {cells.column: cells for cells in marginals.plan.cells.columns}
+        self.places = {name: place for place, name in enumerate(marginals.plan.cells.numbers)}
         self.of_count, of_sum = marginals.std_errors
         # Sums over entries of encoded rows, and of their squares, which are released over the largest entry.
-        largest = schema.in_units(1.0) * 2.0**-20
-        self.entry_sums = marginals.sums * schema.row_norm
-        self.entry_squares = marginals.squares * schema.row_norm**2 * largest
-        self.of_sum = of_sum * schema.row_norm
-        self.fits = {name: self._alone(name) for name in self.layout}
-        constant = schema.groups[INTERCEPT][0]
-        scale = schema.units.scales[constant]
-        found = [(float(own.values.sum()), float(own.covariance.sum())) for own in self.fits.values()]
-        found += [(float(self.entry_sums[constant] * scale), float((self.of_sum * scale) ** 2))]
-        found += [(float(self.entry_squares[constant] * scale**2), float((self.of_sum * scale**2) ** 2))]
-        values, variances = np.array(found).T
+        largest = self.schema.in_units(1.0) * 2.0**-FRACTION_BITS
+        self.entry_sums = marginals.sums * self.schema.row_norm
+        self.entry_squares = marginals.squares * self.schema.row_norm**2 * largest
+        self.of_sum = of_sum * self.schema.row_norm
+        rows, error = marginals.rows
+        values = np.array([rows, *(self.counts[name].sum() for name in self.layout)])
+        variances = np.array([error**2, *(cells.size * self.of_count**2 for cells in self.layout.values())])
         self.variance = float(1 / np.sum(1 / variances))
         self.rows = self.variance * float(np.sum(values / variances))
 
-    def _alone(self, name: str) -> Fitted:
-        """Return cells from the measurements of their own column: P⁻¹h and P⁻¹."""
-        units, counts, cells = self.schema.units, self.marginals.by_column[name], self.layout[name]
-        if cells.edges is None:
-            entries = list(cells.entries)
-            E = units.encode(kinds_of(self.schema, name)[1], entries)
-        else:  # of a number only missing values are counted by sums too
-            entries = [] if cells.missing is None else [cells.missing]
-            E = np.zeros((cells.size, len(entries)))
-            E[-1:] = 1 / units.scales[entries]
-        A = np.hstack([E, E**2])
-        seen = np.concatenate([self.entry_sums[entries], self.entry_squares[entries]])
-        P = np.eye(cells.size) / self.of_count**2 + A @ A.T / self.of_sum**2
-        V = np.diag(1 / np.diagonal(P)) if cells.edges is not None else scipy.linalg.inv(P)
-        return Fitted(np.asarray(V @ (counts / self.of_count**2 + A @ seen / self.of_sum**2)), V)
-
     def cells(self, name: str) -> Fitted:
         """Return cells that add up to the number of rows."""
-        own = self.fits[name]
-        with_total = own.covariance.sum(axis=1)
-        total = float(with_total.sum())
-        b = with_total / total
-        values = own.values + b * (self.rows - own.values.sum())
-        return Fitted(values, own.covariance - np.outer(b, b) * (total - self.variance))
+        counts = self.counts[name]
+        J, noise = len(counts), self.of_count**2
+        return Fitted(
+            counts + (self.rows - counts.sum()) / J,
+            noise * np.eye(J) + np.full((J, J), self.variance / J**2 - noise / J),
+        )
 
     def sums(self, name: str) -> Fitted:
         """Return the number of known values, Σ(x - centre) and Σ(x - centre)²."""
-        cells, known, (at,) = self.cells(name), self._known(name), self.schema.groups[name]
-        if self.layout[name].edges is None:  # a boolean: x - centre is -1/2 or 1/2
+        cells = self.cells(name)
+        if name not in self.places:  # a boolean: x - centre is -1/2 or 1/2
             return cells.mapped(np.array([[1.0, 1.0], [-0.5, 0.5], [0.25, 0.25]]))
-        scale = float(self.schema.units.scales[at])
+        at, known = self.places[name], slice(0, self._known(name))
+        scale = float(self.schema.units.scales[self.schema.groups[name][0]])
         values = [cells.values[known].sum(), self.entry_sums[at] * scale, self.entry_squares[at] * scale**2]
         variances = [cells.covariance[known, known].sum(), (self.of_sum * scale) ** 2, (self.of_sum * scale**2) ** 2]
         return Fitted(np.array(values), np.diag(variances))
@@ -240,15 +217,14 @@ class _FromMarginals:
             own = self.sums(name).mapped(np.array([[centre, 1.0, 0.0]]))
             values.append(own.values[0])
             variances.append(own.covariance[0, 0])
-            moved = self.fits[name].covariance.sum(axis=1) / self.fits[name].covariance.sum()  # b
-            common.append(moved[1] if self.layout[name].edges is None else centre * moved[self._known(name)].sum())
+            common.append(centre * self._known(name) / self.layout[name].size if name in self.places else 0.5)
         covariance = np.outer(common, common) * self.variance
         np.fill_diagonal(covariance, variances)
         return Fitted(np.array(values), covariance)
 
-    def _known(self, name: str) -> slice:
-        found = self.layout[name]
-        return slice(0, found.size - (found.missing is not None))
+    def _known(self, name: str) -> int:
+        """Return the number of cells that hold known values."""
+        return self.layout[name].size - (self.layout[name].missing is not None)
 
 
 # ---------------------------------------------------------------------------------------------------------------
