@@ -117,7 +117,7 @@ def test_what_is_printed_first(release):
     weak = gm.release(patients(400), schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=0)
     lines = str(weak.ols("cost").summary()).splitlines()
     assert lines[0].startswith("No privacy guarantee")
-    assert lines[1] == "No coefficient is identified at this budget."
+    assert lines[1] == "Only the intercept is identified at this budget: all other columns were left out."
     assert lines[2] == "cost: table"
     assert str(release.ols("cost").summary()).splitlines()[1] == "cost: table"
 
