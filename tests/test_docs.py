@@ -158,7 +158,7 @@ def same_words(shown: str, printed: str, rtol: float = 0.03) -> bool:
 def test_outputs_are_compared():
     """The tutorial shows three that have no chance in them, and one that was out of date would be seen."""
     shown = [block for kind, block in blocks("tutorial.md") if kind == "text"]
-    assert [block.split()[0] for block in shown] == ["20,000", "Gaussian", "visits:", "forged.release.parquet"]
+    assert [block.split()[0] for block in shown] == ["20,000", "Gaussian", "Estimated", "forged.release.parquet"]
     plan = shown[0]
     assert same_words(plan, plan.replace("  ", " "))
     assert same_words(plan, plan.replace("0.18", "0.15"), 0.25)
