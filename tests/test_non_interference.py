@@ -222,7 +222,7 @@ def described(release: gm.Release) -> list[Any]:
     asked: list[Callable[[], Any]] = [
         lambda: release.synthetic(50, seed=1),
         lambda: release.synthetic(5, seed=1, frame="pandas").to_dict(),
-        lambda: release.predictor("cost"),
+        lambda: release.predictor("age"),
         lambda: release.means("age", by="region"),
         lambda: release.anova("age", by="region"),
         lambda: release.corr(given=["smoker", "county"]),
@@ -389,7 +389,7 @@ bounds rows.parquet -s open.json --ledger rows.ledger --note bounds -o proposed.
 bounds rows.csv -s open.json -e 2 -d 1e-5 --neighbours replace-one --most-levels 2 -o once.json
 moments rows.parquet -s schema.json -o rows.moments --json
 release rows.moments -e 2 -d 1e-5 -o sums.parquet
-release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --clip inference -o few.parquet
+release rows.arrow -s few.json -e 2 -d 1e-5 --passes 2 --no-topcode -o few.parquet
 release rows.parquet -s schema.json --epsilon 2 --delta 1e-5 -o a.parquet
 release rows.csv -s schema.json --na-value nan --ledger rows.ledger --note costs -o charged.parquet --json
 release rows.parquet -s schema.json --ledger persons.ledger --privacy-unit who --max-contributions 2 -o persons.parquet

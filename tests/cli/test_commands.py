@@ -408,7 +408,7 @@ def test_plan_tells_how_many_rows_are_needed():
     said = run("plan", "-p", "3", *budget)
     assert "The typical table needs about" in said
     assert "Give --rows" in said
-    assert list(json.loads(run("plan", "-p", "3", *budget, "--json"))) == ["rows_needed", "unit"]
+    assert list(json.loads(run("plan", "-p", "3", *budget, "--json"))) == ["rows_needed", "privacy_unit"]
     few = run("plan", "-p", "3", "-n", "20", *budget)
     assert "Use more rows, fewer columns or levels, or a larger ε." in few
 

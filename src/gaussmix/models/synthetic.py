@@ -191,7 +191,7 @@ def _draw_numbers(
     levels = (entries - entries.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     scores, values, reached = wanted.copy(), np.empty(0), wanted
     for _ in range(CORRECTIONS):
-        B = _solved(np.corrcoef(levels, rowvar=False).reshape(k, k) if k else np.empty((0, 0)), scores[:k, k:])
+        B = _solved(levels.T @ levels / size, scores[:k, k:])  # a level that was never drawn has no correlation
         left = scores[k:, k:] - scores[k:, :k] @ B
         roots, vectors = scipy.linalg.eigh((left + left.T) / 2)
         z = levels @ B + noise @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
