@@ -749,7 +749,7 @@ def test_progress_says_the_same_of_tables_of_one_size(told, monkeypatch, tmp_pat
         said.append(list(told))
     assert said[0] == said[1]
     texts = [given[0] for name, given, _ in said[0] if name == "add_task"]
-    later = [f"Pass {number} of 4{words}" for number in (2, 3, 4) for words in (", lengths of rows", "")]
+    later = [f"Pass {number} of 4{words}" for number in (2, 3, 4) for words in (", row norms", "")]
     steps = [f"Step {number} of 3" for number in (1, 2, 3)]
     assert [text for text in texts if text != "Drawing noise"] == ["Reading", *later, *steps]
     assert texts.count("Drawing noise") == 4

@@ -110,7 +110,7 @@ def test_a_file_that_appears_meanwhile_is_kept_beside_the_release(tmp_path, ledg
         out.write_bytes(b"somebody's")
         yield patients(50)
 
-    with pytest.warns(UserWarning, match="was left alone: the release is in") as warned:
+    with pytest.warns(UserWarning, match="was not replaced. The release is in") as warned:
         private = gm.release(slow(), schema=SCHEMA, budget=gm.Budget(ledger=ledger), passes=1, out=out)
     assert warned[0].filename == __file__  # told of the line that asked
     assert out.read_bytes() == b"somebody's"

@@ -26,7 +26,7 @@ def test_budget_and_schema_are_declared_before_anything_is_read():
             {"schema": SCHEMA, "epsilon": 1.0, "budget": gm.Budget(1.0, 1e-6)},
             "pass either the budget or the two numbers",
         ),
-        ({"epsilon": 1.0, "delta": 1e-6}, "schema must be declared"),
+        ({"epsilon": 1.0, "delta": 1e-6}, "schema is required: bounds of numbers"),
         ({"schema": SCHEMA, "epsilon": -1.0, "delta": 1e-6}, "epsilon must be"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 0.0}, "delta must lie"),
         ({"schema": SCHEMA, "epsilon": 1.0, "delta": 1e-6, "random_state": "x"}, "random_state must be None"),
@@ -163,7 +163,7 @@ def test_moments_of_another_schema_are_refused():
 
     sums = gm.Moments.of({"x": [1.0]}, {"x": [0, 1]})
     prepared = prepare(gm.Schema.of({"x": [0, 2]}), gm.Budget(1.0, 1e-6), random_state=0)
-    with pytest.raises(ValueError, match="another schema than the release was prepared for"):
+    with pytest.raises(ValueError, match="different schema from the one that was passed"):
         prepared.draw(SummedRows(sums))
     assert prepared.draw(rows_of({"x": [1.0]}, {"x": [0, 2]})).certificate.epsilon == 1.0  # nothing was lost
 
@@ -178,7 +178,7 @@ def test_one_preparation_is_one_release(tmp_path, budget):
     prepared = prepare(sums.schema, budget, out=tmp_path / "r.parquet")
     prepared.draw(SummedRows(sums))
     written, entries = (tmp_path / "r.parquet").read_bytes(), ledger.entries()
-    with pytest.raises(gm.ArgumentError, match="Prepare another one"):
+    with pytest.raises(gm.ArgumentError, match="Prepare another; it costs new budget"):
         prepared.draw(SummedRows(sums))
     assert (tmp_path / "r.parquet").read_bytes() == written
     assert ledger.entries() == entries

@@ -163,7 +163,7 @@ def test_floats_are_rounded_once():
 def test_shapes_and_coarse_lattices_are_refused():
     with pytest.raises(ValueError, match="shape"):
         add_noise(np.zeros((2, 2), dtype=np.int64), np.zeros(2, dtype=np.int64))
-    with pytest.raises(ValueError, match="coarser rows"):
+    with pytest.raises(ValueError, match="round the rows, not their sums"):
         exact_integers(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), refinement=-2)
 
 
@@ -196,5 +196,5 @@ def test_opendp_that_cannot_be_loaded_is_an_error_in_our_words(monkeypatch):
     monkeypatch.delitem(sys.modules, "opendp.measurements")
     monkeypatch.setattr(sys, "meta_path", [_Unloadable(), *sys.meta_path])
     spec = importlib.util.find_spec("gaussmix.mechanism.noise")
-    with pytest.raises(MissingPackageError, match="give the process more memory"):
+    with pytest.raises(MissingPackageError, match="Give the process more memory"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -37,7 +37,7 @@ PREPARED = {
 @pytest.mark.parametrize("name", PREPARED)
 def test_one_draw_of_the_schema_that_was_prepared(name):
     prepared = PREPARED[name]()
-    with pytest.raises(gm.DeclarationError, match="encoded by another schema"):
+    with pytest.raises(gm.DeclarationError, match="different schema"):
         prepared.draw(ArrayRows(X, Y, OTHER))
     prepared.draw(ArrayRows(X, Y, SCHEMA))
     with pytest.raises(gm.ArgumentError, match="This preparation was already used"):

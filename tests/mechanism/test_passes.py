@@ -192,14 +192,14 @@ def test_histograms_of_wide_tables_read_fewer_rows_than_passes(monkeypatch):
         return original(self, query, sample, describe)
 
     monkeypatch.setattr(type(rows), "aggregate", spy)
-    coins = Sample.seeded(1.0, 3)
-    found = draw_passes(rows, rows.moments(cache=coins), account, np.random.default_rng(1), coins=coins)
+    keys = Sample.seeded(1.0, 3)
+    found = draw_passes(rows, rows.moments(cache=keys), account, np.random.default_rng(1), keys=keys)
     rates = [None if sample is None else sample.rate for sample in asked]
     histogram, early = rates[0], rates[1]
     assert rates == [histogram, early, histogram, early, histogram, None]
     assert histogram == pytest.approx(1000 / account.mu / 20_000, rel=2e-2)
     assert histogram < early == found.passes[1].rate
-    assert {sample.key for sample in asked if sample is not None} == {coins.key}
+    assert {sample.key for sample in asked if sample is not None} == {keys.key}
     assert found.passes[-1].request.rows == pytest.approx(20_000, rel=0.1)
 
 

@@ -48,9 +48,9 @@ def account_of(passes, neighbours="add-remove", epsilon=1.0):
     return lattice_account(epsilon, 1e-6, shares=shares, coordinates=coordinates, neighbours=neighbours)
 
 
-def drawn(data, unit, account, schema=SCHEMA, coins=None):
+def drawn(data, unit, account, schema=SCHEMA, keys=None):
     rows = UnitRows(data, schema, unit, key=bytes(32))
-    return draw_passes(rows, rows.moments(cache=coins), account, np.random.default_rng(0), coins=coins)
+    return draw_passes(rows, rows.moments(cache=keys), account, np.random.default_rng(0), keys=keys)
 
 
 CORNER = (1.0, "c", -1.0)
@@ -101,15 +101,15 @@ def both(monkeypatch, rows, added, **how):
 
 
 def test_what_one_person_can_change_in_samples(monkeypatch):
-    """Whoever's coin is high is not in the samples; nobody else's coin moves, and the account has it either way."""
+    """A unit with a large sampling key is in no sample; the keys of other units do not change."""
     account, rows, members = account_of(4, epsilon=30.0), table(), []
     monkeypatch.setattr(preconditioning, "SAMPLE_ROWS", 0.4 * 120 * account.mu / M**1.5)
     monkeypatch.setattr(preconditioning, "HISTOGRAM_ROWS", 0.2 * 120 * account.mu)
     monkeypatch.setattr(preconditioning, "LEAST_ROWS", 1)
     added = with_person(rows, [CORNER] * (2 * J))
     for seed in range(12):
-        coins = Sample.seeded(1.0, seed)
-        found, *answers = both(monkeypatch, rows, added, unit=UNITS[0], account=account, coins=coins)
+        keys = Sample.seeded(1.0, seed)
+        found, *answers = both(monkeypatch, rows, added, unit=UNITS[0], account=account, keys=keys)
         assert 0.1 < found.passes[1].rate < 0.5
         used = [spent(*([part] for part in answer)) for answer in zip(*answers, strict=True)]
         for place, square in zip(ORDER[3:], used[3:], strict=True):
@@ -253,7 +253,7 @@ def test_a_privacy_unit_is_checked_when_it_is_declared(arguments, words):
 
 def test_rows_of_another_unit_are_refused():
     rows = UnitRows(table(), SCHEMA, UNITS[0], key=bytes(32))
-    with pytest.raises(gm.DeclarationError, match="another unit"):
+    with pytest.raises(gm.DeclarationError, match="different privacy unit"):
         prepare(SCHEMA, gm.Budget(**BUDGET)).draw(rows)
 
 
@@ -293,7 +293,7 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
 def test_steps_on_a_likelihood_are_for_rows():
     schema, steps = Schema.of({"x": [-1, 1], "sick": "boolean"}), Likelihood("sick", 3)
     prepare(schema, gm.Budget(**BUDGET), likelihood=steps)
-    with pytest.raises(gm.ArgumentError, match="not accounted for privacy units"):
+    with pytest.raises(gm.ArgumentError, match="cannot be combined with privacy_unit"):
         prepare(schema, gm.Budget(**BUDGET), likelihood=steps, unit=PrivacyUnit("who", 1))
 
 
@@ -328,7 +328,7 @@ def test_moments_of_persons(tmp_path):
     assert "share no unit" in str(private.certificate)
     with pytest.raises(gm.DataError, match="different privacy units"):
         _ = one + gm.Moments.of(table(), SCHEMA)
-    with pytest.raises(gm.DeclarationError, match="another unit"):
+    with pytest.raises(gm.DeclarationError, match="different privacy unit"):
         gm.release(total, **BUDGET, privacy_unit=gm.PrivacyUnit("who", J + 1))
 
 

@@ -99,7 +99,7 @@ def test_what_does_not_stand_out_is_left_out():
     found = propose_bounds(data, {"id": "category", "x": "number", "y": "number"}, random_state=0, **BUDGET)
     assert found.left_out == ("x", "id")
     assert list(found.schema.columns) == ["y"]
-    with pytest.raises(BudgetUnmetError, match="the budget has been consumed"):
+    with pytest.raises(BudgetUnmetError, match="and the budget is spent"):
         propose_bounds(data, {"id": "category"}, **BUDGET)
 
 

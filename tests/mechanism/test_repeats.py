@@ -32,7 +32,7 @@ def repeated(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         call()
-    told = [str(warning.message) for warning in found if "released before" in str(warning.message)]
+    told = [str(warning.message) for warning in found if "already released" in str(warning.message)]
     assert all("add up" in words and "ledger=" in words for words in told)
     return len(told)
 

@@ -1,1 +1,1 @@
-"""The line between sensitive and private: every draw of noise, and the order in which a release is made."""
+"""The mechanism, which separates sensitive from private values: it draws all noise and makes all releases."""

@@ -1,9 +1,10 @@
-r"""Bounds and levels from noisy counts: ``gaussmix.propose_bounds``.
+r"""Find bounds and levels from noisy counts: ``gaussmix.propose_bounds``.
 
-**Part of the line** between sensitive and private. In this order: what is declared is settled, the rows are counted,
-the ledger is charged, noise is drawn. Numbers are counted on a public grid, every bin of which gets noise; then, where
-the table can be read again, on a finer public grid between the bounds that were found. Categories are counted by key;
-keys get noise where they occur, and show above a threshold. :mod:`gaussmix.accounting.thresholds` has the proof.
+This module is part of the mechanism, the boundary between sensitive and private values. Declarations are checked first,
+then the rows are counted, the ledger is charged, and noise is drawn. Numbers are counted on a public grid, and every
+bin gets noise. If the table can be read again, they are counted once more on a finer public grid between the bounds
+found. Categories are counted by key; only keys that occur get noise, and only those above a threshold are released.
+:mod:`gaussmix.accounting.thresholds` has the proof.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from gaussmix.releases.certificate import ROW_BY_ROW, SECURE, Condition
 __all__ = ["MOST_LEVELS", "propose_bounds"]
 
 MOST_LEVELS = 64
-"""Levels of a proposed category, at most: those with the largest noisy counts."""
+"""Maximum number of levels of a proposed category: those with the largest noisy counts."""
 
 _SCHEMA_BYTES = 2**20
 
@@ -57,22 +58,22 @@ def propose_bounds(
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
 ) -> Proposal:
-    """Find bounds of numbers and levels of categories by a private release of its own.
+    """Find bounds of numbers and levels of categories by a separate private release.
 
     Parameters
     ----------
     data : table, path, glob, query or iterable of batches
-        As for :func:`gaussmix.release`, but for tables on a cluster and moments. What can be read only once gives
-        bounds that are powers of two; what can be read twice, finer ones.
+        As for :func:`gaussmix.release`, except tables on a cluster and moments. A table that can be read only once
+        gives bounds that are powers of two; a table that can be read twice gives finer bounds.
     schema : mapping or path
         Names and kinds of columns: ``"number"``, ``"category"`` (text), ``"codes"`` (integers that are levels), or a
-        template with bounds and levels left open. Columns that are declared whole are taken over and not read.
+        template with open bounds and levels. Fully declared columns are copied and not read.
     epsilon, delta, budget, reading, out, force, random_state
         As for :func:`gaussmix.release`; ``out`` is a JSON file for the schema.
     tail : float
         Share of the rows that may lie beyond either bound of a number.
     most_levels : int
-        Levels of a category, at most.
+        Maximum number of levels of a category.
 
     Returns
     -------
@@ -81,7 +82,7 @@ def propose_bounds(
     Raises
     ------
     BudgetUnmetError
-        If nothing stands out from the noise in any column; what was spent is spent.
+        If no column has counts above the noise. The budget is spent.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def propose_bounds(
 
 
 def _twice(reader: TableReader) -> bool:
-    """Whether the table can be read again."""
+    """Return whether the table can be read again."""
     try:
         reader.check_again()
     except GaussmixError:
@@ -127,13 +128,13 @@ def _twice(reader: TableReader) -> bool:
 
 
 def _account(columns: PartialSchema, twice: bool, budget: Budget) -> CountsAccount:
-    """Noise and threshold, from what is declared alone."""
+    """Return noise and threshold, computed from declared quantities only."""
     grids, keys = [COARSE_BINS] * len(columns.numbers), len(columns.keys)
     refined = [FINE_BINS] * len(grids) if twice else []
     if budget.ledger is None:
         epsilon, delta = check.positive(epsilon=budget.epsilon), check.real(delta=budget.delta)
         return counts_account(epsilon, delta, grids=grids, keys=keys, refined=refined, neighbours=budget.relation)
-    budget.ledger.check_privacy_unit(None)  # a row is in one bin of each column; a person with many rows is not
+    budget.ledger.check_privacy_unit(None)  # the account covers one row, which is in one bin of each column
     shares, coordinates = releases_of_counts(grids, keys, refined)
     lattice = budget.lattice_account(shares=shares, coordinates=coordinates)
     keyed = tuple(range(len(grids), len(grids) + keys))
@@ -142,7 +143,7 @@ def _account(columns: PartialSchema, twice: bool, budget: Budget) -> CountsAccou
 
 
 class _Draw:
-    """Noise for counts; what its methods return is private."""
+    """Add noise to counts. The results of its methods are private."""
 
     def __init__(
         self, account: CountsAccount, columns: PartialSchema, rng: np.random.Generator, tail: float, most: int
@@ -153,7 +154,7 @@ class _Draw:
         self.coarse_mu, self.key_mu, self.fine_mu = mu[:first], mu[first:second], mu[second:]
 
     def coarse(self, counts: ColumnCounts) -> dict[str, tuple[float, float]]:
-        """Bounds on the coarse grid, of the columns that have any."""
+        """Return bounds on the coarse grid for the columns where any were found."""
         found = {}
         for name, mu in zip(self.columns.numbers, self.coarse_mu, strict=True):
             noisy = self._noisy(counts.bins[name], mu)
@@ -163,7 +164,7 @@ class _Draw:
         return found
 
     def levels(self, counts: ColumnCounts) -> dict[str, tuple[Any, ...]]:
-        """Keys above the threshold, of the columns that have any."""
+        """Return keys above the threshold for the columns where any were found."""
         names: set[str] = set(self.columns.taken)
         found = {}
         for name, mu in zip(self.columns.keys, self.key_mu, strict=True):
@@ -176,7 +177,7 @@ class _Draw:
         return found
 
     def refined(self, reader: TableReader, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-        """Bounds on fine grids between the coarse ones, where the table can be read again."""
+        """Refine bounds on fine grids, if the table can be read again."""
         if not self.fine_mu or not bounds:
             return bounds
         grids = {name: FineGrid.between(*pair) for name, pair in bounds.items()}
@@ -204,13 +205,13 @@ def _proposal(
     conditions: Sequence[Condition],
     charged: Charged | None,
 ) -> Proposal:
-    """The schema and its certificate, from what was drawn."""
+    """Return the schema and its certificate from the noisy counts."""
     ranges = {name: usable(pair, columns.numbers[name]) for name, pair in bounds.items()}
     proposed = {name: pair for name, pair in ranges.items() if pair is not None}
     left_out = tuple(name for name in columns.names if name not in proposed and name not in levels)
     if not (proposed or levels or columns.declared):
         raise BudgetUnmetError(
-            "No bound or level exceeded the noise threshold; the budget has been consumed. Use fewer columns or a "
+            "No bound or level exceeded the noise threshold, and the budget is spent. Use fewer columns or a "
             "larger budget, or declare bounds and levels."
         )
     found = columns.schema(proposed, levels)

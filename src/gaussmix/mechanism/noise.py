@@ -1,25 +1,25 @@
-"""Exact discrete Gaussian noise on the integers, and its addition to exact sums.
+"""Noise: exact discrete Gaussian draws, the secure generator, and rounding to a public grid.
 
-**Part of the line** between sensitive and private: whoever has the noise can take it away.
+This module is part of the mechanism, the boundary between sensitive and private values. Noise is as sensitive as the
+rows: anyone who knows it can subtract it.
 
-Exact sums are integers (:mod:`gaussmix.data.moments`: units of 2⁻⁴⁰). To each is added an independent discrete
-Gaussian, P(z) ∝ exp(-z²/2σ²), drawn by OpenDP without floating point (Canonne, Kamath and Steinke, arXiv:2004.00010)
-from the operating system's entropy. The sum is an integer; it becomes a float afterwards, which is post-processing. No
-rounded number stands between the rows and the release, so the guarantee of docs/lattice.md holds on the computer.
+**Discrete Gaussian noise.** Exact sums are integers (:mod:`gaussmix.data.moments`: units of 2⁻⁴⁰). An independent
+discrete Gaussian, P(z) ∝ exp(-z²/2σ²), is added to each. It is drawn by OpenDP without floating-point arithmetic
+(Canonne, Kamath and Steinke, arXiv:2004.00010) from the operating system's entropy. The noisy sum is an integer and is
+converted to a float afterwards, which is post-processing. No rounding takes place between the rows and the release, so
+the guarantee of docs/lattice.md holds on the computer.
 
 >>> noise = symmetric_noise(3, diagonal=100.0, off_diagonal=71.0, rng=None)
 >>> noise.shape, noise.dtype, bool((noise == noise.T).all())
 ((3, 3), dtype('int64'), True)
 
-The secure generator of noise, and what a certificate says of any other.
+**Generators.** Anyone who knows the state of a generator can remove its noise. Releases are therefore drawn with
+`secure_generator`; a certificate states that any other generator voids the guarantee (`describe`).
 
-Whoever knows the state of the generator can remove the noise: what is drawn for a release uses `secure_generator`.
-
-The public grid on which everything that leaves the mechanism lies.
-
-An unrounded double tells which products could have produced it, and between one in 40 and one in 7 of them are
-impossible under the neighbouring table. Rounding is post-processing and removes that attack; the guarantee stays one
-for real arithmetic (SECURITY.md).
+**Public grid.** Methods with floating-point noise round their results to a public grid before they are released. An
+unrounded double reveals which products could have produced it, and between one in 40 and one in 7 of these products
+are impossible under the neighbouring table. Rounding is post-processing and prevents this attack. The guarantee of
+these methods still assumes real arithmetic (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ __all__ = [
 
 
 SEEDED = "seeded (not private)"
-"""Description of any generator whose state somebody may know."""
+"""Description of a generator whose state may be known."""
 
 
 def secure_generator() -> np.random.Generator:
-    """A new ChaCha20 generator with 256 bits of key from the operating system.
+    """Return a new ChaCha20 generator with a 256-bit key from the operating system.
 
     It cannot be pickled or copied, and a forked child gets a new key: no two generators ever share a stream.
     """
@@ -72,10 +72,10 @@ def secure_generator() -> np.random.Generator:
 
 
 def generator(random_state: int | np.random.Generator | None = None) -> np.random.Generator:
-    """Generator for a ``random_state``; `describe` says of it what a certificate needs.
+    """Return the generator for a ``random_state``.
 
-    None is the secure one. An integer seed or a generator of the caller's is for tests and experiments:
-    whoever knows its state can remove the noise.
+    None returns the secure generator. An integer seed or a generator supplied by the caller is for tests and
+    experiments: anyone who knows its state can remove the noise.
     """
     if random_state is None:
         return secure_generator()
@@ -90,13 +90,13 @@ def generator(random_state: int | np.random.Generator | None = None) -> np.rando
 
 
 def describe(rng: np.random.Generator) -> str:
-    """What a certificate says of a generator: `SECURE` for one that `secure_generator` made, else `SEEDED`."""
+    """Return the description in a certificate: `SECURE` for the result of `secure_generator`, otherwise `SEEDED`."""
     return SECURE if isinstance(rng, _SecureGenerator) else SEEDED
 
 
 def _refuse(self: object, *_: object) -> NoReturn:
     raise ArgumentTypeError(
-        "A secure generator is never pickled, copied or spawned: build a new one with secure_generator()."
+        "A secure generator cannot be pickled, copied or spawned. Create a new one with secure_generator()."
     )
 
 
@@ -109,13 +109,13 @@ class _SecureChaCha(ChaCha):
 
     @property
     def state(self) -> Any:
-        """To be looked at; whoever set it would know the noise."""
+        """Read-only state: a caller who could set it would know the noise."""
         return ChaCha.state.__get__(self)
 
     @state.setter
     def state(self, _: Any) -> None:
         raise ArgumentTypeError(
-            "The state of a secure generator cannot be set: build a new one with secure_generator()."
+            "The state of a secure generator cannot be set. Create a new generator with secure_generator()."
         )
 
     def rekey(self) -> None:
@@ -151,9 +151,9 @@ try:  # here and not at the first draw: by then the budget is charged
     from opendp.mod import enable_features
 except ImportError:
     raise
-except Exception as error:  # in its own words, where the library cannot be mapped into memory
+except Exception as error:  # OpenDP's own exception type, if the library cannot be mapped into memory
     raise MissingPackageError(
-        "OpenDP, which draws the noise, cannot be loaded: give the process more memory, or install opendp again."
+        "OpenDP, which draws the noise, could not be loaded. Give the process more memory, or reinstall opendp."
     ) from error
 
 
@@ -166,18 +166,18 @@ _CHUNK = 2**12  # draws between two calls of a progress callback: about 80 ms
 def discrete_gaussian(
     count: int, *, sigma: float, rng: np.random.Generator | None, progress: Progress | None = None
 ) -> Integers:
-    """Independent discrete Gaussians, shape (count,).
+    """Draw independent discrete Gaussians, shape (count,).
 
     Parameters
     ----------
     count : int
     sigma : float
-        Parameter of exp(-z²/2σ²), from 0.74 up to 2⁵⁷; from about 1 on it is also the standard deviation.
+        Parameter of exp(-z²/2σ²), from 0.74 to 2⁵⁷. For σ above about 1 it is also the standard deviation.
     rng : Generator or None
-        None, or a generator that :func:`~gaussmix.mechanism.noise.secure_generator` made: exact draws from the
-        operating system's entropy, 15 to 20 µs each at every σ. Any other generator: normals rounded to integers, which
-        are repeatable, have the right law up to 0.021/σ² and float64's 53 bits, and **void the guarantee**, as any seed
-        does: whoever knows the generator's state can take the noise away.
+        With None or the result of :func:`~gaussmix.mechanism.noise.secure_generator`, draws are exact and use the
+        operating system's entropy; each takes 15 to 20 µs at every σ. With any other generator, normal numbers are
+        rounded to integers. Such draws are reproducible and have the right distribution up to 0.021/σ² and float64's
+        53 bits, but they **void the guarantee**: anyone who knows the state of the generator can remove the noise.
     progress : callable, optional
         Called with (drawn so far, count).
     """
@@ -199,26 +199,27 @@ def discrete_gaussian(
 
 @functools.cache
 def _check_sampler() -> None:
-    """Refuse versions of OpenDP whose discrete Gaussian has another law.
+    """Reject versions of OpenDP whose discrete Gaussian has the wrong distribution.
 
-    Up to 0.14 it is wrong for σ that are no integers: at σ = 2.5 a chi-square test of 200,000 draws gives p < 10⁻²⁰⁰.
-    The error falls with σ, but nobody has bounded it. From 0.15 on the tests of this module hold.
+    Up to version 0.14 the distribution is wrong if σ is not an integer: at σ = 2.5 a chi-square test of 200,000 draws
+    gives p < 10⁻²⁰⁰. The error decreases with σ, but no bound on it is known. From version 0.15 the tests pass.
     """
     found = metadata.version("opendp")
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < (0, 15):
         raise MissingPackageError(
-            f"opendp {found} draws discrete Gaussians with a wrong distribution: pip install 'opendp>=0.15'."
+            f"opendp must be version 0.15 or later, got {found}, whose discrete Gaussian noise has the wrong "
+            "distribution: pip install 'opendp>=0.15'."
         )
 
 
 def _opendp_draws(count: int, sigma: float) -> Any:
-    """Exact draws: the integer Gaussian mechanism on zeros, the only door that the library has to its sampler."""
+    """Return exact draws: the integer Gaussian mechanism on zeros, the only access to OpenDP's sampler."""
     return _opendp_mechanism(count, float(sigma))(np.zeros(count, dtype=np.int64))  # a list is checked entry by entry
 
 
 @functools.lru_cache(maxsize=64)
 def _opendp_mechanism(count: int, sigma: float) -> Any:
-    """Remembered: making one takes longer than a few draws."""
+    """Return a cached mechanism: building one takes longer than a few draws."""
     _check_sampler()
     enable_features("contrib")
     domain = vector_domain(atom_domain(T="i64"), size=count)
@@ -233,7 +234,7 @@ def symmetric_noise(
     rng: np.random.Generator | None,
     progress: Progress | None = None,
 ) -> Integers:
-    """Symmetric matrix (m, m) of discrete Gaussians, independent on and above the diagonal.
+    """Draw a symmetric matrix (m, m) of discrete Gaussians, independent on and above the diagonal.
 
     ``diagonal`` and ``off_diagonal`` are the two σ of :func:`gaussmix.accounting.discrete.diagonal_sigma` and
     ``off_diagonal_sigma``. Other parameters as in :func:`discrete_gaussian`.
@@ -255,23 +256,23 @@ def symmetric_noise(
 # ---------------------------------------------------------------------------------------------------------------
 # Exact integers
 def exact_integers(high: Integers, low: Integers, *, refinement: int = 0, limb_bits: int = NATURAL_BITS) -> Exact:
-    """Python integers (high · 2^limb_bits + low) · 2^refinement, of the limbs' shape: **sensitive**."""
+    """Return Python integers (high · 2^limb_bits + low) · 2^refinement, in the shape of the limbs. **Sensitive**."""
     if refinement < 0:
         raise ArgumentError(
-            "refinement must be at least 0: a coarser lattice is made by coarser rows, not by their sums."
+            f"refinement must be at least 0, got {refinement}. For a coarser lattice, round the rows, not their sums."
         )
     return np.asarray(((high.astype(object) << limb_bits) + low.astype(object)) << refinement, dtype=object)
 
 
 def add_noise(exact: Exact | Integers, noise: Integers) -> Exact:
-    """Exact sum of integers and noise, in Python integers: what leaves it is private."""
+    """Return the exact sum of integers and noise, as Python integers. The result is private."""
     if exact.shape != noise.shape:
-        raise ArgumentError(f"noise must have the shape of what it hides, {exact.shape}, got {noise.shape}.")
+        raise ArgumentError(f"noise must have the shape {exact.shape} of the exact values, got {noise.shape}.")
     return np.asarray(exact.astype(object) + noise.astype(object), dtype=object)
 
 
 def to_floats(integers: Exact | Integers, bits: int) -> NDArray[np.float64]:
-    """Integers in units of 2**-bits as float64, each rounded once: post-processing of a release."""
+    """Convert integers in units of 2**-bits to float64, each rounded once. This is post-processing of a release."""
     unit = 1 << bits
     flat = [int(value) / unit for value in integers.ravel()]  # true division of Python integers rounds correctly
     return np.array(flat, dtype=np.float64).reshape(integers.shape)
@@ -281,15 +282,15 @@ GRID_BITS = 20
 
 
 def public_grid(scale: float) -> float:
-    """The power of two about a millionth of a public noise scale: 2^(⌈log₂ scale⌉ - 20)."""
+    """Return a power of two of about a millionth of a public noise scale: 2^(⌈log₂ scale⌉ - 20)."""
     return 2.0 ** (math.ceil(math.log2(scale)) - GRID_BITS)
 
 
 def to_grid(values: Floats, grid: float) -> Floats:
-    """The nearest points of the grid."""
+    """Round to the nearest points of the grid."""
     return np.asarray(np.round(values / grid) * grid + 0.0)  # + 0.0: no negative zero
 
 
 def down_to_grid(value: float, grid: float) -> float:
-    """The next point of the grid below."""
+    """Round down to a point of the grid."""
     return math.floor(value / grid) * grid

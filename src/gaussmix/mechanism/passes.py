@@ -1,24 +1,25 @@
-r"""The limit of Gaussian mixing, in one pass or in several: exact sums, exact discrete noise, nothing floating between.
+r"""Draw the passes of a release: the Gaussian mechanism on Gram matrices, with exact sums and discrete noise.
 
-What goes in is sensitive, what comes out is noisy. Every μ is fixed by the account before a row is read. What a later
-pass asks of the rows, a transform, edges and a clip, is a function of earlier *outputs*
-(`gaussmix.releases.preconditioning`): post-processing. Each output is an integer sum over rows of norm at most 1,
-plus integers of known distribution (docs/lattice.md), so that the whole is μ-Gaussian-DP up to the account's
-slack, μ² = Σμ_p² over all releases.
+The rows are sensitive, and every output is noisy. The account fixes each μ before a row is read. The transform, edges
+and clip of a later pass are functions of earlier *outputs* (`gaussmix.releases.preconditioning`), hence
+post-processing. Each output is an integer sum over rows of norm at most 1, plus integers of known distribution
+(docs/lattice.md). All outputs together are μ-Gaussian-DP up to the slack of the account, with μ² = Σμ_p² over all
+releases.
 
-Order of the releases: marginals, if the release has them, which also give the thresholds at which numbers are
-top-coded in all passes; then a noisy count of rows, the first pass, a histogram and a pass in turn. One pass alone has
-neither count nor histograms. Steps on a likelihood come last, each a sum of clipped gradients and one of weights
-(:mod:`gaussmix.data.gram`), planned from the passes and from earlier steps (:mod:`gaussmix.models.classification`).
+**Order.** Marginals come first, if the release has them; they also determine the thresholds at which numbers are
+top-coded in all passes. A noisy count of rows and the first pass follow, then a histogram before each further pass. A
+release in one pass has neither count nor histograms. Steps on a likelihood come last. Each releases a sum of clipped
+gradients and a sum of weights (:mod:`gaussmix.data.gram`), and is planned from the passes and the earlier steps
+(:mod:`gaussmix.models.classification`).
 
-Where the unit is a person, whose rows have squares that add up to at most j, the first pass has j times the noise, the
-count is one of persons and one of rows, histograms count persons, and later passes shorten all rows of a person
-together: sensitivity one again (docs/privacy.md).
+**Privacy units.** If the squared norms of the rows of a unit add up to at most j, the first pass has j times the noise.
+Units and rows are counted separately, histograms count units, and later passes clip all rows of a unit together, so
+that their sensitivity is one again (docs/privacy.md).
 
-Large tables. Passes between the first and the last only learn a metric, and a Bernoulli sample of the rows is enough
-for it: from πn = 200 m^1.5/μ rows on nothing is lost that can be measured (docs/passes.md); histograms need 20,000/μ.
-Tables of fewer than 200,000 rows are read whole. The rates π come from the noisy count, and a row has one coin for all
-of them. Coins are secret; that sampling protects rows further is not claimed.
+**Large tables.** Passes between the first and the last only estimate a preconditioner, for which a Bernoulli sample of
+the rows is enough: with at least πn = 200 m^1.5/μ rows no loss can be measured (docs/passes.md), and histograms need
+20,000/μ rows. Tables of fewer than 200,000 rows are read whole. The sampling rates π are computed from the noisy
+count, and each row has one secret sampling key for all of them. No amplification by sampling is claimed.
 """
 
 from __future__ import annotations
@@ -70,30 +71,30 @@ def draw_passes(
     rng: np.random.Generator,
     *,
     likelihood: Likelihood | None = None,
-    coins: Sample | None = None,
+    keys: Sample | None = None,
     marginals: Marginals | None = None,
     progress: bool = False,
 ) -> Transcript:
-    """All passes of a release, one after the other, and then all steps on a likelihood.
+    """Draw all passes of a release, then all steps on a likelihood.
 
     Parameters
     ----------
     rows : RowSource
-        The table, which can be read as often as there are passes.
+        The table. It must be possible to read it once per pass.
     first : Moments
-        Of the first pass, over all rows.
+        Exact sums over all rows for the first pass.
     account : LatticeAccount
-        Of `releases_of` a schedule.
+        The account of the releases that `releases_of` lists for a schedule.
     rng : Generator
-        The secure one, or a seeded one, which voids the guarantee.
+        The secure generator, or a seeded one, which voids the guarantee.
     likelihood : Likelihood, optional
-        Steps that the account has, and their target.
-    coins : Sample, optional
-        Drawn for this release alone, and known when the first pass was read. Default: drawn from ``rng``.
+        Number of steps included in the account, and their target.
+    keys : Sample, optional
+        Sampling keys drawn for this release only, under which the first pass cached rows. Default: drawn from ``rng``.
     marginals : Marginals, optional
-        Drawn before the first pass was read (`draw_marginals`), within the same account.
+        Marginals drawn before the first pass was read (`draw_marginals`), under the same account.
     progress : bool
-        Show a bar on a terminal while much noise is drawn.
+        Show a progress bar on a terminal if the noise takes long to draw.
     """
     draw, schema = _Draw(account, rng, progress=progress), rows.schema
     steps = 0 if likelihood is None else likelihood.steps
@@ -105,9 +106,9 @@ def draw_passes(
     if len(mu) > 1:
         number, persons = _counted(draw, rows, first, budgets.passes[0])
         rates = rates_of(account, number, schema.n_columns, steps=steps, marginals=marginals is not None)
-        coins = Sample(1.0, rng.bytes(32)) if coins is None else coins
-        samples = [None if rate == 1.0 else coins.at(rate) for rate in rates]
-        # Rounded to what coins can be thrown for.
+        keys = Sample(1.0, rng.bytes(32)) if keys is None else keys
+        samples = [None if rate == 1.0 else keys.at(rate) for rate in rates]
+        # Sampling keys have 16 bits, so that rates are rounded.
         rates = [1.0 if sample is None else sample.rate for sample in samples]
         state = start(schema, output.matrix, [part * share for part, share in zip(mu, rates, strict=True)], rows.unit)
         passes = len(mu) // 2 + 1
@@ -115,7 +116,7 @@ def draw_passes(
         def request_of(number: int, known: State) -> PassRequest:
             q, histogram = 2 * number - 1, plan_histogram(known)
             transforms = [metric.transform for metric in histogram.metrics]
-            words = f"Pass {number + 1} of {passes}, lengths of rows"
+            words = f"Pass {number + 1} of {passes}, row norms"
             found = rows.counts(transforms, histogram.edges, sample=samples[q], describe=words)
             seen = tuple(count / rates[q] for count in draw.histograms(found, mu[q]))
             return plan_pass(known, histogram, seen)
@@ -136,7 +137,7 @@ def draw_passes(
 def draw_marginals(
     exact: MarginalSums, plan: MarginalPlan, account: LatticeAccount, rng: np.random.Generator
 ) -> Marginals:
-    """Return noisy marginals; the sensitivities that the noise is for stand in :mod:`gaussmix.data.marginals`."""
+    """Return noisy marginals. :mod:`gaussmix.data.marginals` proves the sensitivities."""
     mu = budgets_of(account, marginals=True).marginals
     if mu is None:
         raise ArgumentError("The account has no part for marginals.")
@@ -149,7 +150,7 @@ def draw_marginals(
 
 
 def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[float, Persons | None]:
-    """Noisy number of rows; or of persons, and of their rows, which are two counts with half of μ² each."""
+    """Return the noisy number of rows; for privacy units, also that of units, each count with half of μ²."""
     if rows.unit is None:
         return float(draw.counts(np.array([first.sums().n]), mu)[0]), None
     (part,) = split_mu(mu, [Fraction(1, 2)])
@@ -163,7 +164,7 @@ def _counted(draw: _Draw, rows: RowSource, first: Moments, mu: float) -> tuple[f
 def _with_steps(
     transcript: Transcript, rows: RowSource, target: str, budgets: Sequence[tuple[float, float]], draw: _Draw
 ) -> Transcript:
-    """The same passes, and a step for every pair of budgets."""
+    """Return the transcript with one step for each pair of budgets."""
     label = label_of(transcript.schema, target)
     for number, (mu, weight_mu) in enumerate(budgets, 1):
         request = plan_step(transcript, target, mu)
@@ -177,7 +178,7 @@ def _with_steps(
 
 @contextmanager
 def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback that moves a bar on a terminal; None where nothing is shown."""
+    """Yield a callback that updates a progress bar on a terminal; None if no bar is shown."""
     if not (shown and sys.stderr.isatty()):
         yield None
         return
@@ -190,13 +191,13 @@ def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 
 class _Draw:
-    """Noise for exact sums, on the lattice of an account. What its methods return is private."""
+    """Add noise to exact sums on the lattice of an account. The results of its methods are private."""
 
     def __init__(self, account: LatticeAccount, rng: np.random.Generator, *, progress: bool) -> None:
         self.bits, self.refinement, self.rng, self.progress = account.bits, account.refinement, rng, progress
 
     def matrix(self, sums: ExactSums, mu: float, *, most: int = 1) -> Floats:
-        """A Gram matrix that one unit changes by at most ``most``: noise most/μ on its diagonal, most/(√2 μ) off it."""
+        """Return a noisy Gram matrix of sensitivity ``most``: noise most/μ on the diagonal, most/(√2 μ) off it."""
         exact = exact_integers(sums.high, sums.low, refinement=self.refinement)
         with _bar(shown=self.progress and len(exact) > _MANY_COLUMNS) as bar:
             noise = symmetric_noise(
@@ -209,18 +210,18 @@ class _Draw:
         return to_floats(add_noise(exact, noise), self.bits)
 
     def histograms(self, found: Sequence[Integers], mu: float) -> list[Floats]:
-        """Counts with noise √J/μ: a row, or a person, is in one bin of each of J histograms."""
+        """Return counts with noise √J/μ: a row, or a privacy unit, is in one bin of each of J histograms."""
         (part,) = split_mu(mu, [Fraction(1, len(found))])
         return np.split(self.counts(np.concatenate(found), part), np.cumsum([len(counts) for counts in found])[:-1])
 
     def vector(self, sums: Integers, mu: float, *, most: int = 1, unit_bits: int = FRACTION_BITS) -> Floats:
-        """Sums in units of 2^-unit_bits that one unit changes by a vector of norm at most ``most``: noise most/μ."""
+        """Return noisy sums, in units of 2^-unit_bits, with sensitivity ``most`` in norm: noise most/μ."""
         exact = np.asarray(sums.astype(object) << (self.bits - unit_bits), dtype=object)
         noise = discrete_gaussian(len(sums), sigma=diagonal_sigma(mu, self.bits, rows=most), rng=self.rng)
         return to_floats(add_noise(exact, noise), self.bits)
 
     def counts(self, counts: Integers, mu: float, *, most: int = 1) -> Floats:
-        """Counts that one unit changes by at most ``most``: noise most/μ."""
+        """Return noisy counts of sensitivity ``most``: noise most/μ."""
         exact = np.asarray(counts.astype(object) << self.bits, dtype=object)
         noise = discrete_gaussian(len(counts), sigma=diagonal_sigma(mu, self.bits, rows=most), rng=self.rng)
         return to_floats(add_noise(exact, noise), self.bits)

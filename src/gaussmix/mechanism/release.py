@@ -1,4 +1,4 @@
-"""From any table to one private release: what the curator calls.
+"""Make one private release from a table of any kind: :func:`gaussmix.release`.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -8,19 +8,19 @@
 >>> abs(private.ols("cost").params["age"] - 0.1) < 0.01
 True
 
-A release is made in one order: everything declared is checked, the rows are read, the ledger is charged, the noise is
-drawn. `prepare` settles schema, account, generator, ledger and output without reading a row or spending budget. The
-`draw` method of its result reads the rows, charges the ledger, draws (reading again if there are several passes) and
-writes the file; it can be called once. No message depends on the rows.
+A release is always made in the same order: all declarations are checked, the rows are read, the ledger is charged, and
+the noise is drawn. `prepare` fixes schema, account, generator, ledger and output without reading a row or spending
+budget. The `draw` method of its result reads the rows, charges the ledger, draws (reading again if there are several
+passes) and writes the file; it can be called once. No message depends on the rows.
 
 >>> once = OneDraw()
 >>> once.take()
 >>> once.take()
 Traceback (most recent call last):
     ...
-gaussmix.errors.ArgumentError: This preparation was already used for a release. Prepare another one, at its own cost.
+gaussmix.errors.ArgumentError: This preparation was already used for a release. Prepare another; it costs new budget.
 
-A second release of the same rows without a ledger in one process gives a warning. Tables are recognised by the resolved
+A second release of the same rows in one process without a ledger gives a warning. Tables are recognised by the resolved
 paths of their files, or as the same objects; their content is never compared.
 """
 
@@ -116,7 +116,7 @@ Passes = int | Literal["auto"]
 Topcode = Literal["auto"] | Mapping[str, tuple[float | None, float | None]] | None
 
 Accounts = tuple[LatticeAccount | None, LatticeAccount | None]
-"""The noise of a release; and that of one pass, where the number of passes was left open."""
+"""The account of a release, and that of one pass if the caller did not choose the number of passes."""
 
 
 def refuse_lone_force(out: str | os.PathLike[str] | None, *, force: bool) -> None:
@@ -134,7 +134,7 @@ def accounts_of(
     unit: PrivacyUnit | None = None,
     marginals: MarginalPlan | None = None,
 ) -> Accounts:
-    """Return the least noise for a budget; none for an infinite ε. Nothing is spent.
+    """Return the accounts with the least noise for a budget; None for an infinite ε. Nothing is spent.
 
     Marginals are drawn with several passes only.
     """
@@ -166,7 +166,7 @@ def accounts_of(
 
 
 def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None, plan: MarginalPlan | None) -> LatticeAccount:
-    """Refuse a budget so small that rows would have to be rounded further: nothing could be told from the noise.
+    """Reject a budget so small that rows would have to be rounded further: the noise would dominate any table.
 
     With a privacy unit of at most j rows the noise is j times as large in the first pass and in marginals, and √2 j
     times in the count of rows.
@@ -188,9 +188,9 @@ def _fine_enough(account: LatticeAccount, unit: PrivacyUnit | None, plan: Margin
     return account
 
 
-NOT_PROTECTED = Condition(True, "epsilon is infinite, nothing is protected.")
+NOT_PROTECTED = Condition(True, "epsilon is infinite, so no noise was added and no row is protected.")
 SEED_KNOWN = Condition(
-    True, "the noise came from a seed or a generator of the caller's; whoever knows it can remove it."
+    True, "the noise came from a seed or a generator supplied by the caller; anyone who knows it can remove the noise."
 )
 
 
@@ -205,33 +205,33 @@ def draw(
     conditions: Sequence[Condition] = (),
     charged: Charged | None = None,
     likelihood: Likelihood | None = None,
-    coins: Sample | None = None,
+    keys: Sample | None = None,
     marginals: Marginals | None = None,
     declared: Schema | None = None,
     progress: bool = False,
 ) -> Release:
-    """A release of the rows, whose first pass, ``moments``, was read already.
+    """Draw a release of rows whose first pass, ``moments``, has already been read.
 
     Parameters
     ----------
     rows : RowSource
-        For the passes after the first.
+        The rows, read by the passes after the first.
     moments : Moments
-        Exact sums over all of them.
+        Exact sums over all rows.
     account, rng
-        Noise and where it comes from.
+        The noise and its generator.
     made_by, n_rows, conditions, charged
-        For the certificate (`certify`).
+        Fields of the certificate (`certify`).
     likelihood : Likelihood, optional
-        Steps that the account has.
-    coins : Sample, optional
-        Under which the first pass kept rows for later ones.
+        Steps included in the account.
+    keys : Sample, optional
+        Sampling keys under which the first pass cached rows for later ones.
     marginals : Marginals, optional
-        Drawn before.
+        Marginals drawn before the first pass.
     declared : Schema, optional
         The declared schema, if numbers of the rows are top-coded.
     progress : bool
-        Show on a terminal how far the noise is.
+        Show a progress bar on a terminal while noise is drawn.
     """
     transcript = draw_passes(
         rows,
@@ -239,7 +239,7 @@ def draw(
         account,
         rng,
         likelihood=likelihood,
-        coins=coins,
+        keys=keys,
         marginals=marginals,
         progress=progress,
     )
@@ -259,7 +259,7 @@ def draw(
 
 
 def nonprivate_release(moments: Moments, *, made_by: str = "release", declared: Schema | None = None) -> Release:
-    """The Gram matrix itself, for ``epsilon=inf``. **Not private**, and certified as such."""
+    """Return a release of the exact Gram matrix, for ``epsilon=inf``. **Not private**, and certified as such."""
     certificate = certify(
         moments.schema if declared is None else declared,
         NonPrivate(),
@@ -284,9 +284,9 @@ def certify(
     unit: PrivacyUnit | None = None,
     charged: Charged | None = None,
 ) -> Certificate:
-    """A certificate, with what voids or conditions the guarantee spelled out.
+    """Return the certificate of a release, with all conditions of its guarantee.
 
-    ``charged`` is the ledger that the release was recorded in, whose budget covers all of its releases, and its entry.
+    ``charged`` is the ledger in which the release was recorded, whose budget covers all of its releases, and the entry.
     """
     epsilon, delta = budget
     recorded: dict[str, Any] = {"release": uuid.uuid4().hex}
@@ -317,37 +317,37 @@ def certify(
 
 
 class OneDraw:
-    """The one draw that a preparation serves, whichever thread comes first."""
+    """A guard that lets a preparation be drawn once, by one thread."""
 
     def __init__(self) -> None:
         self._unused = threading.Lock()
 
     def take(self) -> None:
-        """Refuse a second draw: it would be a second release."""
+        """Reject a second draw, which would be a second release."""
         if not self._unused.acquire(blocking=False):
             raise ArgumentError(
-                "This preparation was already used for a release. Prepare another one, at its own cost."
+                "This preparation was already used for a release. Prepare another; it costs new budget."
             )
 
 
 def check_rows(rows: RowSource, schema: Schema, unit: PrivacyUnit | None = None) -> None:
-    """Refuse rows of another schema or unit, before they are read."""
+    """Reject rows with another schema or privacy unit, before they are read."""
     if rows.schema != schema:
         raise DeclarationError(
-            "These rows are encoded by another schema than the release was prepared for: leave the schema out, "
-            "or build them again with it."
+            "The moments were built with a different schema from the one that was passed. Omit schema, or rebuild the "
+            "moments with it."
         )
     if rows.unit != unit:
         raise DeclarationError(
-            "These rows are bounded for another unit of privacy than the release was prepared for: leave the unit "
-            "out, or build them again with it."
+            "The moments were built with a different privacy unit from the one that was passed. Omit privacy_unit, or "
+            "rebuild the moments with it."
         )
 
 
 ADD_UP = (
-    "These rows were released before in this process, and the privacy budgets of several releases of the same rows add "
-    'up. Keep a ledger, which accounts for all of them: ledger = gm.Ledger("rows.ledger", epsilon=..., delta=..., '
-    "releases=...), then release(..., budget=gm.Budget(ledger=ledger))."
+    "These rows were already released in this process. Privacy losses of several releases of the same rows add up. Use "
+    'a ledger to account for all of them: ledger = gm.Ledger("rows.ledger", epsilon=..., delta=..., releases=...), '
+    "then release(..., budget=gm.Budget(ledger=ledger))."
 )
 
 
@@ -356,13 +356,13 @@ _objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def warn_if_released_before(data: Any) -> None:
-    """Give one :class:`UserWarning` if a table, or one of several, was released before."""
+    """Issue one :class:`UserWarning` if a table, or one of several, was released before."""
     if any(_is_known(part) for part in _parts(data)):
         warnings.warn(ADD_UP, UserWarning, stacklevel=frames_to_the_caller())
 
 
 def remember(data: Any) -> None:
-    """Note that a table was released, by weak references: nothing is kept alive."""
+    """Record that a table was released, by weak references that keep nothing alive."""
     for part in _parts(data):
         if isinstance(part, FileOrigin):
             _places.add(part)
@@ -378,7 +378,7 @@ def _is_known(part: Any) -> bool:
 
 
 def _parts(data: Any) -> Iterator[Any]:
-    """Yield files and queries by resolved path; objects that hold rows as they are."""
+    """Yield files and queries with their resolved paths, and objects that hold rows unchanged."""
     for origin in origins_of(data):
         if isinstance(origin, FileOrigin):
             yield FileOrigin(origin.path.resolve(), origin.query.strip())
@@ -397,21 +397,21 @@ _SPARE_BYTES = 2**16  # for the rest of the certificate
 
 @dataclass(frozen=True)
 class Prepared:
-    """One release for which all is ready but the rows. As a context it gives back the output's room at its end.
+    """A release that is ready except for the rows. As a context manager it frees unused disk space of the output.
 
     Attributes
     ----------
     account : LatticeAccount or None
-        The noise; None for an infinite ε.
+        The account; None for an infinite ε.
     single : LatticeAccount or None
-        The noise of one pass with the same budget, for tables that can be read only once, where the caller left the
-        number of passes open.
+        The account of one pass with the same budget, for tables that can be read only once, if the caller did not
+        choose the number of passes.
     likelihood : Likelihood or None
-        Steps that the account has, on the likelihood of one column.
+        Steps on the likelihood of one column, included in the account.
     marginals : MarginalPlan or None
-        Marginals that are drawn before several passes.
+        Marginals drawn before the first of several passes.
     thresholds : "auto" or dict
-        Top-coding of numbers: from the marginals, or declared.
+        Thresholds for top-coding: computed from the marginals, or declared.
     """
 
     schema: Schema
@@ -430,13 +430,13 @@ class Prepared:
     _once: OneDraw = field(default_factory=OneDraw, init=False, repr=False, compare=False)
 
     def rows(self, data: Any, options: ReadOptions | None = None) -> RowSource:
-        """Return the rows of a table, or privacy units and theirs, as this release reads them; to be closed."""
+        """Return the rows of a table as this release reads them. The caller must close the result."""
         return rows_of(data, self.schema, options, unit=self.unit, new_key=functools.partial(self.rng.bytes, 32))
 
     def draw(self, rows: RowSource, *, data: Any = None, progress: bool = False) -> Release:
-        """Read the rows, charge the ledger, draw, and write the file. A second draw would be a second release.
+        """Read the rows, charge the ledger, draw the noise and write the file. A second call raises an error.
 
-        ``data`` is where the rows come from, for a warning if they were released before.
+        ``data`` is the source of the rows, for a warning if they were released before.
         """
         check_rows(rows, self.schema, self.unit)
         protects = self.account is not None and describe(self.rng) == SECURE
@@ -444,7 +444,7 @@ class Prepared:
             warn_if_released_before(data)
         account = self._account_for(rows)
         several = account is not None and len(account.noise_mu) > 1
-        coins = Sample(1.0, self.rng.bytes(32)) if several else None
+        keys = Sample(1.0, self.rng.bytes(32)) if several else None
         with ExitStack() as stack:
             # The first reading checks every value before anything is charged.
             exact, moments = None, None
@@ -456,7 +456,7 @@ class Prepared:
                     exact = base.aggregate(self.marginals.query, describe="Counting")
             else:
                 rows = self._coded(rows, {} if self.thresholds == "auto" else self.thresholds, stack)
-                moments = rows.moments(cache=coins)
+                moments = rows.moments(cache=keys)
             self._once.take()
             if protects:
                 remember(data)
@@ -464,8 +464,8 @@ class Prepared:
                 gram = rows.moments() if moments is None else moments
                 return self._written(nonprivate_release(gram, made_by=self.made_by, declared=self.schema))
             with nullcontext() if several else interruptions_wait():
-                # Several passes take their time: whoever interrupts them loses what is spent.
-                private = self._drawn(rows, moments, exact, account, stack, coins=coins, progress=progress)
+                # Several passes take long and can be interrupted; the budget is then lost.
+                private = self._drawn(rows, moments, exact, account, stack, keys=keys, progress=progress)
                 with interruptions_wait():
                     return self._written(private)
 
@@ -483,10 +483,10 @@ class Prepared:
         account: LatticeAccount,
         stack: ExitStack,
         *,
-        coins: Sample | None = None,
+        keys: Sample | None = None,
         progress: bool,
     ) -> Release:
-        """Recorded first, then drawn: a crash loses budget, not privacy."""
+        """Record the release, then draw it: a crash costs budget, not privacy."""
         file = None if self.output is None else self.output.path
         charged = self.budget.charge(account, file=file, privacy_unit=None if self.unit is None else self.unit.column)
         marginals = None
@@ -496,7 +496,7 @@ class Prepared:
             rows = self._coded(rows, thresholds, stack)
         return draw(
             rows,
-            rows.moments(cache=coins) if moments is None else moments,
+            rows.moments(cache=keys) if moments is None else moments,
             account,
             self.rng,
             made_by=self.made_by,
@@ -504,14 +504,14 @@ class Prepared:
             conditions=(*self.conditions, *[ROW_BY_ROW] * rows.is_computed),
             charged=charged,
             likelihood=self.likelihood,
-            coins=coins,
+            keys=keys,
             marginals=marginals,
             declared=self.schema,
             progress=progress,
         )
 
     def _account_for(self, rows: RowSource) -> LatticeAccount | None:
-        """The account, or that of one pass where the table cannot be read again and nobody asked for several."""
+        """Return the account, or that of one pass if the table can be read only once and this is allowed."""
         if self.account is None or len(self.account.noise_mu) == 1:
             return self.account
         try:
@@ -527,7 +527,8 @@ class Prepared:
             found = self.output.commit(private.to_bytes(), mode=private.file_mode)
             if found != self.output.path:
                 warnings.warn(
-                    f"{self.output.path} appeared while rows were read, and was left alone: the release is in {found}.",
+                    f"{self.output.path} was created by another process and was not replaced. The release is in "
+                    f"{found}.",
                     UserWarning,
                     stacklevel=frames_to_the_caller(),
                 )
@@ -558,22 +559,22 @@ def prepare(
     tables: Sequence[tuple[str, str]] = (),
     marginals: bool = False,
 ) -> Prepared:
-    """Everything about a release that can be settled before a row is read.
+    """Check all declarations and return a release that is ready except for the rows.
 
     Parameters
     ----------
     schema : Schema
         Declared columns.
     budget : Budget
-        What the release may spend.
+        The budget of the release.
     passes, out, force, random_state
         As in :func:`gaussmix.release`.
     n_rows : int, optional
         The number of rows, if it is public.
     made_by : str
-        Who asks, for the certificate.
+        Name of the method in the certificate.
     conditions : sequence of Condition
-        What the guarantee rests on besides.
+        Further conditions of the guarantee.
     likelihood : Likelihood, optional
         Steps on the likelihood of one boolean column, after the passes and within the same budget.
     unit : PrivacyUnit, optional
@@ -629,7 +630,7 @@ def prepare(
 
 
 def _thresholds(topcode: Topcode, schema: Schema) -> Literal["auto"] | dict[str, tuple[float, float]]:
-    """Return declared thresholds within the declared bounds; an end that is None stays as declared."""
+    """Return declared thresholds, with None replaced by the declared bound."""
     # Without an intercept, narrower bounds would move the origin of the regression.
     if topcode is None or topcode == "auto":
         return "auto" if topcode == "auto" and schema.intercept else {}
@@ -645,7 +646,7 @@ def _thresholds(topcode: Topcode, schema: Schema) -> Literal["auto"] | dict[str,
         if not isinstance(column, Numeric):
             raise DeclarationError(f"topcode: {name!r} must be a numeric column of the schema.")
         if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
-            raise ArgumentError(f"topcode: {name!r} must have a pair (lower, upper), got {ends!r}.")
+            raise ArgumentError(f"topcode: the thresholds of {name!r} must be a pair (lower, upper), got {ends!r}.")
         declared = (column.lower, column.upper)
         lower, upper = (
             bound if end is None else check.real(topcode=end) for end, bound in zip(ends, declared, strict=True)
@@ -663,13 +664,13 @@ def _pairs(tables: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _refuse_for_persons(budget: Budget, likelihood: Likelihood | None) -> None:
-    """What protects rows alone, where the unit is a person."""
+    """Reject options that give row-level privacy only."""
     if budget.is_infinite:
-        raise ArgumentError("privacy_unit requires a finite epsilon. Omit it.")
+        raise ArgumentError("privacy_unit requires a finite epsilon. Omit privacy_unit or choose a finite epsilon.")
     if likelihood is not None:
         raise ArgumentError(
-            "steps are not accounted for privacy units: the gradients of the rows of a unit add up. Omit "
-            "privacy_unit or steps."
+            "steps cannot be combined with privacy_unit: the gradients of the rows of a unit add up, which the account "
+            "does not cover. Omit one of them."
         )
 
 
@@ -683,7 +684,7 @@ def _reserved(
     *,
     force: bool,
 ) -> Output:
-    """Preallocate the file of a release, whose size does not depend on the rows."""
+    """Preallocate the file of a release. Its size does not depend on the rows."""
     if ledger is not None:
         refuse_as_output(out, ledger.path)
     try:
@@ -729,64 +730,66 @@ def release(
     force: bool = False,
     random_state: int | np.random.Generator | None = None,
 ) -> Release:
-    """Release private second moments of a table, which serve any number of models.
+    """Release private second moments of a table, from which any number of models can be computed.
 
-    The budget, the ledger's room, the schema and the output are looked at before a row is read, and the ledger is
-    charged only when nothing but the draw is left to do.
+    The budget, the remaining budget of the ledger, the schema and the output are checked before a row is read. The
+    ledger is charged after the rows were read and before noise is drawn.
 
     Parameters
     ----------
     data : table or Moments
-        Anything that :func:`gaussmix.data.table.open_table` opens, or moments that were built before.
+        A table of any kind that :func:`gaussmix.data.table.open_table` supports, or existing moments.
     schema : Schema, dict or path
-        Columns with declared bounds and levels; not needed with moments, which refuse another one than theirs.
+        Columns with declared bounds and levels. It may be omitted for moments, which have a schema.
     epsilon, delta : float
         The privacy budget: short for ``budget=Budget(epsilon, delta)``.
     budget : Budget, optional
-        The privacy budget, its neighbouring relation, or the ledger that holds it. Without a ledger, a second release
-        of the same files or objects in a process gives a warning: budgets of several releases of the same rows add up.
+        The privacy budget with its neighbouring relation, or the ledger that holds it. Without a ledger, a second
+        release of the same files or objects in one process gives a warning, because privacy losses add up.
     reading : ReadOptions, optional
-        How the table is read: CSV files, an expected number of rows, a progress bar, declarations about queries.
+        How the table is read: CSV options, an expected number of rows, a progress bar, declarations about queries.
     privacy_unit : PrivacyUnit, optional
-        The column that names a person, and the contribution bound: the guarantee is then for **all rows of one
-        person** (docs/persons.md). Default: the guarantee is for one row.
+        The column that identifies a person or other unit, and the contribution bound. The guarantee then covers **all
+        rows of one unit** (docs/persons.md). Default: row-level privacy.
     formula : str, optional
-        The columns and terms that the release is to hold, made from the declared columns (docs/terms.md):
-        ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Others are left out.
+        Columns and terms to release, derived from the declared columns (docs/terms.md):
+        ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Other columns are omitted.
     weight : str, optional
-        A numeric column with declared bounds [0, w_max] whose values weigh the rows; it is not released itself.
+        A numeric column of row weights with declared bounds [0, w_max]. The weights are not released.
     passes : int or "auto"
-        How often the table is read. Later passes are drawn in a metric that the earlier ones have learned, with far
-        less noise on real tables (docs/passes.md). ``"auto"`` is four, or one where the table can be read only once:
-        an iterator, or moments. 1 to 4.
+        Number of passes over the table, 1 to 4. Later passes are preconditioned by the earlier ones, with far less
+        noise on real tables (docs/passes.md). ``"auto"`` is four, or one if the table can be read only once, as an
+        iterator or moments.
     topcode : "auto", None or mapping
-        Thresholds beyond which numbers are coded to the threshold, as statistical offices publish skewed variables.
-        ``"auto"`` finds them from noisy counts within the same budget, for columns with heavy tails only: about 0.5 %
-        of the rows of such a column are coded. The thresholds are part of the release and printed with every model,
-        and :meth:`Release.topcode` applies them to a data frame. A mapping declares them,
-        ``{"wage": (None, 2000)}``, without looking at the data. None codes nothing: intervals are then longer and rest
-        on an assumption about the tails (docs/inference.md).
+        Thresholds beyond which numbers are replaced by the threshold, as statistical offices publish skewed variables.
+        ``"auto"`` finds them from noisy counts within the same budget, for heavy-tailed columns only: about 0.5 % of
+        the rows of such a column are coded. The thresholds are part of the release and are printed with every model;
+        :meth:`Release.topcode` applies them to a data frame. A mapping such as ``{"wage": (None, 2000)}`` declares
+        thresholds, chosen without looking at the data. With None no value is coded: intervals are then longer and
+        rely on an assumption about the tails (docs/inference.md).
     tables : list of (str, str)
         Pairs of categorical or boolean columns whose cross-tables are counted directly, which is far more accurate
-        than a cross-table from second moments. Each costs as much of the counts' share as one column.
+        than a cross-table from second moments. Each costs as much of the share for counts as one column.
     out : path, optional
-        File for the release, in Parquet whatever its name; one that promises another format, as ``x.csv`` does, is an
-        error. Its room on the disk is taken before the ledger is charged, so that a full disk costs no
-        budget; :meth:`Release.save` comes too late for that.
+        Output file in Parquet format. A suffix of another format, such as ``.csv``, is an error. Disk space is
+        allocated before the ledger is charged, so that a full disk costs no budget; :meth:`Release.save` cannot
+        ensure this.
     force : bool
-        Whether a file of that name is replaced; otherwise it is an error.
+        Whether to replace an existing file. By default an existing file is an error.
     random_state : optional
         None is the secure generator; a seed is for tests.
     """
     if isinstance(data, Moments):
         if formula is not None or weight is not None:
-            raise DeclarationError("formula and weight say how rows are read: moments were summed up without them.")
+            raise DeclarationError(
+                "formula and weight have no effect on moments, which contain no rows. Omit them, or pass the table."
+            )
         declared = data.schema if schema is None else Schema.of(schema)
     elif schema is not None:
         declared = declared_schema(schema, formula=formula, weight=weight)
     else:
         raise DeclarationError(
-            "schema must be declared: bounds of numbers and levels of categories, fixed before the data are seen. "
+            "schema is required: bounds of numbers and levels of categories, declared without looking at the data. "
             "`gaussmix schema FILE` writes a template."
         )
     spent = Budget.of(epsilon, delta, budget)
