@@ -165,14 +165,14 @@ def test_no_release_can_be_made_with_other_steps(private):
         for values in ({"mu": step.mu / 2}, {"weight_mu": step.weight_mu * 2}):
             steps = list(statistic.steps)
             steps[number] = replace(step, **values)
-            with pytest.raises(gm.NotPrivateError, match="step of the release has other noise"):
+            with pytest.raises(gm.NotPrivateError, match="noise of a step does not match"):
                 gm.Release(replace(statistic, steps=tuple(steps)), certificate)
     for steps in ((), statistic.steps[:3]):
-        with pytest.raises(gm.NotPrivateError, match="other passes"):
+        with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
             gm.Release(replace(statistic, steps=steps), certificate)
     account = replace(certificate.account, neighbours="replace-one", mu=certificate.account.mu * 1.5, epsilon=20.0)
     other = replace(certificate, account=account, neighbours="replace-one", epsilon=20.0)
-    with pytest.raises(gm.NotPrivateError, match="other passes"):
+    with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(statistic, other)
 
 

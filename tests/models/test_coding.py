@@ -65,19 +65,19 @@ def test_true_and_false_and_numbers_can_be_merged():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"collapse": {"weight": {"x": ["a"]}}}, "'weight' is not a predictor of this model"),
-        ({"collapse": {"cost": {"x": ["a"]}}}, "'cost' is not a predictor of this model"),
-        ({"collapse": {"age": {"x": ["a"]}}}, "'age' has no levels to collapse"),
+        ({"collapse": {"weight": {"x": ["a"]}}}, "must name predictors of the model, got 'weight'"),
+        ({"collapse": {"cost": {"x": ["a"]}}}, "must name predictors of the model, got 'cost'"),
+        ({"collapse": {"age": {"x": ["a"]}}}, "require a categorical column, got 'age'"),
         (
             {"collapse": {"region": {"x": ["east"]}}},
             "'east' is not a level of 'region'; the levels are north, south, west",
         ),
-        ({"collapse": {"region": {"x": "south"}}}, "in a list"),
-        ({"collapse": {"region": {"x": []}}}, "in a list"),
+        ({"collapse": {"region": {"x": "south"}}}, "must be a nonempty list"),
+        ({"collapse": {"region": {"x": []}}}, "must be a nonempty list"),
         ({"collapse": {"region": {"x": ["south"], "y": ["south"]}}}, "collapsed twice"),
-        ({"collapse": {"region": {"north": ["south", "west"]}}}, "choose another name"),
+        ({"collapse": {"region": {"north": ["south", "west"]}}}, "'north' is already a level of 'region'"),
         ({"reference": {"region": "east"}}, "'east' is not a level of 'region'"),
-        ({"reference": {"age": "old"}}, "'age' has no levels"),
+        ({"reference": {"age": "old"}}, "require a categorical column, got 'age'"),
     ],
 )
 def test_bad_codings(nonprivate_release, options, words):
@@ -87,7 +87,7 @@ def test_bad_codings(nonprivate_release, options, words):
 
 def test_a_reference_needs_an_intercept(table):
     bare = gm.release(table, schema={"columns": SCHEMA, "intercept": 0.0}, epsilon=math.inf, delta=1e-6)
-    with pytest.raises(ValueError, match="reference needs a release with an intercept"):
+    with pytest.raises(ValueError, match="reference requires a release with an intercept"):
         bare.ols("cost").summary(reference={"region": "west"})
     assert "region=north" in bare.ols("cost").summary().params
 

@@ -113,7 +113,7 @@ def test_text_of_results_has_no_control_characters(hostile):
     assert_plain(certificate)
     assert r"w\x07\x7f" in certificate
     assert_plain(render(hostile, title="t\x1b\u202e"))
-    with pytest.raises(ValueError, match="no hypothesis") as failed:
+    with pytest.raises(ValueError, match="not a valid hypothesis") as failed:
         regression.summary().t_test("b = 0")
     assert_plain(str(failed.value))
     with pytest.raises(ValueError, match="is not in") as failed:

@@ -174,10 +174,10 @@ def repeated(private, noise):
 
 def refused(statistic, certificate, path):
     """Whether a forged release is refused in memory, and as a file whose every part and checksum fit."""
-    with pytest.raises(gm.NotPrivateError, match="less noise than its certificate accounts for"):
+    with pytest.raises(gm.NotPrivateError, match="less noise than the certificate states"):
         gm.Release(statistic, certificate)
     path.write_bytes(as_bytes(statistic, certificate))
-    with pytest.raises(gm.NotPrivateError, match="less noise than its certificate accounts for"):
+    with pytest.raises(gm.NotPrivateError, match="less noise than the certificate states"):
         gm.load(path)
     return verify(path).state == "false"
 
@@ -210,5 +210,5 @@ def test_a_mechanism_with_too_little_noise_is_refused(monkeypatch, factor):
         return np.rint(drawn(*arguments, **options) * factor).astype(np.int64)
 
     monkeypatch.setattr(mechanism, "symmetric_noise", less)
-    with pytest.raises(gm.NotPrivateError, match="less noise than its certificate accounts for"):
+    with pytest.raises(gm.NotPrivateError, match="less noise than the certificate states"):
         gm.release(patients(20_000), schema=SCHEMA, **BUDGET, random_state=0)

@@ -49,11 +49,11 @@ def test_an_account_has_room_for_persons_or_for_steps(passes, steps, own):
 def test_rows_are_not_believed_to_be_persons(persons):
     rows = gm.release(table(2000), schema=SCHEMA, epsilon=1, delta=1e-6, random_state=0)
     unit = {"privacy_unit": UNIT, "conditions": (*rows.certificate.conditions, PERSONS_APART)}
-    with pytest.raises(gm.NotPrivateError, match="different units"):
+    with pytest.raises(gm.NotPrivateError, match="privacy unit of the release does not match"):
         gm.Release(rows.statistic, replace(rows.certificate, **unit))
-    with pytest.raises(gm.NotPrivateError, match="other passes"):
+    with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(replace(rows.statistic, unit=UNIT), replace(rows.certificate, **unit))
-    with pytest.raises(gm.NotPrivateError, match="different units"):
+    with pytest.raises(gm.NotPrivateError, match="privacy unit of the release does not match"):
         gm.Release(replace(persons.statistic, unit=PrivacyUnit("who", 3)), persons.certificate)
 
 

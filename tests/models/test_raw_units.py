@@ -101,7 +101,7 @@ def test_levels_of_products_are_merged_and_left_out_as_those_of_columns(exact, t
         assert len(merged) == len(two.params)
         assert merged[f"experience^2:sex={name}"] == pytest.approx(two.params["g:I(experience ** 2)"], rel=1e-3)
         assert merged[f"sex={name}:smsa"] == pytest.approx(two.params["g:smsa[T.True]"], rel=1e-3, abs=1e-4)
-    with pytest.raises(ValueError, match="measured from its first level, 'f'"):
+    with pytest.raises(ValueError, match="the level must be 'f', the first level of"):
         model.summary(reference={"sex": "m"})
     assert "sex=f" in exact.ols("y ~ age + sex").summary(reference={"sex": "m"}).params
 
@@ -140,7 +140,7 @@ def test_what_a_model_may_hold(exact):
     default = exact.ols("age").columns
     assert not [name for name in default if "age" in name.split(":")]  # terms of the target explain nothing
     assert set(exact.ols("y ~ smsa*sex").columns) == {"smsa", "sex=f", "sex=m", "sex=x", "sex=m:smsa", "sex=x:smsa"}
-    with pytest.raises(ValueError, match="needs 'sex' in the model as well"):
+    with pytest.raises(ValueError, match="requires 'sex' in the model"):
         exact.ols("y", predictors=["experience", "experience:sex"])
     with pytest.raises(ValueError, match="'age:sex' must be declared in the schema's terms"):
         exact.ols("y ~ age*sex")
@@ -201,5 +201,5 @@ def test_missing_values_have_a_column_of_their_own(table):
     assert model.params["age=(missing)"] == pytest.approx(ols.params["gone"], rel=1e-3)
     assert model.params["age^2"] == pytest.approx(1.5 * ols.params["p"] / 45**2, rel=1e-3)
     np.testing.assert_allclose(model.predict(holes), ols.predict(design), atol=1e-4)
-    with pytest.raises(ValueError, match="0 stands for its missing values"):
+    with pytest.raises(ValueError, match="has a missing-value indicator"):
         gm.release(holes, schema=schema, epsilon=math.inf, delta=1e-6).ols("age")

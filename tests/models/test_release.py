@@ -86,7 +86,7 @@ def test_no_release_can_be_made_with_a_false_claim(private, open_table, change):
         ),
         "no noise": lambda: replace(private, statistic=open_table.statistic),
     }[change]
-    with pytest.raises(ValueError, match=r"claims|other noise|other passes|different columns|does not|do not"):
+    with pytest.raises(ValueError, match=r"claims|does not|do not"):
         make()
 
 
@@ -94,9 +94,9 @@ def test_a_release_without_noise_is_certified_as_such_and_no_other_is(private, o
     assert open_table.certificate.account == NonPrivate()
     assert open_table.statistic.exact
     assert not private.statistic.exact
-    with pytest.raises(gm.NotPrivateError, match="a release without noise, and this one has some"):
+    with pytest.raises(gm.NotPrivateError, match="a release without noise, but the passes have noise"):
         replace(open_table, statistic=private.statistic)
-    with pytest.raises(gm.NotPrivateError, match="a release without noise, and this one has some"):
+    with pytest.raises(gm.NotPrivateError, match="a release without noise, but the passes have noise"):
         replace(open_table, statistic=with_pass(open_table, 0, mu=1.0))
 
 

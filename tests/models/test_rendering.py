@@ -79,7 +79,7 @@ def test_what_is_not_identified_is_said_and_not_numbered(unidentified):
     assert row == ["x0", "", "", "", NOT_IDENTIFIED, "", ""]
     text = str(unidentified)
     assert "Least squares on the columns listed; 1 column left out at this budget." in text
-    assert "Left out: x0, too little signal of its own." in text
+    assert "Left out: x0, too little signal." in text
     assert "To identify more coefficients, use fewer predictors" in text
     assert math.isnan(unidentified.params["x0"])
     assert math.isnan(unidentified.bse["x0"])
@@ -103,12 +103,12 @@ def test_rare_levels_and_related_columns_are_listed():
     summary = summarise(problem(noisy, counts={"x2": (160.4, 56.6)}))
     assert summary.left_out == {
         "x2": "about 160 (SE 57) rows: counted with the reference level",
-        "x0": "too little signal of its own beside x1",
+        "x0": "too little signal after adjusting for x1",
     }
     assert summary.stands_for == {"x1": ("x0",)}
     text = str(summary)
     assert next(line for line in text.splitlines() if line.startswith("x1")).startswith("x1 †")
-    assert "† x1 also stands for x0, left out." in text
+    assert "† x1 also absorbs the effect of x0, left out." in text
     assert "Left out: x2, about 160 (SE 57) rows: counted with the reference level." in text
     assert as_plain(summary)["coefficients"]["x1"]["stands_for"] == ["x0"]
 

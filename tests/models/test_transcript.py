@@ -122,14 +122,14 @@ def test_no_release_can_be_made_with_other_noise(private, single):
         mu = statistic.passes[number].mu * 0.5
         request = statistic.passes[number].request
         request = None if request is None else replace(request, mu=mu * statistic.passes[number].rate)
-        with pytest.raises(gm.NotPrivateError, match="other noise"):
+        with pytest.raises(gm.NotPrivateError, match="noise of a pass does not match"):
             gm.Release(forged(private, number, mu=mu, request=request), certificate)
-    with pytest.raises(gm.NotPrivateError, match="other passes"):
+    with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(replace(statistic, passes=statistic.passes[:3]), certificate)
-    with pytest.raises(gm.NotPrivateError, match="other passes"):
+    with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(single.statistic, certificate)
     other = replace(certificate, account=AdaSSPAccount(noise=50.0, ridge=0.0, rho=0.05, analysis="exact"))
-    with pytest.raises(gm.NotPrivateError, match="not about passes"):
+    with pytest.raises(gm.NotPrivateError, match="not for a release in passes"):
         gm.Release(statistic, other)
 
 
@@ -155,7 +155,7 @@ def test_malformed_passes_are_refused(private):
     with pytest.raises(gm.ArgumentError, match="at least one pass"):
         gm.Release(Transcript((), private.schema), private.certificate)
     other = Schema.of({"x": [-1, 1]})
-    with pytest.raises(gm.ArgumentError, match="different columns"):
+    with pytest.raises(gm.ArgumentError, match="columns of the release do not match"):
         gm.Release(Transcript((PassOutput(np.eye(2), 0.1),), other), private.certificate)
 
 

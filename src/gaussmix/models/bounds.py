@@ -1,16 +1,14 @@
-"""What a proposal is: a schema whose bounds and levels were found privately, and what they cost.
+"""Proposed schemas: bounds and levels computed from noisy counts.
 
-Bounds and levels from noisy counts: post-processing, which costs no privacy.
+**Private**: everything here is post-processing of released counts and public numbers, and costs no privacy.
 
-**Private**: everything here is a function of released counts and of public numbers.
+**Coarse grid.** Nearly all bins are empty, and all have noise. A bin is significant if its noisy count exceeds zσ,
+where z is chosen such that with probability 99 % no empty bin of any column is significant. Other bins are treated as
+empty. The bounds are the narrowest with at most a share τ of the significant counts beyond either bound.
 
-On the coarse grid nearly all bins are empty and all have noise. A bin counts if its noisy count is more than zσ above
-zero, z such that no empty bin of any column does so but with a chance of one in a hundred; the others are taken as
-empty. The bounds are then the narrowest for which no more than a share τ of what counts lies beyond either.
-
-A fine grid has few bins and most of them are not empty. Its bounds are moved inward from either end over the most bins,
-i of them, whose noisy sum is at most τ·n̂ + σ√i: what lies beyond cannot be told from the share τ. So about τn + 3σ√i
-rows are clipped at an end at most, and an empty end is cut off.
+**Fine grid.** There are few bins, and most are not empty. From either end, the largest number i of bins is removed
+whose noisy sum is at most τ·n̂ + σ√i, which is consistent with a share τ of the rows. So at most about τn + 3σ√i rows
+are clamped at an end, and empty bins at the ends are removed.
 
 >>> from gaussmix.data.counts import coarse_bins
 >>> counts = np.zeros(COARSE_BINS)
@@ -47,12 +45,11 @@ class Proposal:
     Attributes
     ----------
     schema : Schema
-        Ready to be used in a release, which costs a budget of its own.
+        The schema for a release, which needs a budget of its own.
     certificate : Certificate
-        What the proposal guarantees. Proposal and release together cost what a ledger says, or the sum of both.
+        The guarantee of the proposal. The privacy losses of proposal and release add up; a ledger can cover both.
     left_out : tuple of str
-        Columns for which nothing stood out from the noise: a number whose bins, or a category whose levels, have too
-        few rows each.
+        Columns without significant counts: each bin of a number, or level of a category, has too few rows.
     """
 
     schema: Schema
@@ -60,33 +57,33 @@ class Proposal:
     left_out: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The schema as a JSON file, which `Schema.of` and ``--schema`` read."""
+        """Return the schema as a JSON file, which `Schema.of` and ``--schema`` read."""
         return (json.dumps(self.schema.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
     def __str__(self) -> str:
         names = plain(", ".join(self.left_out))
-        left = f"\n  left out, for nothing stood out from the noise: {names}" if names else ""
+        left = f"\n  left out, because no count was above the noise: {names}" if names else ""
         return f"{self.certificate}{left}"
 
 
 TAIL = 0.001
 """Share of the rows that may lie beyond either bound."""
 
-_FALSE_ALARM = 0.01  # chance that any empty bin of the coarse grids counts
-_ERRORS = 1.0  # standard errors of a sum of fine bins that are taken for noise
+_FALSE_ALARM = 0.01  # probability that any empty bin of the coarse grids is significant
+_ERRORS = 1.0  # standard errors up to which a sum of fine bins is attributed to noise
 
 
 def coarse_bounds(counts: Floats, *, noise: float, columns: int, tail: float = TAIL) -> tuple[float, float] | None:
-    """Bounds on the coarse grid; None where no bin counts, or zero alone.
+    """Return bounds on the coarse grid; None if no bin, or only that of zero, is significant.
 
     Parameters
     ----------
     counts : array (COARSE_BINS,)
-        With Gaussian noise of standard deviation ``noise``.
+        Counts with Gaussian noise of standard deviation ``noise``.
     columns : int
-        Columns whose grids were released together.
+        Number of columns whose grids were released together.
     tail : float
-        τ.
+        The share τ.
     """
     z = -float(special.ndtri(_FALSE_ALARM / (COARSE_BINS * columns)))
     there = np.where(counts > z * noise, counts, 0.0)
@@ -100,24 +97,24 @@ def coarse_bounds(counts: Floats, *, noise: float, columns: int, tail: float = T
 
 
 def fine_bounds(counts: Floats, grid: FineGrid, *, noise: float, tail: float = TAIL) -> tuple[float, float]:
-    """Bounds on a fine grid, rounded outward to its edges: at least one bin."""
+    """Return bounds on a fine grid, rounded outward to its edges, with at least one bin between them."""
     allowed = tail * max(float(counts.sum()), 0.0)
     lower = _cut(counts, allowed, noise)
     upper = len(counts) - _cut(counts[::-1], allowed, noise)
-    if lower >= upper:  # nothing stands out: the grid as it is
+    if lower >= upper:  # nothing is significant: keep the whole grid
         lower, upper = 0, len(counts)
     return grid.edge(lower), grid.edge(upper)
 
 
 def _cut(counts: Floats, allowed: float, noise: float) -> int:
-    """How many bins from the first on can be left out: the most whose sum is small enough."""
+    """Return the largest number of bins at the start whose sum is small enough to be removed."""
     places = np.arange(1, len(counts) + 1)
     small = np.cumsum(counts) <= allowed + _ERRORS * noise * np.sqrt(places)
     return int(np.max(places[small], initial=0))
 
 
 def usable(bounds: tuple[float, float], declared: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Bounds with what was declared in their place, as a schema can have them; None if nothing is left."""
+    """Replace bounds by declared ones, within the range that a schema supports; return None for an empty range."""
     largest = LARGEST_HALF_RANGE / 2
     lower = declared.get("lower", max(bounds[0], -largest))
     upper = declared.get("upper", min(bounds[1], largest))
@@ -128,7 +125,7 @@ def usable(bounds: tuple[float, float], declared: Mapping[str, Any]) -> tuple[fl
 def distinct_levels(
     name: str, counts: Mapping[Any, float], *, taken: Iterable[str], most: int
 ) -> tuple[tuple[Any, ...], set[str]]:
-    """The ``most`` levels with the largest noisy counts, sorted, and the names of their encoded columns.
+    """Return the ``most`` levels with the largest noisy counts, sorted, and the names of their encoded columns.
 
     A level whose encoded column would have the name of another one is left out.
     """

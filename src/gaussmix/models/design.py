@@ -1,4 +1,4 @@
-"""How encoded columns become the features of a regression: levels merged, one level of each category left out.
+"""Features of a regression as sums of encoded columns: levels are collapsed, and reference levels are left out.
 
 >>> schema = Schema.of({"age": [0, 100], "job": ["none", "unpaid", "paid"]})
 >>> collapse = {"job": {"other": ["none", "unpaid"]}}
@@ -8,7 +8,7 @@
 >>> coding.rows.tolist()
 [[0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0, 0.0]]
 
-`Problem` is one regression of a release: the second moment of its features and response, and the map to original units.
+`Problem` is one regression of a release: the second moment of features and response, and the map to original units.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ __all__ = [
 
 
 Label = str | int | bool
-"""A level of a category, or true and false: what classes are named by."""
+"""Label of a class: a level of a category, or true or false."""
 
 Collapse = Mapping[str, Mapping[str, Sequence[object]]]
 Reference = Mapping[str, object]
 
 ENOUGH = 5.0
-"""Standard errors by which a level's noisy count must exceed 0 for the level not to be called rare."""
+"""A level is rare if its noisy count is less than this number of standard errors above 0."""
 
 FREQUENT = 0.25
 """Share of the largest level's noisy count that the first level must have to be the reference level by default."""
@@ -69,15 +69,15 @@ class Coding:
     Attributes
     ----------
     names, sources : tuple of str, tuple of str or None
-        Of every feature, the intercept first; its source is None.
+        Name and source of each feature, the intercept first; its source is None.
     rows : array (d, m)
-        Which encoded columns each feature is the sum of.
+        Indicators of the encoded columns whose sum is each feature.
     columns : tuple of EncodedColumn
-        One encoded column of each feature: they share centre, scale and kind.
+        One encoded column of each feature; all of a feature have the same centre, scale and kind.
     units : Units
-        Of the features.
+        Units of the features.
     references : dict of str to (str, array (m,))
-        Name and encoded columns of the reference level of every category, where one is left out.
+        Name and encoded columns of the reference level of each category that has one.
     """
 
     names: tuple[str, ...]
@@ -97,7 +97,7 @@ class Coding:
         reference: Reference | None = None,
         noisy: NoisyMoment | None = None,
     ) -> Coding:
-        """Features from some columns of the table.
+        """Return the features of some columns of the table.
 
         Parameters
         ----------
@@ -105,12 +105,12 @@ class Coding:
         sources : collection of str
             Columns of the table that are predictors.
         collapse : mapping, optional
-            Per category, new levels with the levels that they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
+            For each category, new levels and the levels they replace: ``{"job": {"other": ["none", "unpaid"]}}``.
         reference : mapping, optional
-            Per category, the reference level. Default: the first level, unless its noisy count is below `FREQUENT`
-            times that of the largest level, which then is the reference.
+            For each category, the reference level. Default: the first level, or the largest level if the noisy count
+            of the first is below `FREQUENT` times that of the largest.
         noisy : NoisyMoment, optional
-            Where noisy counts come from; without it the default is the first level.
+            Source of the noisy counts. Without it the default is the first level.
         """
         collapse, reference = collapse or {}, reference or {}
         for name in (*collapse, *reference):
@@ -134,7 +134,7 @@ class Coding:
                     f"reference: {left_out!r} is not a level of {source!r}; the levels are {', '.join(levels)}."
                 )
             if not schema.intercept and source in reference:
-                raise ArgumentError("reference needs a release with an intercept column, which measures the level.")
+                raise ArgumentError("reference requires a release with an intercept. Omit reference.")
             for label, members in levels.items():
                 own = [indices[i] for i in members]
                 new = None if label == left_out else label
@@ -152,7 +152,7 @@ class Coding:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """Features of every column of the table, in the order of the schema."""
+        """Indices of the features of each column of the table, in the order of the schema."""
         found: dict[str, tuple[int, ...]] = {}
         for index, source in enumerate(self.sources):
             if source is not None:
@@ -163,7 +163,7 @@ class Coding:
 def _features_of(
     schema: Schema, source: str, renamed: Mapping[tuple[str, str], str | None]
 ) -> list[tuple[str, str | None, EncodedColumn, list[int]]]:
-    """Features of a part that is no category; a product with one has none for the level that is left out."""
+    """Return the features of a part that is not a category. Products with a reference level are omitted."""
     found: dict[str, list[int]] = {}
     for index in schema.groups[source]:
         column = schema.encoded[index]
@@ -179,21 +179,21 @@ def _features_of(
 
 
 def _check_measured_from_first(schema: Schema, category: str, renamed: Mapping[tuple[str, str], str | None]) -> None:
-    """A release has no products with the first level of a category, unless unknown values are 0 in all levels."""
+    """Reject a reference other than the first level: releases have no products with it unless ``unknown="zero"``."""
     declared = schema.columns[category]
     if isinstance(declared, Categorical) and declared.unknown != "zero":
         first = declared.labels[0]
         if renamed[category, first] is not None:
             raise ArgumentError(
-                f"reference: products with {category!r} are measured from its first level, {first!r}, in this release: "
-                "leave the reference out, or the products."
+                f"reference: the level must be {first!r}, the first level of {category!r}, because the model contains "
+                "products with this column. Omit the reference or the products."
             )
 
 
 def _default_level(
     noisy: NoisyMoment | None, schema: Schema, sources: Collection[str], source: str, rows: Mapping[str, Floats]
 ) -> str:
-    """Return the reference level of a category by noisy counts; products are measured from the first level."""
+    """Return the default reference level of a category by noisy counts; the first level if it is in products."""
     first, column = next(iter(rows)), schema.parts[source]
     products = [own for own in schema.encoded if own.source != source and own.source in sources]
     in_products = any(category == source for own in products for category, _ in own.levels)
@@ -205,17 +205,17 @@ def _default_level(
 
 
 def rows_where(noisy: NoisyMoment, schema: Schema, row: Floats) -> tuple[float, float]:
-    """Return the noisy number of rows that have one of some levels of a category, and its standard error.
+    """Return the noisy number of rows with one of several levels of a category, and its standard error.
 
-    ``row`` is 1 at the encoded columns of the levels: Σ (u·r)² with u their sum in original units. Where rows have
-    weights, it is the sum of these.
+    ``row`` is 1 at the encoded columns of the levels. The number is Σ (u·r)², where u is their sum in original units.
+    If rows are weighted, it is the sum of their weights.
     """
     count, std_error = noisy.quadratic(schema.units.total(row))
     return schema.weight_bound * count, schema.weight_bound * std_error
 
 
 def _raw_map(schema: Schema, rows: Floats) -> tuple[Floats, Floats] | None:
-    """Return the map of terms for features that are sums of encoded columns; those of one feature are alike."""
+    """Return the map of terms for features that are sums of encoded columns, which share one map per feature."""
     if schema.units.raw is None:
         return None
     A, b = schema.units.raw
@@ -235,18 +235,21 @@ def _label(level: object) -> str:
 def _check_category(schema: Schema, sources: Collection[str], name: str) -> None:
     if name not in schema.parts or name not in sources:
         raise ArgumentError(
-            f"{name!r} is not a predictor of this model; the predictors are {', '.join(sorted(sources)) or 'none'}."
+            f"collapse and reference must name predictors of the model, got {name!r}. The predictors are "
+            f"{', '.join(sorted(sources)) or 'none'}."
         )
     if not isinstance(schema.parts[name], Categorical):
-        raise ArgumentError(f"Column {name!r} has no levels to collapse or to measure from: it is not categorical.")
+        raise ArgumentError(f"collapse and reference require a categorical column, got {name!r}.")
 
 
 def _collapsed(source: str, column: Categorical, collapses: dict[str, Sequence[object]]) -> dict[str, list[int]]:
-    """Labels of the levels after merging, in order of their first members, with the members' places."""
+    """Return the labels after collapsing, in order of their first members, with the indices of the members."""
     new_name: dict[str, str] = {}
     for name, members in collapses.items():
         if isinstance(members, str) or not len(members):
-            raise ArgumentError(f"collapse: name the levels of {source!r} that become {name!r} in a list.")
+            raise ArgumentError(
+                f"collapse: the levels of {source!r} to be collapsed into {name!r} must be a nonempty list."
+            )
         for level in map(_label, members):
             if level not in column.labels:
                 raise ArgumentError(
@@ -258,7 +261,7 @@ def _collapsed(source: str, column: Categorical, collapses: dict[str, Sequence[o
     for name in collapses:
         if name in column.labels and name not in new_name:
             raise ArgumentError(
-                f"collapse: {source!r} has a level {name!r} that is not collapsed: choose another name."
+                f"collapse: {name!r} is already a level of {source!r}. Choose another name, or collapse this level too."
             )
     found: dict[str, list[int]] = {}
     for place, label in enumerate(column.labels):
@@ -269,20 +272,20 @@ def _collapsed(source: str, column: Categorical, collapses: dict[str, Sequence[o
 # ---------------------------------------------------------------------------------------------------------------
 # Parts of a release by name, and which of them a model needs
 def column_of(schema: Schema, name: str) -> Part:
-    """A part of the release, by name: a column or a term."""
+    """Return a part of the release, a column or a term, by name."""
     return schema.parts[part_name(schema, name)]
 
 
 def part_name(schema: Schema, text: str) -> str:
-    """The one part of a release that a column or a term stands for."""
+    """Return the name of the only part of the release that a column or term stands for."""
     found = schema.resolve(text)
     if len(found) > 1:
-        raise ArgumentError(f"{text!r} is several columns of the release, {', '.join(found)}: name one of them.")
+        raise ArgumentError(f"{text!r} stands for several columns of the release. Choose one of {', '.join(found)}.")
     return found[0]
 
 
 def columns_behind(schema: Schema, part: str) -> tuple[str, ...]:
-    """Columns of the table that a part of a release is made of."""
+    """Return the columns of the table from which a part of a release is derived."""
     if part in schema.columns:
         return (part,)
     if isinstance(found := schema.parts[part], Block) and found.term is None:
@@ -291,33 +294,33 @@ def columns_behind(schema: Schema, part: str) -> tuple[str, ...]:
 
 
 def needed_parts(schema: Schema, chosen: Sequence[str]) -> list[str]:
-    """The parts of a model, and where the numbers in them are missing; a term without its lower ones is an error."""
+    """Return the parts of a model with their missing-value indicators. Reject a term without its lower-order terms."""
     for part in chosen:
         for term in () if part in schema.columns else parse_terms(part, ()) if part in schema.terms else ():
             lacking = [name for need in needs_of(term) for name in schema.resolve(name_of(need)) if name not in chosen]
             if lacking:
                 raise ArgumentError(
-                    f"Term {part!r} needs {', '.join(map(repr, lacking))} in the model as well: "
-                    "write poly(…) for powers, a*b for products."
+                    f"Term {part!r} requires {', '.join(map(repr, lacking))} in the model. "
+                    "Write poly(…) for powers and a*b for products."
                 )
     marks = [missing_name(name) for part in chosen for name in columns_behind(schema, part)]
     return list(dict.fromkeys([*chosen, *(mark for mark in marks if mark in schema.parts)]))
 
 
 def parts_without(schema: Schema, responses: Collection[str]) -> list[str]:
-    """All parts that share no column of the table with the responses."""
+    """Return all parts that share no column of the table with the responses."""
     taken = {name for response in responses for name in columns_behind(schema, response)}
     return [part for part in schema.parts if not taken & set(columns_behind(schema, part))]
 
 
 def is_marked(schema: Schema, part: str) -> bool:
-    """Whether values of a part may be missing, with a column that says so."""
+    """Return whether a part has a missing-value indicator."""
     columns = (schema.columns[name] for name in columns_behind(schema, part))
     return any(isinstance(column, Numeric) and column.missing == "indicator" for column in columns)
 
 
 def sub_schema(schema: Schema, parts: Collection[str]) -> Schema:
-    """Of some parts alone, and without weights: what predictions read."""
+    """Return the schema of some parts, without row weights, for predictions."""
     if not schema.terms and len(schema.parts) == len(schema.columns):
         return Schema({name: column for name, column in schema.columns.items() if name in parts}, intercept=0.0)
     behind = {name for part in parts for name in columns_behind(schema, part)}
@@ -329,33 +332,34 @@ def sub_schema(schema: Schema, parts: Collection[str]) -> Schema:
 
 @dataclass(frozen=True)
 class Problem:
-    """One regression in encoded units, and how to report it.
+    """One regression in encoded units, and its map to original units.
 
     Attributes
     ----------
     noisy : NoisyMoment
-        Of the d features and, last, the response.
+        Second moment of the d features and, last, the response.
     names : tuple of str
-        Of the features.
+        Names of the features.
     to_user : array (d, d), offset : array (d,)
         Coefficients in original units are ``to_user @ theta + offset``. The diagonal has no zero.
     groups : dict of str to tuple of int
-        Features that belong together: levels of a category.
+        Indices of the features of each column, such as the levels of a category.
     reach : array (d,)
-        The coefficient, in encoded units, that moves the response by its declared range across the feature's own.
+        The coefficient, in encoded units, for which the response changes by its declared range if the feature changes
+        by its own.
     nobs, nobs_se : float
-        Noisy number of rows in the table, and its standard error; NaN without an intercept column. Where rows have
-        weights, the sum of these.
+        Noisy number of rows in the table, and its standard error; NaN without an intercept. If rows are weighted, the
+        sum of the weights.
     response_name : str
-        For the heading.
+        Name of the response in headings.
     weighted : bool
         Whether rows have weights.
     scale, centre : float
         A response of 1 in encoded units is ``scale`` in original units, about ``centre``.
     family : Family
-        How the model's coefficients come from those of least squares.
+        How the coefficients of the model are computed from least squares.
     coding : Coding or None
-        The features as sums of encoded columns, of a problem that was made from a schema.
+        The features as sums of encoded columns, if the problem was built from a schema.
     counts : dict of str to (float, float)
         Noisy number of rows of every level among the features, and its standard error.
     """
@@ -421,7 +425,7 @@ class Problem:
 
     @property
     def references(self) -> list[str]:
-        """Reference levels of the categories, by name."""
+        """Names of the reference levels."""
         return [] if self.coding is None else [name for name, _ in self.coding.references.values()]
 
     @property
@@ -444,13 +448,13 @@ class Response:
     Attributes
     ----------
     name : str
-        For headings.
+        Name in headings.
     vector : array (m,)
         Weights of the encoded columns.
     centre, scale : float
-        A response of 1 in encoded units is ``scale`` in the user's, about ``centre``.
+        A response of 1 in encoded units is ``scale`` in original units, about ``centre``.
     family : Family
-        How coefficients come from least squares on it.
+        How coefficients are computed from least squares on the response.
     """
 
     name: str
@@ -461,7 +465,7 @@ class Response:
 
     @classmethod
     def of(cls, schema: Schema, response: str, family: Family = LINEAR) -> Response:
-        """Return a part of the release that is one number, or true and false, as a response."""
+        """Return a numeric or boolean part of the release as a response."""
         (index,) = schema.groups[response]
         vector = np.zeros(schema.n_columns)
         vector[index] = 1.0
@@ -469,5 +473,5 @@ class Response:
 
 
 def sources_of(schema: Schema, names: Collection[str]) -> set[str]:
-    """Parts of the schema that some encoded columns belong to."""
+    """Return the parts of the schema that some encoded columns belong to."""
     return {column.source for column in schema.encoded if column.name in names and column.source is not None}

@@ -93,7 +93,7 @@ def linear_hypotheses(
     if not isinstance(given, str) and not (len(np.atleast_1d(given)) and isinstance(np.atleast_1d(given)[0], str)):
         R = np.atleast_2d(np.asarray(given, dtype=np.float64))
         if R.ndim != 2 or R.shape[1] != d or not np.isfinite(R).all():
-            raise ArgumentError(f"A matrix of hypotheses must have {d} columns, one per coefficient.")
+            raise ArgumentError(f"A matrix of hypotheses must be finite with {d} columns, one per coefficient.")
         return R, np.zeros(len(R)), tuple(f"row {i}" for i in range(len(R)))
     groups = groups or {}
     found: list[tuple[Floats, float, str]] = []
@@ -120,7 +120,9 @@ def _parsed(text: str, names: Sequence[str]) -> list[tuple[Floats, float, str]]:
         at = match.end() if match else at
         following = text[at : at + 1]
         if match is None or following not in ("", "=", ",", "+", "-"):
-            raise ArgumentError(f"{text!r} is no hypothesis on coefficients of this model; it has {', '.join(names)}.")
+            raise ArgumentError(
+                f"{text!r} is not a valid hypothesis, such as 'a - b = 0'. The coefficients are {', '.join(names)}."
+            )
         sign, factor, own, number = match.groups()
         index = -1 if own is None else list(names).index(own)
         row[index] += (-1.0 if sign == "-" else 1.0) * float(factor or number or 1.0)

@@ -76,7 +76,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
-    """Least squares on the columns that the noise lets one tell apart, in encoded units.
+    """Least squares on the identified columns, in encoded units.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class LeastSquares:
 
 
 def score_covariance(noisy: NoisyMoment, theta: Floats) -> Floats:
-    """Return V = N_xx aᵀNa + (Na)_x(Na)_xᵀ, the covariance of the score that the noise causes."""
+    """Return V = N_xx aᵀNa + (Na)_x(Na)_xᵀ, the covariance of the score due to the noise."""
     d, a = len(theta), np.append(-theta, 1.0)
     Na = noisy.shape @ a
     return np.asarray(noisy.shape[:d, :d] * float(a @ Na) + np.outer(Na[:d], Na[:d]))
@@ -125,7 +125,7 @@ def score_covariance(noisy: NoisyMoment, theta: Floats) -> Floats:
 def least_squares(
     noisy: NoisyMoment, *, intercept: bool, n_rows: float | None = None, needs: Flags | None = None
 ) -> LeastSquares:
-    """Fit the response, the last column of ``noisy``, to the identified ones among the others.
+    """Regress the last column of ``noisy`` on the identified columns among the others.
 
     ``intercept`` and ``needs`` are those of :func:`identified_columns`; ``n_rows`` is the sample size, for the
     population.
@@ -191,7 +191,7 @@ def identified_columns(
 
 
 def related_columns(noisy: NoisyMoment, fit: LeastSquares, column: int, reach: float) -> list[int]:
-    """Return the kept columns whose coefficients also stand for one that was left out.
+    """Return the kept columns whose coefficients also absorb the effect of a column that was left out.
 
     With δ the regression of the left-out column on those kept, a coefficient moves by δ_j times that of the column. It
     is marked if an effect of `RELATED` ranges of the response, ``RELATED * reach``, moves it by more than half of its
@@ -266,14 +266,14 @@ class Coefficients:
 
 
 def p_values(distance: Floats, std_error: Floats) -> Floats:
-    """Return two-sided normal p-values: below α exactly where the interval of level 1 - α excludes 0."""
+    """Return two-sided normal p-values: below α if and only if the interval of level 1 - α excludes 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where((distance == 0) & (std_error == 0), 0.0, np.abs(distance) / std_error)
     return np.asarray(2 * special.ndtr(-t))
 
 
 def wald_statistic(distance: Floats, covariance: Floats) -> float:
-    """Return dᵀC⁻¹d, chi-square with as many degrees of freedom as d has entries; NaN where d has one."""
+    """Return dᵀC⁻¹d, chi-square with as many degrees of freedom as d has entries; NaN if d contains NaN."""
     if np.isnan(distance).any():
         return math.nan
     if not covariance.any():

@@ -1,16 +1,18 @@
-r"""Instrumental variables from a release: two-stage least squares is a computation on second moments.
+r"""Instrumental variables: two-stage least squares from the second moments of a release.
 
-Features x, some of them endogenous; instruments z, the exogenous features and the constant among them.
+Let x be the features, some of them endogenous, and z the instruments, which include the exogenous features and the
+constant. The estimate is
 
 .. math:: \theta = (M_{xz} M_{zz}^{-1} M_{zx})^{-1} M_{xz} M_{zz}^{-1} M_{zy} = W M_{zy} .
 
-With a = (-θ, 1) on (x, y) the score (Ma)_z moves with the noise E by (Ea)_z, whose covariance is V = N_zz aᵀNa +
-(Na)_z(Na)_zᵀ. θ has the covariance W V Wᵀ; for a population s²M_zz is added to V, s² the residual variance.
+With a = (-θ, 1) on (x, y), the noise E changes the score (Ma)_z by (Ea)_z, whose covariance is V = N_zz aᵀNa +
+(Na)_z(Na)_zᵀ. The covariance of θ is W V Wᵀ. For a population, s²M_zz is added to V, where s² is the residual variance.
 
-Instruments that the release does not identify are left out by the rule of :mod:`gaussmix.models.inference`, exogenous
-features with them. The first stage must stand above the noise too: with F = M_zz⁻¹ M_zx, the weakest direction u of
-FᵀM_zx, relative to N_xx, must have uᵀFᵀM_zx u at least three standard errors above 0. A weak first stage leaves all
-coefficients not identified: leaving out an endogenous feature would change the structural equation.
+Instruments that the release does not identify are left out by the rule of :mod:`gaussmix.models.inference`, together
+with the exogenous features among them. The first stage must also exceed the noise: with F = M_zz⁻¹ M_zx, let u be the
+least-identified direction of FᵀM_zx relative to N_xx. Then uᵀFᵀM_zx u must be at least three standard errors above 0.
+If it is not, no coefficient is identified, because leaving out an endogenous feature would change the structural
+equation.
 """
 
 from __future__ import annotations
@@ -45,22 +47,22 @@ TWO_STAGE = Family(
     link="identity",
     intervals_are_for=MappingProxyType(
         {
-            "table": "what two-stage least squares gives on this table",
-            "population": "what two-stage least squares estimates of the population that the rows were drawn from",
+            "table": "the two-stage least-squares coefficients of this table",
+            "population": "the two-stage least-squares coefficients of the population that the rows were drawn from",
         }
     ),
-    remedy="name stronger instruments, or spend a larger ε.",
+    remedy="use stronger instruments or a larger ε.",
     has_rsquared=True,
     predicts_mean=False,
 )
-"""Two-stage least squares; every model adds notes of its own."""
+"""Two-stage least squares. Each model adds its own notes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InstrumentalModel(FittedModel):
     """Two-stage least squares of one column on others, from a release.
 
-    ``rsquared`` is that of the structural equation, 1 - residual over total sum of squares; 0 where that is negative.
+    ``rsquared`` is that of the structural equation, 1 - residual over total sum of squares, or 0 if this is negative.
 
     Attributes
     ----------
@@ -72,7 +74,7 @@ class InstrumentalModel(FittedModel):
     columns : tuple of str
         Encoded columns of the features.
     certificate : Certificate or None
-        What was spent on the release.
+        The certificate of the release.
     """
 
     response: str
@@ -111,19 +113,20 @@ class InstrumentalModel(FittedModel):
         own = noisy.mapped(np.vstack([*rows.values(), Response.of(schema, self.response).vector]))
         x, z = [names.index(name) for name in problem.names], list(range(len(given.names)))
         fit, first_stage = two_stage(own, x, z, sample_size(problem, options["estimand"], options["n_rows"]))
-        why = "too little signal of its own" if first_stage >= SIGNAL else "the first stage is weak"
+        why = "too little signal" if first_stage >= SIGNAL else "the first stage is weak"
         left_out = {problem.names[j]: why for j in fit.left_out}
         words = (
-            f"Endogenous: {', '.join(self.endogenous) or 'none'}; excluded: {', '.join(self.excluded) or 'none'}.",
-            f"First stage: {first_stage:.3g} standard errors above the noise"
-            + ("." if first_stage >= SIGNAL else f", which is below {SIGNAL:g}: weak."),
+            f"Endogenous: {', '.join(self.endogenous) or 'none'}; "
+            f"excluded instruments: {', '.join(self.excluded) or 'none'}.",
+            f"First stage: {first_stage:.3g} standard errors above 0"
+            + ("." if first_stage >= SIGNAL else f", weak (below {SIGNAL:g})."),
         )
         coefficients = Coefficients.of(fit, problem.to_user, problem.offset)
         family = replace(TWO_STAGE, notes=words[: 1 + bool(self.endogenous and noisy.has_noise)])
         return Summary.of(problem, fit, coefficients, estimand=options["estimand"], family=family, left_out=left_out)
 
     def predict(self, data: Any) -> Floats:
-        """The structural equation's values for a table with the features, clipped to the response's declared bounds."""
+        """Return the values of the structural equation for a table, clamped to the declared bounds of the response."""
         schema, own = self.release.schema, self._table
         coef, intercept = encoded_coefficients(schema, own._problem, own._fit.theta)
         return clipped(schema, self.response, linear_values(schema, coef, intercept, data))
@@ -165,7 +168,7 @@ def two_stage(
 
 
 def _first_stage(staged: Floats, first: Floats, N: Floats, x: Sequence[int], z: Sequence[int]) -> float:
-    """Return uᵀFᵀM_zx u over its standard error for the weakest direction u."""
+    """Return uᵀFᵀM_zx u over its standard error for the least-identified direction u."""
     N_xx = N[np.ix_(x, x)]
     scale = 1 / np.sqrt(np.diagonal(N_xx))
     both = np.outer(scale, scale)
@@ -183,22 +186,22 @@ def fit_instruments(
     """Return the model of :meth:`gaussmix.Release.iv`."""
     schema = release.schema
     if not isinstance(response, str):
-        raise ArgumentError(f"iv needs one response, got {response!r}.")
+        raise ArgumentError(f"response must be one column, got {response!r}.")
     if predictors is None or isinstance(predictors, str) or isinstance(instruments, str):
-        raise ArgumentError("iv needs a list of predictors and a list of instruments.")
+        raise ArgumentError("predictors and instruments must be lists of columns.")
     if not isinstance(column_of(schema, response), Numeric | Boolean):
-        raise ArgumentError(f"Column {response!r} must be numeric or boolean to be a response.")
+        raise ArgumentError(f"response must be a numeric or boolean column, got {response!r}.")
     for name in (*predictors, *instruments):
         column_of(schema, name)
         if name == response:
             raise ArgumentError(f"Column {response!r} is the response and cannot also be a predictor or an instrument.")
     if not schema.intercept:
-        raise ArgumentError("iv needs a release with an intercept column.")
+        raise ArgumentError("iv requires a release with an intercept.")
     noisy = release.statistic.noisy
     features, given = Coding.of(schema, predictors, noisy=noisy), Coding.of(schema, instruments, noisy=noisy)
     if len(given.names) < len(features.names):
         raise ArgumentError(
-            "There are fewer instruments than predictors. Exogenous predictors must be among the instruments."
+            "instruments must be at least as many as predictors. List exogenous predictors among the instruments."
         )
     endogenous = tuple(name for name in features.names if name not in given.names)
     excluded = tuple(name for name in given.names if name not in features.names)

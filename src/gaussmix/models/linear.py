@@ -1,13 +1,13 @@
-r"""Models of one column on others, from a private second moment: post-processing, which costs no privacy.
+r"""Linear models and predictors of one column, from a private second moment: post-processing, which costs no privacy.
 
-A model is fitted in encoded units, where every column has its declared weight, and reported in the user's. With entries
-(x - centre)/scale, y ≈ Σ θ_j x̃_j becomes
+A model is fitted in encoded units, in which every column has its declared weight, and is reported in original units.
+With entries (x - centre)/scale, y ≈ Σ θ_j x̃_j becomes
 
 .. math:: y = c_y + s_y \sum_j \theta_j \frac{x_j - c_j}{s_j} .
 
-A model has one set of numbers: predictions are those of ``params``, with coefficients that are not identified counted
-as 0, so that a level that was left out is predicted as the reference level. `Predictor` is another fit of the same
-columns, a ridge regression that is tuned for prediction under the noise and has no intervals.
+Predictions of a model use its ``params``. Coefficients that are not identified count as 0, so that a level that was
+left out has the prediction of the reference level. `Predictor` is another fit of the same columns: a ridge regression
+that is tuned for prediction under the noise and has no intervals.
 """
 
 from __future__ import annotations
@@ -64,24 +64,24 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Predicted means under the names that statsmodels gives them.
+    """Predicted means, with the attribute names of statsmodels.
 
     Attributes
     ----------
     predicted_mean, se_mean : arrays (rows,)
-        From the coefficients in ``params`` and their covariance.
+        Means and standard errors, from the coefficients in ``params`` and their covariance.
     """
 
     predicted_mean: Floats
     se_mean: Floats
 
     def conf_int(self, alpha: float = 0.05) -> Floats:
-        """Intervals of the means, shape (rows, 2), of level 1 - alpha."""
+        """Return intervals of level 1 - alpha for the means, shape (rows, 2)."""
         half = -special.ndtri(check.in_interval(0, 1, alpha=alpha) / 2) * self.se_mean
         return np.column_stack([self.predicted_mean - half, self.predicted_mean + half])
 
     def to_frame(self, frame: Frame | None = None, *, alpha: float = 0.05) -> Any:
-        """One row a prediction: mean, standard error and both ends of the interval."""
+        """Return a data frame with one row per prediction: mean, standard error and interval."""
         low, high = self.conf_int(alpha).T
         numbers = {"mean": self.predicted_mean, "mean_se": self.se_mean, "mean_ci_lower": low, "mean_ci_upper": high}
         columns = {name: tuple(map(float, values)) for name, values in numbers.items()}
@@ -89,9 +89,9 @@ class Prediction:
 
 
 def predicted(summary: Summary, features: Floats) -> Prediction:
-    """Predictions at rows of features in original units, shape (rows, d), in the order of ``summary.params``."""
+    """Return predictions for features in original units, shape (rows, d), in the order of ``summary.params``."""
     own = summary._coefficients
-    if not own.known[0]:  # the mean at any row has the intercept in it
+    if not own.known[0]:  # every predicted mean includes the intercept
         unknown = np.full(len(features), np.nan)
         return Prediction(unknown, unknown)
     variance = np.sum((features @ np.nan_to_num(own.covariance)) * features, axis=1)
@@ -99,9 +99,11 @@ def predicted(summary: Summary, features: Floats) -> Prediction:
 
 
 def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
-    """Rows of a table as the features of a model in the user's units, clipped as in the release: shape (rows, d)."""
+    """Return the features of a model for the rows of a table, clamped, in original units, shape (rows, d)."""
     if schema.terms or any(is_marked(schema, name) for name in schema.columns):
-        raise ArgumentError("Intervals of predicted means are for schemas without terms and missing-indicators.")
+        raise ArgumentError(
+            "Intervals of predicted means require a schema without terms and missing-value indicators. Use predict."
+        )
     part = Schema({name: column for name, column in schema.columns.items() if name in coding.sources}, intercept=0.0)
     values = np.concatenate([np.empty((0, len(part.names))), *decoded_values(part, data)])
     place = {name: index for index, name in enumerate(part.names)}
@@ -113,15 +115,13 @@ def features_of(schema: Schema, coding: Coding, data: Any) -> Floats:
 
 
 def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
-    """Yield the rows of a table block by block in the user's units, values clipped as in a release of ``part``."""
+    """Yield blocks of rows of a table in original units, with values clamped to the bounds of ``part``."""
     plan = BlockEncoder.plain(part)
     with closing(open_table(data).batches(list(part.columns), types=part.text_types)) as stream:
         for batch in stream:
             rows = encode_batch(batch, part, plan)
             if len(rows) < batch.num_rows:
-                raise DataError(
-                    "Rows with missing values cannot be predicted: drop them from the table, or fill them in."
-                )
+                raise DataError("Rows with missing values cannot be predicted. Drop these rows, or impute the values.")
             yield part.units.decode(rows)
 
 
@@ -136,7 +136,7 @@ class RegressionModel(FittedModel):
     columns : tuple of str
         Encoded columns of the predictors.
     certificate : Certificate or None
-        What was spent on the release.
+        The certificate of the release.
     """
 
     response: str
@@ -149,21 +149,21 @@ class RegressionModel(FittedModel):
         return len(self.columns)
 
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
-        """The regression as an inference problem."""
+        """Return the regression as an inference problem."""
         schema = self.statistic.schema
         response = number_response(schema, self.response)
         return Problem.of(self.statistic.noisy, schema, response, self.columns, collapse=collapse, reference=reference)
 
     def prediction_interval(self, data: Any, alpha: float = 0.05) -> Floats:
-        """Intervals, shape (rows, 2), that hold the response of a new row with probability about 1 - alpha.
+        """Return intervals that contain the response of a new row with probability about 1 - alpha, shape (rows, 2).
 
-        Errors are taken to be normal, with the residual variance of the table. The error of the coefficients, small
-        compared with the residuals wherever a model is worth using, is left out.
+        Errors are assumed to be normal, with the residual variance of the table. The error of the coefficients is
+        neglected; in a useful model it is small compared with the residuals.
         """
         alpha = check.in_interval(0, 1, alpha=alpha)
         if not self.statistic.schema.intercept:
             raise ArgumentError(
-                "prediction_interval needs a release with an intercept column, which holds the row count."
+                "prediction_interval requires a release with an intercept, which contains the number of rows."
             )
         middle = self.predict(data)
         half = -float(special.ndtri(alpha / 2)) * self._residual_std
@@ -171,29 +171,29 @@ class RegressionModel(FittedModel):
 
     @property
     def _residual_std(self) -> float:
-        """Standard deviation of the response about predictions."""
+        """Standard deviation of the response around its predictions."""
         own = self._table
         fit = own._mean if own.noise_dominates else own._fit
         rows, _ = own._problem.noisy.quadratic(own._problem.one)
         return own._problem.scale * float(np.sqrt(max(fit.residual, 0.0) / max(rows, 1.0)))
 
     def get_prediction(self, data: Any, **summary: Unpack[Asked]) -> Prediction:
-        """Means that ``params`` predict for the rows of a table, with ``conf_int()``, under statsmodels' names.
+        """Return predicted means for the rows of a table with ``conf_int()``, with statsmodels' names.
 
-        For the estimand of ``summary``, whose options it takes: the table's own regression, or the population's. New
-        rows scatter about these means: :meth:`prediction_interval`.
+        The options are those of ``summary``; intervals are for its estimand, the table or the population. For the
+        response of a new row, which varies around its mean, see :meth:`prediction_interval`.
         """
         own = self.summary(**summary)
         if own._problem.coding is None or not own._problem.intercept:
-            raise ArgumentError("Intervals of predicted means need a release with an intercept column.")
+            raise ArgumentError("get_prediction requires a release with an intercept. Use predict.")
         return predicted(own, features_of(self.statistic.schema, own._problem.coding, data))
 
     def predict(self, data: Any) -> Floats:
-        """Predictions for a table with the model's columns, clipped to the response's declared bounds.
+        """Return predictions for a table with the model's columns, clamped to the declared bounds of the response.
 
-        They are those of ``params``, with coefficients that are not identified as 0. Where the model does not beat the
-        mean of the response at this budget, the mean is returned, with a warning. Values are clamped as when the
-        release was made.
+        They are computed from ``params``; coefficients that are not identified count as 0. If the model does not beat
+        the mean of the response at this budget, the mean is returned with a warning. Values of the table are clamped
+        as in the release.
         """
         own = self._table
         if own.noise_dominates:
@@ -209,7 +209,7 @@ def encoded_coefficients(schema: Schema, problem: Problem, theta: Floats) -> tup
     """Return coefficients by encoded column, and the intercept, in original units, from θ on a problem's features."""
     coding = problem.coding
     if coding is None:
-        raise ArgumentError("Predictions need a model that was made from a release.")
+        raise ArgumentError("Predictions require a model fitted from a release.")
     sources = {source for source in coding.sources if source is not None}
     columns = [i for i, own in enumerate(schema.encoded) if own.source is None or own.source in sources]
     vector = coding.rows.T @ theta
@@ -220,15 +220,15 @@ def encoded_coefficients(schema: Schema, problem: Problem, theta: Floats) -> tup
 class Predictor:
     """A linear predictor of one column from others: a ridge regression tuned for prediction under the privacy noise.
 
-    It predicts better than the least squares of :meth:`Release.ols` where the budget is small. Its coefficients are
-    biased towards 0, and there are no intervals for them (:mod:`gaussmix.releases.shrinkage`).
+    It predicts better than the least squares of :meth:`Release.ols` if the budget is small. Its coefficients are
+    biased towards 0 and have no intervals (:mod:`gaussmix.releases.shrinkage`).
 
     Attributes
     ----------
     response : str
         The response column.
     coef : dict of str to float
-        By encoded column, in original units: per unit of a number, for true against false, for every level.
+        Coefficients by encoded column, in original units: per unit of a number, for true against false, per level.
     intercept : float
         0 if the release has no intercept column.
     """
@@ -239,7 +239,7 @@ class Predictor:
     schema: Schema = field(compare=False)
 
     def predict(self, data: Any) -> Floats:
-        """Predictions for a table with the predictors' columns, clipped to the response's declared bounds."""
+        """Return predictions for a table with the predictors, clamped to the declared bounds of the response."""
         return clipped(self.schema, self.response, linear_values(self.schema, self.coef, self.intercept, data))
 
     def __repr__(self) -> str:
@@ -247,7 +247,7 @@ class Predictor:
 
 
 def fit_predictor(statistic: Transcript, response: str, predictors: Sequence[str] | None) -> Predictor:
-    """Return the ridge regression of a number, or of true and false as 1 and 0, on other columns."""
+    """Return the ridge regression of a numeric or boolean column on other columns."""
     schema = statistic.schema
     own, features = number_response(schema, response), feature_indices(schema, [response], predictors)
     theta = statistic.solve(features, own.vector[:, np.newaxis])[:, 0]
@@ -258,7 +258,7 @@ def fit_predictor(statistic: Transcript, response: str, predictors: Sequence[str
 def fit_regressions(
     statistic: Transcript, responses: Sequence[str], predictors: Sequence[str] | None, certificate: Certificate | None
 ) -> dict[str, RegressionModel]:
-    """Return least squares of numbers, or of true and false as 1 and 0, on the same other columns."""
+    """Return the least-squares models of numeric or boolean columns on the same predictors."""
     schema = statistic.schema
     features = feature_indices(schema, responses, predictors)
     columns = tuple(schema.names[i] for i in features if schema.encoded[i].source is not None)
@@ -267,35 +267,37 @@ def fit_regressions(
 
 
 def clipped(schema: Schema, response: str, values: Floats) -> Floats:
-    """Predictions of a number, or of true and false as 1 and 0, within the declared bounds."""
+    """Clamp predictions to the declared bounds of the response; to [0, 1] for a boolean."""
     column = schema.parts[response]
     return np.clip(values, *((column.lower, column.upper) if isinstance(column, Numeric) else (0.0, 1.0)))
 
 
 def number_response(schema: Schema, response: str) -> Response:
-    """A numeric or boolean column as a response."""
+    """Return a numeric or boolean column as a response."""
     response = part_name(schema, response)
     column = schema.parts[response]
     if isinstance(column, Block) or is_marked(schema, response):
         raise ArgumentError(
-            f"{response!r} cannot be a response: it is a term of several columns or a power, or 0 stands for its "
-            "missing values. Use a numeric column, its logarithm, or a boolean column."
+            f"{response!r} cannot be a response: it is a product, a power or a spline, or has a missing-value "
+            "indicator. Use a numeric column, its logarithm, or a boolean column."
         )
     if isinstance(column, Categorical):
-        raise ArgumentError(f"Column {response!r} is categorical: use logit or mnlogit.")
+        raise ArgumentError(
+            f"response must be a numeric or boolean column, but {response!r} is categorical. Use logit or mnlogit."
+        )
     if isinstance(column, Vector):
-        raise ArgumentError(f"Column {response!r} is a vector: a response must be one number.")
+        raise ArgumentError(f"response must be a numeric or boolean column, but {response!r} is a vector.")
     return Response.of(schema, response)
 
 
 def feature_indices(schema: Schema, responses: Sequence[str], predictors: Sequence[str] | None) -> list[int]:
-    """Indices of the encoded columns of the features, the intercept last.
+    """Return the indices of the encoded columns of the predictors, the intercept last.
 
-    By default all parts are predictors, except those that are made of a response's columns.
+    By default all parts are predictors, except those derived from the columns of a response.
     """
     if isinstance(predictors, str):
         raise ArgumentTypeError(
-            f"predictors must be a list of columns, got {predictors!r}: write predictors=[{predictors!r}]."
+            f"predictors must be a list of columns, got one string. Write predictors=[{predictors!r}]."
         )
     responses = [part_name(schema, response) for response in responses]
     chosen = (
@@ -307,16 +309,16 @@ def feature_indices(schema: Schema, responses: Sequence[str], predictors: Sequen
         if name in responses:
             raise ArgumentError(f"Column {name!r} is the response and cannot also be a predictor.")
     if predictors is not None and len(set(predictors)) < len(predictors):
-        raise ArgumentError("predictors names a column twice.")
-    chosen = needed_parts(schema, list(dict.fromkeys(chosen)))  # poly(age, 2) and age share one
+        raise ArgumentError("predictors must not contain duplicates.")
+    chosen = needed_parts(schema, list(dict.fromkeys(chosen)))  # poly(age, 2) and age have one in common
     found = [index for name in chosen for index in schema.groups[name]] + list(schema.groups.get(INTERCEPT, ()))
     if not found:
-        raise ArgumentError("No predictors are left: name columns in predictors=.")
+        raise ArgumentError("At least one predictor is required. List columns in predictors=.")
     return found
 
 
 def linear_values(schema: Schema, coef: dict[str, float], intercept: float, data: Any) -> Floats:
-    """Intercept plus the sum of coefficients times clipped values in the user's units."""
+    """Return the intercept plus the sum of coefficients times clamped values, in original units."""
     part = sub_schema(schema, {column.source for column in schema.encoded if column.name in coef and column.source})
     gamma, intercept = schema.units.slopes(coef, intercept)
     slopes = np.array([gamma.get(name, 0.0) for name in part.names])  # the constant column is not in coef

@@ -1,9 +1,9 @@
-"""What leaves the mechanism: noisy second moments of the table, and a certificate of what was spent on them.
+"""Releases: noisy second moments of a table with a privacy certificate, and the models computed from them.
 
 **Private**: everything here is a function of a release and of declared quantities. Estimators, intervals and reports
-compute from it alone.
+use nothing else.
 
-`as_csv` writes a release as one CSV file, for tools that do not read Parquet: G, N and the units of every column.
+`as_csv` formats G, N and the units of all columns as one CSV file, for tools that cannot read Parquet.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ __all__ = ["Release", "as_csv", "load"]
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A private second moment of a table that serves any number of models.
+    """Private second moments of a table, from which any number of models can be computed.
 
     Raises
     ------
     NotPrivateError
-        If the certificate claims more privacy than the noise gives, however the release is made.
+        If the certificate claims more privacy than the noise gives.
 
     Attributes
     ----------
     statistic : Transcript
-        The numbers.
+        The noisy outputs of the mechanism.
     certificate : Certificate
-        What was spent.
+        The privacy guarantee.
     """
 
     statistic: Transcript
@@ -83,39 +83,39 @@ class Release:
             object.__setattr__(self, "statistic", replace(self.statistic, void=void, declared=declared))
 
     def verify(self) -> None:
-        """Check the numbers against the certificate, which was verified when it was made.
+        """Check the noise of the outputs against the certificate, which was verified when it was built.
 
         Raises
         ------
         NotPrivateError
-            If the certificate claims more privacy than the noise of the numbers gives.
+            If the certificate claims more privacy than the noise of the outputs gives.
         """
         if self.certificate.schema.coded(self.thresholds) != self.schema:
-            raise ArgumentError("The numbers and the certificate are about different columns")
+            raise ArgumentError("The columns of the release do not match its certificate.")
         _verify_transcript(self.statistic, self.certificate)
 
     @property
     def schema(self) -> Schema:
-        """The columns with the bounds that the passes read: thresholds, where numbers are top-coded."""
+        """The schema of the passes, in which the thresholds of top-coded numbers are the bounds."""
         return self.statistic.schema
 
     @property
     def thresholds(self) -> dict[str, tuple[float, float]]:
-        """Lower and upper thresholds of the numbers that are top-coded, in original units."""
+        """Lower and upper thresholds of the top-coded numbers, in original units."""
         return self.schema.thresholds_within(self.certificate.schema)
 
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
-        """Declared two-way tables, whose cells were counted."""
+        """Pairs of columns whose two-way tables were declared and counted."""
         return () if self.statistic.marginals is None else self.statistic.marginals.plan.tables
 
     def topcode(self, data: Any) -> Any:
-        """Return a data frame with its columns coded to the release's thresholds, for comparison with other software.
+        """Apply the thresholds of the release to a data frame, for comparison with other software.
 
         Parameters
         ----------
         data : data frame
-            Of pandas, polars or another library that narwhals knows; a frame of the same kind is returned.
+            A frame of pandas, polars or another library that narwhals supports. A frame of the same type is returned.
         """
         frame = nw.from_native(data)
         coded = [nw.col(name).clip(*ends) for name, ends in self.thresholds.items() if name in frame.columns]
@@ -123,7 +123,7 @@ class Release:
 
     @property
     def second_moment(self) -> Floats:
-        """An unbiased estimate of the Gram matrix of encoded rows; it need not be positive."""
+        """An unbiased estimate of the Gram matrix of encoded rows. It may be indefinite."""
         return self.statistic.second_moment
 
     # -- models ----------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Release:
     def logit(
         self, response: str, predictors: Sequence[str] | None = None, *, level: object = None
     ) -> ClassificationModel:
-        """Fit log odds of a column with two values, or of one level against all others, by the linear discriminant.
+        """Fit log odds of a boolean column, or of one level against all others, by linear discriminant analysis.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Release:
         return replace(found, certificate=self.certificate)
 
     def mnlogit(self, response: str, predictors: Sequence[str] | None = None) -> MulticlassModel:
-        """Fit log odds of each level of a category against its first, by one linear discriminant for all levels.
+        """Fit log odds of each level of a category against its first level, by linear discriminant analysis.
 
         Parameters
         ----------
@@ -231,16 +231,16 @@ class Release:
         return replace(found, certificate=self.certificate)
 
     def pca(self, columns: Sequence[str] | None = None) -> tuple[Floats, Floats, tuple[str, ...]]:
-        """Principal components of encoded columns, about their means if the release has an intercept.
+        """Return principal components of encoded columns, about their means if the release has an intercept.
 
         Returns
         -------
         variances : array (p,)
-            Sums of squares along the components, largest first; noise may leave the last ones negative.
+            Sums of squares along the components, largest first. Noise may make the last ones negative.
         components : array (p, p)
-            One a row.
+            One component per row.
         names : tuple of str
-            Of the encoded columns.
+            Names of the encoded columns.
         """
         schema, M = self.schema, self.second_moment
         chosen = list(schema.parts) if columns is None else [part for text in columns for part in schema.resolve(text)]
@@ -252,7 +252,7 @@ class Release:
         return variances[::-1], vectors.T[::-1], tuple(schema.names[i] for i in rows)
 
     def fit(self, family: str, response: str, predictors: Sequence[str] | None = None) -> FittedModel:
-        """Fit a model of a family by its name: ``release.fit("poisson", "visits", ["age"])``.
+        """Fit a model of a named family: ``release.fit("poisson", "visits", ["age"])``.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class Release:
         Parameters
         ----------
         columns : list of str, optional
-            Default: all.
+            Columns to describe. Default: all.
         alpha : float
         """
         return describe(self, columns, alpha=alpha)
@@ -284,84 +284,84 @@ class Release:
     def quantiles(
         self, columns: Sequence[str] | None = None, q: Sequence[float] = (0.25, 0.5, 0.75), *, alpha: float = 0.05
     ) -> ResultTable:
-        """Quantiles of numbers of the declared table, with intervals of level 1 - alpha.
+        """Return quantiles of numeric columns of the declared table, with intervals of level 1 - alpha.
 
-        Intervals end at edges of the public cells in which rows were counted, and hold for any distribution of rows
-        within the cells. Requires a release in several passes.
+        Interval ends are edges of the public cells in which rows were counted, so that intervals are valid for any
+        distribution of rows within the cells. Requires a release in several passes.
 
         Parameters
         ----------
         columns : list of str, optional
-            Numeric columns; default: all.
+            Numeric columns. Default: all.
         q : list of float
-            Between 0 and 1.
+            Probabilities between 0 and 1.
         alpha : float
         """
         return quantiles(self, columns, q, alpha=alpha)
 
     def histogram(self, column: str, *, bins: int | None = None) -> Histogram:
-        """Noisy counts of a number of the declared table in public cells; requires a release in several passes.
+        """Return noisy counts of a numeric column of the declared table in bins. Requires a release in several passes.
 
         Parameters
         ----------
         column : str
         bins : int, optional
             Number of bins of about equal width, made of whole cells; 0 for the cells themselves, which become narrower
-            towards the bounds. Default: from 32 down to 2, so that an average bin has at least four standard errors of
-            a cell.
+            towards the bounds. Default: the largest number from 32 down to 2 for which the average count of a bin is at
+            least four standard errors of a cell.
         """
         return histogram(self, column, bins)
 
     def total(self, column: str, *, alpha: float = 0.05) -> ResultTable:
-        """Sum of a number over the declared table, or number of rows in which a boolean is true."""
+        """Return the sum of a numeric column of the declared table, or the number of rows in which a boolean is true."""
         return total(self, column, alpha=alpha)
 
     def ratio(self, numerator: str, denominator: str, *, alpha: float = 0.05) -> ResultTable:
-        """Ratio of the totals of two columns of the declared table, such as claims per exposure."""
+        """Return the ratio of the totals of two columns of the declared table, such as claims per exposure."""
         return ratio(self, numerator, denominator, alpha=alpha)
 
     def corr(self, columns: Sequence[str] | None = None, *, given: Sequence[str] = ()) -> Correlations:
-        """Correlations of columns, levels as 0 and 1; partial ones, with the columns ``given`` held fixed.
+        """Return correlations of columns, with levels as 0 and 1; partial correlations if ``given`` is not empty.
 
-        They are of the rows that models read: coded to thresholds, rows of large norm clipped. ``conf_int()`` of the
-        result has their intervals.
+        They are for the rows that models use, with top-coded numbers and clipped norms. ``conf_int()`` of the result
+        returns intervals.
         """
         return correlations(self, columns, given)
 
     def crosstab(self, rows: str, columns: str) -> Crosstab:
-        """Counts of two categorical or boolean columns against each other, with intervals, shares and a test.
+        """Cross-tabulate two categorical or boolean columns, with intervals, shares and a test of independence.
 
-        Pairs that were declared with ``tables=`` (:attr:`tables`) were counted directly; others come from the Gram
+        Pairs declared with ``tables=`` (:attr:`tables`) were counted directly. Other pairs are computed from the Gram
         matrix, with more noise. Margins are the counts of levels.
         """
         return crosstab(self, rows, columns)
 
     def means(self, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
-        """Means of a number, or shares of true, within the levels of ``by``, with intervals of level 1 - alpha.
+        """Return the mean of a numeric or boolean column in each level of ``by``, with intervals of level 1 - alpha.
 
-        They are of the rows that models read: coded to thresholds, rows of large norm clipped.
+        Means are for the rows that models use, with top-coded numbers and clipped norms.
         """
         return group_means(self, response, by, alpha=alpha)
 
     def anova(self, response: str, by: str) -> Anova:
-        """Test whether the means of ``response`` differ between the levels of ``by``: analysis of variance."""
+        """Test whether the means of ``response`` differ between the levels of ``by`` (analysis of variance)."""
         return anova(self, response, by)
 
     def synthetic(self, n_rows: int, *, seed: int | np.random.Generator | None = None, frame: Frame = "arrow") -> Any:
         """Draw synthetic rows within the declared bounds and levels.
 
-        Right are the distributions of single columns, up to noise, and approximately the correlations of pairs;
-        nothing else is (:mod:`gaussmix.models.synthetic`). A warning is given where regressions on them would differ
-        from those of the release. The column of row weights is left out: rows have equal weights.
+        Up to noise they match the distributions of single columns and, approximately, the correlations of pairs, and
+        nothing else (:mod:`gaussmix.models.synthetic`). A warning is issued if regressions on them would differ from
+        those of the release. The column of row weights is omitted: rows have equal weights.
 
         Parameters
         ----------
         n_rows : int
-            How many.
+            Number of rows.
         seed : int or Generator, optional
         frame : {"arrow", "pandas", "polars"}
-            Arrow tables carry the mark ``gaussmix.synthetic`` in their metadata, frames of pandas in ``attrs``;
-            frames of polars have room for none.
+            Arrow tables have the key ``gaussmix.synthetic`` in their metadata, pandas frames in ``attrs``. Polars
+            frames cannot store it.
         """
         table = synthetic_rows(self, n_rows, seed)
         found = as_frame(table, frame)
@@ -371,32 +371,31 @@ class Release:
 
     # -- the file ---------------------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write one small Parquet file, whole or not at all (:mod:`gaussmix.releases.file`).
+        """Write the release to one Parquet file, atomically (:mod:`gaussmix.releases.file`).
 
-        A file that is there already is replaced with ``force`` only. A name that promises another format, as ``x.csv``
-        does, is refused.
+        An existing file is replaced only with ``force``. A suffix of another format, such as ``.csv``, is an error.
         """
         release_file.check_name(path)
         write_whole(path, self.to_bytes(), mode=self.file_mode, force=force)
 
     def to_bytes(self) -> bytes:
-        """What :meth:`save` writes."""
+        """Return the bytes that :meth:`save` writes."""
         return release_file.as_bytes(self.statistic, self.certificate)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, name: str | Path = "This") -> Release:
-        """Read what :meth:`to_bytes` wrote, and check all of it; ``name`` is for messages."""
+        """Read and verify the output of :meth:`to_bytes`. Messages refer to it by ``name``."""
         statistic, certificate = release_file.read(content, name)
         try:
             return cls(statistic, certificate)
         except NotPrivateError as error:
             raise NotPrivateError(f"{name} was edited or is damaged: {error}") from None
         except ArgumentError as error:
-            raise DamagedError(f"{name} was edited or is damaged: {error}. Ask for the file again.") from None
+            raise DamagedError(f"{name} was edited or is damaged: {error} Obtain the file again.") from None
 
     @property
     def file_mode(self) -> int:
-        """Who may read the file: its owner alone where nothing is protected."""
+        """Mode of the file: readable by its owner only if ε is infinite."""
         return 0o600 if math.isinf(self.certificate.epsilon) else 0o644
 
     @property
@@ -410,58 +409,58 @@ class Release:
 
 
 def _verify_transcript(transcript: Transcript, certificate: Certificate) -> None:
-    """Every pass must have the noise, and the account every release that the passes rest on and no other."""
+    """Check that the account covers exactly the outputs of the transcript, with their noise."""
     account, m, passes, steps = certificate.account, transcript.schema.n_columns, transcript.passes, transcript.steps
     transcript.check()
     if transcript.unit != certificate.privacy_unit:
-        raise NotPrivateError("The numbers and the certificate are about different units of privacy")
+        raise NotPrivateError("The privacy unit of the release does not match its certificate.")
     if isinstance(account, NonPrivate):
         if not transcript.exact or steps:
-            raise NotPrivateError("The certificate is about a release without noise, and this one has some")
+            raise NotPrivateError("The certificate is for a release without noise, but the passes have noise.")
         return
     if not isinstance(account, LatticeAccount):
-        raise NotPrivateError("The certificate is not about passes on a lattice.")
+        raise NotPrivateError("The certificate is not for a release in passes.")
     plan = None if transcript.marginals is None else transcript.marginals.plan
     persons, marginals = certificate.privacy_unit is not None, None if plan is None else plan.coordinates
     if not accounts_for(account, len(passes), m, steps=len(steps), persons=persons, marginals=marginals):
-        raise NotPrivateError("The release has other passes than its certificate accounts for")
+        raise NotPrivateError("The passes of the release do not match its certificate.")
     budgets = budgets_of(account, len(steps), marginals=plan is not None)
     several = range(1, 2 * len(passes), 2)  # a count, then the first pass, then a histogram and a pass in turn
     at = [0] if len(passes) == 1 else list(several)
     if any(output.mu != budgets.passes[i] for output, i in zip(passes, at, strict=True)):
-        raise NotPrivateError("A pass of the release has other noise than its certificate accounts for")
+        raise NotPrivateError("The noise of a pass does not match the certificate.")
     if tuple((step.mu, step.weight_mu) for step in steps) != budgets.steps:
-        raise NotPrivateError("A step of the release has other noise than its certificate accounts for")
+        raise NotPrivateError("The noise of a step does not match the certificate.")
     if transcript.marginals is not None and plan is not None:
         most = 1 if certificate.privacy_unit is None else certificate.privacy_unit.max_contributions
         if plan != MarginalPlan(certificate.schema, plan.tables, most, certificate.neighbours):
-            raise NotPrivateError("The marginals and the certificate are about different columns or units of privacy")
+            raise NotPrivateError("The columns or the privacy unit of the marginals do not match the certificate.")
         if transcript.marginals.noise_p_value < FALSE_ALARM_RATE:
-            raise NotPrivateError("The marginals of the release have less noise than its certificate accounts for")
+            raise NotPrivateError("The marginals have less noise than the certificate states.")
         if transcript.marginals.mu != budgets.marginals:
-            raise NotPrivateError("The marginals of the release have other noise than its certificate accounts for")
+            raise NotPrivateError("The noise of the marginals does not match the certificate.")
     if transcript.noise_p_value < FALSE_ALARM_RATE:
-        raise NotPrivateError("The passes of the release have less noise than its certificate accounts for")
+        raise NotPrivateError("The passes have less noise than the certificate states.")
 
 
 def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:
-    """Read a release and check all of it: its checksum, its parts against each other, and what its certificate claims.
+    """Read a release and verify its checksum, its consistency and the claim of its certificate.
 
-    The file is read once: the signature is checked on the bytes that the release is made from.
+    The file is read once, so that signature and content refer to the same bytes.
 
     Parameters
     ----------
     path : path
     key : path or bytes, optional
-        Ed25519 public key in PEM, or the path of its file. The signature beside the file (``FILE.sig``) must then be
-        there, and be by this key.
+        Ed25519 public key in PEM format, or the path of its file. A signature by this key must then be in the file
+        ``FILE.sig`` next to the release.
 
     Raises
     ------
     DamagedError
-        If the file is not a release, is damaged or edited, is of a newer format, or is not signed by the key.
+        If the file is not a release, is damaged or edited, has a newer format, or is not signed by the key.
     NotPrivateError
-        If its certificate, computed anew, claims more privacy than its noise gives.
+        If its certificate claims more privacy than its noise gives.
     """
     content = release_file.read_bytes(path, signed=key is not None)
     if key is not None:
@@ -470,9 +469,9 @@ def load(path: str | Path, key: str | Path | bytes | None = None) -> Release:
 
 
 def as_csv(release: Release) -> str:
-    """Rows of the blocks ``G`` and ``N``, as in the release's own file, and two of ``units``: centres and scales.
+    """Return the blocks ``G`` and ``N`` of the release file as CSV, and two rows ``units``: centres and scales.
 
-    An encoded entry is (x - centre)/scale. All digits are kept.
+    An encoded entry is (x - centre)/scale. Numbers have full precision.
     """
     schema, statistic = release.schema, release.statistic
     noisy = statistic.predictive

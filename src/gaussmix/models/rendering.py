@@ -40,13 +40,13 @@ __all__ = [
 NOT_IDENTIFIED = "not identified at this budget"
 
 ALSO_STANDS_FOR = "†"
-"""Marks coefficients that also stand for a column that was left out."""
+"""Mark of coefficients that also absorb the effect of a column that was left out."""
 
 NO_BETTER = "This model does not beat the mean of the response at this budget."
 ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
 NOTHING = "No coefficient is identified at this budget."
 CODED = "Estimated on the table with"
-_FIRST = (NO_GUARANTEE, CODED, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes that are printed above a table
+_FIRST = (NO_GUARANTEE, CODED, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes printed above a table
 
 
 def p_value(p: float) -> str:
@@ -91,9 +91,9 @@ def heading(alpha: float) -> list[str]:
 
 
 def notes(summary: Summary) -> list[str]:
-    """Return the notes of a table: what is printed above it, what the numbers are, and what is not identified.
+    """Return the notes of a table: those printed above it, the estimand, and columns that are not identified.
 
-    This is the one place where they are composed.
+    All notes are composed here.
     """
     family, kept = summary.family, [name for name, error in summary.bse.items() if not math.isnan(error)]
     found = [summary.void] if summary.void else []
@@ -122,7 +122,7 @@ def notes(summary: Summary) -> list[str]:
         found.append(f"Sampling error is computed for {_rows(summary)}, assuming equal residual variances.")
     found += [f"Left out: {name}, {reason}." for name, reason in summary.left_out.items()]
     found += [
-        f"{ALSO_STANDS_FOR} {name} also stands for {', '.join(columns)}, left out."
+        f"{ALSO_STANDS_FOR} {name} also absorbs the effect of {', '.join(columns)}, left out."
         for name, columns in summary.stands_for.items()
     ]
     if summary.left_out:
@@ -131,7 +131,7 @@ def notes(summary: Summary) -> list[str]:
 
 
 def _allowance(summary: Summary) -> str:
-    """Say what standard errors allow for the bias from norm clipping, and what that rests on."""
+    """Return a sentence about the allowance of standard errors for the bias from norm clipping, with its assumption."""
     noisy = summary._problem.noisy
     factor = math.sqrt(1 + noisy.clipping_bias**2)
     if factor < 1.005:
@@ -140,7 +140,8 @@ def _allowance(summary: Summary) -> str:
     if noisy.tails_coded:
         return f"{words}."
     return (
-        f"{words}, which assumes that no tail is heavy: numbers are not top-coded. A release in one pass clips no row."
+        f"{words}. Numbers are not top-coded, so this assumes that no tail is heavy. A release in one pass clips no "
+        "row."
     )
 
 
@@ -181,18 +182,18 @@ def _split(words: Iterable[str], first: tuple[str, ...]) -> tuple[list[str], lis
 
 
 def guarantee_of(words: Iterable[str]) -> dict[str, str]:
-    """Return the field of plain values that says why nothing is guaranteed; no field where something is."""
+    """Return a field with the reason why there is no guarantee; no field if there is one."""
     reasons = " ".join(note.removeprefix(NO_GUARANTEE).strip() for note in void_first(words)[0])
     return {"guarantee": f"void: {reasons}"} if reasons else {}
 
 
 def void_mark(*words: str) -> str:
-    """Return what a representation says first: that nothing is guaranteed; nothing where something is."""
+    """Return the start of a repr without a privacy guarantee; empty if there is a guarantee."""
     return "no privacy guarantee, " if void_first(words)[0] else ""
 
 
 def in_csv(rows: Iterable[Iterable[object]]) -> str:
-    """Return lines of CSV, numbers in all their digits; text that looks like a formula is quoted."""
+    """Return lines of CSV with numbers in full precision. Text that looks like a formula is quoted."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
     return buffer.getvalue()
@@ -221,7 +222,7 @@ def as_latex(summary: Summary, alpha: float) -> str:
 
 
 def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """Format a LaTeX tabular. Of the notes only those about a void guarantee are printed."""
+    """Format a LaTeX tabular. Only notes about a void guarantee are printed."""
     void = [_latex(note) for note in void_first(words)[0]]
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline"]

@@ -68,15 +68,15 @@ FRAMES: tuple[Frame, ...] = ("pandas", "polars", "arrow")
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Columns of text and of numbers, with a title and what to know about them.
+    """A table of results with a title and notes.
 
     Attributes
     ----------
     title : str
     columns : dict of str to tuple
-        Of equal lengths; a number that is not known is NaN.
+        Columns of equal length; an unknown number is NaN.
     notes : tuple of str
-        What the numbers are, and are not.
+        Notes about the estimand, assumptions and columns that are not identified.
     """
 
     title: str
@@ -87,20 +87,20 @@ class ResultTable:
         return len(next(iter(self.columns.values())))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary a row."""
+        """Return one dictionary per row."""
         return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 
     def to_frame(self, frame: Frame | None = None) -> Any:
-        """A data frame: of pandas, polars or Arrow; default: the first of them that is installed."""
+        """Return a data frame of pandas, polars or Arrow. Default: the first that is installed."""
         return as_frame(pa.table({name: list(values) for name, values in self.columns.items()}), frame)
 
     def as_csv(self) -> str:
-        """Numbers in all their digits; the notes are left out. Text that looks like a formula is quoted."""
+        """Return CSV with numbers in full precision and without notes. Text that looks like a formula is quoted."""
         rows = zip(*self.columns.values(), strict=True)
         return in_csv([self.columns, *(["" if _unknown(value) else value for value in row] for row in rows)])
 
     def as_plain(self) -> dict[str, Any]:
-        """Plain values, for JSON: what is not finite is None."""
+        """Return plain values for JSON; numbers that are not finite become None."""
         rows = [
             {
                 key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -111,22 +111,22 @@ class ResultTable:
         return {**guarantee_of(self.notes), "title": self.title, "rows": rows, "notes": list(self.notes)}
 
     def as_text(self) -> str:
-        """For a terminal."""
+        """Return the table as text for a terminal."""
         return in_columns(self.title, [list(self.columns), *self._cells()], self.notes)
 
     def as_latex(self) -> str:
-        """A LaTeX tabular."""
+        """Return a LaTeX tabular."""
         return in_latex(list(self.columns), self._cells(), self.notes)
 
     def as_html(self) -> str:
-        """A table for a page, with its notes."""
+        """Return an HTML table with notes."""
         return in_html(self.title, self.columns, self._cells(), self.notes)
 
     def _repr_html_(self) -> str:
         return self.as_html()
 
     def _cells(self) -> list[list[str]]:
-        """Return four digits, or as many as the ends of an interval need to differ in two."""
+        """Format cells with four digits, or with enough digits that the ends of an interval differ in two."""
         found = []
         for row in self.rows():
             width = row.get("conf.high", math.nan) - row.get("conf.low", math.nan)
@@ -157,14 +157,14 @@ class LabelledSquare(dict[str, dict[str, float]]):
 
 
 def as_frame(table: pa.Table, frame: Frame | None = None) -> Any:
-    """An Arrow table as a frame of another library; default: pandas, else polars, else as it is."""
+    """Convert an Arrow table to a data frame. Default: pandas if installed, then polars, then Arrow."""
     installed: list[Frame] = [name for name in FRAMES[:2] if importlib.util.find_spec(name)]
     chosen: Frame = frame or [*installed, FRAMES[2]][0]
     check.choice(FRAMES, frame=chosen)
     if chosen == "arrow":
         return table
     if not importlib.util.find_spec(chosen):
-        raise MissingPackageError(f"frame={chosen!r} needs the package {chosen}: install it, or use frame='arrow'.")
+        raise MissingPackageError(f"frame={chosen!r} requires the package {chosen}. Install it, or use frame='arrow'.")
     if chosen == "pandas":
         return table.to_pandas()
     polars: Any = importlib.import_module("polars")
@@ -187,7 +187,7 @@ def _cell(value: object) -> str:
 
 
 def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Columns from rows."""
+    """Return columns from rows."""
     return {name: tuple(row[place] for row in rows) for place, name in enumerate(names)}
 
 
@@ -196,11 +196,11 @@ def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str,
 Estimand = Literal["table", "population"]
 ESTIMANDS: tuple[Estimand, ...] = ("table", "population")
 
-_NAMED = 3  # columns named beside one that was left out
+_NAMED = 3  # columns named in the reason why another was left out
 
 
 class Asked(TypedDict, total=False):
-    """Options of a model's ``summary``, where another of its methods hands them on."""
+    """Options of ``summary``, as passed on by other methods of a model."""
 
     estimand: Estimand
     n_rows: int | None
@@ -210,48 +210,48 @@ class Asked(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Summary:
-    """The summary of one regression. What is labelled has the coefficients' names as keys, in order.
+    """The summary of one regression. Dictionaries have the names of the coefficients as keys, in order.
 
-    One normal distribution (:class:`~gaussmix.models.inference.Coefficients`) is behind standard errors, p-values,
-    intervals, tests and predicted means: a p-value is below α exactly where the interval of level 1 - α excludes 0. A
-    coefficient that is not identified at this budget is NaN everywhere.
+    Standard errors, p-values, intervals, tests and predicted means are computed from one normal distribution
+    (:class:`~gaussmix.models.inference.Coefficients`): a p-value is below α if and only if the interval of level
+    1 - α excludes 0. A coefficient that is not identified at this budget is NaN everywhere.
 
     Attributes
     ----------
     estimand : {"table", "population"}
-        Which coefficients the intervals are for.
+        Whether intervals are for the coefficients of the table or of the population.
     response_name : str
     params, bse, pvalues : dict of str to float
         In original units.
     noise_share : dict of str to float
-        Share of each squared standard error that is privacy noise; the rest is sampling.
+        Share of each squared standard error that is due to privacy noise; the rest is sampling error.
     left_out : dict of str to str
         Columns that are not identified, with the reason. Levels among them are counted with the reference level.
     stands_for : dict of str to tuple of str
-        Coefficients that also stand for columns left out, with these columns.
+        Coefficients that also absorb the effect of columns left out, with these columns.
     n_rows : float or None
         Sample size for the population; None for the table's own coefficients.
     signal_to_noise : float
-        Of the weakest direction among the columns kept, in standard errors of the noise.
+        Signal of the least-identified direction of the columns kept, in standard errors of the noise.
     rsquared : float
         Within [0, 1].
     sigma : float
-        Residual standard error; NaN where it is not defined or noise makes its square negative.
+        Residual standard error; NaN if it is not defined or noise makes its square negative.
     noise_dominates : bool
         Whether predictions do not beat the mean of the response at this budget. R² is then not informative.
     nobs, nobs_se : float
-        Noisy number of rows in the table, and its standard error; NaN without an intercept column. With ``weighted``,
-        the sum of the rows' weights.
+        Noisy number of rows in the table, and its standard error; NaN without an intercept. With ``weighted``, the sum
+        of the weights.
     weighted : bool
-        Whether rows have weights: coefficients are those of the weighted table.
+        Whether rows are weighted. The coefficients are then those of the weighted table.
     references : tuple of str
         Reference levels of the categories.
     clipping_loss : ClippingLoss or None
         Row weight removed by norm clipping; results are for the table with clipped rows.
     void : str
-        Why the release has no guarantee, which is printed first; empty if it has one.
+        Reason why the release has no guarantee, printed first; empty if it has one.
     family : Family
-        What the coefficients are, and how they come from least squares.
+        Meaning of the coefficients, and how they are computed from least squares.
     """
 
     estimand: Estimand
@@ -291,7 +291,7 @@ class Summary:
         left_out: dict[str, str] | None = None,
         stands_for: dict[str, tuple[str, ...]] | None = None,
     ) -> Summary:
-        """Return the summary of coefficients with a distribution, from the least squares behind them."""
+        """Return a summary from the distribution of coefficients and the least-squares fit."""
         names, n = problem.names, problem.nobs
         mean = on_columns(problem.noisy, [0] if problem.intercept and problem.noisy.moment[0, 0] > 0 else [], [])
         rsquared = min(max(1 - fit.residual / mean.residual, 0.0), 1.0) if mean.residual > 0 else 0.0
@@ -331,19 +331,19 @@ class Summary:
 
     @property
     def coded(self) -> Mapping[str, str]:
-        """Columns of the model that are top-coded, with their thresholds in words."""
+        """Top-coded columns of the model, with a description of their thresholds."""
         return self._problem.noisy.coded
 
     @property
     def tvalues(self) -> dict[str, float]:
-        """Coefficients over standard errors."""
+        """Coefficients divided by their standard errors."""
         with np.errstate(divide="ignore", invalid="ignore"):
             own = self._coefficients
             return labelled(self._problem.names, own.estimate / own.std_errors)
 
     @property
     def scale(self) -> float:
-        """Residual variance, under statsmodels' name; NaN where it is not defined."""
+        """Residual variance, with the name of statsmodels; NaN if it is not defined."""
         return self.sigma**2
 
     @property
@@ -355,19 +355,19 @@ class Summary:
 
     @property
     def aic(self) -> float | None:
-        """Akaike's information criterion of a linear model with normal errors; None where it is not defined."""
+        """Akaike's information criterion of a linear model with normal errors; None if it is not defined."""
         n, k = self.nobs, len(self._fit.kept)
         if not self.family.is_linear or self.weighted or not self.sigma > 0:
             return None
         return n * (math.log(2 * math.pi * self.scale * (n - k) / n) + 1) + 2 * k
 
     def cov_params(self) -> LabelledSquare:
-        """Covariance of the coefficients in original units, by both names; NaN for those not identified."""
+        """Return the covariance matrix of the coefficients in original units; NaN for those not identified."""
         rows = zip(self.params, self._coefficients.covariance, strict=True)
         return LabelledSquare({name: labelled(list(self.params), row) for name, row in rows})
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
-        """Intervals of level 1 - alpha; NaN where a coefficient is not identified."""
+        """Return intervals of level 1 - alpha; NaN if a coefficient is not identified."""
         ends = self._coefficients.intervals(check.in_interval(0, 1, alpha=alpha))
         return {name: (low, high) for name, (low, high) in zip(self.params, ends.tolist(), strict=True)}
 
@@ -377,7 +377,7 @@ class Summary:
         Parameters
         ----------
         hypotheses : str, list of str or array (hypotheses, d)
-            ``"age = 0"``, ``"age - bmi = 0, sex=m = 1"``, the name of a coefficient or of a column (its coefficients
+            ``"age = 0"``, ``"age - bmi = 0, sex=m = 1"``, the name of a coefficient or column (all its coefficients
             are 0), or a matrix R for R·β = 0.
         """
         R, q, words = self._hypotheses(hypotheses)
@@ -400,21 +400,21 @@ class Summary:
         return JointTest(own.hypotheses, own.statistic / own.df, own.df, own.pvalue)
 
     def _hypotheses(self, given: Hypotheses) -> tuple[Floats, Floats, tuple[str, ...]]:
-        """Read hypotheses; those on a column skip the levels that are counted with the reference level."""
+        """Parse hypotheses. Those on a column omit levels that are counted with the reference level."""
         known = self._coefficients.known
         groups = {name: [i for i in own if known[i]] or own for name, own in self._problem.groups.items()}
         return linear_hypotheses(given, self._problem.names, groups)
 
     def as_text(self, alpha: float = 0.05) -> str:
-        """The table as text."""
+        """Return the table as text."""
         return rendering.as_text(self, alpha)
 
     def as_html(self, alpha: float = 0.05) -> str:
-        """The table as HTML."""
+        """Return the table as HTML."""
         return rendering.as_html(self, alpha)
 
     def as_latex(self, alpha: float = 0.05) -> str:
-        """The table as a LaTeX tabular."""
+        """Return the table as a LaTeX tabular."""
         return rendering.as_latex(self, alpha)
 
     def __str__(self) -> str:
@@ -464,11 +464,11 @@ def _reason(problem: Problem, name: str, beside: Sequence[str]) -> str:
     if count < ENOUGH * std_error:
         rows = f"about {_rows_text(max(count, 0.0))} (SE {_rows_text(std_error)}) rows"
         return f"{rows}: counted with the reference level"
-    return "too little signal of its own" + (f" beside {', '.join(beside[:_NAMED])}" if beside else "")
+    return "too little signal" + (f" after adjusting for {', '.join(beside[:_NAMED])}" if beside else "")
 
 
 def _rows_text(rows: float) -> str:
-    """Return a number of rows; clipped rows count as parts of a row."""
+    """Format a number of rows, which may be fractional because clipped rows have less weight."""
     return f"{rows:.0f}" if rows >= 10 else f"{rows:.1f}"
 
 
@@ -482,27 +482,27 @@ def sample_size(problem: Problem, estimand: Estimand, n_rows: int | None) -> flo
         return None
     if problem.weighted:
         raise ArgumentError(
-            'estimand="population" needs the sum of squared weights, which this release does not hold: rows have '
-            'weights. estimand="table" is about the weighted table.'
+            'estimand="population" is not available for weighted rows, because the release does not contain the sum of '
+            'squared weights. Use estimand="table", the coefficients of the weighted table.'
         )
     problem.noisy.check_independent('estimand="population"', instead='estimand="table"')
     if n_rows is not None:
         return float(check.positive_integer(n_rows=n_rows))
     if math.isnan(problem.nobs):
         raise ArgumentError(
-            'estimand="population" needs n_rows=, the number of rows, which must be public: this release has no '
-            "intercept column to show it."
+            'n_rows, a public number of rows, is required with estimand="population", because this release has no '
+            "intercept and hence no noisy count."
         )
     if problem.nobs < 2 * problem.nobs_se:
         raise ArgumentError(
-            'estimand="population" needs n_rows=, the number of rows, which must be public: '
-            "the noisy count of this release is less than two standard errors above 0."
+            'n_rows, a public number of rows, is required with estimand="population", because the noisy count of this '
+            "release is less than two standard errors above 0."
         )
     return problem.nobs
 
 
 def labelled(names: Sequence[str], values: Floats) -> dict[str, float]:
-    """Values by name."""
+    """Return values by name."""
     return dict(zip(names, values.tolist(), strict=True))
 
 
@@ -512,16 +512,16 @@ S = TypeVar("S")
 
 
 class Named(ABC):
-    """What is known of coefficients under the names that statsmodels gives it, for the default estimand."""
+    """Results for the default estimand, with the attribute names of statsmodels."""
 
     @property
     @abstractmethod
     def _table(self) -> Summary:
-        """The summary behind them."""
+        """The summary from which results are taken."""
 
     @property
     def params(self) -> dict[str, float]:
-        """Estimates by name; NaN where a coefficient is not identified."""
+        """Estimates by name; NaN if a coefficient is not identified."""
         return self._table.params
 
     @property
@@ -535,7 +535,7 @@ class Named(ABC):
         return self._table.pvalues
 
     def conf_int(self, alpha: float = 0.05) -> dict[str, tuple[float, float]]:
-        """Intervals of level 1 - alpha by name."""
+        """Return intervals of level 1 - alpha by name."""
         return self._table.conf_int(alpha)
 
     @property
@@ -545,7 +545,7 @@ class Named(ABC):
 
     @property
     def nobs(self) -> float:
-        """Noisy number of rows in the table. Where rows have weights, the sum of these."""
+        """Noisy number of rows in the table; the sum of the weights if rows are weighted."""
         return self._table.nobs
 
     @property
@@ -555,16 +555,16 @@ class Named(ABC):
 
     @property
     def scale(self) -> float:
-        """Residual variance; NaN where it is not defined."""
+        """Residual variance; NaN if it is not defined."""
         return self._table.scale
 
     @property
     def aic(self) -> float | None:
-        """Akaike's information criterion; None where it is not defined."""
+        """Akaike's information criterion; None if it is not defined."""
         return self._table.aic
 
     def cov_params(self) -> LabelledSquare:
-        """Covariance of the coefficients, by both names."""
+        """Return the covariance matrix of the coefficients."""
         return self._table.cov_params()
 
     def t_test(self, hypotheses: Hypotheses) -> ContrastTest:
@@ -581,7 +581,7 @@ class Named(ABC):
 
 
 class Fitted(ABC, Generic[S]):
-    """A model that was fitted from a release; it does not change, so that its summary is computed once."""
+    """A model fitted from a release. It is immutable, so that its summary is computed once."""
 
     response: str
     certificate: Certificate | None
@@ -599,27 +599,28 @@ class Fitted(ABC, Generic[S]):
         collapse: Collapse | None = None,
         reference: Reference | None = None,
     ) -> S:
-        """Coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.inference`).
+        """Return coefficients with standard errors, p-values and intervals (:mod:`gaussmix.models.inference`).
 
-        Of a model of several classes: a dictionary by class.
+        A model of several classes returns a dictionary by class.
 
         Parameters
         ----------
         estimand : {"table", "population"}
-            Those that the model's family has.
+            Whether intervals are for the coefficients of the table, or of the population from which its rows were
+            drawn. Some families support only ``"table"``.
         n_rows : int, optional
             The number of rows, declared public, for ``"population"``. Default: the noisy count of the release.
         collapse, reference : mapping, optional
-            Levels to take as one, ``{"job": {"other": ["none", "unpaid"]}}``, and reference levels of categories,
-            ``{"race": "White"}``. Default: the first level, unless its noisy count is below a quarter of the largest
-            level's, which then is the reference. Of a model of several classes ``reference`` may also name the class
-            that the others are compared with.
+            Levels to combine, ``{"job": {"other": ["none", "unpaid"]}}``, and reference levels of categories,
+            ``{"race": "White"}``. The default reference is the first level, or the largest level if the noisy count of
+            the first is below a quarter of it. For a model of several classes, ``reference`` may also give the class
+            with which the others are compared.
         """
         return self._summarise(estimand=estimand, n_rows=n_rows, collapse=collapse, reference=reference)
 
     @abstractmethod
     def _summarise(self, **options: Unpack[Asked]) -> S:
-        """Compute the summary; all options are given."""
+        """Compute the summary from all options."""
 
     @cached_property
     def _fitted(self) -> S:
@@ -627,10 +628,10 @@ class Fitted(ABC, Generic[S]):
 
     @abstractmethod
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
-        """One row a coefficient."""
+        """Return a data frame with one row per coefficient."""
 
     def to_frame(self, frame: Frame | None = None) -> Any:
-        """The same as :meth:`tidy`."""
+        """Equivalent to :meth:`tidy`."""
         return self.tidy(frame)
 
 
@@ -639,7 +640,7 @@ class FittedModel(Fitted[Summary], Named):
 
     @abstractmethod
     def problem(self, *, collapse: Collapse | None = None, reference: Reference | None = None) -> Problem:
-        """The regression as an inference problem."""
+        """Return the regression as an inference problem."""
 
     def _summarise(self, **options: Unpack[Asked]) -> Summary:
         own = self.problem(collapse=options["collapse"], reference=options["reference"])
@@ -650,7 +651,9 @@ class FittedModel(Fitted[Summary], Named):
         return self._fitted
 
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
-        """One row a coefficient: term, estimate, std.error, statistic, p.value, conf.low, conf.high, privacy.share.
+        """Return one row per coefficient, as in broom.
+
+        The columns are term, estimate, std.error, statistic, p.value, conf.low, conf.high and privacy.share.
 
         Parameters
         ----------
@@ -664,15 +667,15 @@ class FittedModel(Fitted[Summary], Named):
         return tidy_table(self.summary(**summary), alpha).to_frame(frame)
 
     def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
-        """One row: nobs, r.squared, sigma, df, epsilon, delta, mu; what is not known is missing."""
+        """Return one row with nobs, r.squared, sigma, df, epsilon, delta and mu; unknown values are missing."""
         return glance_table(self.summary(**summary), self.certificate).to_frame(frame)
 
     def as_csv(self, alpha: float = 0.05) -> str:
-        """:meth:`tidy` as CSV, in all digits."""
+        """Return :meth:`tidy` as CSV with full precision."""
         return tidy_table(self._table, alpha).as_csv()
 
     def as_latex(self, alpha: float = 0.05) -> str:
-        """The summary as a LaTeX tabular."""
+        """Return the summary as a LaTeX tabular."""
         return self._table.as_latex(alpha)
 
     def _repr_html_(self) -> str:
@@ -683,13 +686,13 @@ class FittedModel(Fitted[Summary], Named):
 
 
 class FittedClasses(Fitted[dict[Label, Summary]]):
-    """A model with coefficients for every class but one: dictionaries by class, of what one class has."""
+    """A model with coefficients for every class except the reference class. Results are dictionaries by class."""
 
     classes: tuple[Label, ...]
 
     @property
     def params(self) -> dict[Label, dict[str, float]]:
-        """Estimates by class and name; NaN where a coefficient is not identified."""
+        """Estimates by class and name; NaN if a coefficient is not identified."""
         return {name: own.params for name, own in self._fitted.items()}
 
     @property
@@ -703,36 +706,36 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
         return {name: own.pvalues for name, own in self._fitted.items()}
 
     def conf_int(self, alpha: float = 0.05) -> dict[Label, dict[str, tuple[float, float]]]:
-        """Intervals of level 1 - alpha by class and name."""
+        """Return intervals of level 1 - alpha by class and name."""
         return {name: own.conf_int(alpha) for name, own in self._fitted.items()}
 
     @property
     def rsquared(self) -> dict[Label, float]:
-        """R² by class, of the least squares behind its coefficients, within [0, 1]."""
+        """R² by class, of the least-squares fit for its coefficients, within [0, 1]."""
         return {name: own.rsquared for name, own in self._fitted.items()}
 
     @property
     def nobs(self) -> float:
-        """Rows in the table, of all classes, as the release shows them: noisy."""
+        """Noisy number of rows in the table, of all classes."""
         return next(iter(self._fitted.values())).nobs
 
     def tidy(self, frame: Frame | None = None, *, alpha: float = 0.05, **summary: Unpack[Asked]) -> Any:
-        """One row a class and coefficient: y.level, then the columns of ``tidy`` of other models."""
+        """Return one row per class and coefficient: y.level, then the columns of ``tidy`` of other models."""
         return tidy_by_class(self.response, self.summary(**summary), alpha).to_frame(frame)
 
     def glance(self, frame: Frame | None = None, **summary: Unpack[Asked]) -> Any:
-        """One row, as of other models; df counts the coefficients of all classes but intercepts."""
+        """Return one row, as for other models; df counts the coefficients of all classes without intercepts."""
         own = list(self.summary(**summary).values())
         found = glance_table(own[0], self.certificate)
         columns = {**found.columns, "df": (len(own) * found.columns["df"][0],)}
         return ResultTable(self.response, columns).to_frame(frame)
 
     def as_csv(self, alpha: float = 0.05) -> str:
-        """:meth:`tidy` as CSV, in all digits."""
+        """Return :meth:`tidy` as CSV with full precision."""
         return tidy_by_class(self.response, self._fitted, alpha).as_csv()
 
     def as_latex(self, alpha: float = 0.05) -> str:
-        """The summaries as LaTeX tabulars, one below the other."""
+        """Return the summaries as one LaTeX tabular per class."""
         return "\n\n".join(own.as_latex(alpha) for own in self._fitted.values())
 
     def _repr_html_(self) -> str:
@@ -744,12 +747,12 @@ class FittedClasses(Fitted[dict[Label, Summary]]):
 
 
 def _void(certificate: Certificate | None) -> str:
-    """Why nothing is guaranteed, before what a representation says; empty if something is."""
+    """Return the start of a repr without a privacy guarantee; empty if there is a guarantee."""
     return "" if certificate is None else void_mark(certificate.void_words)
 
 
 def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
-    """Coefficients with what is known of them; NaN where a coefficient is not identified."""
+    """Return one row per coefficient; NaN if it is not identified."""
     ends = summary.conf_int(alpha)
     columns = {
         "term": tuple(ends),
@@ -765,7 +768,7 @@ def tidy_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
 
 
 def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: float = 0.05) -> ResultTable:
-    """Coefficients of all classes, one class below the other."""
+    """Return the coefficients of all classes in one table."""
     tables = {name: tidy_table(own, alpha) for name, own in summaries.items()}
     levels = tuple(name for name, own in tables.items() for _ in range(len(own)))
     names = next(iter(tables.values())).columns
@@ -777,11 +780,13 @@ def tidy_by_class(response: str, summaries: Mapping[Label, Summary], alpha: floa
 def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
     """Return exp(β) of all features with intervals and p-values, for a family whose ratios have a name.
 
-    NaN where a coefficient is not identified.
+    Ratios of coefficients that are not identified are NaN.
     """
     ratio = summary.family.ratio
     if not ratio:
-        raise ArgumentError(f"exp(β) of the family {summary.family.name!r} has no meaning: use tidy or summary.")
+        raise ArgumentError(
+            f"Ratios exp(β) are not defined for the family {summary.family.name!r}. Use tidy or summary."
+        )
     ends = {name: pair for name, pair in summary.conf_int(alpha).items() if name != INTERCEPT}
     with np.errstate(over="ignore"):
         columns: dict[str, tuple[Any, ...]] = {
@@ -796,7 +801,7 @@ def ratio_table(summary: Summary, alpha: float = 0.05) -> ResultTable:
 
 
 def glance_table(summary: Summary, certificate: Certificate | None) -> ResultTable:
-    """Return the model as a whole. sigma is the residual standard error."""
+    """Return one row about the whole model. sigma is the residual standard error."""
     shown = summary.family.has_rsquared and not summary.noise_dominates
     account = None if certificate is None else certificate.account
     columns: dict[str, tuple[Any, ...]] = {

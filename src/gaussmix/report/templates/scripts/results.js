@@ -29,7 +29,7 @@ function showModel(release, model, notIdentified) {
   byId("drop-unidentified").hidden = !unknown;
   byId("left-out").replaceChildren(...lost.map(({ name: own, reason }) => make("li", {}, isolated(own), `: ${reason}.`)),
     ...coefficients.filter((row) => row.standsFor.length).map((row) => (
-      make("li", {}, "† ", isolated(row.name), " also stands for ", isolated(row.standsFor.join(", ")), ", left out.")
+      make("li", {}, "† ", isolated(row.name), " also absorbs the effect of ", isolated(row.standsFor.join(", ")), ", left out.")
     )));
   const predictors = [...new Set(coefficients.map((row) => row.source).filter((source) => source !== null))];
   byId("coefficients-caption").replaceChildren(isolated(`${name} on ${predictors.join(", ") || "a constant"}`));
