@@ -72,7 +72,7 @@ def test_a_scale_bound_is_accounted_for_by_lemma_1(neighbours):
     assert sketch(100.0, 0.0).epsilon(1e-6) == pytest.approx(
         accounting.epsilon(1e-6, **account | {"gamma": 25.0}), rel=1e-12
     )
-    assert "no code can check" in str(promised.certificate)
+    assert "software cannot verify" in str(promised.certificate)
     assert alone.certificate.conditions == ()
 
 

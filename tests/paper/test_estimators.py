@@ -246,7 +246,7 @@ def test_messages_quote_no_value(model):
 def test_more_rows_than_declared_are_refused():
     X, y = data()
     model = paper.LinearMixing(data_norm=1.0, bounds_y=(-2, 2), n_max=399)
-    with pytest.raises(gm.DataError, match="more rows than n_max=399"):
+    with pytest.raises(gm.DataError, match="more than n_max=399"):
         model.fit(X, y)
     assert not hasattr(model, "sketch_")
     assert "at most 400" in str(model.set_params(n_max=400).fit(X, y).certificate_)

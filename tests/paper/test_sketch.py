@@ -113,14 +113,14 @@ def test_sampled_rows_keep_the_second_moment(sketch):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda s: s.inner("A", "yy"), "no column 'A': the columns"),
-        (lambda s: s.inner("a", ["b", "yy"]), "no column 'yy': did you mean 'y'"),
+        (lambda s: s.inner("A", "yy"), "'A' is not in the sketch. Its columns"),
+        (lambda s: s.inner("a", ["b", "yy"]), "'yy' is not in the sketch. Did you mean 'y'"),
         (lambda s: s.lstsq("y", []), "at least one column"),
-        (lambda s: s.lstsq("y", ["a", "y"]), "nor the response"),
-        (lambda s: s.lstsq("y", ["a", "a"]), "none of them twice"),
+        (lambda s: s.lstsq("y", ["a", "y"]), "without the response"),
+        (lambda s: s.lstsq("y", ["a", "a"]), "without duplicates"),
         (lambda s: s.lstsq("y", "a"), "at least one column"),
         (lambda s: s.lstsq(["y"]), "name of one column"),
-        (lambda s: s.lstsq("z"), "no column 'z'"),
+        (lambda s: s.lstsq("z"), "'z' is not in the sketch"),
     ],
 )
 def test_wrong_names(call, words, sketch):

@@ -1,4 +1,4 @@
-"""The paper arXiv:2505.24603v2, "The Gaussian Mixing Mechanism", in its letters and units.
+"""The methods of arXiv:2505.24603v2, "The Gaussian Mixing Mechanism", in the notation and units of the paper.
 
 >>> import numpy as np
 >>> A = np.random.default_rng(1).uniform(-0.5, 0.5, (5_000, 3))
@@ -6,9 +6,9 @@
 >>> round(sketch.epsilon(1e-6), 2), sketch.lstsq("y", ["a", "b"]).shape
 (0.97, (2,))
 
-GaussMix and Algorithm 1 (`gauss_mix`, `modified_gauss_mix`), Algorithm 2 and its logistic version (`LinearMixing`,
-`LogisticMixing`), Theorem 3 with exact constants (`excess_risk_bound`), distributed sketching (`stack`, `average`).
-Accounts are in :mod:`gaussmix.accounting`. Corrections to the paper are listed in docs/paper.md.
+The package contains GaussMix and Algorithm 1 (`gauss_mix`, `modified_gauss_mix`), Algorithm 2 and its logistic version
+(`LinearMixing`, `LogisticMixing`), Theorem 3 with exact constants (`excess_risk_bound`), and distributed sketching
+(`stack`, `average`). Accounts are in :mod:`gaussmix.accounting`. docs/paper.md lists corrections to the paper.
 """
 
 from gaussmix.paper.certificate import Certificate

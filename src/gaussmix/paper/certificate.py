@@ -1,7 +1,7 @@
 r"""The guarantee of a sketch: its public parameters, and (ε, δ) computed from them.
 
-Nothing here sees rows. A certificate checks itself when it is made, also when it comes from a file: parameters that
-contradict each other, or a budget that they do not meet, are refused.
+Nothing here sees rows. A certificate is verified whenever it is built or read from a file: inconsistent parameters, or
+a budget that they do not meet, are rejected.
 
 >>> certificate = Certificate("GaussMix", k=250, gamma=lemma_gamma(7.27, 1.0, 0.0), sigma=7.27, row_norm=1.0)
 >>> round(certificate.epsilon(1e-6), 2)
@@ -39,17 +39,17 @@ Analysis = Literal["exact", "paper"]
 Algorithm = Literal["GaussMix", "ModifiedGaussMix"]
 
 N_MAX = 2**40
-"""Default bound on the number of rows: more than any table has."""
+"""Default bound on the number of rows, larger than any table."""
 
 NORMS = (1e-100, 1e100)
-"""Bounds C for which squares and grids stay within the doubles."""
+"""Range of C in which squares and grids do not overflow."""
 
 _ALGORITHMS = ("GaussMix", "ModifiedGaussMix")
 _DIFFERENCE = {"add-remove": "one row added or removed", "replace-one": "one row replaced by another"}
 _SHOWN_DELTA = 1e-6
 _NO_GUARANTEE = (
-    "NO GUARANTEE: the noise came from a seed or from a generator of the caller's. Anyone who knows it can remove the "
-    "noise."
+    "NO GUARANTEE: the noise came from a seed or a generator supplied by the caller. Anyone who knows it can remove "
+    "the noise."
 )
 
 
@@ -70,19 +70,19 @@ def noise_scale(row_norm: float, gamma: float, v: float | None) -> float:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Public parameters of one release and the guarantee that they give, in the letters of arXiv:2505.24603v2.
+    """Public parameters of one release and the guarantee that they give, in the notation of arXiv:2505.24603v2.
 
     Raises
     ------
     NotPrivateError
-        If the parameters contradict each other, or do not give the budget that is claimed.
+        If the parameters are inconsistent, or do not give the claimed budget.
 
     Attributes
     ----------
     algorithm : {"GaussMix", "ModifiedGaussMix"}
         ModifiedGaussMix is Algorithm 1.
     k : int
-        Sketch rows.
+        Number of sketch rows.
     gamma : float
         γ = (σ² + λ̄_min)/C² of GaussMix; the target for (σ² + λ_min)/C² of Algorithm 1.
     sigma : float
@@ -100,15 +100,15 @@ class Certificate:
     n_max : int or None
         Public bound on the number of rows, from which the error bound follows.
     neighbours : {"add-remove", "replace-one"}
-        In what neighbouring tables differ.
+        How neighbouring tables differ.
     analysis : {"exact", "paper"}
         The exact curve, or for Algorithm 1 the joint account; or Theorem 1.
     generator : str
         Source of the noise.
     sketches : int
-        How many sketches were stacked; k is the sum of their rows.
+        Number of stacked sketches; k is the total number of their rows.
     budget : (float, float) or None
-        (ε, δ) that the noise was calibrated for; None where the noise was chosen.
+        (ε, δ) for which the noise was calibrated; None if the noise was chosen directly.
     assumptions : tuple of str
         Further information that the caller assumes to be public.
     version : str
@@ -146,11 +146,11 @@ class Certificate:
             consistent &= self.scale_bound == 0 and self.sketches == 1 and self.neighbours == "add-remove"
             consistent &= self.gamma > (5 / 2 if self.analysis == "paper" else 1) and self.n_max is not None
         if not consistent or (self.gamma, self.sigma) != expected:
-            raise NotPrivateError("The parameters of the certificate contradict each other.")
+            raise NotPrivateError("The parameters of the certificate are inconsistent.")
         if self.budget is not None and not self._meets(*self.budget):
             raise NotPrivateError(
-                f"The certificate claims epsilon={self.budget[0]!r} and delta={self.budget[1]!r}, but the noise is too "
-                "small."
+                f"The certificate claims epsilon={self.budget[0]!r} and delta={self.budget[1]!r}, but its noise is too "
+                "small for this budget."
             )
 
     @property
@@ -164,9 +164,9 @@ class Certificate:
         found = list(self.assumptions)
         if self.scale_bound > 0:
             found.append(
-                f"The smallest eigenvalue of AᵀA, of rows clipped to row_norm and rounded, is at least "
-                f"{self.scale_bound:g} for every table that could have been sketched. This is a promise of the caller "
-                "that no code can check; without it there is no guarantee."
+                f"The smallest eigenvalue of AᵀA, with rows clipped to row_norm and rounded, is at least "
+                f"{self.scale_bound:g} for every table that could have been sketched. The caller asserts this, and "
+                "software cannot verify it; if it is false, there is no guarantee."
             )
         if self.n_max is not None and self.n_max < N_MAX:
             found.append(f"The number of rows is at most {self.n_max}, which was declared before the rows were read.")
@@ -204,12 +204,12 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Certificate:
-        """Read what ``dataclasses.asdict`` returns: every key must be there, and no other."""
+        """Read the output of ``dataclasses.asdict``. The keys must match exactly."""
         if set(stored) != {field.name for field in fields(cls)}:
-            raise ArgumentError("its certificate has other keys than a certificate")
+            raise ArgumentError("the keys of its certificate do not match the format")
         budget, assumptions = stored["budget"], stored["assumptions"]
         if not isinstance(assumptions, list) or not (budget is None or (isinstance(budget, list) and len(budget) == 2)):
-            raise ArgumentError("its certificate has values of other types than a certificate")
+            raise ArgumentError("a value of its certificate has the wrong type")
         return cls(
             **stored | {"budget": None if budget is None else (budget[0], budget[1]), "assumptions": tuple(assumptions)}
         )
@@ -250,8 +250,8 @@ class Certificate:
     def _leverage(self) -> _Leverage:
         """γ and ``bound_holds_for`` of the account that gives the smaller leverage.
 
-        Noise alone gives the leverage 1/(1 + σ²/C²). Lemma 1 needs a scale bound for the larger table only and gives
-        1/γ, which is less once the bound exceeds C²: one row alone can add as much.
+        Noise alone gives the leverage 1/(1 + σ²/C²). Lemma 1 requires a scale bound only for the larger table and
+        gives 1/γ, which is smaller if the bound exceeds C², the largest contribution of one row.
         """
         if self.scale_bound / self.row_norm / self.row_norm > 1:
             return {"gamma": self.gamma, "bound_holds_for": "larger"}
@@ -259,7 +259,7 @@ class Certificate:
         return {"gamma": alone, "bound_holds_for": "both"}
 
     def _meets(self, epsilon: float, delta: float) -> bool:
-        slack = 1 + ROUNDING / 2  # last digits of another processor; every account is rounded up by more
+        slack = 1 + ROUNDING / 2  # processors differ in the last digits; accounts are rounded up by more
         if self.analysis == "paper":
             return self.epsilon(delta) <= epsilon * slack
         return self.delta(epsilon) <= delta * slack
@@ -309,7 +309,7 @@ class Certificate:
         if self.tau is not None:
             check.nonnegative(tau=self.tau)
         if self.v is not None and math.isinf(check.real(v=self.v)):
-            raise ArgumentError("v must be finite.")
+            raise ArgumentError(f"v must be finite, got {self.v!r}.")
         if self.n_max is not None:
             check.positive_integer(n_max=self.n_max)
         if self.budget is not None:

@@ -122,9 +122,9 @@ class _Mixing(BaseEstimator):
 class LinearMixing(RegressorMixin, _Mixing):
     r"""Private linear regression by Algorithm 2 of arXiv:2505.24603v2 (LinearMixing), corrected.
 
-    The smallest γ > 5/2 that meets the budget by Theorem 1 with η = γ/√k, a sketch of (X, y) by Algorithm 1 with
-    :math:`C^2 = C_X^2 + C_Y^2` and τ = √(2 log(3/δ)), and least squares on it. Corrections are those of
-    :func:`gaussmix.paper.modified_gauss_mix`. Every fit is a release with a budget of its own.
+    The smallest γ > 5/2 that meets the budget by Theorem 1 with η = γ/√k is computed. Algorithm 1 then sketches (X, y)
+    with :math:`C^2 = C_X^2 + C_Y^2` and τ = √(2 log(3/δ)), and the sketch is solved by least squares. The corrections
+    are those of :func:`gaussmix.paper.modified_gauss_mix`. Every fit is a release with its own budget.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class LinearMixing(RegressorMixin, _Mixing):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
-        Names of the features, where X was a data frame.
+        Names of the features, if X was a data frame.
     """
 
     bounds_y: tuple[float, float] | None = None

@@ -1,11 +1,11 @@
-r"""The Gaussian mixing mechanism, GaussMix and Algorithm 1: the line between rows and releases.
+r"""The Gaussian mixing mechanism: GaussMix and Algorithm 1, which turn rows into private sketches.
 
-M = SA + σΞ with Gaussian S and Ξ has independent rows N(0, G + σ²I), G = AᵀA. It is drawn as written, or through G: for
-LLᵀ = G + σ²I, MᵀM is Wishart(k, LLᵀ), whose triangular factor takes m²/2 normals and m chi-squares whatever k is. MᵀM,
-which is all that least squares and inner products use, has the same distribution either way.
+With Gaussian S and Ξ, M = SA + σΞ has independent rows N(0, G + σ²I), where G = AᵀA. M is drawn as written, or through
+G: for LLᵀ = G + σ²I, MᵀM is Wishart(k, LLᵀ), whose triangular factor needs m²/2 normal and m chi-square draws for any
+k. Least squares and inner products use only MᵀM, which has the same distribution in both cases.
 
-Whatever leaves lies on a public grid (:mod:`gaussmix.mechanism.noise`). Noise scales come from declared parameters and
-from v, which is released. Nothing is drawn twice or repaired, and no message depends on the rows.
+All outputs are rounded to a public grid (:mod:`gaussmix.mechanism.noise`). Noise scales are computed from declared
+parameters and from v, which is released. No draw is repeated or adjusted, and no message depends on the rows.
 """
 
 from __future__ import annotations
@@ -49,27 +49,28 @@ def gauss_mix(
 
     .. math:: M(A) = S A + \sigma\,\Xi,\quad S \sim N(0, I_{k \times n}),\quad \Xi \sim N(0, I_{k \times m})
 
-    Its privacy is that of γ = (σ² + λ̄_min)/C²; the certificate has the exact curve.
+    Its privacy is determined by γ = (σ² + λ̄_min)/C²; the certificate has the exact curve.
 
     Parameters
     ----------
     A : array (n, m), data frame, or iterable of them
         The table; an iterable yields blocks of rows and is read once.
     k : int
-        Sketch rows. Fewer than the columns are allowed; least squares needs at least one per predictor.
+        Number of sketch rows. It may be less than the number of columns; least squares needs one per predictor.
     sigma : float
         σ, in the units of the table.
     row_norm : float
         C, declared before looking at the data. Rows longer than C are scaled back to it as a whole, which keeps linear
         relations within a row; entries are rounded towards zero to multiples of C·2⁻²⁰.
     scale_bound : float
-        λ̄_min, a public lower bound on the smallest eigenvalue of AᵀA, of rows clipped and rounded. It is a promise
-        about every table that could be given here: it must not be computed from A, no code can check it, and without
-        it there is no guarantee. A neighbouring table need not satisfy it. A bound of at most C² has no effect.
+        λ̄_min, a public lower bound on the smallest eigenvalue of AᵀA, with rows clipped and rounded. The caller
+        asserts that it holds for every table that could be passed. It must not be computed from A, software cannot
+        verify it, and if it is false there is no guarantee. A neighbouring table need not satisfy it. A bound of at
+        most C² has no effect.
     neighbours : {"add-remove", "replace-one"}
-        In what neighbouring tables differ.
+        How neighbouring tables differ.
     columns : sequence of str, optional
-        Names of the columns of an array (x0, x1, … by default), or which columns of a data frame are read.
+        Names of the columns of an array (x0, x1, … by default), or the columns of a data frame to read.
     method : {"gram", "explicit"}, optional
         Draw through the Gram matrix, or S A as written, for parties who sketch their own rows. "gram" by default if k
         is at least the number of columns.
@@ -90,9 +91,9 @@ def gauss_mix(
     sigma, scale_bound = check.nonnegative(sigma=sigma), check.nonnegative(scale_bound=scale_bound)
     gamma = lemma_gamma(sigma, C, scale_bound)
     if sigma == 0 and not gamma > 1:
-        raise ArgumentError("sigma must be > 0, unless scale_bound exceeds row_norm² and protects the rows alone.")
+        raise ArgumentError("sigma must be > 0, unless scale_bound is greater than row_norm².")
     if not 0 < gamma <= GAMMA_MAX:
-        raise ArgumentError(f"(sigma² + scale_bound) / row_norm² must be a number in (0, {GAMMA_MAX:g}].")
+        raise ArgumentError(f"(sigma² + scale_bound) / row_norm² must lie in (0, {GAMMA_MAX:g}], got {gamma!r}.")
     source = _generator(rng)
     certificate = Certificate(
         "GaussMix", k, gamma, sigma, C, scale_bound, neighbours=neighbours, generator=describe(source)
@@ -143,9 +144,9 @@ def modified_gauss_mix(
         The joint account (:func:`gaussmix.accounting.private_scale_delta`), or Theorem 1, which covers
         δ ≥ 3 exp(-τ²/2) only. Taken from ``calibration`` if there is one.
     calibration : Calibration, optional
-        Of ``gaussmix.calibrate(epsilon, delta, sketch_size=k, scale="private", eigenvalue_error=e)``, in place of the
-        four parameters and the analysis. e must be at least ``eigenvalue_error_bound(columns, n_max=n_max)`` of
-        :mod:`gaussmix.accounting.calibration`.
+        The result of ``gaussmix.calibrate(epsilon, delta, sketch_size=k, scale="private", eigenvalue_error=e)``, in
+        place of the four parameters and the analysis. e must be at least
+        ``eigenvalue_error_bound(columns, n_max=n_max)`` of :mod:`gaussmix.accounting.calibration`.
     n_max : int
         A public bound on the number of rows, for the numerical error of λ_min.
     method : {"gram", "explicit"}
@@ -156,12 +157,12 @@ def modified_gauss_mix(
     >>> import numpy as np
     >>> A = np.random.default_rng(1).uniform(-0.5, 0.5, (5_000, 3))
     >>> sketch = modified_gauss_mix(A, 1.0, 250, 82.5, 0.0, 8.78, n_max=10_000, rng=0)
-    >>> sketch.sigma, sketch.certificate.v > 82.5  # the table alone hides its rows
+    >>> sketch.sigma, sketch.certificate.v > 82.5  # λ_min is so large that no noise is needed
     (0.0, True)
     """
     if calibration is not None:
         if not (k is None and gamma is None and tau is None and eta is None):
-            raise ArgumentError("Pass either a calibration, or k, gamma, tau and eta.")
+            raise ArgumentError("calibration cannot be combined with k, gamma, tau or eta. Pass one or the other.")
         if calibration.scale != "private":
             raise ArgumentError(
                 "calibration must be for scale='private'; for scale='none' use gauss_mix(A, k, C * sqrt(gamma), ...)."
@@ -169,7 +170,7 @@ def modified_gauss_mix(
         analysis = "paper" if calibration.analysis == "paper" else "exact"
         k, gamma, tau, eta = calibration.sketch_size, calibration.gamma, calibration.tau, calibration.eta
     if k is None or gamma is None or tau is None or eta is None:
-        raise ArgumentError("k, gamma, tau and eta are required, or a calibration.")
+        raise ArgumentError("Either calibration, or k, gamma, tau and eta are required.")
     k, C = check.sketch_rows(k=k), check.in_interval(*NORMS, closed=True, C=C)
     gamma, eta = check.in_interval(0, GAMMA_MAX, closed=True, gamma=gamma), check.positive(finite=True, eta=eta)
     tau = check.nonnegative(tau=tau)
@@ -180,7 +181,9 @@ def modified_gauss_mix(
     source, table = _generator(rng), Table.open(A, columns)
     error = _eigenvalue_error(len(table.names), check.positive_integer(n_max=n_max), calibration)
     if method == "explicit" and table.once:
-        raise ArgumentError("method='explicit' reads the rows twice: pass an array, a data frame or a list of blocks.")
+        raise ArgumentError(
+            "method='explicit' reads the rows twice, but A is an iterator. Pass an array, a data frame or a list."
+        )
     gram = table.gram(C, n_max=n_max)
     v = None if gamma <= tau else draw_eigenvalue(gram, gamma, eta, tau, error, source)
     certificate = Certificate(
@@ -208,8 +211,8 @@ def _eigenvalue_error(columns: int, n_max: int, calibration: Calibration | None)
         return needed
     if calibration.eigenvalue_error < needed:
         raise ArgumentError(
-            f"The calibration allows for an error of {calibration.eigenvalue_error:g} in the smallest eigenvalue, and "
-            f"{columns} columns need {needed:g}: calibrate(..., eigenvalue_error={needed!r}), or declare a lower n_max."
+            f"eigenvalue_error of the calibration must be at least {needed:g} for {columns} columns and n_max={n_max}, "
+            f"got {calibration.eigenvalue_error:g}. Use calibrate(..., eigenvalue_error={needed!r}) or a smaller n_max."
         )
     return calibration.eigenvalue_error
 
@@ -227,7 +230,7 @@ def _generator(rng: int | np.random.Generator | None) -> np.random.Generator:
 # ----------------------------------------------------------------------------------------------------------------------
 # Draws, in units of C
 def _draw(table: Table, gram: Floats | None, certificate: Certificate, rng: np.random.Generator) -> Sketch:
-    """Draw the sketch through its Gram matrix, or without one as written, and put it on the public grid."""
+    """Draw the sketch through its Gram matrix, or as written if ``gram`` is None, and round it to the public grid."""
     C, k = certificate.row_norm, certificate.k
     sigma = certificate.sigma / C
     if gram is None:
@@ -275,9 +278,9 @@ def draw_factor(L: Floats, k: int, rng: np.random.Generator) -> Floats:
 def covariance_factor(gram: Floats, sigma2: float) -> Floats:
     """Return L with L Lᵀ = G + σ²I, in units where C = 1, lower triangular.
 
-    Which algorithm runs depends on public numbers only, and neither fails, retries or adds jitter. For σ² ≥ 1 Cholesky:
-    its rounding error, below (m + 1)·u·trace(G + σ²I), is less than σ² up to 2⁴⁰ rows and 2¹² columns. Otherwise the
-    eigenvalues, negative ones taken as zero.
+    The choice of algorithm depends on public numbers only, and neither algorithm fails, retries or adds jitter. For
+    σ² ≥ 1 it is a Cholesky factorisation, whose rounding error, below (m + 1)·u·trace(G + σ²I), is less than σ² up to
+    2⁴⁰ rows and 2¹² columns. Otherwise it is an eigendecomposition, with negative eigenvalues replaced by zero.
     """
     m = len(gram)
     shifted = gram + sigma2 * np.eye(m)

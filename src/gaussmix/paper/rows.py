@@ -66,7 +66,7 @@ class Table:
 
     @classmethod
     def open(cls, A: Any, columns: Sequence[str] | None = None) -> Table:
-        """Find out what ``A`` is and what its columns are called. Values are not looked at.
+        """Determine the kind of table and its column names, without reading values.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Table:
             A two-dimensional array, an eager data frame that narwhals reads (pandas, polars, Arrow), or an iterable of
             either, one block of rows each.
         columns : sequence of str, optional
-            Names of the columns of arrays, or which columns of data frames are read, in which order.
+            Names of the columns of arrays, or the columns of data frames to read, in this order.
         """
         names = None if columns is None else column_names(columns)
         if without_values(_is_one_table, A, message=_NOT_NUMERIC):
@@ -85,7 +85,7 @@ class Table:
         blocks = without_values(iter, A, message=_NOT_NUMERIC)
         first = without_values(lambda: next(blocks, None), message=_NOT_NUMERIC)
         if first is None:
-            raise ArgumentError("A has no blocks: pass at least one, of shape (0, columns) for an empty table.")
+            raise ArgumentError("A must contain at least one block of rows, of shape (0, columns) for an empty table.")
         return cls(_names_of(first, names), chain((first,), blocks) if once else A, once)
 
     def rows(self, row_norm: float, *, most: int = _EXACT_ROWS) -> Iterator[Floats]:
@@ -105,15 +105,15 @@ class Table:
             high += low >> _LIMB_BITS
             low &= 2**_LIMB_BITS - 1
             if n_max is not None and n > n_max:
-                raise DataError(f"A has more rows than n_max={n_max} allows: declare a larger public bound.")
+                raise DataError(f"A has more than n_max={n_max} rows. Declare a larger public bound.")
         return np.asarray(high + low * 2.0**-_LIMB_BITS)
 
 
 def clip_rows(block: Floats, row_norm: float) -> Floats:
-    """Return rows as integers in units of C·2⁻²⁰, those longer than C scaled back as a whole.
+    """Return rows as integers in units of C·2⁻²⁰, with rows of norm above C scaled back as a whole.
 
-    No row sees another. Squares are added as integers, which is exact in any order. An entry beyond C makes a row long
-    whatever the others are, and dividing by it first keeps the largest doubles from overflowing.
+    Each row is clipped independently. Squares are added as integers, which is exact in any order. A row with an entry
+    above C has a norm above C; dividing by the largest entry first prevents overflow.
     """
     largest = np.abs(block).max(axis=1, initial=0.0)
     with np.errstate(under="ignore"):
@@ -128,12 +128,12 @@ def clip_rows(block: Floats, row_norm: float) -> Floats:
 
 
 def column_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return names of columns: at least one, all different."""
+    """Validate column names: at least one, without duplicates."""
     if isinstance(columns, str):
         raise ArgumentTypeError("columns must be a sequence of names, got one string.")
     names = tuple(check.text(columns=name) for name in columns)
     if not names or len(set(names)) < len(names):
-        raise ArgumentError("columns must be at least one name, and no name twice.")
+        raise ArgumentError("columns must contain at least one name and no duplicates.")
     return names
 
 
@@ -144,9 +144,9 @@ def _frame(block: Any) -> nw.DataFrame[Any] | None:
 
 
 def _is_one_table(A: Any) -> bool:
-    """Tell one table from blocks: a list is a table if its elements are rows."""
+    """Return whether ``A`` is one table, not blocks of one: a list is a table if its elements are rows."""
     if scipy.sparse.issparse(A):
-        raise DataTypeError("A must be dense, got a sparse matrix: use its toarray() method.")
+        raise DataTypeError("A must be dense, got a sparse matrix. Use its toarray() method.")
     if isinstance(A, list | tuple):
         return not A or (_frame(A[0]) is None and np.ndim(A[0]) < 2)
     return isinstance(A, np.ndarray) or _frame(A) is not None or hasattr(A, "__array__")
@@ -159,7 +159,7 @@ def _names_of(block: Any, names: tuple[str, ...] | None) -> tuple[str, ...]:
         return column_names([str(name) for name in frame.columns]) if names is None else names
     shape = without_values(np.shape, block, message=_NOT_NUMERIC)
     if len(shape) != 2 or shape[1] < 1:
-        raise DataError("A must have the shape (rows, columns), with at least one column.")
+        raise DataError("A must have the shape (rows, columns) with at least one column.")
     if names is not None and len(names) != shape[1]:
         raise ArgumentError(f"columns must be {shape[1]} names, one per column, got {len(names)}.")
     return tuple(f"x{j}" for j in range(shape[1])) if names is None else names
@@ -170,7 +170,7 @@ def _matrix(block: Any, names: tuple[str, ...]) -> Floats:
     frame, array = _frame(block), block
     if frame is not None:
         if not set(names) <= set(frame.columns):
-            raise DataError("Every data frame in A must have the same columns, those that columns names.")
+            raise DataError("Every data frame in A must contain the same columns, those listed in columns if given.")
         array = frame.select(*names).to_numpy()
     found: Rows = np.asarray(array)
     if found.dtype.kind not in "biuf" or found.ndim != 2 or found.shape[1] != len(names):

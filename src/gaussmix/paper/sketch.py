@@ -1,11 +1,11 @@
-r"""A released sketch: least squares, inner products and the account, all from what was released.
+r"""A released sketch: least squares and inner products computed from it, its guarantee and its file.
 
 >>> from gaussmix.paper import gauss_mix
 >>> sketch = gauss_mix([[0.6, 0.8], [0.8, 0.6]], 10, 3.0, row_norm=1.0, columns=("x", "y"), rng=0)
 >>> sketch.inner("x", ["x", "y"]).shape, sketch.lstsq("y").shape
 ((2,), (1,))
 
-**Private**: nothing here sees rows of the table.
+**Private**: nothing here sees the rows of the table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ METHODS: tuple[Method, ...] = ("gram", "explicit")
 FORMAT = 1
 METADATA_KEY = b"gaussmix.sketch"
 _COLUMNS_MAX, _NUMBERS_MAX, _FOOTER_MAX = 2**14, 2**27, 2**26
-_KAPPA = 1.25  # share of the noise floor's spread that is left standing when it is subtracted
+_KAPPA = 1.25  # κ: part of the spread of the noise floor that is not subtracted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,8 +52,8 @@ class Sketch:
     Attributes
     ----------
     rows : array (k, m) or (m, m)
-        M itself, or, where ``method`` is "gram" and k ≥ m, the triangular factor R with RᵀR = MᵀM, from which
-        everything below follows as from M. In the units of the table and on a public grid. Read-only.
+        M itself or, if ``method`` is "gram" and k ≥ m, the triangular factor R with RᵀR = MᵀM, which gives the same
+        results. Values are in the units of the table and on a public grid. Read-only.
     columns : tuple of str
         Names of the m columns.
     certificate : Certificate
@@ -76,7 +76,7 @@ class Sketch:
         fits = rows.ndim == 2 and rows.shape[1] == len(self.columns) and 0 < len(rows) <= self.k
         if not fits or not np.isfinite(rows).all() or (self.method == "explicit" and len(rows) != self.k):
             raise ArgumentError(
-                "rows must be finite, with one column per name, and be k sketch rows or a factor of them."
+                "rows must be a finite matrix with one column per name: k sketch rows, or a triangular factor of them."
             )
         n_max, error = self.certificate.n_max, self.certificate.eigenvalue_error
         if n_max is not None and error < eigenvalue_error_bound(len(self.columns), n_max=n_max):
@@ -120,19 +120,19 @@ class Sketch:
 
         .. math:: \tfrac1k (SA + \sigma\Xi_a)^\top (SB + \sigma\Xi_b) \approx A^\top B + \sigma^2 I
 
-        where the identity stands for pairs of the same column, from which σ² is subtracted.
+        where the identity applies to pairs of the same column, from which σ² is subtracted.
 
         Parameters
         ----------
         a, b : str or sequence of str
             Names of columns.
         noisy : bool
-            Leave σ² on pairs of the same column.
+            Do not subtract σ² from pairs of the same column.
 
         Returns
         -------
         float or array
-            Of shape (len(a), len(b)); a single name drops its axis.
+            An array of shape (len(a), len(b)); a single name drops its axis.
         """
         moment = self.noisy_second_moment if noisy else self.second_moment
         found = moment[np.ix_(self._places(a), self._places(b))]
@@ -142,20 +142,20 @@ class Sketch:
     def lstsq(self, response: str, predictors: Sequence[str] | None = None, *, debiased: bool = False) -> Floats:
         r"""Regress one column on others, from the sketch alone.
 
-        As published (the last line of Algorithm 2), θ minimises ‖M_x θ - M_y‖: equivalent to ``numpy.linalg.lstsq`` on
-        sketch rows. It estimates a ridge regression of the table with penalty σ². Debiased,
+        As published (last line of Algorithm 2), θ minimises ‖M_x θ - M_y‖: equivalent to ``numpy.linalg.lstsq`` on the
+        sketch rows. It estimates a ridge regression of the table with penalty σ². The debiased version,
 
         .. math:: \theta = \bigl(W_{xx} - (1 - \kappa q)_+ \sigma^2 I\bigr)^{-1} W_{xy},\quad
             W = M^\top M / k,\quad q = 1 - (1 - \sqrt{d/k})^2,\quad \kappa = 1.25,
 
-        subtracts the penalty up to the spread of its sketch; eigenvalues below (κ - 1)qσ²/2 are raised to it.
+        subtracts the penalty except for its spread in the sketch; smaller eigenvalues are raised to (κ - 1)qσ²/2.
 
         Parameters
         ----------
         response : str
-            Column that is regressed.
+            The response column.
         predictors : sequence of str, optional
-            Columns to regress it on; all others by default.
+            The predictor columns. Default: all other columns.
         debiased : bool
             Subtract the known noise from the second moment.
 
@@ -165,14 +165,16 @@ class Sketch:
             Coefficients in the order of ``predictors``.
         """
         if not isinstance(response, str):
-            raise ArgumentTypeError("response must be the name of one column.")
+            raise ArgumentTypeError(f"response must be the name of one column, got {type(response).__name__}.")
         (y,) = self._places(response)
         names = [name for name in self.columns if name != response] if predictors is None else predictors
         x, d = self._places(names), len(names)
         if not d or y in x or len(set(x)) < d or isinstance(names, str):
-            raise ArgumentError("predictors must be at least one column, none of them twice nor the response.")
+            raise ArgumentError(
+                "predictors must be a list of at least one column, without duplicates and without the response."
+            )
         if self.k < d:
-            raise ArgumentError(f"k must be at least the number of predictors, {d}, for least squares; it is {self.k}.")
+            raise ArgumentError(f"lstsq requires k ≥ {d}, the number of predictors, got k={self.k}.")
         if not debiased or self.sigma == 0:
             return np.asarray(np.linalg.lstsq(self.rows[:, x], self.rows[:, y], rcond=None)[0])
         q = 1 - (1 - np.sqrt(d / self.k)) ** 2
@@ -184,7 +186,7 @@ class Sketch:
     def sample_rows(self, rng: int | np.random.Generator | None = None) -> Floats:
         """Return k sketch rows with the distribution of M given MᵀM: post-processing, for splits and bootstraps.
 
-        They are Q·R with a random orthonormal Q, uniform among such matrices; M itself where its rows were released.
+        They are Q·R with Q uniform among orthonormal matrices, or M itself if its rows were released.
         """
         if self.method == "explicit" or len(self.rows) == self.k < len(self.columns):
             return self.rows
@@ -193,7 +195,7 @@ class Sketch:
 
     # ------------------------------------------------------------------------------------------------------------------
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the sketch to one Parquet file, whole or not at all; ``force`` replaces an existing file.
+        """Write the sketch to one Parquet file, atomically; ``force`` replaces an existing file.
 
         The columns are those of the sketch. Everything else is JSON under the metadata key ``gaussmix.sketch``, with a
         SHA-256 of all of it.
@@ -209,7 +211,7 @@ class Sketch:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Sketch:
-        """Read what :meth:`save` wrote, and check it: checksum, shapes and the certificate.
+        """Read a file written by :meth:`save`, and verify its checksum, shapes and certificate.
 
         Raises
         ------
@@ -226,9 +228,9 @@ class Sketch:
             raise DamagedError(other_format(path, stored["format"], FORMAT))
         try:
             if stored.pop("sha256", None) != _digest(stored, columns, rows):
-                raise ValueError("its checksum does not fit")
+                raise ValueError("its checksum does not match")
             if set(stored) != {"format", "method", "certificate"} or not isinstance(stored["certificate"], dict):
-                raise ValueError("its keys are not those of a sketch")
+                raise ValueError("its keys do not match the format of a sketch")
             return cls(rows, columns, Certificate.from_dict(stored["certificate"]), stored["method"])
         except NotPrivateError as error:
             raise NotPrivateError(f"{path} was edited or is damaged: {error}") from None
@@ -244,8 +246,8 @@ class Sketch:
         for name in [names] if isinstance(names, str) else names:
             if name not in self.columns:
                 near = difflib.get_close_matches(str(name), self.columns, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.columns)}."
-                raise ArgumentError(f"The sketch has no column {name!r}: {hint}")
+                hint = f"Did you mean {near[0]!r}?" if near else f"Its columns are {', '.join(self.columns)}."
+                raise ArgumentError(f"Column {name!r} is not in the sketch. {hint}")
             found.append(self.columns.index(name))
         return found
 
@@ -253,18 +255,18 @@ class Sketch:
 # ----------------------------------------------------------------------------------------------------------------------
 # Several sketches of one table
 def stack(sketches: Sequence[Sketch]) -> Sketch:
-    """Combine sketches of one table that q workers hold into one sketch of all their rows.
+    """Combine sketches of one table, held by q workers, into one sketch of all their rows.
 
-    Each worker is given k rows that GaussMix drew from the same table, and is trusted with those: its own account is
-    that of k rows. Workers who pool their sketches, and recipients of the stack, hold qk rows at the same leverage, and
-    the account of the stack is exactly that of one sketch of qk rows. Decide q and k before the first sketch is drawn;
-    the certificate states this condition.
+    Each worker holds k rows that GaussMix drew from the same table, with the account of k rows. Workers who pool their
+    sketches, and recipients of the stack, hold qk rows at the same leverage, and the account of the stack is exactly
+    that of one sketch of qk rows. Choose q and k before the first sketch is drawn; the certificate states this
+    condition.
 
     Parameters
     ----------
     sketches : sequence of Sketch
-        Made by :func:`gauss_mix` from one table with the same columns, ``sigma``, ``row_norm``, ``scale_bound`` and
-        ``neighbours``. Sketches of Algorithm 1 cannot be stacked: its account is that of one release.
+        Results of :func:`gauss_mix` on one table with the same columns, ``sigma``, ``row_norm``, ``scale_bound`` and
+        ``neighbours``. Sketches of Algorithm 1 cannot be stacked: its account is for one release.
 
     Examples
     --------
@@ -288,7 +290,7 @@ def stack(sketches: Sequence[Sketch]) -> Sketch:
 def average(
     sketches: Sequence[Sketch], response: str, predictors: Sequence[str] | None = None, *, debiased: bool = False
 ) -> Floats:
-    """Average the coefficients that q workers find, each on its own sketch of one table (distributed sketching).
+    """Average the coefficients of q workers, each fitted to its own sketch of one table (distributed sketching).
 
     A worker sends d coefficients and keeps its sketch. The coefficients are a function of the sketches, so the account
     of the average is that of :func:`stack`. Least squares on the stack itself is more accurate: it averages second
@@ -306,39 +308,39 @@ def average(
 
 
 def _alike(sketches: Sequence[Sketch]) -> Sketch:
-    """Return the first of several sketches; reject sketches that cannot be of one table."""
+    """Return the first of several sketches; reject sketches with different parameters or duplicates."""
     if not sketches or not all(isinstance(sketch, Sketch) for sketch in sketches):
         raise ArgumentTypeError("sketches must be a sequence of at least one Sketch.")
     first = sketches[0]
     for i, sketch in enumerate(sketches):
         ours, theirs = first.certificate, sketch.certificate
         if theirs.algorithm != "GaussMix":
-            raise ArgumentError("Sketches of Algorithm 1 cannot be combined: use gauss_mix.")
+            raise ArgumentError("Sketches of Algorithm 1 cannot be combined. Use gauss_mix.")
         if sketch.columns != first.columns or replace(theirs, k=1, sketches=1, generator=SECURE, version="") != replace(
             ours, k=1, sketches=1, generator=SECURE, version=""
         ):
             raise ArgumentError(
-                "Sketches can be combined only if columns, sigma, row_norm, scale_bound and neighbours are equal."
+                "Sketches must have the same columns, sigma, row_norm, scale_bound and neighbours to be combined."
             )
         if any(np.array_equal(sketch.rows, other.rows) for other in sketches[:i]):
-            raise ArgumentError("The same sketch was passed twice: sketches of one table must be drawn independently.")
+            raise ArgumentError("The same sketch was passed twice. Sketches must be drawn independently.")
     return first
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The file
 def _digest(content: dict[str, Any], columns: tuple[str, ...], rows: Floats) -> str:
-    """Hash everything in the file. This finds damage and careless edits; it is not a signature."""
+    """Hash the content of the file. This detects damage and careless edits; it is not a signature."""
     text = json.dumps([content, columns], sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode() + np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
 
 
 def _damaged(path: Path) -> DamagedError:
-    return DamagedError(f"{path} is not a sketch that gaussmix.paper wrote, or it is damaged.")
+    return DamagedError(f"{path} is not a sketch written by gaussmix.paper, or it is damaged.")
 
 
 def _contents(path: Path) -> tuple[Any, tuple[str, ...], Floats]:
-    """Read metadata, names and numbers. Counts in the footer are checked before anything is unpacked."""
+    """Read metadata, names and numbers. Counts in the footer are checked before anything is decompressed."""
     if not path.is_file():
         raise MissingFileError(f"The file {path} does not exist.")
     try:
@@ -362,7 +364,7 @@ def _contents(path: Path) -> tuple[Any, tuple[str, ...], Floats]:
 
 
 def _check_footer(handle: BinaryIO) -> None:
-    """Refuse what is not a Parquet file, or has a footer that no sketch has, before the footer is read."""
+    """Reject files that are not Parquet or have too large a footer, before the footer is read."""
     begins = handle.read(4)
     size = handle.seek(0, os.SEEK_END)
     handle.seek(max(size - 8, 0))

@@ -1,4 +1,4 @@
-r"""Utility of Algorithm 2 and of its logistic version, with exact constants. Nothing here sees data.
+r"""Utility of Algorithm 2 and its logistic version, with exact constants. Nothing here sees data.
 
 Let θ be least squares on a Gaussian sketch of (X, y) with noise σ, d the number of predictors and
 :math:`\bar L(\theta) = \|y - X\theta\|^2 + \sigma^2\|\theta\|^2 + \sigma^2`, which the ridge solution θ*(σ²) minimises.
@@ -35,7 +35,7 @@ __all__ = ["RiskBound", "Surrogate", "excess_risk_bound", "excess_risk_distribut
 
 
 class RiskBound(NamedTuple):
-    """L(θ) ≤ ``factor``·L(θ*) + ``additive``, L the sum of squared residuals on the table."""
+    """The bound L(θ) ≤ ``factor``·L(θ*) + ``additive`` on the sum of squared residuals L."""
 
     factor: float
     additive: float
@@ -56,7 +56,9 @@ def excess_risk_distribution(k: int, d: int) -> Any:
     """
     k, d = check.sketch_rows(k=k), check.positive_integer(d=d)
     if k < d:
-        raise ArgumentError(f"k must be at least d, got k={k} and d={d}: fewer rows identify no coefficients.")
+        raise ArgumentError(
+            f"k must be at least d, got k={k} and d={d}. Least squares needs one sketch row per predictor."
+        )
     return stats.f(d, k - d + 1, scale=d / (k - d + 1))
 
 
@@ -94,7 +96,7 @@ def excess_risk_bound(
 
 
 class Surrogate(NamedTuple):
-    """Coefficients of the parabola in place of the logistic log-likelihood, and its largest error."""
+    """Coefficients of a parabola that approximates the logistic log-likelihood, and its largest error."""
 
     b0: float
     b1: float
@@ -103,7 +105,7 @@ class Surrogate(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """-b₁/(2b₂), by which the solution for y ∈ {-1, 1} is multiplied."""
+        """The factor -b₁/(2b₂) by which the solution for y ∈ {-1, 1} is multiplied."""
         return -self.b1 / (2 * self.b2)
 
 
