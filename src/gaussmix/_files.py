@@ -219,7 +219,7 @@ def _matches(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 def refuse_suffix(out: str | os.PathLike[str], *, own: tuple[str, ...], kind: str) -> None:
     """Reject an output whose suffix implies another format. Call this before a budget is charged."""
     if Path(out).suffix.lower() in _KNOWN_SUFFIXES.difference(own):
-        raise OutputError(f"{os.fspath(out)} would be {kind}. Choose a name that ends in {own[0]}.")
+        raise OutputError(f"{os.fspath(out)} has the wrong suffix for {kind}. Choose a name that ends in {own[0]}.")
 
 
 def strict_json(text: str | bytes) -> Any:

@@ -366,7 +366,11 @@ BAD = [
     ),
     (lambda: accounting.gaussian_mu(1.0, 1.0), ValueError, r"delta must lie in \(0, 1\)"),
     (lambda: accounting.theorem1_epsilon(0.1, sketch_size=5, gamma=3, eta=0.0), ValueError, "eta must be a number > 0"),
-    (lambda: smallest_safe(lambda x: 1.0, 0.1, 1.0, limit=10.0), ValueError, "No noise up to 10"),
+    (
+        lambda: smallest_safe(lambda x: 1.0, 0.1, 1.0, limit=10.0),
+        ValueError,
+        "The budget cannot be met with a parameter up to 10",
+    ),
 ]
 
 

@@ -182,10 +182,10 @@ def test_shares_above_one_are_refused():
         split_mu(1.0, [0.1] * 10)  # the binary 0.1 is more than a tenth
     assert len(split_mu(1.0, ["0.1"] * 10)) == 10
     for share in ("much", "1/0", math.nan, math.inf):
-        with pytest.raises(ArgumentError, match="a share must be a number such as"):
+        with pytest.raises(ArgumentError, match="A share must be a number such as"):
             split_mu(1.0, [share])
     for share in (True, None, b"1"):
-        with pytest.raises(ArgumentTypeError, match="a share must be a string, a Fraction or a number"):
+        with pytest.raises(ArgumentTypeError, match="A share must be a string, a Fraction or a number"):
             split_mu(1.0, [share])
 
 

@@ -67,10 +67,10 @@ def test_propose_without_a_ledger_and_as_json(folder):
     assert list(Schema.of("s.json").columns) == ["age", "sex"]
     for words, options in [
         ("exists already", ()),
-        ("share is a share", ("--share", "0.1", "--force")),
+        ("share requires a ledger", ("--share", "0.1", "--force")),
         ("tail must lie in", ("--tail", 2, "--force")),
         ("most_levels must be", ("--most-levels", 0, "--force")),
-        ("note is stored in a ledger", ("--note", "x", "--force")),
+        ("note requires a ledger", ("--note", "x", "--force")),
     ]:
         arguments = ("bounds", "patients.parquet", "-s", "open.toml", "-e", 1, "-d", "1e-6", "-o", "s.json", *options)
         assert words in run(*arguments, code=2).stderr

@@ -221,7 +221,7 @@ def test_levels_are_merged_and_measured_from_others(tmp_path):
         (("logit", "RELEASE", "smoker", "--rows", "20", "--estimand", "table"), "--rows requires --estimand pop"),
         (
             ("release", "TABLE", "-s", "SCHEMA", "-e", "1", "-d", "1e-6", "-o", "OUT", "--note", "x"),
-            "note is stored in a ledger",
+            "note requires a ledger",
         ),
         (
             (
@@ -297,8 +297,10 @@ def test_messages_of_the_library_are_shown_as_they_are(files):
     out = ("-o", str(files / "x.parquet"))
     budget = ("-s", schema, "-e", "5", "-d", "1e-5", *out)
     assert "does not have expected_rows=3 rows" in run("release", table, *budget, "--expected-rows", "3", code=3)
-    assert "omit epsilon and delta" in run("release", table, *budget, "--ledger", _ledger(files), code=2)
-    assert "for neighbours='add-remove', got 'replace-one': omit neighbours" in run(
+    assert "epsilon and delta cannot be combined with a ledger" in run(
+        "release", table, *budget, "--ledger", _ledger(files), code=2
+    )
+    assert "neighbours must be 'add-remove', as in the ledger, got 'replace-one'" in run(
         "release", table, "-s", schema, "--ledger", _ledger(files), "--neighbours", "replace-one", *out, code=2
     )
     (files / "stray.csv").write_text('age,cost\n1,"2\n')
@@ -355,7 +357,7 @@ def test_two_sites_and_one_curator(files):
 def test_release_says_what_is_missing(files):
     table = str(files / "a.parquet")
     assert "--schema" in run("release", table, "-e", "1", "-d", "1e-6", "-o", str(files / "x.parquet"), code=2)
-    assert "epsilon and delta are required" in run(
+    assert "A budget is required" in run(
         "release", table, "-s", str(files / "schema.json"), "-o", str(files / "x.parquet"), code=2
     )
     nowhere = run(

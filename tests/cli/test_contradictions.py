@@ -47,8 +47,8 @@ def folder(tmp_path_factory):
         ("plan -p 3 -e 1 -e 2 -d 1e-6", "--epsilon was given more than once. Give it once. Try 'main plan --help'."),
         ("schema a.csv --quoting --no-quoting", "--quoting was given more than once"),
         ("ledger create new.ledger -e 1 -d 1e-6 -d 1e-7", "--delta was given more than once"),
-        (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share is a share of a ledger's budget: pass the ledger"),
-        (f"release a.csv -s s.json --note x {RELEASE}", "note is stored in a ledger: pass the ledger"),
+        (f"release a.csv -s s.json --share 0.5 {RELEASE}", "share requires a ledger"),
+        (f"release a.csv -s s.json --note x {RELEASE}", "note requires a ledger"),
         ("report r.parquet --label new.svg --response cost", "--response requires --out"),
         ("report r.parquet --label new.svg --alpha 0.05", "--alpha requires --out"),
         ("report r.parquet --registry new.yaml --rows 9", "--rows requires --out"),
@@ -99,15 +99,15 @@ def test_sums_and_proposals_refuse_it_too():
 def test_a_budget_refuses_what_contradicts_itself(folder):
     ledger = folder / "a.ledger"
     for given, said in (
-        ({}, "epsilon and delta are required"),
-        ({"epsilon": 1.0}, "epsilon and delta are required"),
-        ({**BUDGET, "note": "x"}, "note is stored in a ledger: pass the ledger"),
-        ({**BUDGET, "share": 0.5}, "share is a share of a ledger's budget"),
+        ({}, "A budget is required"),
+        ({"epsilon": 1.0}, "A budget is required"),
+        ({**BUDGET, "note": "x"}, "note requires a ledger"),
+        ({**BUDGET, "share": 0.5}, "share requires a ledger"),
         ({**BUDGET, "epsilon": 0.0}, "epsilon must be"),
         ({**BUDGET, "delta": 1.0}, "delta must lie"),
         ({**BUDGET, "neighbours": "swap"}, "neighbours must be one of"),
-        ({**BUDGET, "ledger": ledger}, "The ledger holds the budget"),
-        ({"ledger": ledger, "neighbours": "replace-one"}, "omit neighbours"),
+        ({**BUDGET, "ledger": ledger}, "epsilon and delta cannot be combined with a ledger"),
+        ({"ledger": ledger, "neighbours": "replace-one"}, "neighbours must be 'add-remove', as in the ledger"),
     ):
         with pytest.raises(gm.ArgumentError, match=said):
             gm.Budget(**given)

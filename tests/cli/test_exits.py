@@ -81,7 +81,7 @@ def test_exit_codes(files, tmp_path):
         ("verify a b", "Got unexpected extra argument (b). Try 'main verify --help'."),
         ("verify", "Missing argument 'RELEASE'. Usage: 'main verify [OPTIONS] RELEASE'. Try 'main verify --help'."),
         ("ledger show no.ledger", "File 'no.ledger' does not exist. Try 'main ledger show --help'."),
-        ("release a.csv -o x", "epsilon and delta are required, or a ledger that holds the budget."),
+        ("release a.csv -o x", "A budget is required: epsilon and delta, or a ledger."),
     ],
 )
 def test_a_command_that_is_written_wrongly_is_one_line(tmp_path, monkeypatch, line, said):
@@ -104,9 +104,8 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
     gm.Ledger(ledger, epsilon=1.0, delta=1e-6)
     options = ["-s", files / "schema.json", "--ledger", ledger, "-o", tmp_path / "x.csv"]
     said = here("release", files / table, *options, code=2)
-    assert (
-        "x.csv would be a Parquet file (the format of releases). Choose a name that ends in .parquet. Nothing" in said
-    )
+    assert "x.csv has the wrong suffix for a Parquet file (the format of releases)." in said
+    assert "Choose a name that ends in .parquet. Nothing" in said
     assert not gm.Ledger.open(ledger).entries()
     for line, wrong, words in (
         (["schema", files / table, "-o"], "x.toml", "a JSON schema. Choose a name that ends in .json"),
@@ -115,9 +114,9 @@ def test_an_output_that_promises_another_format_costs_nothing(files, tmp_path, t
         (["report", files / "r.parquet", "--registry"], "x.json", "a YAML record"),
         (["export", files / "r.parquet"], "x.parquet", "a CSV file"),
     ):
-        assert f"{wrong} would be {words}" in here(*line, tmp_path / wrong, code=2)
+        assert f"{wrong} has the wrong suffix for {words}" in here(*line, tmp_path / wrong, code=2)
     options = ["-s", files / "schema.json", "-o", tmp_path / "x.parquet"]
-    assert "would be a file of moments" in here("moments", files / table, *options, code=2)
+    assert "has the wrong suffix for a file of moments" in here("moments", files / table, *options, code=2)
     assert [file.name for file in tmp_path.iterdir()] == ["x.ledger"]
 
 
@@ -223,8 +222,8 @@ def test_an_epsilon_that_is_too_large_is_refused_in_one_sentence(files, tmp_path
     options = ("-s", files / "schema.json", "-e", epsilon, "-d", "1e-6", "-o", tmp_path / "x.parquet")
     for command in (("release", files / "a.parquet", *options), ("plan", files / "schema.json", *options[2:6])):
         said = here(*command, code=2)
-        words = f"Error: epsilon={float(epsilon):g} is too large: values above 20 give almost no protection, choose"
-        assert said.splitlines()[-1] == f"{words} a smaller one."
+        words = f"Error: epsilon={float(epsilon):g} is too large: values above 20 give almost no protection."
+        assert said.splitlines()[-1] == f"{words} Choose a smaller value."
     assert not list(tmp_path.iterdir())
 
 

@@ -96,7 +96,9 @@ def test_sums_by_arrays_and_by_tables_are_merged(tmp_path):
 
 
 def test_a_name_that_promises_another_format_is_refused(tmp_path):
-    with pytest.raises(gm.errors.OutputError, match=r"would be a file of moments\. .* that ends in \.moments"):
+    with pytest.raises(
+        gm.errors.OutputError, match=r"has the wrong suffix for a file of moments\. .* that ends in \.moments"
+    ):
         Moments.of(patients(100), SCHEMA).save(tmp_path / "site.parquet")
     assert not list(tmp_path.iterdir())
 

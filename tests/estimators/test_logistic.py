@@ -63,7 +63,7 @@ def test_moments_give_the_fit_of_their_rows():
     assert summed.predict(X[:5]).tolist() == fitted.predict(X[:5]).tolist()
     with pytest.raises(ValueError, match="classes"):
         gm.LogisticRegression(bounds_X=(-1, 1)).fit_moments(sums)
-    with pytest.raises(ValueError, match="other bounds"):
+    with pytest.raises(ValueError, match="different bounds"):
         gm.LogisticRegression(bounds_X=(-2, 2), classes=("no", "yes")).fit_moments(sums)
 
 

@@ -135,8 +135,8 @@ def test_a_release_may_take_another_share(path):
     for share, error, words in [
         ("0", ArgumentError, r"share must lie in \(0, 1\], got '0'"),
         (1.0001, ArgumentError, r"share must lie in \(0, 1\]"),
-        ("all", ArgumentError, "a share must be a number such as"),
-        (True, ArgumentTypeError, "a share must be a string, a Fraction or a number, got bool"),
+        ("all", ArgumentError, "A share must be a number such as"),
+        (True, ArgumentTypeError, "A share must be a string, a Fraction or a number, got bool"),
     ]:
         with pytest.raises(error, match=words):
             ledger.lattice_account(**RELEASE, share=share)

@@ -311,7 +311,7 @@ def test_forged_marginals_are_refused():
     with pytest.raises(gm.NotPrivateError, match="passes of the release do not match"):
         gm.Release(replace(statistic, marginals=None), certificate)
     more = replace(marginals, plan=replace(marginals.plan, tables=(("level", "ill"),)))
-    with pytest.raises(gm.GaussmixError, match=r"passes of the release do not match|do not fit"):
+    with pytest.raises(gm.GaussmixError, match=r"do not match"):
         gm.Release(replace(statistic, marginals=more), certificate)
 
 

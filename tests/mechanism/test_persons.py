@@ -262,9 +262,9 @@ def test_a_ledger_has_one_unit(tmp_path):
     rows = gm.Ledger(tmp_path / "rows.ledger", **BUDGET)
     assert "privacy_unit='who'" in repr(persons)
     assert gm.Ledger.open(persons.path).reservation.privacy_unit == "who"
-    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
+    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', but the release is for row-level privacy"):
         gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=persons))
-    with pytest.raises(gm.ArgumentError, match=r"row-level privacy, the release for the privacy unit 'who'"):
+    with pytest.raises(gm.ArgumentError, match=r"row-level privacy, but the release is for the privacy unit 'who'"):
         gm.release(table(), schema=SCHEMA, budget=gm.Budget(ledger=rows), privacy_unit=gm.PrivacyUnit("who", 3))
     with pytest.raises(gm.ArgumentError, match="Use a ledger with the privacy unit of the release"):
         persons.spend(mu=0.01)
@@ -282,7 +282,7 @@ def test_bounds_are_not_proposed_from_a_ledger_of_persons(tmp_path):
     """A row is in one bin of each column, a person with many rows is not."""
     persons = gm.Ledger(tmp_path / "persons.ledger", **BUDGET, privacy_unit="who")
     unread = iter([])
-    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', the release for row-level privacy"):
+    with pytest.raises(gm.ArgumentError, match=r"the privacy unit 'who', but the release is for row-level privacy"):
         gm.propose_bounds(unread, {"x": "number"}, budget=gm.Budget(ledger=persons))
     account = persons.lattice_account(shares=["1"], coordinates=[9])
     with pytest.raises(gm.ArgumentError, match="Use a ledger with the privacy unit of the release"):
@@ -355,7 +355,7 @@ def test_moments_of_persons_are_not_taken_for_rows(kind):
     model = kind(epsilon=1.0, delta=1e-6, data_norm=1.0, bounds_y=(-1, 1))
     table = {"X": np.full((9, 2), 0.1), "y": np.zeros(9), "who": np.arange(9)}
     moments = Moments.of(table, model.schema(2), privacy_unit=gm.PrivacyUnit("who", 3))
-    with pytest.raises(ArgumentError, match="privacy units"):
+    with pytest.raises(ArgumentError, match="moments with a privacy unit"):
         model.fit_moments(moments)
 
 

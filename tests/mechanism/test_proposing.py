@@ -125,8 +125,8 @@ def test_a_ledger_is_charged_for_noise_and_threshold(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "epsilon and delta are required"),
-        ({"epsilon": 1.0, "delta": 1e-6, "budget": gm.Budget(1.0, 1e-6)}, "pass either the budget or the two numbers"),
+        ({}, "A budget is required"),
+        ({"epsilon": 1.0, "delta": 1e-6, "budget": gm.Budget(1.0, 1e-6)}, "Pass either the budget or the two numbers"),
         ({"epsilon": 1.0, "delta": 1e-6, "tail": 0.7}, "tail must lie in"),
         ({"epsilon": 1.0, "delta": 1e-6, "most_levels": 0}, "most_levels must be"),
     ],
@@ -277,7 +277,9 @@ def test_a_level_called_as_another_encoded_column_costs_no_error():
 
 def test_a_name_that_promises_no_schema_costs_nothing(tmp_path):
     ledger = gm.Ledger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(OutputError, match=r"x\.csv would be a JSON schema\. Choose a name that ends in \.json"):
+    with pytest.raises(
+        OutputError, match=r"x\.csv has the wrong suffix for a JSON schema\. Choose a name that ends in \.json"
+    ):
         propose_bounds(table(500), KINDS, budget=gm.Budget(ledger=ledger), out=tmp_path / "x.csv")
     assert not ledger.entries()
 

@@ -297,7 +297,7 @@ def test_a_failed_write_leaves_nothing(private, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.JSON", "x.feather", "x.moments"])
 def test_a_name_that_promises_another_format_is_refused(private, tmp_path, name):
-    with pytest.raises(gm.errors.OutputError, match=r"would be a Parquet file .* a name that ends in \.parquet\."):
+    with pytest.raises(gm.errors.OutputError, match=r"suffix for a Parquet file .* a name that ends in \.parquet\."):
         private.save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 

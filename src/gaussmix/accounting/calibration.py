@@ -253,10 +253,10 @@ def calibrate(
     if gamma is not None:
         check.choice(("none",), scale=scale)
         if analysis == "paper":
-            raise ArgumentError("analysis must be 'exact' or 'renyi' with gamma, got 'paper'.")
+            raise ArgumentError("With gamma, analysis must be 'exact' or 'renyi', got 'paper'.")
         return _cost(k, gamma, epsilon, delta, analysis, neighbours)
     if epsilon is None or delta is None:
-        raise ArgumentError("epsilon and delta are required, or gamma and one of them.")
+        raise ArgumentError("Pass epsilon and delta, or gamma and one of the two.")
     epsilon = check.positive(finite=True, epsilon=epsilon)
     delta = check.in_interval(0, 1, delta=delta)
     check.choice(("none", "private"), scale=scale)
@@ -297,7 +297,7 @@ def _unmet_budget(
         return mixing.epsilon(delta, sketch_size=rows, gamma=GAMMA_MAX, neighbours=neighbours, analysis=analysis)
 
     message = (
-        f"No noise with gamma up to {GAMMA_MAX:g} meets epsilon={epsilon!r}, delta={delta!r} with sketch_size={k}. "
+        f"epsilon={epsilon!r} and delta={delta!r} cannot be met with sketch_size={k} and gamma up to {GAMMA_MAX:g}. "
         f"With this delta and sketch_size the smallest epsilon is {reached(k):.3g}; "
     )
     if reached(1) > epsilon:
@@ -523,7 +523,9 @@ def _draft_private_scale(epsilon: float, delta: float, k: int, sensitivity: floa
             if moved:
                 best, least = found, noise(found)
     if math.isinf(least):
-        raise BudgetUnmetError("No noise on the eigenvalue meets this budget.")
+        raise BudgetUnmetError(
+            "The budget cannot be met with a private scale bound. Increase epsilon or delta, or use scale='none'."
+        )
     return gamma_at(*best), *_on_grid(*best)
 
 

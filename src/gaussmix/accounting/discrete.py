@@ -106,11 +106,11 @@ def split_mu(mu: float, shares: Sequence[Share]) -> tuple[float, ...]:
 def exact_share(share: Share) -> Fraction:
     """Return a share as an exact fraction."""
     if isinstance(share, bool) or not isinstance(share, str | Rational | float):
-        raise ArgumentTypeError(f"a share must be a string, a Fraction or a number, got {type(share).__name__}.")
+        raise ArgumentTypeError(f"A share must be a string, a Fraction or a number, got {type(share).__name__}.")
     try:
         return Fraction(share)
     except (ValueError, ArithmeticError):
-        raise ArgumentError(f"a share must be a number such as '0.07' or '1/3', got {share!r}.") from None
+        raise ArgumentError(f"A share must be a number such as '0.07' or '1/3', got {share!r}.") from None
 
 
 def diagonal_sigma(mu: float, bits: int, *, rows: int = 1) -> float:
@@ -180,8 +180,8 @@ def _no_lattice(epsilon: float, allowed: float) -> str:
     """Return the error message for a budget whose noise no lattice represents precisely enough."""
     if epsilon > WARNED_EPSILON:
         return (
-            f"epsilon={epsilon:g} is too large: values above {WARNED_EPSILON:g} give almost no protection, "
-            "choose a smaller one."
+            f"epsilon={epsilon:g} is too large: values above {WARNED_EPSILON:g} give almost no protection. "
+            "Choose a smaller value."
         )
     return (
         f"The part of delta reserved for discretisation, {allowed:.3g}, is too small for the noise at "

@@ -89,8 +89,8 @@ def _largest_mu(epsilon: float, delta: float) -> float:
         )
     except BudgetUnmetError:
         raise BudgetUnmetError(
-            f"No noise up to {GAMMA_MAX:g} times the sensitivity meets epsilon={epsilon!r}, delta={delta!r}. "
-            "Increase epsilon or delta."
+            f"epsilon={epsilon!r} and delta={delta!r} cannot be met with noise up to {GAMMA_MAX:g} times the "
+            "sensitivity. Increase epsilon or delta."
         ) from None
     with precise() as mp:
         eps, allowed, mu = mp.mpf(epsilon), mp.mpf(delta), 1 / mp.mpf(noise)

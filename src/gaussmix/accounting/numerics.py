@@ -119,7 +119,9 @@ def smallest_safe(
         return low
     while excess(high) > 0:
         if high >= limit:
-            raise BudgetUnmetError(f"No noise up to {limit:g} meets this budget. Increase epsilon or delta.")
+            raise BudgetUnmetError(
+                f"The budget cannot be met with a parameter up to {limit:g}. Increase epsilon or delta."
+            )
         low, high = high, min(high * 4, limit)
     to, back = (np.log, np.exp) if log else (float, float)
 

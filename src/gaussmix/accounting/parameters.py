@@ -75,8 +75,8 @@ def gammas(gamma: ArrayLike, bound_holds_for: BoundHoldsFor, analysis: str) -> F
     if analysis in ("renyi", "tcdp", "sheffet") or bound_holds_for == "larger":
         if np.any(g <= 1):
             raise ArgumentError(
-                "gamma must be > 1 with bound_holds_for='larger' or a published analysis, whose leverage is 1/gamma. "
-                "With bound_holds_for='both' and analysis='exact', gamma must be > 0."
+                "gamma must be > 1 with bound_holds_for='larger' or an analysis other than 'exact', because the "
+                "leverage is then 1/gamma."
             )
     elif np.any(g <= 0):
         raise ArgumentError("gamma must be a number > 0.")
@@ -114,7 +114,7 @@ def warn_if_weak(epsilon: float, delta: float) -> None:
         )
     elif 0 < delta < LEAST_DELTA:
         found.append(
-            f"delta={delta:g} is smaller than the samplers resolve. The guarantee holds for {LEAST_DELTA:g} at best."
+            f"delta={delta:g} is below the resolution of the samplers. The guarantee holds for {LEAST_DELTA:g} at best."
         )
     if found:
         warnings.warn(" ".join(found), BudgetWarning, stacklevel=frames_to_the_caller())

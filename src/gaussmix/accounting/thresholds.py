@@ -130,7 +130,7 @@ class CountsAccount:
         ):
             raise ArgumentError("keyed must contain distinct indices of releases of the account.")
         if self.keyed and (type(self.threshold) is not int or self.threshold < 1):
-            raise ArgumentError("threshold must be an integer ≥ 1 if there are keys.")
+            raise ArgumentError(f"threshold must be an integer ≥ 1 if keyed is not empty, got {self.threshold!r}.")
         left = Fraction(self.delta) - Fraction(self.threshold_delta)
         within = Fraction(self.threshold_delta) >= _failures(self.lattice, self.keyed, self.threshold)
         if not within or left <= 0 or not self.lattice.gives(self.epsilon, round_down(left)):
@@ -185,7 +185,7 @@ def with_threshold(
         return CountsAccount(lattice, (), 0, 0.0, epsilon, delta)
     allowed = Fraction(allowed)
     if allowed <= 0:
-        raise BudgetUnmetError("No part of delta is left for the threshold of keys. Increase the share.")
+        raise BudgetUnmetError("No part of delta remains for the threshold of undeclared keys. Increase the share.")
     sigma = Fraction(max(diagonal_sigma(lattice.noise_mu[i], lattice.bits) for i in keyed))
 
     def threshold(steps: int) -> int:
@@ -196,7 +196,9 @@ def with_threshold(
 
     low, high = -1, _MOST_SIGMAS * _STEPS_PER_SIGMA  # not enough, enough
     if not enough(high):
-        raise BudgetUnmetError(f"No threshold of keys adds at most {float(allowed):.3g} to delta. Increase delta.")
+        raise BudgetUnmetError(
+            f"No threshold for undeclared keys costs at most {float(allowed):.3g} of delta. Increase delta."
+        )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

@@ -127,7 +127,7 @@ def minimise(X: Floats, y: Floats, b: Floats, penalty: float, *, tolerance: floa
             step /= 2
         theta, value = theta - step * direction, new
     raise DataError(
-        "The minimisation did not converge to the required gradient norm, so that the proof does not apply and nothing "
+        "The minimisation did not converge to the required gradient norm, so the proof does not apply and nothing "
         "is released. The noise was drawn: treat the budget as spent. LogisticRegression needs no minimisation."
     )
 

@@ -55,7 +55,7 @@ def without_values(function: Callable[..., T], *arguments: Any, message: str = _
 
 
 def shape_of(X: ArrayLike, y: ArrayLike) -> tuple[int, tuple[int, ...]]:
-    """Return the number of features, and () for one target or (n_targets,). No value is looked at."""
+    """Return the number of features, and () for one target or (n_targets,), without reading values."""
     return without_values(_checked_shapes, X, y)
 
 
@@ -114,7 +114,7 @@ def _checked(estimator: Any, X: Any, *y: Any, reset: bool = True, multi_output: 
 
 
 def _checked_shapes(X: Any, *y: Any, least: int = 0) -> tuple[int, tuple[int, ...]]:
-    """Reject what is wrong whatever the values are; return the number of features and the shape of one row of y."""
+    """Check shapes and types without reading values; return the number of features and the shape of a row of y."""
     if any(scipy.sparse.issparse(array) for array in (X, *y)):
         raise DataTypeError("X and y must be dense, got a sparse matrix: use its toarray() method.")
     if y and y[0] is None:
@@ -135,7 +135,7 @@ def _checked_shapes(X: Any, *y: Any, least: int = 0) -> tuple[int, tuple[int, ..
 
 
 def _one_by_one(labels: Any) -> Any:
-    """Keep the labels of a list as they are: NumPy would find one type for all, and one row would change the others."""
+    """Return labels without a common type: if NumPy inferred one, one row would change how others are read."""
     if not isinstance(labels, Sequence) or isinstance(labels, str | bytes):
         return labels
     found = np.empty(len(labels), dtype=object)

@@ -35,7 +35,7 @@ _NO_KEY = bytes(16)  # unit ids are hashed as for a release and discarded
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """Shares of the rows, from 0 to 1: **sensitive**.
+    """Shares of the rows, from 0 to 1. **Sensitive**.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What `check_table` found: **sensitive**.
+    """The result of `check_table`. **Sensitive**.
 
     Attributes
     ----------

@@ -309,7 +309,7 @@ def _one_each(size: int, **named: Any) -> tuple[float, ...]:
     ((name, bound),) = named.items()
     values = numbers(**named)
     if values.ndim > 1 or (values.ndim == 1 and len(values) != size):
-        raise DeclarationError(f"{name} must be a number or one per entry ({size}), got shape {np.shape(bound)}.")
+        raise DeclarationError(f"{name} must be one number or one per entry ({size}), got shape {np.shape(bound)}.")
     return tuple((np.broadcast_to(values, size) + 0.0).tolist())
 
 

@@ -104,7 +104,7 @@ class PrivacyUnit:
         return cls(**stored)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ def derive_key(key: bytes, purpose: bytes) -> bytes:
 
 
 def siphash(words: Words, key: bytes) -> Words:
-    """SipHash-2-4 of each row of 64-bit words, shape (n, k): n words."""
+    """Return the SipHash-2-4 of each row of 64-bit words, shape (n, k), as n words."""
     halves = np.frombuffer(key, dtype="<u8").astype(np.uint64)
     out = np.empty(len(words), dtype=np.uint64)
     for start in range(0, len(words), _BLOCK):
@@ -147,7 +147,7 @@ def siphash(words: Words, key: bytes) -> Words:
 
 
 def _rounds(v: list[Words], count: int) -> None:
-    """Run rounds of SipHash, in place; additions are modulo 2⁶⁴."""
+    """Run rounds of SipHash in place. Additions are modulo 2⁶⁴."""
     for _ in range(count):
         for a, b, turn, half in ((0, 1, 13, True), (2, 3, 16, False), (0, 3, 21, False), (2, 1, 17, True)):
             v[a] += v[b]
@@ -219,7 +219,7 @@ def _missing(name: str) -> DataError:
 # Groups
 PARTITIONS = 2**8
 MEMORY = 2**25
-"""Bytes that wait in memory before they are written."""
+"""Number of bytes held in memory before they are written."""
 
 _NO_ROOM = (
     "There is not enough disk space for the temporary file that groups rows by privacy unit. "
@@ -229,7 +229,7 @@ _NO_ROOM = (
 
 @dataclass(frozen=True, repr=False)
 class UnitBlock:
-    """**Sensitive**: whole privacy units."""
+    """A block of whole privacy units. **Sensitive**."""
 
     ids: Words  # keyed hashes, (units, 2)
     starts: Integers  # where the rows of each unit begin, (units,)
@@ -244,7 +244,7 @@ class UnitBlock:
 
     @property
     def sizes(self) -> Integers:
-        """Rows of each unit."""
+        """Number of rows of each unit."""
         return np.diff(np.append(self.starts, len(self.rows)))
 
     def chosen(self, units: NDArray[np.bool_]) -> UnitBlock:
@@ -289,7 +289,7 @@ def truncated(block: UnitBlock, unit: PrivacyUnit, key: bytes) -> UnitBlock:
 
 
 def _copies(owner: Integers, content: Words) -> Words:
-    """Return how many equal rows of the same unit come before each."""
+    """Return the number of equal rows of the same unit before each row."""
     ranked = np.lexsort((content, owner))
     new = np.append(True, (owner[ranked][1:] != owner[ranked][:-1]) | (content[ranked][1:] != content[ranked][:-1]))
     begins = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
@@ -301,14 +301,14 @@ def _copies(owner: Integers, content: Words) -> Words:
 # ---------------------------------------------------------------------------------------------------------------
 # Files without names
 class _Spool:
-    """Arrays of bytes one after the other: in memory up to a limit, then in a file without a name."""
+    """A sequence of byte arrays, in memory up to a limit, then in an unnamed file."""
 
     def __init__(self) -> None:
         self._file: Any = tempfile.SpooledTemporaryFile(max_size=MEMORY)  # noqa: SIM115 - closed by close
         self._end = 0
 
     def append(self, array: NDArray[Any]) -> int:
-        """Write an array; returns where it is."""
+        """Write an array and return its position."""
         at, content = self._end, np.ascontiguousarray(array).view(np.uint8).reshape(-1).data
         try:
             self._file.seek(at)
@@ -319,7 +319,7 @@ class _Spool:
         return at
 
     def read(self, at: int, out: NDArray[Any]) -> None:
-        """Fill an array with what was written from there on."""
+        """Fill an array from a position."""
         content = out.view(np.uint8).reshape(-1).data
         self._file.seek(at)
         if self._file.readinto(content) != content.nbytes:
@@ -352,7 +352,7 @@ class Partitions:
             self._write()
 
     def _write(self) -> None:
-        """Write the waiting rows, those of each partition together."""
+        """Write the pending rows, grouped by partition."""
         records = np.concatenate(self._waiting)
         self._waiting, self._bytes = [], 0
         partition = (records["id"][:, 0] >> np.uint64(56)).astype(np.int64)
@@ -365,7 +365,7 @@ class Partitions:
                 self._chunks[number].append((place, int(stop - start)))
 
     def blocks(self) -> Iterator[UnitBlock]:
-        """All units, each once, in an order that the key alone decides."""
+        """Yield all units, each once, in an order determined by the key."""
         if not any(self._chunks):
             yield from _by_unit(self._waiting)
             return
@@ -380,7 +380,7 @@ class Partitions:
             yield from _by_unit([records])
 
     def close(self) -> None:
-        """Forget everything."""
+        """Discard all data."""
         self._waiting = []
         self._spool.close()
 
@@ -409,7 +409,7 @@ class GroupedUnits:
         self._places.append((at, len(block.ids), len(block.rows)))
 
     def blocks(self) -> Iterator[UnitBlock]:
-        """All blocks, in the order in which they came."""
+        """Yield all blocks in their original order."""
         for at, units, rows in self._places:
             block = UnitBlock(
                 np.empty((units, 2), dtype=np.uint64),
@@ -422,12 +422,12 @@ class GroupedUnits:
             yield block
 
     def close(self) -> None:
-        """Forget everything."""
+        """Discard all data."""
         self._spool.close()
 
 
 def in_sample(ids: Words, sample: Sample) -> NDArray[np.bool_]:
-    """Return which units are in a sample, by their ids alone: independent of which others are there.
+    """Return which units are in a sample, by their ids, independently of other units.
 
     Under one secret key a unit has one sampling key for samples of all rates, and is in those whose threshold is above.
     """
@@ -435,7 +435,7 @@ def in_sample(ids: Words, sample: Sample) -> NDArray[np.bool_]:
 
 
 def whole_units(stream: Generator[tuple[Words, Floats]]) -> Iterator[UnitBlock]:
-    """Yield blocks of whole units; the last unit of a piece waits for the next one, where there may be more rows."""
+    """Yield blocks of whole units. The last unit of a piece is held back, because the next may contain more rows."""
     waiting: list[tuple[Words, NDArray[np.int32]]] = []
     with closing(stream):
         for ids, rows in stream:

@@ -90,7 +90,7 @@ _NEVER = ("(missing)", "(other)")  # reserved names of encoded columns
 
 @dataclass(frozen=True, repr=False)
 class ColumnCounts:
-    """**Sensitive**: counts of rows by coarse bin and by key, for every column."""
+    """Counts of rows by coarse bin and by key, for every column. **Sensitive**."""
 
     bins: dict[str, Integers]
     keys: dict[str, Counter[Any]]

@@ -36,12 +36,12 @@ from gaussmix.data.terms import Block, Numbers, TermValues
 from gaussmix.errors import ArgumentError, DataError, DataTypeError
 
 EXACT_ROWS = 2**12
-"""Number of rows whose Gram matrix is exact in float64: 2**12 * 2**40 < 2**53."""
+"""Maximum number of rows whose Gram matrix is exact in float64: 2**12 * 2**40 < 2**53."""
 
 _UNIT = 2.0**FRACTION_BITS
 _BLOCK_BYTES = 3 * 2**18  # features of a block: they stay in the second-level cache
 _SHORT_ROW = 64
-"""Entries below which broadcasting a row costs more than reading a tile of it."""
+"""Number of entries below which broadcasting a row costs more than reading a tile of it."""
 _HUGE = 2.0**1000  # an entry that is mapped beyond is clipped before anything overflows
 
 
@@ -51,7 +51,7 @@ SHRINK = 1 - 2.0**-32
 
 @dataclass(frozen=True)
 class _NormBound:
-    """Entries whose squares may add up to ``limit`` at most, in units of 2⁻⁴⁰."""
+    """A bound ``limit`` on the sum of squares of some entries, in units of 2⁻⁴⁰."""
 
     start: int
     stop: int
@@ -65,11 +65,11 @@ class BlockEncoder:
     Attributes
     ----------
     centre, multiplier, limits : arrays (m,)
-        Per encoded column; a limit is infinite where only a norm is declared. A level's entry is its limit.
+        Values by encoded column. A limit is infinite if only a norm is declared. The entry of a level is its limit.
     intercept : float
         Entry of the constant column.
     norm_bounds : tuple
-        What has to be checked after rounding: vectors whose entries' limits do not imply their norm, and the row.
+        Bounds to be checked after rounding: of vectors whose limits do not imply their norm, and of the row.
     """
 
     centre: Floats
@@ -92,12 +92,12 @@ class BlockEncoder:
         return cls(schema.units.centres, 1 / schema.units.scales, _limits(schema, float), schema.intercept)
 
     def finish(self, block: Floats) -> None:
-        """Clip the norms of rows and round them, shape (n, m), whose entries are clamped and scaled, in place."""
+        """Clip the norms of clamped and scaled rows, shape (n, m), and round them, in place."""
         self.clip(block)
         np.trunc(block, out=block)
 
     def clip(self, block: Floats) -> None:
-        """Clip the norms of rows in place; checked parts are rounded, the rest is not."""
+        """Clip the norms of rows in place. Only the checked parts are rounded."""
         with np.errstate(over="ignore"):  # squares of huge entries: a warning would depend on a row
             for bound in self.norm_bounds:
                 part = block[:, bound.start : bound.stop]
@@ -110,10 +110,11 @@ class BlockEncoder:
 
 
 def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:
-    """Vectors first, then the row. None is above 2⁴⁰: a vector that may be longer than a row is left to its bound.
+    """Return the bounds of vectors, then that of the row, all at most 2⁴⁰.
 
-    A row of columns is no longer than its entries' bounds allow. With derived parts its norm is checked as well, so
-    that the bound does not rest on properties of products and indicators.
+    A vector with a bound above that of the row is checked only with the row. The norm of a row of plain columns follows
+    from the bounds of its entries. With derived parts it is checked as well, so that the bound does not depend on
+    properties of products and indicators.
 
     Squares that could exceed 2⁵³ would be rounded, and the check would depend on other rows of the block.
     """
@@ -140,7 +141,7 @@ def _limits(schema: Schema, entry: Callable[[float], float]) -> Floats:
 
 
 class ArrayEncoder:
-    """The cache-blocked path for arrays: a schema of one vector X, then numbers y, then the intercept.
+    """Cache-blocked encoder of arrays, for a schema of one vector X, then numbers y, then the intercept.
 
     The bits are those of :class:`BlockEncoder`.
 
@@ -173,7 +174,7 @@ class ArrayEncoder:
         self.constants = constants[0], constants[1], constants[2]
 
     def encode(self, X: Rows, Y: Rows, rows: Floats) -> None:
-        """Write up to ``block_rows`` encoded rows, best in the order of X."""
+        """Encode up to ``block_rows`` rows into ``rows``, preferably in the memory order of X."""
         others = np.empty((self.m - self.d, len(X)))  # targets and intercept, by column
         others[Y.shape[1] :] = self.intercept
         if Y.shape[1]:
@@ -199,7 +200,7 @@ class ArrayEncoder:
             rows[:, self.d + j] = values
 
     def _map_features(self, X: Rows, out: Floats) -> None:
-        """Clamp and scale, without rounding. What is not bounded by entry may come out NaN or infinite."""
+        """Clamp and scale features without rounding. Entries without bounds may become NaN or infinite."""
         if not self.bounded:
             np.multiply(X, self.features[1][0, 0], out=out, dtype=np.float64)
             return
@@ -292,7 +293,7 @@ def encode_arrays(schema: Schema, X: ArrayLike, Y: ArrayLike | None = None) -> F
 
 
 def pieces(n: int, rows: int) -> list[slice]:
-    """Cut n rows into slices of at most ``rows``."""
+    """Divide n rows into slices of at most ``rows``."""
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
@@ -326,7 +327,7 @@ _RULES = '"drop-row", "lower" or, for numbers, "indicator"'
 
 
 def encoded_blocks(batches: Iterable[pa.RecordBatch], schema: Schema, plan: BlockEncoder) -> Iterator[Floats]:
-    """Encode one batch after the other. A block is overwritten by the next one.
+    """Yield encoded batches. Each block is overwritten by the next.
 
     One buffer serves all batches: fresh memory for each would cost more than the arithmetic. Its size is
     bounded, however many levels there are.
@@ -405,7 +406,7 @@ def _clipped(name: str, column: Numeric | Boolean, array: pa.Array) -> Numbers:
 
 
 def without_negative(name: str, column: Column, array: pa.Array) -> pa.Array:
-    """Return weights as numbers, negative ones as missing."""
+    """Return weights as numbers, with negative ones as missing."""
     values = np.array(numbers_of(name, cast(Numeric, column), array), dtype=np.float64)
     values[values < 0] = np.nan
     return pa.array(values)

@@ -105,17 +105,17 @@ class RelationTable(Table):
         return _relation_batches(self._data, request, self.label)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return its columns."""
+        """Return names and types of the columns."""
         return self._data.limit(0).to_arrow_table().schema
 
 
 @contextmanager
 def _connect(query: DuckDBQuery) -> Iterator[Any]:
-    """Open the file read-only; replace the errors of DuckDB."""
+    """Open the file read-only. Errors of DuckDB, which may quote values, are replaced."""
     try:
         import duckdb
     except ImportError:
-        raise MissingPackageError('DuckDB queries need the package duckdb: pip install "gaussmix[duckdb]".') from None
+        raise MissingPackageError('DuckDB queries require duckdb: pip install "gaussmix[duckdb]".') from None
     if not Path(query.path).is_file():
         raise MissingFileError(f"The file {str(query.path)!r} does not exist.")
     try:
@@ -138,7 +138,7 @@ def _connect(query: DuckDBQuery) -> Iterator[Any]:
 
 
 def _relation_batches(neighbours: Any, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a relation. The engine is told which columns are needed."""
+    """Yield batches of a relation. Only the requested columns are read."""
     if request.examine_plan and (found := mixing_operator(neighbours)) is not None:
         raise ArgumentError(
             f"The plan of {where} contains {found}, so one stored row may change several rows of the result. "
@@ -200,7 +200,7 @@ def mixing_operator(neighbours: Any) -> str | None:
 # ---------------------------------------------------------------------------------------------------------------
 # Clusters
 class ClusterTable(Table):
-    """A table in partitions on a cluster. `read` brings its rows here; `sum_partitions` does not."""
+    """A partitioned table on a cluster. `read` collects its rows locally; `sum_partitions` does not."""
 
     ordered, computed = False, True
 
@@ -213,7 +213,7 @@ class ClusterTable(Table):
 
 
 def _computed(run: Callable[[], Any], where: str) -> Any:
-    """Return what an engine computes. Its own errors may quote values and are replaced; those of gaussmix stay."""
+    """Return the result of an engine. Its own errors may quote values and are replaced; those of gaussmix are kept."""
     try:
         return run()
     except MemoryError:
@@ -234,7 +234,7 @@ class DaskTable(ClusterTable):
         return isinstance(self._data, tuple)
 
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
-        """Return the sum over partitions, added up by a tree of tasks."""
+        """Return the sum over partitions, computed by a tree of tasks."""
         from dask.delayed import delayed
 
         parts = self._partitions(columns)
@@ -262,7 +262,7 @@ class DaskTable(ClusterTable):
             yield from kind(part, self.options).read(request)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return the columns of no rows."""
+        """Return names and types of the columns, without reading rows."""
         if self._has_arrays:
             array, names = self._data
             return pa.schema([(name, pa.from_numpy_dtype(array.dtype)) for name in names])
@@ -298,15 +298,15 @@ class SparkTable(ClusterTable):
     """A Spark data frame."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, collected here."""
+        """Yield all rows, collected locally."""
         return LazyTable(self._data, self.options).read(request)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return the columns of no rows."""
+        """Return names and types of the columns, without reading rows."""
         return LazyTable(self._data, self.options).arrow_schema()
 
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
-        """Return the sum over partitions by one job, in which Spark keeps one result a partition.
+        """Return the sum over partitions by one job with one result per partition.
 
         A task counts once however often it was run. A job for every partition (``toLocalIterator``) would recompute
         lost partitions, which may then hold rows of another one if the order of the table is not fixed. A shuffle of
@@ -337,7 +337,7 @@ class SparkTable(ClusterTable):
 def _spark_build(
     batches: Iterator[pa.RecordBatch], *, build: Callable[[Any, int], A], empty: A
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the sums of one partition under its number; of an empty one as well, so that none can be missed.
+    """Yield the sums of one partition with its number, also if it is empty, so that a missing one is detected.
 
     An error of gaussmix is returned in the place of the sums: Spark would pass it on in the text of a traceback.
     """

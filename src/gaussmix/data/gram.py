@@ -135,7 +135,7 @@ class Aggregator(ABC, Generic[A_co]):
 
 
 class Query(Protocol[A_co]):
-    """What is asked of every row, or of every privacy unit. Public."""
+    """A query on all rows or privacy units. Public."""
 
     def aggregator(self, m: int) -> Aggregator[A_co]:
         """Return an aggregator of rows of m columns."""
@@ -145,7 +145,7 @@ class Query(Protocol[A_co]):
 # Gram matrices
 @dataclass(frozen=True, repr=False)
 class ExactSums:
-    """**Sensitive**: G as ``high + low · 2⁻⁴⁰``, 0 ≤ low < 2⁴⁰, and the number of rows."""
+    """The sum G as ``high + low · 2⁻⁴⁰``, 0 ≤ low < 2⁴⁰, and the number of rows. **Sensitive**."""
 
     high: Integers
     low: Integers
@@ -180,7 +180,7 @@ class Gram:
 
 
 class GramAggregator(Aggregator[ExactSums]):
-    """Sums in two integers, high · 2⁴⁰ + low, and those of at most 2¹² rows in floats."""
+    """Aggregator in two integers, high · 2⁴⁰ + low, with sums of at most 2¹² rows in floats."""
 
     def __init__(self, m: int, max_contributions: int = 1) -> None:
         super().__init__(m, compiled=True)
@@ -199,7 +199,7 @@ class GramAggregator(Aggregator[ExactSums]):
         return left
 
     def low_for(self, rows: int) -> Integers:
-        """Return low limbs to which the products of so many rows can be added: they stay below 2⁶³."""
+        """Return low limbs to which the products of this number of rows can be added without exceeding 2⁶³."""
         flushes = -(-rows // EXACT_ROWS)
         self.flushes += flushes
         if self.flushes > FLUSHES_PER_CARRY:
@@ -283,7 +283,7 @@ class _MappedAggregator(Aggregator[ExactSums]):
 # Histograms
 @dataclass(frozen=True, repr=False)
 class BinCounts:
-    """**Sensitive**: rows by ‖z‖², for every transform, and the number of rows."""
+    """Counts of rows by ‖z‖² for every transform, and the number of rows. **Sensitive**."""
 
     counts: list[Integers]
     n: int
@@ -294,7 +294,7 @@ class BinCounts:
 
 @dataclass(frozen=True)
 class NormCounts:
-    """How many rows have ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges.
+    """Counts of rows with ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges.
 
     With a privacy unit: how many units, by Σ‖z‖² over the unit.
 
@@ -354,12 +354,12 @@ class _CountAggregator(Aggregator[BinCounts]):
 
 
 class _Buffer:
-    """Memory that serves one block after the other: fresh memory would cost more than the arithmetic."""
+    """Memory reused by successive blocks: allocation would cost more than the arithmetic."""
 
     entries = np.empty(0)
 
     def array(self, n: int, k: int) -> Floats:
-        """Return an array (n, k) of any content, to be used before the next one is asked for."""
+        """Return an uninitialised array (n, k), valid until the next call."""
         if self.entries.size < n * k:
             self.entries = np.empty(n * k)
         return self.entries[: n * k].reshape(n, k)
@@ -386,7 +386,7 @@ def exponential(x: Floats) -> Floats:
 
 @dataclass(frozen=True, repr=False)
 class GradientSums:
-    """**Sensitive**: Σ of gradients in units of 2⁻²⁰ of the clip, and of weights in units of 2⁻²⁰ of ¼."""
+    """Sums of gradients in units of 2⁻²⁰ of the clip, and of weights in units of 2⁻²⁰ of ¼. **Sensitive**."""
 
     gradient: Integers
     weight: int
@@ -440,7 +440,7 @@ class _GradientAggregator(Aggregator[GradientSums]):
         self.weight += int(weights.sum())
 
     def of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return what every row adds: (n, k) and (n,), whole numbers."""
+        """Return the contributions of rows as whole numbers, shapes (n, k) and (n,)."""
         signs = np.sign(rows[:, self.label])
         products = self.transform.product(rows)
         other = 1 / (1 + exponential(signs * (products[:, -1] * self.transform.scales[-1])))
@@ -486,7 +486,7 @@ def aggregate_arrays(
 def _add_arrays(
     aggregator: Aggregator[Any], *, waiting: Iterable[slice | Integers], X: Rows, Y: Rows, plan: ArrayEncoder
 ) -> None:
-    """Encode and add pieces of the arrays, by a compiled function where one serves, the rest by numpy."""
+    """Encode and add pieces of the arrays, by a compiled function if available, otherwise by numpy."""
     rows = None
     if aggregator.compiled:
         constants = (*plan.constants, plan.intercept)
@@ -572,7 +572,7 @@ def _with_positions(stream: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.
 # ---------------------------------------------------------------------------------------------------------------
 # Threads
 class _Shared(Generic[Q]):
-    """An iterable that several threads draw from: each item goes to one of them."""
+    """An iterable shared by several threads: each item is given to one of them."""
 
     def __init__(self, items: Iterable[Q]) -> None:
         self._items, self._lock = iter(items), threading.Lock()
@@ -592,11 +592,11 @@ class _Shared(Generic[Q]):
 
 
 _Step = tuple[Callable[[Aggregator[Any]], None], bool]
-"""What each thread does with its aggregator, and whether several threads are worth it."""
+"""The work of each thread with its aggregator, and whether several threads are worthwhile."""
 
 
 def _in_threads(query: Query[A], m: int, steps: Iterable[_Step], threads: int | None) -> A:
-    """Carry out one step after the other, and add the results of all threads: exact, so that order does not matter.
+    """Carry out steps in several threads and add the results, which is exact in any order.
 
     As many threads as BLAS would use, with one BLAS thread each, start when they are worth it: encoding then runs in
     parallel too.
@@ -642,7 +642,7 @@ def blas_threads() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; the last user restores the setting found by the first."""
+    """Limit BLAS to one thread; the last exit restores the setting found by the first entry."""
     global _users, _limit, _threads_before
     with _lock:
         if not _users:

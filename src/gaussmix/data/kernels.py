@@ -31,10 +31,10 @@ _VERSION = 5  # as in the source
 _PURE = os.environ.get("GAUSSMIX_PURE") == "1"
 
 MOST_COLUMNS = 512
-"""Beyond, sums leave the caches, and BLAS is as fast."""
+"""Maximum number of columns: wider sums do not fit into the caches, and BLAS is as fast."""
 
 MOST_ROWS = 2**14
-"""Of one input: what is done in Python is then a small part."""
+"""Number of rows of one input, so that the overhead of Python is small."""
 
 _LANES, _BLOCK = 8, 64  # as in the source
 _Size, _Pointer, _Number = ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_double
@@ -155,7 +155,7 @@ class KernelInput:
         return found
 
     def select(self, selected: slice | Integers) -> None:
-        """Turn to other rows of the arrays: a slice of step one, or positions."""
+        """Select other rows of the arrays: a slice of step one, or positions."""
         there, (X, Y) = self.structure, self._addresses
         if isinstance(selected, slice):
             there.X, there.Y = X + 8 * there.stride * selected.start, Y + 8 * there.stride_Y * selected.start
@@ -171,7 +171,7 @@ class KernelInput:
 
 
 def _by_rows(array: Rows) -> bool:
-    """Whether rows are contiguous in memory, of float64, and whole numbers of entries apart."""
+    """Return whether rows are contiguous float64 arrays, a whole number of entries apart."""
     in_row = array.shape[1] < 2 or array.strides[1] == 8
     return bool(array.dtype == np.float64 and in_row and not array.strides[0] % 8 and array.flags.aligned)
 
@@ -218,7 +218,7 @@ def mapped(rows: KernelInput, by: Map, low: Integers, pending: Floats, scratch: 
 def _run(
     name: str, rows: KernelInput, arguments: tuple[Any, ...], sums: tuple[Rows, ...], work: tuple[Rows, ...]
 ) -> None:
-    """Add rows; check that the sums are exact and that no row is longer than 2²⁰: the sensitivity rests on it."""
+    """Add rows, and check that sums are exact and that no norm exceeds 2²⁰, as the sensitivity requires."""
     squares = np.empty(rows.n)
     function = getattr(library(), f"gaussmix_{name}")
     if not function(rows.structure, *arguments, *map(_address, (*sums, squares, *work))):

@@ -43,13 +43,13 @@ from gaussmix.data.terms import missing_name
 from gaussmix.errors import DeclarationError
 
 NONE_OF_THESE = "(none of these)"
-"""Rows whose value is no level, where ``unknown="zero"`` lets them be."""
+"""Label of rows whose value is not a declared level, in columns with ``unknown="zero"``."""
 
 _ONE = 1 << FRACTION_BITS
 
 EQUAL_CELLS = 32
 DEPTH = 12
-"""A grid has 32 equal cells, and cells that halve 12 times towards the bounds, and towards 0 where it lies inside."""
+"""A grid has 32 equal cells, and cells halved 12 times towards the bounds, and towards 0 if it lies inside."""
 
 
 def grid(lower: float, upper: float) -> Floats:
@@ -76,12 +76,12 @@ def grid(lower: float, upper: float) -> Floats:
 
 
 def has_marginals(schema: Schema) -> bool:
-    """Return whether a table with this schema has marginals: not if a column is a vector."""
+    """Return whether a table with this schema has marginals, that is, no vector column."""
     return not any(isinstance(column, Vector) for column in schema.columns.values())
 
 
 def base_schema(schema: Schema) -> Schema:
-    """Return the schema of the declared columns alone, all of one weight: no terms, no row weights."""
+    """Return the schema of the declared columns with equal weights, without terms and row weights."""
     columns = {name: replace(column, weight=1.0) for name, column in schema.columns.items()}
     return Schema(columns)
 
@@ -206,9 +206,9 @@ def _check_tables(tables: Sequence[tuple[str, str]], columns: Mapping[str, Colum
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MarginalSums:
-    """**Sensitive**: counts in units of 2⁻²⁰ rows, sums and sums of squares of encoded entries in units of 2⁻⁴⁰.
+    """Counts in units of 2⁻²⁰ rows; sums and sums of squares of encoded entries in units of 2⁻⁴⁰. **Sensitive**.
 
-    Sums are of the numbers and, last, of the intercept; sums of squares are of the numbers.
+    There are sums of the numbers and, last, of the intercept, and sums of squares of the numbers.
     """
 
     counts: Integers
@@ -243,7 +243,7 @@ class MarginalQuery:
     max_contributions: int = 1
 
     def aggregator(self, m: int) -> Aggregator[MarginalSums]:
-        """For rows of m columns."""
+        """Return an aggregator of rows of m columns."""
         return _MarginalAggregator(self, m)
 
 

@@ -84,13 +84,13 @@ class ArrayTable(Table):
             yield pa.RecordBatch.from_arrays(found, names=request.columns)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return names and types; of Python objects what Arrow would guess."""
+        """Return names and types of the columns. Types of Python objects are inferred by Arrow."""
         found = self.columns().items()
         return pa.schema([(name, _peeked_type(array[:_PEEK_ROWS], name, self.label)) for name, array in found])
 
     @property
     def n_rows(self) -> int | None:
-        """Length of the first column that has one. **Sensitive**."""
+        """Length of the first column that has a length. **Sensitive**."""
         return next((len(values) for values in self.origins if hasattr(values, "__len__")), None)
 
     @property
@@ -100,7 +100,7 @@ class ArrayTable(Table):
         return tuple(data.values()) if isinstance(data, Mapping) else (data[0] if isinstance(data, tuple) else data,)
 
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
-        """Return the dictionary, since two may share columns, or the array.
+        """Return the dictionary, since two may share columns, or the array itself.
 
         A generator may fill one array again for each pair (array, names) that it yields: then it is the pair.
         """
@@ -108,7 +108,7 @@ class ArrayTable(Table):
 
 
 def _as_column(name: object, values: Any) -> Any:
-    """A column with a type of its own, or a list of objects; NumPy would find one type for all that a list holds."""
+    """Return a typed column, or a list of objects, for which NumPy would infer a common type."""
     if isinstance(values, pa.Array | pa.ChunkedArray | list):
         return values
     series = nw.from_native(values, allow_series=True, pass_through=True)
@@ -135,7 +135,7 @@ class ArrowTable(Table):
     """A pyarrow Table or RecordBatch."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield slices."""
+        """Yield slices of the table."""
         data = self._data
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         check_columns(table.schema.names, request.columns, self.label)
@@ -153,7 +153,7 @@ class ArrowTable(Table):
 
 
 class DatasetTable(Table):
-    """A dataset of Arrow's, whose rows come in no fixed order."""
+    """An Arrow dataset, whose rows have no fixed order."""
 
     ordered = False
 
@@ -162,7 +162,7 @@ class DatasetTable(Table):
         self.paths = tuple(name for name in getattr(data, "files", ()) if Path(name).exists())
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield what a scanner finds."""
+        """Yield batches of a scanner."""
         where = self.label
         check_columns(self._data.schema.names, request.columns, where)
         scanner = self._data.scanner(
@@ -176,14 +176,14 @@ class DatasetTable(Table):
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """The local files of which it has all rows, or the dataset: another filter selects other rows."""
+        """The local files, if the dataset contains all of their rows; otherwise the dataset."""
         if getattr(self._data, "_scan_options", None) or not self.paths:
             return (self._data,)
         return tuple(FileOrigin(Path(name)) for name in self.paths)
 
 
 class StreamTable(Table):
-    """A RecordBatchReader, or another object of which only ``__arrow_c_stream__`` is known: it may be a reader."""
+    """A RecordBatchReader, or an object with ``__arrow_c_stream__``, which may be readable only once."""
 
     ordered, computed = False, True
 
@@ -193,13 +193,13 @@ class StreamTable(Table):
         self.single_use = f"The {type(data).__name__}"
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield batches as they come."""
+        """Yield the batches of the stream."""
         data = self._data
         reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
         return _reader_batches(reader, request, self.label)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return its schema, if it can be known without starting the stream."""
+        """Return the schema, if it is known before the stream is started."""
         if isinstance(self._data, pa.RecordBatchReader):
             return self._data.schema
         if hasattr(self._data, "__arrow_c_schema__"):
@@ -208,7 +208,7 @@ class StreamTable(Table):
 
 
 def _reader_batches(reader: pa.RecordBatchReader, request: Request, where: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches as they come. Arrow's protocols do not promise valid buffers, so each batch is validated."""
+    """Yield validated batches: Arrow's protocols do not guarantee valid buffers."""
     check_columns(reader.schema.names, request.columns, where)
     for batch in guarded(reader, where):
         yield from sliced(valid(batch.select(request.columns), where), request.rows)
@@ -220,11 +220,11 @@ class FrameTable(Table):
     """An eager data frame of any library that narwhals supports, such as pandas and polars."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield slices, converted one by one: Arrow copies of columns would double the memory."""
+        """Yield slices, each converted separately so that the table is not copied as a whole."""
         return _frame_batches(as_narwhals(self._data), request, self.label)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return names and types; of Python objects what Arrow would guess."""
+        """Return names and types of the columns. Types of Python objects are inferred by Arrow."""
         return _frame_schema(as_narwhals(self._data).head(_PEEK_ROWS), self.label)
 
     @property
@@ -234,12 +234,12 @@ class FrameTable(Table):
 
 
 class LazyTable(Table):
-    """A lazy frame of any library that narwhals supports. The engine is told which columns are needed."""
+    """A lazy frame of any library that narwhals supports. Only the requested columns are computed."""
 
     ordered, computed = False, True
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
-        """Yield what the engine computes, in batches where it can."""
+        """Yield the result of the engine, in batches if it supports them."""
         where, frame = self.label, as_narwhals(self._data)
         check_columns(frame.collect_schema().names(), request.columns, where)
         wanted = frame.select(request.columns)
@@ -252,7 +252,7 @@ class LazyTable(Table):
         return _frame_batches(wanted.collect("pyarrow"), request, where)
 
     def arrow_schema(self) -> pa.Schema:
-        """Return names and types of no rows."""
+        """Return names and types of the columns, without computing rows."""
         return _frame_schema(as_narwhals(self._data).head(0).collect(), self.label)
 
 
@@ -283,7 +283,7 @@ def _frame_batches(frame: Any, request: Request, where: str) -> Iterator[pa.Reco
 # ---------------------------------------------------------------------------------------------------------------
 # Columns
 def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.Array:
-    """One column in its own type; objects, which have none, in the declared one."""
+    """Return one column in its own type; a column of Python objects in the declared type."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         with readable(where):
             values.validate(full=True)
@@ -302,7 +302,7 @@ def _column(values: Any, kind: pa.DataType | None, name: str, where: str) -> pa.
 
 
 def _typed(values: np.ndarray[Any, Any], name: str, where: str) -> pa.Array:
-    """An array with a type, in which no value depends on another."""
+    """Return an array in its own type, in which no value depends on another."""
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         with np.errstate(over="ignore"):
             values = values.astype(np.float64)  # each to the nearest
@@ -319,7 +319,7 @@ def _no_column(name: str, where: str) -> DataTypeError:
 
 
 def _holds_objects(series: Any) -> bool:
-    """Whether values of a column are Python objects: Arrow would guess one type for all of them."""
+    """Return whether a column holds Python objects, for which Arrow would infer a common type."""
     if series.dtype == nw.Object:
         return True
     if not series.implementation.is_pandas_like():
@@ -334,7 +334,7 @@ def _holds_objects(series: Any) -> bool:
 
 
 def _converted(convert: Callable[[], Any], name: str, where: str) -> Any:
-    """Return what another library converts; its errors quote values."""
+    """Convert by another library, and replace its errors, which quote values."""
     try:
         return convert()
     except Exception:
@@ -342,7 +342,7 @@ def _converted(convert: Callable[[], Any], name: str, where: str) -> Any:
 
 
 def _peeked_type(values: Any, name: str, where: str) -> pa.DataType:
-    """Type of a column, for a template; of objects what Arrow would guess, which nothing is ever read as."""
+    """Return the type of a column for a template; for Python objects, the type that Arrow infers."""
     if isinstance(values, nw.Series) and not _holds_objects(values):
         return _converted(values.to_arrow, name, where).type
     if isinstance(values, nw.Series):
@@ -385,12 +385,12 @@ def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, whe
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise DataTypeError(
             f"Column {name!r} of {where} holds Python objects that are not {words}. "
-            "Convert them first, or declare the column as what it holds."
+            "Convert them first, or correct the declared type."
         ) from None
 
 
 def _is_absent(value: Any) -> bool:
-    """None, NaN of any type, pandas' NA and NaT, NumPy's masked and NaT."""
+    """Return whether a value is None, NaN of any type, NA, NaT or masked."""
     if value is None or type(value).__name__ in _ABSENT:
         return True
     if isinstance(value, Decimal):
@@ -401,7 +401,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    """The nearest float64. What is finite stays finite: it is clipped later, and not missing."""
+    """Return the nearest float64. Finite values stay finite, so that they are clamped later and not missing."""
     if isinstance(value, bool | np.bool_ | float | np.floating):
         return float(value)
     if not isinstance(value, Integral | Fraction | Decimal):
@@ -416,7 +416,7 @@ def _number(value: Any) -> float:
 
 
 def _truth(value: Any) -> bool | None:
-    """True and false, or the numbers 1 and 0; infinite is missing, as in a column of floats."""
+    """Return true or false, also from 1 and 0. Infinite values are missing, as in a column of floats."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     number = _number(value)
@@ -440,7 +440,7 @@ def _text(value: Any) -> str:
 
 
 def _instant(value: Any) -> datetime.datetime:
-    """A date or a time; with a zone, in UTC. Finer parts than microseconds are left out."""
+    """Return a date or time in UTC, truncated to microseconds."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime.datetime):

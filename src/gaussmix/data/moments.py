@@ -81,12 +81,12 @@ class Moments:
 
     @property
     def n_columns(self) -> int:
-        """Columns m of the encoded rows."""
+        """Number m of encoded columns."""
         return len(self._high)
 
     @property
     def row_norm(self) -> float:
-        """C, by which encoded rows were divided."""
+        """Norm bound C by which encoded rows were divided."""
         return self.schema.row_norm
 
     def rows_between(self, least: int, most: int | None = None) -> bool:
@@ -94,16 +94,16 @@ class Moments:
         return least <= self._n and (most is None or self._n <= most)
 
     def expected_rows(self, expected: int) -> None:
-        """Reject another number of rows. For the curator only: the outcome depends on the data."""
+        """Raise an error if the number of rows differs. For the curator only: the outcome depends on the data."""
         if not self.rows_between(check.positive_integer(expected_rows=expected), expected):
             raise unexpected_rows(expected)
 
     def gram(self) -> Floats:
-        """G in float64, shape (m, m), C = 1. **Sensitive.** The exact value, rounded once."""
+        """Return G in float64, shape (m, m), for C = 1: the exact value, rounded once. **Sensitive**."""
         return self._high.astype(np.float64) + np.ldexp(self._low.astype(np.float64), -LIMB_BITS)
 
     def sums(self) -> ExactSums:
-        """G and the number of rows as exact integers. **Sensitive**: for the mechanism."""
+        """Return G and the number of rows as exact integers, for the mechanism. **Sensitive**."""
         return ExactSums(self._high, self._low, self._n)
 
     def __add__(self, other: Moments) -> Moments:
@@ -138,7 +138,7 @@ class Moments:
         reading: ReadOptions | None = None,
         privacy_unit: PrivacyUnit | None = None,
     ) -> Moments:
-        """Moments of a table: anything that :func:`gaussmix.data.table.open_table` opens, in one pass.
+        """Compute the moments of any table that :func:`gaussmix.data.table.open_table` supports, in one pass.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class Moments:
     def of_arrays(
         cls, blocks: Iterable[tuple[ArrayLike, ArrayLike | None]], schema: Schema, *, threads: int | None = None
     ) -> Moments:
-        """Moments of rows that come as arrays, for a schema of one vector X and then numbers y.
+        """Compute the moments of arrays, for a schema of one vector X and then numbers y.
 
         Parameters
         ----------
@@ -188,11 +188,11 @@ class Moments:
     def built(
         cls, sums: ExactSums, schema: Schema, unit: PrivacyUnit | None = None, *, is_computed: bool = False
     ) -> Moments:
-        """Build from sums over the encoded rows of a table, under a new random id."""
+        """Build moments with a new random id from sums over the encoded rows of a table."""
         return cls(sums.high, sums.low, sums.n, schema, frozenset([os.urandom(16).hex()]), unit, is_computed)
 
     def to_bytes(self) -> bytes:
-        """Return everything in the form that :meth:`from_bytes` reads. **Sensitive**."""
+        """Serialise the moments for :meth:`from_bytes`. **Sensitive**."""
         header = {
             "format": FORMAT,
             "warning": "sensitive: as sensitive as the rows themselves",
@@ -240,7 +240,7 @@ class Moments:
 
     @classmethod
     def load(cls, path: str | Path) -> Moments:
-        """Read a file that :meth:`save` wrote."""
+        """Read a file written by :meth:`save`."""
         path = Path(path)
         if not path.is_file():
             raise MissingFileError(f"The file {path} does not exist.")

@@ -66,7 +66,7 @@ class Csv(FileFormat):
     types_are_guessed = True
 
     def schema(self, file: Path, csv: CsvOptions) -> pa.Schema:
-        """Return names of the columns, and types as the first block suggests them: for a template, never to read."""
+        """Return names of the columns, and types inferred from the first block, for templates only."""
         where = str(file)
         with readable(where):
             try:
@@ -109,7 +109,7 @@ class Csv(FileFormat):
 
 
 def _conversion(request: Request, csv: CsvOptions, where: str) -> Any:
-    """How Arrow reads the fields: every column as its declared type."""
+    """Return Arrow's conversion options, with the declared type of every column."""
     for name in request.columns:
         if name not in request.types:
             raise DataTypeError(f"Column {name!r} of {where} has no declared type. Declare it in types.")
@@ -123,7 +123,7 @@ def _conversion(request: Request, csv: CsvOptions, where: str) -> Any:
 
 
 def _missing_words(options: CsvOptions) -> dict[str, Any]:
-    """What declared words for missing values mean to Arrow."""
+    """Return Arrow's options for declared missing-value codes."""
     missing = options.na_values
     return {} if missing is None else {"null_values": ["", *missing], "strings_can_be_null": True}
 
@@ -132,7 +132,7 @@ def _missing_words(options: CsvOptions) -> dict[str, Any]:
 def _opened_csv(
     file: Path, options: CsvOptions, convert: Any, *, blank_lines: bool = False
 ) -> Iterator[tuple[Any, CheckedLines]]:
-    """Arrow's reader, and the lines that it is given."""
+    """Yield Arrow's reader and its checked input."""
     suffix = Csv().suffix_of(file) or ""
     delimiter, quoting = options.delimiter or ("\t" if ".tsv" in suffix else ","), options.quoting_of(suffix)
     lines = CheckedLines(
@@ -166,7 +166,7 @@ def _line_error(words: str, where: str) -> DataError:
 
 
 def _csv_error(words: str, header: Sequence[str], where: str) -> DataError:
-    """Arrow's words quote the line: only what they are about is passed on."""
+    """Return an error without the values that Arrow's message quotes."""
     found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([\w\[\]]+)", words)
     if found and int(found[1]) < len(header):
         name = header[int(found[1])]
@@ -196,7 +196,7 @@ class LineError(ValueError):
 
 
 class CheckedLines(io.RawIOBase):
-    r"""A binary stream that passes another one on, and knows its lines in the end.
+    r"""A binary stream that passes on another stream, counts its lines and checks its quotes.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class CheckedLines(io.RawIOBase):
         self._reading = threading.Lock()
 
     def readable(self) -> bool:
-        """Arrow asks."""
+        """Return True, as Arrow requires."""
         return True
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class CheckedLines(io.RawIOBase):
             super().close()
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes: ``size`` of them but for the end, where there are fewer or none."""
+        """Return the next ``size`` bytes; fewer or none at the end."""
         with self._reading:
             return b"" if self.closed else self._next(size)
 
@@ -280,14 +280,14 @@ class CheckedLines(io.RawIOBase):
         return piece
 
     def _whole(self, size: int) -> bytes:
-        """So many bytes, however few a decompressor returns at a time."""
+        """Read this number of bytes, also from a decompressor that returns fewer at a time."""
         found = [bytes(self._stream.read(size))]
         while found[-1] and (missing := size - sum(map(len, found))) > 0:
             found.append(bytes(self._stream.read(missing)))
         return b"".join(found) if len(found) > 1 else found[0]
 
     def _count(self, piece: bytes) -> None:
-        r"""Count line ends as Arrow does: ``\n``, ``\r\n`` and ``\r``; blank is a line after an end."""
+        r"""Count line ends as Arrow does: ``\n``, ``\r\n`` and ``\r``. A line end after a line end is a blank line."""
         data = np.frombuffer(piece, dtype=np.uint8)
         feed = data == ord("\n")
         self.count += int(np.count_nonzero(feed))
@@ -303,7 +303,7 @@ class CheckedLines(io.RawIOBase):
             self.blank += 1
 
     def _follow_quotes(self, piece: bytes) -> None:
-        """Every quote must begin a field, end one, or be one of two within: then none can be stray."""
+        """Check that every quote begins a field, ends a field, or is doubled within a field."""
         allowed = b'"\r\n' + self._delimiter
         opens = piece[:1] == b'"' and not self._inside
         closed = self._last == b'"' and not self._inside
@@ -320,7 +320,7 @@ class CheckedLines(io.RawIOBase):
             raise LineError("a quote in the middle of a field")
 
     def _without_spaces(self, piece: bytes, size: int) -> bytes:
-        """Whole lines without the spaces before their fields; the rest waits for its end.
+        """Remove the spaces before the fields of complete lines; keep an incomplete line for the next call.
 
         What is passed on begins with a line, wherever the file was cut: all lines are stripped alike.
         """
@@ -339,7 +339,7 @@ class CheckedLines(io.RawIOBase):
 
 
 def _ends_in_quotes(line: bytes, delimiter: bytes) -> bool:
-    """Whether a quoted field of the line has no end: fields are told apart as Arrow does."""
+    """Return whether a quoted field of the line is not closed, with fields separated as Arrow does."""
     start = 0
     while 0 <= start < len(line):
         if line[start] == _QUOTE:
@@ -355,7 +355,7 @@ def _ends_in_quotes(line: bytes, delimiter: bytes) -> bool:
 
 
 PARQUET = (".parquet", ".pq")
-"""Endings of names of Parquet files."""
+"""Suffixes of Parquet files."""
 
 _SMALL_ROW_GROUP = 64 * 2**20  # bytes when decoded
 _SMALL_FILE = 64 * 2**20  # bytes: below, compressed columns are read whole
@@ -363,7 +363,7 @@ _PARQUET_BUFFER = 2**18  # bytes of a column that are read at a time
 
 
 class FileTable(Table):
-    """The files that a path, a folder or a pattern means."""
+    """The files of a path, directory or glob pattern."""
 
     def __init__(self, data: str | os.PathLike[str], options: ReadOptions) -> None:
         super().__init__(data, options)
@@ -381,7 +381,7 @@ class FileTable(Table):
 
     @property
     def types_are_guessed(self) -> bool:
-        """Whether one of the files has no types."""
+        """Whether one of the files is untyped."""
         return any(format_of(file).types_are_guessed for file in files_of(self._data))
 
     @property
@@ -396,7 +396,7 @@ class FileTable(Table):
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """The files as they are now."""
+        """The files with their current state."""
         return tuple(map(FileOrigin, files_of(self._data)))
 
 
@@ -431,7 +431,7 @@ class Parquet(FileFormat):
 
 
 def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Small row groups are decoded whole, which is faster; large ones page by page, so that memory stays flat."""
+    """Decode small row groups whole, which is faster, and large ones page by page, which bounds memory."""
     # A dataset's scanner is no faster, and holds up to 1 GiB where rows are used more slowly than they are read.
     # Through a buffer a page that claims to have 2 GB, in a damaged file, is given them before it is read.
     buffer = _PARQUET_BUFFER if file.stat().st_size > _SMALL_FILE else 0
@@ -457,7 +457,7 @@ def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema
 
 
 def _ahead(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the next batches in the background while one is used.
+    """Yield batches, decoding the next ones in the background.
 
     What was abandoned may be collected in any thread, this one's own included: none is waited for.
     """
@@ -488,7 +488,7 @@ _MAGIC = b"ARROW1"  # of the file format
 
 
 class ArrowIpc(FileFormat):
-    """Arrow IPC files, of the file format (Feather 2) or of the stream format: the first bytes tell which."""
+    """Arrow IPC files in the file format (Feather 2) or the stream format, distinguished by their first bytes."""
 
     name = "Arrow"
     suffixes = (".arrow", ".arrows", ".feather", ".ipc")
@@ -514,7 +514,7 @@ class ArrowIpc(FileFormat):
 
 @contextmanager
 def _opened(file: Path, wanted: list[int] | None) -> Iterator[Any]:
-    """A reader of some columns; None: of all."""
+    """Yield a reader of some columns; None for all."""
     options = pa.ipc.IpcReadOptions(included_fields=[] if wanted is None else sorted(wanted), use_threads=False)
     with pa.OSFile(str(file), "rb") as handle:
         whole = handle.read(len(_MAGIC)) == _MAGIC
@@ -526,14 +526,14 @@ def _opened(file: Path, wanted: list[int] | None) -> Iterator[Any]:
 # ---------------------------------------------------------------------------------------------------------------
 # Formats and names
 FORMATS: tuple[FileFormat, ...] = (Parquet(), ArrowIpc(), Csv())
-"""The formats of files that are read, told apart by the file's name."""
+"""Supported file formats, distinguished by the suffix."""
 
 PLAIN_SUFFIXES = tuple(suffix for known in FORMATS for suffix in known.suffixes if suffix.count(".") == 1)
-"""Endings of names of files that are not compressed."""
+"""Suffixes of uncompressed files."""
 
 
 def format_of(file: Path) -> FileFormat:
-    """Return the format of a file, by its name; raise an error if it has none, is empty, or is not a regular file."""
+    """Return the format of a file by its suffix. Reject unknown suffixes, empty files and special files."""
     found = _named_format(file)
     if found is None:
         raise ArgumentError(f"{file} must end in one of {', '.join(PLAIN_SUFFIXES)} (CSV also compressed).")
@@ -550,7 +550,7 @@ def _named_format(file: Path) -> FileFormat | None:
 
 
 def files_of(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the files that a path, a directory or a pattern means, sorted."""
+    """Return the files of a path, directory or glob pattern, sorted."""
     whole = Path(os.fspath(path))
     if whole.is_file():
         return [whole]
@@ -571,7 +571,7 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Files of a folder and its subfolders but for hidden ones, whose names begin with a dot or an underscore."""
+    """Return the files of a directory and its subdirectories, except names that begin with a dot or an underscore."""
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
     while waiting:
@@ -591,7 +591,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _matching(pattern: Path) -> Iterator[Path]:
-    """What a pattern means; `glob.glob` would leave out what it may not look into."""
+    """Return the paths that match a pattern. Unlike `glob.glob`, raise an error for unreadable directories."""
     found = [Path(pattern.anchor)] if pattern.anchor else [Path()]
     parts = pattern.parts[bool(pattern.anchor) :]
     for part in (*parts, "*") if parts[-1] == "**" else parts:
@@ -607,7 +607,7 @@ def _matching(pattern: Path) -> Iterator[Path]:
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    """The folder and all folders below; links are not followed, as in a shell."""
+    """Return a directory and all directories below it, without following links."""
     if _is_folder(folder):
         yield folder
         for path in _entries(folder):
@@ -616,13 +616,13 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, sorted; an error if it cannot be read."""
+    """Return the sorted entries of a directory; raise an error if it cannot be read."""
     with os.scandir(folder) as found:
         return sorted(folder / entry.name for entry in found)
 
 
 def _is_folder(path: Path) -> bool:
-    """Unlike `Path.is_dir`, an error where it cannot be known; a link to nothing is no folder."""
+    """Equivalent to `Path.is_dir`, but raise an error if the answer cannot be determined."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:

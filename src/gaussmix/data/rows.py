@@ -1,7 +1,7 @@
 """Tables that can be read several times, as a release in passes requires.
 
-**Sensitive**: every result is an exact sum over rows, or over privacy units; only the mechanism reads it. A row gives
-the same bits wherever it stands (:mod:`gaussmix.data.gram`), so that sources of every kind give the same results.
+**Sensitive**: every result is an exact sum over rows, or over privacy units; only the mechanism reads it. The bits of a
+sum do not depend on the order of rows (:mod:`gaussmix.data.gram`), so that sources of every kind give the same results.
 
 >>> import numpy as np
 >>> rows = rows_of({"a": np.linspace(0, 1, 50)}, {"a": [0, 1]})
@@ -65,7 +65,7 @@ REAPPEARS = (
     "The table was declared sorted_by_unit, but the rows of a privacy unit are not adjacent. Sort it, or omit the "
     "declaration; rows are then grouped in a temporary file."
 )
-"""The message names neither the unit nor its position."""
+"""The message reveals neither the unit nor its position."""
 
 _ENCODED_BYTES = 2**25
 
@@ -73,11 +73,11 @@ A = TypeVar("A", bound=Summable)
 
 
 class RowSource(ABC):
-    """A table that is read in passes; **sensitive**.
+    """A table that is read in passes. **Sensitive**.
 
-    Every method but `check_again` reads the whole table once, or a sample of its rows. ``describe`` is what
-    a progress bar says meanwhile, where there is one. A bad value is found by the passes that read its row: with a
-    sample, perhaps by the last pass only.
+    Every method except `check_again` reads the whole table once, or a sample of its rows. ``describe`` is the text of
+    the progress bar, if there is one. An invalid value is detected by the passes that read its row; with samples, this
+    may be the last pass only.
     """
 
     schema: Schema
@@ -90,14 +90,14 @@ class RowSource(ABC):
 
     @abstractmethod
     def recoded(self, schema: Schema) -> RowSource:
-        """The same rows under another schema of the same table, such as one with narrower bounds. To be closed."""
+        """Return the same rows under another schema, such as one with narrower bounds. The caller must close it."""
 
     @abstractmethod
     def check_again(self) -> None:
-        """Refuse a table that can be read only once."""
+        """Raise an error if the table can be read only once."""
 
     def unit_counts(self) -> tuple[int, int]:
-        """Privacy units, and their rows, at most j of each counted, after a pass. **Sensitive**."""
+        """Return the number of privacy units, and of their rows (at most j per unit), after a pass. **Sensitive**."""
         raise ArgumentError("Unit counts require a privacy unit.")
 
     def close(self) -> None:  # noqa: B027 - most sources keep nothing
@@ -106,7 +106,7 @@ class RowSource(ABC):
     def moments(
         self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
-        """The exact Gram matrix in the declared metric; of a privacy unit no more than j rows' worth.
+        """Return the exact Gram matrix in the declared metric, with contributions of a privacy unit scaled to j rows.
 
         With ``cache``, a sample of the release, a source that is read again for every pass may cache rows for later
         passes with the same sampling keys.
@@ -118,7 +118,7 @@ class RowSource(ABC):
     def mapped(
         self, transform: Transform, clip: float, sample: Sample | None = None, *, describe: str = "Reading"
     ) -> ExactSums:
-        """Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, z = T r clipped to ‖z̄‖² ≤ clip, or Σ‖z̄‖² ≤ clip over a privacy unit."""
+        """Return Σ z̄ z̄ᵀ/clip in units of 2⁻⁴⁰, with z = T r clipped to ‖z̄‖² ≤ clip, per row or privacy unit."""
         return self.aggregate(MappedGram(transform, clip), sample, describe)
 
     def counts(
@@ -129,11 +129,11 @@ class RowSource(ABC):
         *,
         describe: str = "Reading",
     ) -> list[Integers]:
-        """How many rows, or privacy units, have ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
+        """Count rows, or privacy units, with ‖z‖² in (0, e₁], …, (e_J, ∞), for every transform and its edges."""
         return self.aggregate(NormCounts(transforms, edges), sample, describe).counts
 
     def gradient(self, transform: Transform, label: int, clip: float, *, describe: str = "Reading") -> GradientSums:
-        """Sums of clipped gradients and of weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
+        """Return sums of clipped gradients and weights of a logistic likelihood (:mod:`gaussmix.data.gram`)."""
         return self.aggregate(ClippedGradient(transform, label, clip), None, describe)
 
     def __repr__(self) -> str:
@@ -169,11 +169,11 @@ class ArrayRows(RowSource):
         return found[sample.threshold]
 
     def recoded(self, schema: Schema) -> RowSource:
-        """The same arrays."""
+        """Return the same arrays under another schema."""
         return ArrayRows(self._X, self._Y, schema, threads=self._threads)
 
     def check_again(self) -> None:
-        """Arrays can always be read again."""
+        """Do nothing: arrays can always be read again."""
 
 
 class TableRows(RowSource):
@@ -191,7 +191,7 @@ class TableRows(RowSource):
     def moments(
         self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
-        """The exact Gram matrix in the declared metric; with ``cache`` rows are cached for later passes.
+        """Return the exact Gram matrix in the declared metric; with ``cache``, cache rows for later passes.
 
         Not of a source that does not promise its order: there each reading has sampling keys of its own, and whether
         rows were cached, which depends on their number, would decide whether passes share them.
@@ -212,11 +212,11 @@ class TableRows(RowSource):
         return self._reader.aggregate(query, self.schema, sample=sample, describe=describe)
 
     def recoded(self, schema: Schema) -> RowSource:
-        """The same table, which must not have changed."""
+        """Return the same table under another schema. It must not have changed."""
         return TableRows(self._reader, schema)
 
     def check_again(self) -> None:
-        """Refuse an iterator or a reader, which can be read only once."""
+        """Raise an error for an iterator or a reader, which can be read only once."""
         self._reader.check_again()
 
 
@@ -263,15 +263,15 @@ class UnitRows(RowSource):
         return self._counts
 
     def recoded(self, schema: Schema) -> RowSource:
-        """The same table, grouped by unit again: its rows are stored as they are encoded."""
+        """Return the same table under another schema, to be grouped by unit again: encoded rows are stored."""
         return UnitRows(self._reader, schema, self.unit, key=self._key)
 
     def check_again(self) -> None:
-        """Refuse a table that can be read only once."""
+        """Raise an error if the table can be read only once."""
         self._reader.check_again()
 
     def close(self) -> None:
-        """Remove what was stored for later passes."""
+        """Discard the rows stored for later passes."""
         if self._grouped is not None:
             self._grouped.close()
 
@@ -292,7 +292,7 @@ class UnitRows(RowSource):
             raise DataError(REAPPEARS)
 
     def _brought_together(self, describe: str) -> GroupedUnits:
-        """Read the table once; later passes read what is stored here."""
+        """Read the table once and store its rows, grouped by unit, for later passes."""
         m = self.schema.n_columns
         partitions, grouped = contributions.Partitions(m), GroupedUnits(m)
         try:
@@ -329,14 +329,14 @@ class UnitRows(RowSource):
 
 @dataclass
 class _Readings:
-    """How often a table was read, and the rows it had: the same for all schemas under which it is read."""
+    """Number of readings of a table and of its rows, shared by all schemas under which it is read."""
 
     number: int = 0
     rows: int = 0
 
 
 class ClusterRows(RowSource):
-    """A Dask or Spark table: each pass is one job, only sums leave the workers, the query is sent to all of them.
+    """A Dask or Spark table. Each pass is one job: the query is sent to all workers, and only sums leave them.
 
     Sampling keys belong to a partition and a position in it, and are fresh for every pass: an engine that
     computes a partition again may put its rows in another order. Persist the table, or every pass recomputes it.
@@ -349,7 +349,7 @@ class ClusterRows(RowSource):
         self._readings = _Readings()
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
-        """Aggregate every partition where it is."""
+        """Aggregate every partition on its worker."""
         fresh = None if sample is None else sample.fresh(self._readings.number)
         build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
         empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
@@ -366,18 +366,18 @@ class ClusterRows(RowSource):
         return result
 
     def recoded(self, schema: Schema) -> RowSource:
-        """The same table, which must not have changed."""
+        """Return the same table under another schema. It must not have changed."""
         found = ClusterRows(self._table, schema)
         found._readings = self._readings
         return found
 
     def check_again(self) -> None:
-        """An engine can always compute its table again."""
+        """Do nothing: an engine can always compute its table again."""
 
 
 @dataclass(frozen=True, repr=False)
 class _Counted(Summable):
-    """A result, and the rows of the source, those that a sample left out included."""
+    """A result, and the number of rows of the source, including those not in the sample."""
 
     result: Any
     rows: int
@@ -401,11 +401,11 @@ class SummedRows(RowSource):
         self._moments = moments
 
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
-        """Refuse: the rows are gone."""
+        """Raise an error: moments do not contain rows."""
         raise self._refusal()
 
     def recoded(self, schema: Schema) -> RowSource:
-        """Refuse: the rows are gone."""
+        """Raise an error: moments do not contain rows."""
         raise self._refusal()
 
     def _refusal(self) -> ArgumentError:
@@ -414,13 +414,13 @@ class SummedRows(RowSource):
     def moments(
         self, sample: Sample | None = None, *, cache: Sample | None = None, describe: str = "Reading"
     ) -> Moments:
-        """The moments, whole."""
+        """Return the moments; samples are not available."""
         if sample is not None:
             raise self._refusal()
         return self._moments
 
     def check_again(self) -> None:
-        """Refuse: the rows are gone."""
+        """Raise an error: moments do not contain rows."""
         raise self._refusal()
 
 
@@ -432,7 +432,7 @@ def rows_of(
     unit: PrivacyUnit | None = None,
     new_key: Callable[[], bytes] | None = None,
 ) -> RowSource:
-    """Return the rows of a table, or of moments that were summed up before. To be closed.
+    """Return the rows of a table, or existing moments as rows. The caller must close the result.
 
     Parameters
     ----------

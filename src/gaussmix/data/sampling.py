@@ -4,26 +4,26 @@ A pass that needs few rows may read a Bernoulli sample of them. The sampling key
 its position in the source (ChaCha20 under a secret key), so that batches, threads and the kind of source do not matter,
 and readings with the same secret key choose the same rows.
 
-**Privacy.** Take a table D and the same table without the row x. Sampling keys are functions of the
-secret key and of positions alone, never of values. Let every row have *one* position in all readings that share a
-secret key. Then, over that key, rows are chosen independently and at the same rate: that rows behind x move up by one
-position changes which sampling key is theirs, but distinct positions have independent ones, so the joint distribution
-of what is chosen from the rows other than x is the same in both tables. Couple the two: the chosen rows are equal but
-for x, which is there or not. Given that, each pass is the mechanism on two tables that differ in one row at most, and
-the divergence between two mixtures with the same weights is at most the largest of their parts. So sampling costs
+**Privacy.** Take a table D and the same table without the row x. Sampling keys are functions of the secret key and of
+positions, never of values. Let every row have *one* position in all readings that share a secret key. Over the random
+secret key, rows are chosen independently and at the same rate. Without x, the rows after it move up by one position and
+have other sampling keys, but the keys of distinct positions are independent, so the joint distribution of the choice
+among the rows other than x is the same in both tables. Couple the two choices: the chosen rows are then equal except
+for x. Given the choice, each pass is the mechanism on two tables that differ in at most one row, and the divergence
+between two mixtures with the same weights is at most the largest divergence between their components. So sampling costs
 no privacy. No account claims amplification by sampling.
 
-The same holds for samples of several rates under one secret key: a row has one sampling key, and is in all samples
-whose threshold is above it, so that what is chosen from a row is a function of one key of its own.
+The same holds for samples of several rates under one secret key: a row is in all samples whose threshold exceeds its
+sampling key, so the choice of a row is a function of its own key.
 
-The argument needs a secret key drawn for one release, a public rate, and one position per row in all readings with the
-same secret key. A source without a fixed order uses fresh sampling keys for every reading (`Sample.fresh`); otherwise a
-key shared by two rows in two readings would make the distribution of the rest depend on x. With ChaCha20 instead of
-true randomness all of this holds computationally.
+The argument requires a secret key drawn for one release, a public rate, and one position per row in all readings with
+the same secret key. A source without a fixed order uses fresh sampling keys for every reading (`Sample.fresh`);
+otherwise a key shared by two rows in two readings would make the distribution of the other rows depend on x. With
+ChaCha20 instead of true randomness, the argument holds computationally.
 
-**The cache.** The rows with the smallest sampling keys are cached in one reading for later passes, as many as fit. A
-sample whose threshold is at most the largest cached key then needs no further reading, and neither does a table that
-fits whole. The size of the cache affects how often a table is read, not the result.
+**The cache.** One reading caches as many rows as fit, those with the smallest sampling keys, for later passes. A sample
+whose threshold is at most the largest cached key then needs no further reading, and neither does a table that fits into
+the cache. The size of the cache affects how often a table is read, not the result.
 
 >>> sample = Sample.seeded(0.25, 1)
 >>> whole = sample.chosen(0, 1000)
@@ -52,10 +52,10 @@ from gaussmix.errors import ArgumentError
 SamplingKeys = NDArray[np.uint16]
 
 KEY_RANGE = 2**16
-"""Sampling keys are below this: half a word of ChaCha."""
+"""Upper limit of sampling keys, which are half a word of ChaCha."""
 
 CACHE_BYTES = 2**26
-"""Of encoded rows that are cached beside the table."""
+"""Maximum size of the cache of encoded rows."""
 
 _ALIGNED = 32  # sampling keys of one block of ChaCha
 _CHUNK = 2**20
@@ -68,9 +68,9 @@ class Sample:
     Attributes
     ----------
     rate : float
-        Public. Between 0 and 1; rounded to a multiple of 2⁻¹⁶, not to 0.
+        Public rate between 0 and 1, rounded to a positive multiple of 2⁻¹⁶.
     key : bytes
-        32 bytes, secret: the key determines which positions are read.
+        Secret key of 32 bytes, which determines the positions that are read.
     """
 
     rate: float
@@ -94,15 +94,15 @@ class Sample:
         return cls(rate, hashlib.sha256(b"seeded %d" % seed).digest())
 
     def at(self, rate: float) -> Sample:
-        """The same sampling keys at another rate: the sample of a smaller rate is a part of that of a larger one."""
+        """Return a sample with the same keys at another rate. Samples of smaller rates are subsets of larger ones."""
         return Sample(rate, self.key)
 
     def part(self, number: int) -> Sample:
-        """The sampling keys of one partition of a table, whose positions begin at 0 again."""
+        """Return the sampling keys of one partition of a table, whose positions begin at 0."""
         return self._derived(b"part %d" % number)
 
     def fresh(self, reading: int) -> Sample:
-        """Sampling keys of one reading, which it shares with no other reading."""
+        """Return sampling keys that are used in one reading only."""
         return self._derived(b"reading %d" % reading)
 
     def _derived(self, purpose: bytes) -> Sample:
@@ -110,15 +110,15 @@ class Sample:
 
     @property
     def threshold(self) -> int:
-        """Rows whose sampling key is below this are in the sample: the rate in units of 2⁻¹⁶."""
+        """The rate in units of 2⁻¹⁶: rows with smaller sampling keys are in the sample."""
         return round(self.rate * KEY_RANGE)
 
     def chosen(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Whether each of the positions from ``start`` on, before ``stop``, is in the sample."""
+        """Return whether each position from ``start`` to ``stop`` - 1 is in the sample."""
         return np.asarray(self.sampling_keys(start, stop) < self.threshold)
 
     def sampling_keys(self, start: int, stop: int) -> SamplingKeys:
-        """A number below 2¹⁶ for each of the positions from ``start`` on, before ``stop``; as **secret** as the key."""
+        """Return a number below 2¹⁶ for each position from ``start`` to ``stop`` - 1. As **secret** as the key."""
         first = start - start % _ALIGNED
         words = -(-(stop - first) // 2)
         stream = ChaCha(key=int.from_bytes(self.key, "little"), counter=first // 2, rounds=20)  # it counts in words
@@ -126,7 +126,7 @@ class Sample:
         return np.asarray(drawn.astype("<u4", copy=False).view("<u2")[start - first : stop - first])
 
     def positions(self, n: int) -> Integers:
-        """Those among the first n positions, in order. **Sensitive**, as the sampling keys are."""
+        """Return the sampled positions among the first n, in order. **Sensitive**, like the sampling keys."""
         found = [start + np.flatnonzero(self.chosen(start, min(start + _CHUNK, n))) for start in range(0, n, _CHUNK)]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
@@ -134,7 +134,7 @@ class Sample:
 # ---------------------------------------------------------------------------------------------------------------
 # Cache
 class RowCache:
-    """**Sensitive**: rows of one reading whose sampling keys are below a limit, which falls when there are too many.
+    """Rows of one reading with sampling keys below a limit, which is lowered if there are too many. **Sensitive**.
 
     Sampling keys are those of a sample of the release; its rate is not used.
     """
@@ -146,7 +146,7 @@ class RowCache:
         self._blocks: list[tuple[SamplingKeys, Floats]] = []
 
     def keys_of(self, start: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, SamplingKeys]:
-        """The rows of a batch that are not dropped, and their keys; the batch's first row is at position ``start``."""
+        """Return the complete rows of a batch and their keys. ``start`` is the position of its first row."""
         keys = self._sample.sampling_keys(start, start + batch.num_rows)
         complete = complete_rows(batch, self._schema)
         if complete is None:
@@ -154,7 +154,7 @@ class RowCache:
         return batch.filter(complete), keys[complete.to_numpy(zero_copy_only=False)]
 
     def add(self, keys: SamplingKeys, rows: Floats) -> None:
-        """Cache those of the encoded rows whose keys are small enough; from any thread."""
+        """Cache the encoded rows whose keys are small enough. Thread-safe."""
         for piece in pieces(len(rows), EXACT_ROWS):
             chosen = np.flatnonzero(keys[piece] < self._limit)
             if not len(chosen):
@@ -169,7 +169,7 @@ class RowCache:
                     self._rows = sum(len(block) for _, block in self._blocks)
 
     def find(self, sample: Sample | None) -> list[Floats] | None:
-        """Blocks with the rows of a sample, or with all rows; None where they were not cached."""
+        """Return blocks with the rows of a sample, or with all rows; None if they are not cached."""
         if sample is None:
             return [rows for _, rows in self._blocks] if self._limit == KEY_RANGE else None
         if sample.key != self._sample.key or sample.threshold > self._limit:

@@ -132,7 +132,7 @@ def Date(  # noqa: N802 - declared as the kinds of columns are
 
 
 def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
-    """Columns from their short forms; everything that is wrong with any of them in one error."""
+    """Return columns from their short forms; report all errors in one message."""
     found: dict[str, Column] = {}
     wrong: list[GaussmixError] = []
     for name, short in declared.items():
@@ -152,7 +152,7 @@ def parse_columns(declared: Mapping[str, object]) -> dict[str, Column]:
 
 
 def declared_values(column: Column) -> dict[str, Any]:
-    """What was declared, as plain values that `parse_column` reads."""
+    """Return the declaration of a column as plain values, which `parse_column` reads."""
     kind = next(word for word, cls in _KINDS.items() if isinstance(column, cls))
     values = {field.name: getattr(column, field.name) for field in fields(column)}
     if values.get("origin", "") is None:
@@ -200,7 +200,7 @@ def _implied_kind(declared: Mapping[str, Any]) -> str:
 
 
 def read_declared(path: Path) -> Mapping[str, Any]:
-    """The content of a TOML or JSON file."""
+    """Return the content of a TOML or JSON file."""
     suffix = path.suffix.lower()
     if suffix not in (".toml", ".json"):
         raise DeclarationError(f"A schema file must end in .toml or .json, got {str(path)!r}.")
@@ -339,7 +339,7 @@ class Schema:
         return cls(**{**declared, **more})
 
     def to_dict(self) -> dict[str, Any]:
-        """What was declared, as plain values: ``Schema.of(schema.to_dict()) == schema``."""
+        """Return the schema as plain values: ``Schema.of(schema.to_dict()) == schema``."""
         columns = {name: declared_values(column) for name, column in self.columns.items()}
         found = {"columns": columns, "intercept": self.intercept, "max_row_norm": self.max_row_norm}
         more = {"terms": dict(self.terms), "only_in_terms": list(self.only_in_terms), "weight": self.weight}
@@ -347,7 +347,7 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON; equal for equal schemas only. The order of the columns counts."""
+        """SHA-256 of the canonical JSON, which depends on the order of the columns."""
         return hashlib.sha256(self._canonical.encode()).hexdigest()
 
     @cached_property
@@ -369,14 +369,14 @@ class Schema:
     # -- the encoded row -----------------------------------------------------------------------------------------
     @cached_property
     def parts(self) -> Mapping[str, Part]:
-        """What the release holds, in the order of the encoded row: columns, then terms, then where numbers are missing.
+        """Parts of the release in the order of the encoded row: columns, then terms, then missing-value indicators.
 
         Columns of the table that are no part, since only terms or weights use them, are in ``columns`` alone.
         """
         return MappingProxyType(parts_of(self.columns, self.terms, self.only_in_terms, self.weight))
 
     def resolve(self, text: str) -> tuple[str, ...]:
-        """Parts of the release that a column or a term stands for; what is not there is an error that says so."""
+        """Return the parts of the release that a column or a term stands for; raise an error if there are none."""
         return resolved(text, self.parts, self.columns)
 
     @cached_property
@@ -394,7 +394,7 @@ class Schema:
 
     @property
     def n_columns(self) -> int:
-        """Columns m of the encoded row."""
+        """Number m of encoded columns."""
         return len(self.names)
 
     @cached_property
@@ -408,23 +408,23 @@ class Schema:
 
     @cached_property
     def units(self) -> Units:
-        """Centres and scales of the encoded columns, and the map of terms: the way to and from original units."""
+        """Centres and scales of the encoded columns and the map of terms, for conversion to and from original units."""
         return Units.of(self.encoded, raw_map(self.encoded, self.parts, self.columns))
 
     @property
     def weight_bound(self) -> float:
-        """The largest weight w_max; 1 where rows have none."""
+        """The largest weight w_max; 1 without row weights."""
         column = None if self.weight is None else self.columns[self.weight]
         return column.upper if isinstance(column, Numeric) else 1.0
 
     @cached_property
     def row_norm(self) -> float:
-        """C: no encoded row is longer. Rounded up from the exact root; or ``max_row_norm`` if that is smaller."""
+        """Bound C on the norm of encoded rows: the exact root, rounded up, or ``max_row_norm`` if that is smaller."""
         implied = self.norm_of(self.parts, intercept=True)
         return implied if self.max_row_norm is None else min(implied, self.max_row_norm)
 
     def norm_of(self, parts: Collection[str], *, intercept: bool = False) -> float:
-        """Bound of the norm that some parts (and the intercept) contribute to a row, rounded up."""
+        """Return a bound on the norm of some parts (and the intercept) of a row, rounded up."""
         square = sum((self.parts[name].squared_norm for name in parts), Fraction(0))
         square += Fraction(self.intercept) ** 2 if intercept else 0
         root = math.sqrt(square)
@@ -433,7 +433,7 @@ class Schema:
         return root
 
     def coded(self, thresholds: Mapping[str, tuple[float, float]]) -> Schema:
-        """Return the schema in which numbers are coded to thresholds within their bounds; terms read coded values."""
+        """Return the schema in which numbers are coded to thresholds within their bounds; terms use coded values."""
         columns = dict(self.columns)
         for name, (lower, upper) in thresholds.items():
             column = columns.get(name)
@@ -459,21 +459,21 @@ class Schema:
         return found
 
     def in_units(self, value: float) -> int:
-        """Floor of value / C in units of 2⁻²⁰, exactly."""
+        """Return the floor of value / C in units of 2⁻²⁰, exactly."""
         return math.isqrt(self.squared_in_units(Fraction(value) ** 2))
 
     def squared_in_units(self, square: Fraction) -> int:
-        """Floor of square / C² in units of 2⁻⁴⁰, exactly."""
+        """Return the floor of square / C² in units of 2⁻⁴⁰, exactly."""
         return int(square * 2 ** (2 * FRACTION_BITS) / Fraction(self.row_norm) ** 2)
 
     @property
     def rounded_intercept(self) -> float:
-        """What w₀ is in an encoded row, where it is rounded down like every entry."""
+        """Value of w₀ in an encoded row, rounded down like every entry."""
         return self.in_units(self.intercept) * 2.0**-FRACTION_BITS * self.row_norm
 
     @cached_property
     def text_types(self) -> Mapping[str, pa.DataType]:
-        """How to read the columns from text (CSV): nothing is guessed from the data."""
+        """Types for reading the columns from text (CSV), so that no type is inferred from the data."""
         types: dict[str, pa.DataType] = {}
         for name, column in self.columns.items():
             if isinstance(column, Categorical):
@@ -488,14 +488,14 @@ class Schema:
 
 
 def stored_schema(stored: object) -> Schema:
-    """Return the schema in a file of this library. Unlike `Schema.of`, it never opens a path that the file names."""
+    """Return the schema in a file of this library. Unlike `Schema.of`, never open a path named in the file."""
     if not isinstance(stored, Mapping):
         raise ArgumentTypeError("A stored schema must be a JSON object.")
     return Schema.of(dict(stored))
 
 
 def describe_columns(source: pa.Schema, *, guessed: bool = False) -> dict[str, Any]:
-    """Template of a schema: names and types only, with None where a bound or the levels must be filled in.
+    """Return a schema template: names and types, with None for bounds and levels to be filled in.
 
     `Schema.of` refuses it until that is done.
 
@@ -541,7 +541,7 @@ _KEY_TYPES = {_CATEGORY[0]: pa.string(), _CODES[0]: pa.int64()}
 
 @dataclass(frozen=True)
 class PartialSchema:
-    """Columns by what is to be found for them."""
+    """Columns whose bounds or levels are open, and fully declared ones."""
 
     numbers: Mapping[str, dict[str, Any]]  # without bounds, or with one: what was declared about each
     keys: Mapping[str, dict[str, Any]]  # categories without levels, and what was declared about each
@@ -552,7 +552,7 @@ class PartialSchema:
 
     @classmethod
     def of(cls, source: PartialSchema | Mapping[str, Any] | str | os.PathLike[str]) -> PartialSchema:
-        """From a dictionary, or from a TOML or JSON file: as for `Schema.of`, with bounds and levels left open."""
+        """Build from a dictionary, or from a TOML or JSON file, as `Schema.of`, with open bounds and levels."""
         if isinstance(source, PartialSchema):
             return source
         if isinstance(source, Schema):
@@ -593,24 +593,24 @@ class PartialSchema:
 
     @property
     def names(self) -> list[str]:
-        """Columns that are read."""
+        """Names of the columns that are read."""
         return [*self.numbers, *self.keys]
 
     @property
     def text_types(self) -> dict[str, pa.DataType]:
-        """How the columns are read where a table has no types of its own."""
+        """Types for reading the columns of an untyped table."""
         return {**dict.fromkeys(self.numbers, pa.float64()), **self.key_types}
 
     @property
     def taken(self) -> frozenset[str]:
-        """Names of encoded columns, whatever levels are found."""
+        """Names of encoded columns that do not depend on the levels found."""
         bounds = dict.fromkeys(self.numbers, (-1.0, 1.0))
         levels = {name: (0,) if kind == pa.int64() else ("\0",) for name, kind in self.key_types.items()}
         placeholders = {f"{name}={level}" for name, (level,) in levels.items()}
         return frozenset(self.schema(bounds, levels).names) - placeholders
 
     def schema(self, bounds: Mapping[str, tuple[float, float]], levels: Mapping[str, tuple[Any, ...]]) -> Schema:
-        """The schema with what was found; columns for which nothing was found are left out."""
+        """Return the schema with the bounds and levels found; other open columns are left out."""
         found: dict[str, Column] = dict(self.declared)
         for name, (lower, upper) in bounds.items():
             found[name] = Numeric(**{**self.numbers[name], "lower": lower, "upper": upper})
@@ -620,7 +620,7 @@ class PartialSchema:
 
 
 def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
-    """What is to be found for a column (None: nothing), and what else was declared about it."""
+    """Return the kind of an open column (None if it is fully declared), and its other options."""
     words = {word: kinds[0] for kinds in (_NUMBER, _CATEGORY, _CODES) for word in kinds}
     if isinstance(short, str):
         return words.get(short), {}
@@ -636,7 +636,7 @@ def _open_kind(short: object) -> tuple[str | None, dict[str, Any]]:
 
 
 def _open_options(kind: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Check and return what was declared about a column whose bounds or levels are open."""
+    """Check and return the options of a column with open bounds or levels."""
     column, word = (Numeric, "number") if kind == _NUMBER[0] else (Categorical, "category")
     _known_only(options, [field.name for field in fields(column)], word)
     found = {key: value for key, value in options.items() if value is not None}
@@ -693,13 +693,13 @@ def read_formula(text: str) -> Formula:
 
 
 def _terms(side: str, whole: str) -> tuple[str, ...]:
-    """Texts of the terms of one side, without the intercept, which has to be there."""
+    """Return the terms of one side as text, without the intercept, which is required."""
     try:
         from formulaic.errors import FormulaParsingError
         from formulaic.parser import DefaultFormulaParser
     except ImportError:
         raise MissingPackageError(
-            'Formulas need the package formulaic: pip install "gaussmix[formulas]". Or give the predictors in '
+            'Formulas require formulaic: pip install "gaussmix[formulas]". Or give the predictors in '
             "predictors= and declare the terms in the schema."
         ) from None
     try:
@@ -716,7 +716,7 @@ def _terms(side: str, whole: str) -> tuple[str, ...]:
 
 
 def _text(factor: Any) -> str:
-    """A name as it is quoted in terms, or what is written about it."""
+    """Return a factor as text, with names quoted as in terms."""
     return Base(factor.expr).text if factor.eval_method.name == "LOOKUP" else str(factor.expr)
 
 
@@ -756,7 +756,7 @@ def declared_schema(
 
 
 def response_and_predictors(response: str, predictors: Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
-    """Return the response and the predictors of a model, from a formula where one is given."""
+    """Return the response and the predictors of a model, parsed from a formula if one is given."""
     if not isinstance(response, str) or "~" not in response:
         return response, predictors
     if predictors is not None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    r"""What may be declared about CSV and TSV files.
+    r"""Options for reading CSV and TSV files.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class CsvOptions:
             raise ArgumentError("quoted_newlines requires quoting. Omit quoting=False.")
 
     def quoting_of(self, suffix: str) -> bool:
-        """Whether quotes enclose fields in a file with this suffix."""
+        """Return whether quotes enclose fields in a file with this suffix."""
         if self.quoting is not None:
             return self.quoting
         return self.quoted_newlines or ".tsv" not in suffix
@@ -96,7 +96,7 @@ def _is_delimiter(text: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How a table is read.
+    """Options for reading a table.
 
     Parameters
     ----------
@@ -130,21 +130,21 @@ class ReadOptions:
 
 
 BATCH_ROWS = 2**16
-"""Rows of a batch: 11 MB for 22 columns, several blocks for every thread. Fewer where rows are wide."""
+"""Number of rows per batch: 11 MB for 22 columns, several blocks per thread. Wide rows have smaller batches."""
 
 READAHEAD = 3
-"""Batches that are decoded in the background."""
+"""Number of batches decoded in the background."""
 
 _BATCH_BYTES = 2**24
 _VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
 
 Part = tuple[str, pa.RecordBatch]
-"""A batch, and the name of its table for messages."""
+"""A batch, and the name of its table in messages."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is requested of a table: columns, rows of a batch at most, and types of columns that have none."""
+    """A request to a table: columns, maximum number of rows per batch, and types of untyped columns."""
 
     columns: list[str]
     rows: int
@@ -198,7 +198,7 @@ class Table:
         raise NotImplementedError
 
     def arrow_schema(self) -> pa.Schema:
-        """Return names and types of the columns without reading rows; for CSV files types of the first block.
+        """Return names and types of the columns without reading rows; for CSV files, types of the first block.
 
         An error where that is impossible: tables of a list may differ, and an iterator may be readable only once.
         """
@@ -213,7 +213,7 @@ class Table:
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows where it is known without reading them. **Sensitive**; None: not known."""
+        """Number of rows if it is known without reading them; otherwise None. **Sensitive**."""
         return None
 
     @property
@@ -222,15 +222,15 @@ class Table:
         return (self._data,)
 
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
-        """Return what may occur once among the parts of a table; ``streamed`` if this one comes from an iterator."""
+        """Return the object that may occur only once in a table; ``streamed`` marks an item of an iterator."""
         return self.origins
 
     def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
-        """Yield batches and the name of the table or file that they are from."""
+        """Yield batches with the name of their table or file."""
         return ((self.label, batch) for batch in self.read(request))
 
     def schema(self) -> pa.Schema:
-        """Return `arrow_schema`; a name that occurs twice is an error."""
+        """Return `arrow_schema`. Duplicate column names are an error."""
         found = self.arrow_schema()
         check_columns(found.names, found.names, self.label)
         return found
@@ -279,7 +279,7 @@ class Table:
         return with_progress(found, self.n_rows, description=describe) if self.options.progress else found
 
     def _checked(self, request: Request) -> Generator[pa.RecordBatch]:
-        """Yield batches. A column must not change its kind, and there must be rows, or the expected number of them.
+        """Yield batches, checking the types of columns and the number of rows.
 
         Errors are chained to nothing, for the messages of other libraries may quote values.
         """
@@ -330,11 +330,11 @@ class FileFormat(ABC):
         """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
 
     def n_rows(self, file: Path) -> int | None:
-        """Return the number of rows where the file states it. **Sensitive**; None: not known."""
+        """Return the number of rows if the file states it; otherwise None. **Sensitive**."""
         return None
 
     def suffix_of(self, file: Path) -> str | None:
-        """Return the suffix of this format that a file's name ends in, or None. Compression is part of it."""
+        """Return the suffix of a file name, including compression, if it belongs to this format; otherwise None."""
         return next((suffix for suffix in self.suffixes if file.name.lower().endswith(suffix)), None)
 
 
@@ -342,7 +342,7 @@ class FileFormat(ABC):
 # Checks that hold for every kind
 @dataclass
 class Seen:
-    """Files, queries and objects that were read. A row that is counted twice is protected half as well."""
+    """Files, queries and objects that were read. A row counted twice would have a weaker guarantee."""
 
     files: dict[Hashable, str] = field(default_factory=dict)
     listed: dict[int, Any] = field(default_factory=dict)
@@ -373,7 +373,7 @@ class Seen:
 
 
 def _kind_of(kind: pa.DataType) -> str:
-    """Return what must not change between the parts of a table: integers may become floats, numbers not text."""
+    """Return the kind of a column, which must not change between parts: integers may become floats, but not text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind):
@@ -388,14 +388,14 @@ def _kind_of(kind: pa.DataType) -> str:
 
 
 def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int:
-    """Return the bytes of a decoded row by what is declared: a vector has as many numbers as its size says."""
+    """Return the size of a decoded row in bytes, from the declared columns and sizes of vectors."""
     found = [types[name] for name in columns if name in types and pa.types.is_fixed_size_list(types[name])]
     vectors = sum(int(kind.list_size) for kind in found)
     return _VALUE_BYTES * (vectors + len(columns) - len(found))
 
 
 def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> None:
-    """Raise an error unless every requested column is there once."""
+    """Raise an error unless every requested column occurs exactly once."""
     for name in columns:
         count = list(found).count(name)
         if count > 1:
@@ -419,7 +419,7 @@ def duplicate_column(name: str, where: str) -> DataError:
 
 
 def unexpected_rows(expected: int) -> DataError:
-    """Return the error for another number of rows than expected."""
+    """Return the error for an unexpected number of rows."""
     return DataError(
         f"The table does not have expected_rows={expected} rows. Check the path, query or filter, or correct "
         "expected_rows."
@@ -438,7 +438,7 @@ def bad_name(where: str) -> DataError:
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Replace the errors of a reader by ours: its own may quote values."""
+    """Replace the errors of a reader, which may quote values."""
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError):
@@ -450,13 +450,13 @@ def readable(where: str) -> Iterator[None]:
 
 
 def guarded(found: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
-    """Pass batches on; replace the errors of their reader."""
+    """Yield batches and replace the errors of their reader."""
     with readable(where):
         yield from found
 
 
 def running(start: Callable[[], Iterable[Any]], where: str) -> Iterator[Any]:
-    """Start an engine and pass on what it computes; replace its errors, which may quote values."""
+    """Start an engine and yield its results; replace its errors, which may quote values."""
     try:
         yield from start()
     except Exception:
@@ -464,7 +464,7 @@ def running(start: Callable[[], Iterable[Any]], where: str) -> Iterator[Any]:
 
 
 def valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Return the batch if its offsets, dictionary indices and texts are valid: Arrow's functions do not check them."""
+    """Return the batch after checking its offsets, dictionary indices and texts, which Arrow does not check."""
     with readable(where):
         batch.validate(full=True)
     return batch
@@ -484,7 +484,7 @@ def with_progress(
     description: str = "Reading",
     console: Console | None = None,
 ) -> Generator[pa.RecordBatch]:
-    """Pass batches on and show the number of rows and the time left on standard error.
+    """Yield batches, and show the number of rows and the remaining time on standard error.
 
     Shows nothing where standard error is not a terminal: the number of rows is sensitive and belongs in no log. Without
     ``total_rows`` no time left is shown.

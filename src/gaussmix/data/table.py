@@ -7,7 +7,7 @@
 
 A new kind of table is a subclass of :class:`gaussmix.data.source.Table` and a line in `kind_of`; a new format of files
 is a :class:`gaussmix.data.source.FileFormat` and an entry of :data:`gaussmix.data.readers.FORMATS`. pandas, polars,
-duckdb, dask, pyspark and Arrow's datasets are not imported here: their tables are recognised when they come.
+duckdb, dask, pyspark and Arrow's datasets are not imported here; their tables are recognised if they are loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ A = TypeVar("A", bound=Summable)
 
 
 def open_table(data: Any, options: ReadOptions | None = None) -> Table:
-    """Return the table that ``data`` is, or names. No row is read.
+    """Return the table that ``data`` is or refers to. No row is read.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ _KINDS = (
 
 
 def kind_of(data: Any) -> type[Table] | None:
-    """Return the kind of table that data are; None if they are of no known kind."""
+    """Return the class of table for ``data``; None if it is not a supported table."""
     if isinstance(data, str | os.PathLike):
         return FileTable
     pair = data if isinstance(data, tuple) and len(data) == 2 else None
@@ -111,7 +111,7 @@ def kind_of(data: Any) -> type[Table] | None:
 
 
 def origins_of(data: Any) -> tuple[Any, ...]:
-    """Return the files, queries and objects that hold the rows; of what is no readable table, the object itself."""
+    """Return the files, queries and objects that hold the rows; ``data`` itself if it is not a readable table."""
     with suppress(GaussmixError, OSError):  # the error comes when the rows are read
         return open_table(data).origins
     return (data,)
@@ -120,7 +120,7 @@ def origins_of(data: Any) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------------------------------------------------
 # Several tables
 class TableList(Table):
-    """A list or tuple of tables, whose rows follow each other."""
+    """A list or tuple of tables, read one after the other."""
 
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
@@ -139,22 +139,22 @@ class TableList(Table):
 
     @property
     def n_rows(self) -> int | None:
-        """Rows of all tables, if they are known. **Sensitive**."""
+        """Number of rows of all tables, if known. **Sensitive**."""
         known = [rows for table in self._tables if (rows := table.n_rows) is not None]
         return sum(known) if len(known) == len(self._tables) else None
 
     @property
     def origins(self) -> tuple[Any, ...]:
-        """Those of all tables."""
+        """The origins of all tables."""
         return tuple(origin for table in self._tables for origin in table.origins)
 
     def identity(self, *, streamed: bool) -> tuple[Any, ...]:
-        """Return nothing: the tables are examined one by one."""
+        """Return None: the tables are identified one by one."""
         return ()
 
 
 class TableIterator(Table):
-    """An iterable of tables. One that makes a new iterator each time can be read again."""
+    """An iterable of tables. It can be read again if it returns a new iterator each time."""
 
     ordered, computed, reuses_buffers = False, True, True
 
@@ -163,7 +163,7 @@ class TableIterator(Table):
         self.single_use = f"The {type(data).__name__}" if isinstance(data, Iterator) else None
 
     def parts(self, request: Request, seen: Seen) -> Iterator[Part]:
-        """Yield the parts of each table as it comes."""
+        """Yield the parts of each table in turn."""
         for item in self._data:
             table = open_table(item, self.options)
             seen.add(table, streamed=True)
@@ -173,7 +173,7 @@ class TableIterator(Table):
 # ---------------------------------------------------------------------------------------------------------------
 # Several readings
 class TableReader:
-    """A table that may be read several times, and must be the same each time. **Sensitive**.
+    """A table that can be read several times and must be the same each time. **Sensitive**.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class TableReader:
     def batches(
         self, columns: list[str], types: Mapping[str, pa.DataType], *, describe: str = "Reading"
     ) -> Generator[pa.RecordBatch]:
-        """Yield some columns from the first row to the last. To be closed: an error would keep a query open.
+        """Yield some columns of all rows. The caller must close the generator: an error would keep a query open.
 
         A table that is not what it was in the first reading, by its number of rows or by its files' sizes and times, is
         an error.

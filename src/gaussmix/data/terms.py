@@ -60,7 +60,7 @@ _PLAIN = re.compile(r"[^`():,^~+*/|\s](?:[^`():,^~+*/|]*[^`():,^~+*/|\s])?")
 class _Written:
     @property
     def text(self) -> str:
-        """How the term is written."""
+        """The term as text."""
         match self:
             case Base(name):
                 return name if _PLAIN.fullmatch(name) else f"`{name}`"
@@ -120,7 +120,7 @@ class Product(_Written):
 
     def __post_init__(self) -> None:
         if len(self.factors) > MOST_FACTORS:
-            raise DeclarationError(f"A product must have at most {MOST_FACTORS} factors.")
+            raise DeclarationError(f"A product must have at most {MOST_FACTORS} factors, got {len(self.factors)}.")
 
 
 Factor = Base | Log | Hour | Power | Spline
@@ -128,7 +128,7 @@ Term = Factor | Product
 
 
 def bases_of(term: Term) -> tuple[str, ...]:
-    """Columns of the table that a term is made of."""
+    """Return the columns of the table in a term."""
     if isinstance(term, Base):
         return (term.name,)
     if isinstance(term, Product):
@@ -137,7 +137,7 @@ def bases_of(term: Term) -> tuple[str, ...]:
 
 
 def needs_of(term: Term) -> tuple[Term, ...]:
-    """The terms that a model with this one has to have as well, itself last.
+    """Return the terms that a model with this term must contain, itself last.
 
     A square is encoded about the middle of its column's interval, so that x² in the user's units needs x; a product
     needs all products of fewer factors.
@@ -166,7 +166,7 @@ def parse_terms(text: str, columns: Collection[str]) -> tuple[Term, ...]:
 
 
 class _Reader:
-    """Reads one term from its text."""
+    """A parser of one term."""
 
     def __init__(self, text: str) -> None:
         self.text, self.tokens, self.at = text, [], 0
@@ -184,7 +184,7 @@ class _Reader:
         return DeclarationError(f"{self.text!r} is not a valid term{why}. {HOW_TO_WRITE}")
 
     def take(self, mark: str) -> bool:
-        """Whether a mark comes next; it is then behind us."""
+        """Consume a token if it comes next, and return whether it did."""
         if self.at < len(self.tokens) and self.tokens[self.at] == (2, mark):
             self.at += 1
             return True
@@ -199,7 +199,7 @@ class _Reader:
         return tuple(_product(chosen) for chosen in itertools.product(*factors))
 
     def factor(self) -> tuple[Factor, ...]:
-        """A name, a function of one, or a power; several for a polynomial."""
+        """Parse a name, a function of a name, or a power; a polynomial gives several factors."""
         if self.at == len(self.tokens) or self.tokens[self.at][0] == 2:
             raise self.wrong()
         kind, word = self.tokens[self.at]
@@ -250,12 +250,12 @@ _WITHIN = 1 - 2.0**-40  # more than rounding can add to the squares of splines
 
 
 def to_unit(x: Floats, centre: float, half_range: float) -> Floats:
-    """(x - centre) / half range, clipped to [-1, 1]."""
+    """Return (x - centre) / half range, clamped to [-1, 1]."""
     return np.clip((x - centre) / half_range, -1.0, 1.0)
 
 
 def logarithm(x: Floats) -> Floats:
-    r"""Natural logarithm of positive, finite numbers, within two units of the last place.
+    r"""Return the natural logarithm of positive, finite numbers, within two units of the last place.
 
     With x = m 2ᵉ, m in [√½, √2) and f = (m - 1)/(m + 1),
 
@@ -275,7 +275,7 @@ def logarithm(x: Floats) -> Floats:
 
 
 def legendre(degree: int, z: Floats) -> Floats:
-    """P_degree at z in [-1, 1], within [-1, 1]: orthogonal to all lower degrees on the interval.
+    """Return the Legendre polynomial P_degree at z in [-1, 1], orthogonal to all lower degrees on the interval.
 
     (j + 1) P_{j+1} = (2j + 1) z P_j - j P_{j-1}.
     """
@@ -286,7 +286,7 @@ def legendre(degree: int, z: Floats) -> Floats:
 
 
 def splines(size: int, z: Floats) -> Floats:
-    """Cubic B-splines at z in [-1, 1], shape (n, size), but for the first: their squares add up to less than 1.
+    """Return cubic B-splines at z in [-1, 1] except the first, shape (n, size). Their squares add up to less than 1.
 
     Knots cut the interval into ``size - 2`` equal parts. The functions are not negative and add up to 1 with the one
     that is left out, which the intercept stands for.
@@ -307,12 +307,12 @@ def splines(size: int, z: Floats) -> Floats:
 
 
 def _ramp(z: Floats, start: float, end: float) -> Floats:
-    """From 0 at the start to 1 at the end; 0 where there is no way between."""
+    """Return a linear ramp from 0 at the start to 1 at the end; 0 if both coincide."""
     return np.asarray((z - start) / (end - start)) if end > start else np.zeros_like(z)
 
 
 def hour_of_day(days: Floats) -> Floats:
-    """Hours since midnight, from 0 to 24, of a time in days."""
+    """Return hours since midnight, from 0 to 24, of a time in days."""
     return np.asarray((days - np.floor(days)) * 24)
 
 
@@ -353,7 +353,7 @@ class EncodedColumn:
 
 @dataclass(frozen=True)
 class Block:
-    """Entries of a term, or the column that says where a number is missing.
+    """Entries of a term, or a missing-value indicator.
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ class Block:
 
     @property
     def squared_norm(self) -> Fraction:
-        """What it adds to the largest squared norm of a row."""
+        """Contribution to the largest squared norm of a row."""
         return Fraction(self.weight) ** 2 if self.term is not None else Fraction(0)
 
 
@@ -378,12 +378,12 @@ Part = Numeric | Boolean | Categorical | Vector | Block
 
 
 def missing_name(name: str) -> str:
-    """Of the column that says where a number is missing."""
+    """Return the name of the missing-value indicator of a column."""
     return f"{name}=(missing)"
 
 
 def part_of(term: Term, columns: Mapping[str, Column], weight: float) -> Part:
-    """What a term is in a release; a logarithm or an hour is a number with bounds of its own."""
+    """Return the part of a release for a term; a logarithm or an hour is a number with its own bounds."""
     _check(term, columns)
     if isinstance(term, Log | Hour):
         lower, upper = _bounds(term, columns)
@@ -433,7 +433,7 @@ def _bounds(term: Base | Log | Hour, columns: Mapping[str, Column]) -> tuple[flo
 
 
 def interval_of(term: Base | Log | Hour, columns: Mapping[str, Column]) -> tuple[float, float]:
-    """Centre and half range of a number."""
+    """Return centre and half range of a number."""
     lower, upper = _bounds(term, columns)
     return lower / 2 + upper / 2, upper / 2 - lower / 2
 
@@ -474,7 +474,7 @@ def entries_of(term: Term, columns: Mapping[str, Column]) -> list[Entry]:
 
 
 def first_of(factor: Term, columns: Mapping[str, Column]) -> int:
-    """The first entry of a factor that products are made with.
+    """Return the index of the first entry of a factor that is used in products.
 
     Levels add up to 1, so that products with all of them would add up to the other factors, which the release has: a
     direction in which rows have nothing and noise has all. The first level is left out, unless unknown values are 0 in
@@ -489,7 +489,7 @@ def _power_key(of: Base | Log | Hour, degree: int) -> Key:
 
 
 def _power(term: Power, columns: Mapping[str, Column]) -> dict[Key, float]:
-    """xᵈ = (c + h z)ᵈ in Legendre polynomials of z."""
+    """Return xᵈ = (c + h z)ᵈ in Legendre polynomials of z."""
     centre, half = interval_of(term.of, columns)
     power = np.polynomial.Polynomial([centre, half]) ** term.degree
     series = legendre_series.poly2leg(power.coef)
@@ -513,7 +513,7 @@ def _times(entries: tuple[Entry, ...]) -> Entry:
 
 
 def encoded_of(name: str, part: Part, columns: Mapping[str, Column]) -> list[EncodedColumn]:
-    """The encoded columns of one part of a release."""
+    """Return the encoded columns of one part of a release."""
     if isinstance(part, Block):
         if part.term is None:
             return [EncodedColumn(name, name, "level", 0.0, 1 / part.weight, (), frozenset({(name, 0)}))]
@@ -539,7 +539,7 @@ def encoded_of(name: str, part: Part, columns: Mapping[str, Column]) -> list[Enc
 
 @dataclass(frozen=True, repr=False)
 class Numbers:
-    """Values of a column within its bounds; and where one is missing, if a column of its own says so."""
+    """Clamped values of a column, and the mask of missing values if the column has an indicator."""
 
     values: Floats
     absent: NDArray[np.bool_] | None = None
@@ -560,7 +560,7 @@ class TermValues:
         self._known: dict[Term, Floats] = {}
 
     def write(self, out: Floats, name: str, part: Part, multiplier: Floats, limits: Floats) -> None:
-        """Write a part of a release that is no column of the table, scaled and clipped to its limits."""
+        """Write a part of a release that is not a column of the table, scaled and clamped to its limits."""
         half_range = part.interval[1] if isinstance(part, Numeric) else 1.0  # multipliers are for original units
         np.clip(self.entries(name, part) * (multiplier * half_range), -limits, limits, out=out)
 
@@ -610,12 +610,12 @@ class TermValues:
 
 
 def name_of(term: Term) -> str:
-    """Of the part of a release that a term is."""
+    """Return the name of a term as a part of a release."""
     return term.name if isinstance(term, Base) else term.text
 
 
 def read_terms(declared: Mapping[str, float] | Sequence[str], columns: Mapping[str, Column]) -> dict[str, float]:
-    """Names and weights of all terms, each after those that it needs; columns as they stand are none."""
+    """Return names and weights of all terms, each after the terms it needs. Plain columns are not terms."""
     if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence):
         raise ArgumentTypeError(f"terms must be a list of terms, got {type(declared).__name__}.")
     found: dict[str, float] = {}
@@ -635,7 +635,7 @@ def read_terms(declared: Mapping[str, float] | Sequence[str], columns: Mapping[s
 def parts_of(
     columns: Mapping[str, Column], terms: Mapping[str, float], only_in_terms: Sequence[str], weight: str | None
 ) -> dict[str, Part]:
-    """All parts of a release, by name."""
+    """Return all parts of a release by name."""
     derived = {name: term for name in terms for term in parse_terms(name, ())}
     used = {name for term in derived.values() for name in bases_of(term)}
     for name in only_in_terms:
@@ -666,7 +666,8 @@ def parts_of(
             own = [part.weight for other, part in found.items() if bases[other] == (name,)]
             if not own:
                 raise DeclarationError(
-                    f'Column {name!r}: missing="indicator" requires the column or a term of it alone in the release.'
+                    f'Column {name!r}: missing="indicator" requires that the release contains the column, or a term '
+                    "of this column alone."
                 )
             _refuse_taken(missing_name(name), columns, "the indicator of missing values")
             missing[missing_name(name)] = Block(max(own), None)
@@ -674,13 +675,13 @@ def parts_of(
 
 
 def _refuse_taken(name: str, columns: Mapping[str, Column], what: str) -> None:
-    """Reject a name that a column has, also one that is a weight or in terms only: a part is read by its name."""
+    """Reject the name of a column, also of a weight or a column used only in terms: parts are found by name."""
     if name in columns:
         raise DeclarationError(f"A column and {what} would both have the name {name!r}. Rename the column.")
 
 
 def resolved(text: str, parts: Mapping[str, Part], columns: Mapping[str, Column]) -> tuple[str, ...]:
-    """Parts that a column or a term stands for."""
+    """Return the parts that a column or a term stands for."""
     if text in parts:
         return (text,)
     found = []
@@ -693,7 +694,7 @@ def resolved(text: str, parts: Mapping[str, Part], columns: Mapping[str, Column]
 
 
 def _same(term: Term, names: Mapping[str, object], columns: Mapping[str, Column]) -> str | None:
-    """The name of a term, in whatever order the factors of a product come."""
+    """Return the name of a term, for any order of the factors of a product."""
     if name_of(term) in names:
         return name_of(term)
     if isinstance(term, Product):

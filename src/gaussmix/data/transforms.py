@@ -1,17 +1,18 @@
-r"""Rows in another metric: integer transforms, exact norms, clipping, and histograms of norms.
+r"""Transforms of rows to another metric, with exact norms, clipping and histograms of norms.
 
-A transform is public; what is done with it here is **sensitive**. Each row is mapped by itself, and comes out the same,
-bit for bit, in every block, order, thread and memory layout:
+A transform is public; the rows it is applied to are **sensitive**. Each row is mapped independently, and the result is
+the same, bit for bit, in every block, order, thread and memory layout:
 
 - A transform is a matrix of integers whose rows have norm at most 2³², and a scale for each of its rows. Encoded rows
   are integers of norm at most 2²⁰, so every partial sum of T r, of any subset in any order, is an integer of at most
-  2⁵² (Cauchy and Schwarz): BLAS makes no rounding error. What follows is elementwise, and float64 arithmetic on single
-  numbers is the same everywhere; scales, clips and edges are within 2^±500, so that nothing overflows or is denormal.
-- Norms are sums of squares of integers. Below 2⁵³ such a sum is exact in any order; and if the exact sum is 2⁵³ or
-  more, so is what any order computes: partial sums below 2⁵³ are exact, and rounding never takes one that is not
-  back below (2⁵³ is a float). So whether a norm is known exactly, and then its value, depend on the row alone.
-- Clipped rows are integers in units of 2⁻²⁰ of the clip's root. Their norm is checked after rounding, in integers: at
-  most 2⁴⁰ squared, whatever the floats before it did. The sensitivity of their Gram matrix is exact.
+  2⁵² (Cauchy-Schwarz): BLAS makes no rounding error. All further operations are elementwise, and float64 arithmetic on
+  single numbers is the same everywhere; scales, clips and edges are within 2^±500, so that no value overflows or is
+  denormal.
+- Norms are sums of squares of integers. Below 2⁵³ such a sum is exact in any order. If the exact sum is 2⁵³ or more,
+  so is the computed sum in any order: partial sums below 2⁵³ are exact, and rounding never takes a larger one below
+  2⁵³, which is a float. So whether a norm is known exactly, and its value, depend on the row alone.
+- Clipped rows are integers in units of 2⁻²⁰ of the root of the clip. Their squared norm is checked after rounding, in
+  integers, to be at most 2⁴⁰, independently of the floats before. The sensitivity of their Gram matrix is exact.
 
 A transform is computed from releases (:mod:`gaussmix.releases.preconditioning`) by ``eigh``, which differs between
 machines, so it is computed once and sent to all workers.
@@ -41,14 +42,14 @@ _NORMS = 2**14  # that are compared with the limits of bins at a time
 
 @dataclass(frozen=True, eq=False)
 class Transform:
-    """z = scales · (integers @ r) for integer rows r. Public: it is computed from releases.
+    """The map z = scales · (integers @ r) of integer rows r. Public: it is computed from releases.
 
-    Equal if all numbers are.
+    Transforms are equal if all their numbers are.
 
     Attributes
     ----------
     integers : array (k, m) of float64 whole numbers
-        Rows of norm at most 2³². Not to be written to.
+        Rows of norm at most 2³². Read-only.
     scales : array (k,)
         Positive, between 2⁻⁵⁰⁰ and 2⁵⁰⁰.
     """
@@ -76,10 +77,10 @@ class Transform:
 
     @classmethod
     def nearest(cls, matrix: Floats) -> Transform:
-        """The transform nearest to a real matrix that acts on rows of norm at most 1.
+        """Return the transform nearest to a real matrix that acts on rows of norm at most 1.
 
-        Every row of the matrix is rounded at its own scale, so that its relative error is about 2⁻³², however
-        different the rows' lengths are.
+        Every row of the matrix is rounded at its own scale, so that its relative error is about 2⁻³² for any norms of
+        the rows.
         """
         lengths = np.sqrt(np.sum(matrix**2, axis=1))
         if not (np.isfinite(lengths).all() and (lengths > 0).all()):
@@ -89,13 +90,13 @@ class Transform:
         return cls(integers, lengths / (room * ROW_UNIT))
 
     def times(self, factors: Floats) -> Transform:
-        """Every row of the matrix times a positive number: the same integers, whose product is computed once."""
+        """Multiply every row of the matrix by a positive number. The integers, and hence products, stay the same."""
         return Transform(self.integers, np.asarray(self.scales * factors))
 
     def triangular(self) -> Transform:
-        """A transform of the same lengths, ‖R r‖ = ‖T r‖ up to rounding, with half as many numbers: T = QR.
+        """Return the triangular factor R of T = QR, with ‖R r‖ = ‖T r‖ up to rounding and half as many numbers.
 
-        Isotropic noise has the same distribution in both; it is drawn for R as rounded here.
+        Isotropic noise has the same distribution in both metrics. It is drawn for the rounded R.
         """
         R: Floats = np.asarray(np.linalg.qr(self.matrix, mode="r"))
         return Transform.nearest(R * np.where(np.diagonal(R) < 0, -1.0, 1.0)[:, np.newaxis])
@@ -109,22 +110,22 @@ class Transform:
         return hash((self.integers.shape, self.scales.tobytes()))
 
     def same_integers(self, other: Transform) -> bool:
-        """Whether one product serves both."""
+        """Return whether both transforms have the same integers, and hence the same products."""
         return self.integers is other.integers or np.array_equal(self.integers, other.integers)
 
     @property
     def matrix(self) -> Floats:
-        """What the transform does to rows of norm at most 1, rounding included."""
+        """The matrix of the transform, rounding included, for rows of norm at most 1."""
         return np.asarray(self.integers * (self.scales * ROW_UNIT)[:, np.newaxis])
 
     @property
     def largest_squared_norm(self) -> float:
-        """Bound of ‖z‖² over all rows that the declared bounds allow, with room for rounding."""
+        """Bound on ‖z‖² over all rows within the declared bounds, with a margin for rounding."""
         return float(np.linalg.norm(self.matrix, 2) ** 2) * (1 + 1e-6)
 
     @cached_property
     def _blocks(self) -> list[tuple[slice, slice, Floats]]:
-        """Parts of the integers, transposed, that are not zero: of a triangular matrix hardly more than half."""
+        """Blocks of the transposed integers that are not zero: about half of a triangular matrix."""
         k = len(self.integers)
         width = -(-k // _COLUMN_BLOCKS)
         found = []
@@ -137,31 +138,32 @@ class Transform:
         return found
 
     def product(self, rows: Floats, *, out: Floats | None = None) -> Floats:
-        """``rows @ integers.T``, exact, for integer rows (n, m) of norm at most 2²⁰."""
+        """Return ``rows @ integers.T``, exactly, for integer rows (n, m) of norm at most 2²⁰."""
         out = np.empty((len(rows), len(self.integers))) if out is None else out
         for of, to, part in self._blocks:
             np.matmul(rows[:, of], part, out=out[:, to])
         return out
 
     def apply(self, rows: Floats) -> Floats:
-        """Z for integer rows (n, m): an exact product, then one multiplication an entry."""
+        """Return Z for integer rows (n, m): an exact product, then one multiplication per entry."""
         return np.asarray(self.product(rows) * self.scales)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Clipping
 def to_units(transform: Transform, clip: float) -> Floats:
-    """What products are times, so that rows with ‖z‖² = clip have length 2²⁰."""
+    """Return the factors of products for which rows with ‖z‖² = clip have norm 2²⁰."""
     if not _LEAST < clip < _LARGEST:  # also NaN
         raise ArgumentError("clip must be positive and finite, between 2**-500 and 2**500.")
     return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
 
 
 def clip_norms(rows: Floats, limit: float, starts: Integers | None = None) -> None:
-    """Scale rows of whole numbers, in place, so that the squares of each add up to at most ``limit``.
+    """Scale rows of whole numbers, in place, so that the squares of each row add up to at most ``limit``.
 
-    With ``starts``, where the rows of each privacy unit begin, the squares of each unit do. What is within the limit
-    stays as it is. A row, or a unit, is multiplied as a whole, which keeps linear relations: clipping is weighting.
+    With ``starts``, the index of the first row of each privacy unit, the limit applies to the squares of each unit.
+    Rows within the limit are unchanged. A row, or a unit, is multiplied by one factor, which keeps linear relations:
+    clipping is equivalent to weighting.
     """
     with np.errstate(over="ignore"):
         totals = squared_norms_of(rows, starts)
@@ -180,7 +182,7 @@ def clip_norms(rows: Floats, limit: float, starts: Integers | None = None) -> No
 # ---------------------------------------------------------------------------------------------------------------
 # Norms
 class BinCounter:
-    """Counts rows by ‖z‖² in bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞).
+    """Counter of rows by ‖z‖² in bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞).
 
     Norms are whole numbers: the root of the last edge is 2²⁶ units, and entries are truncated to units. Squares of rows
     up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the row stands. A bin's
@@ -189,7 +191,7 @@ class BinCounter:
     Attributes
     ----------
     factors : array (k,)
-        What products are times before they are rounded.
+        Factors of products before rounding.
     """
 
     def __init__(self, transform: Transform, edges: Floats) -> None:
@@ -197,14 +199,14 @@ class BinCounter:
         if not (edges.ndim == 1 and len(edges) and ((edges > _LEAST) & (edges < _LARGEST)).all()):
             raise ArgumentError("edges must be a nonempty array of positive, finite numbers.")
         if not (np.diff(edges) > 0).all():
-            raise ArgumentError("edges must increase.")
+            raise ArgumentError("edges must be strictly increasing.")
         self.factors = np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1])))
         self.limits, self.filled, self.zeros = edges / edges[-1] * _NORM_UNIT**2, 0, 0
         self.squares, self.within = np.empty(_NORMS), np.empty(_NORMS, dtype=np.bool_)
         self.cumulated = np.zeros(len(edges) + 1, dtype=np.int64)
 
     def add(self, squares: Floats, zeros: int) -> None:
-        """Count at most 2¹⁴ squared norms in units of the bins, of which ``zeros`` are of rows mapped to zero exactly.
+        """Count at most 2¹⁴ squared norms in units of the bins; ``zeros`` of them are of rows mapped to exactly zero.
 
         A row that is only rounded to zero is in the first bin.
         """
@@ -222,7 +224,7 @@ class BinCounter:
         self.filled = 0
 
     def counts(self) -> Integers:
-        """Return the counts of all bins; rows that are mapped to zero are in none."""
+        """Return the counts of all bins. Rows mapped to zero are not counted."""
         self._flush()
         counts = np.diff(self.cumulated, prepend=0)
         counts[0] -= self.zeros

@@ -176,7 +176,7 @@ class Units:
         return self._raw_matrix() @ found
 
     def alone(self, column: int) -> float | None:
-        """Return γ/β of a column whose β is a multiple of its own γ; None where higher terms contain the column."""
+        """Return γ/β of a column whose β is a multiple of its own γ; None if higher-order terms contain the column."""
         if self.raw is None:
             return 1.0
         A, _ = self.raw
@@ -184,7 +184,7 @@ class Units:
         return None if others.any() else float(A[column, column])
 
     def _raw_matrix(self) -> Floats:
-        """The map of (γ₀, γ) to (β₀, β)."""
+        """The matrix that maps (γ₀, γ) to (β₀, β)."""
         found = np.eye(len(self.scales))
         if self.raw is not None:
             A, b = self.raw
@@ -231,7 +231,7 @@ def raw_map(
 
 
 def unweighted_units(schema: Schema) -> Units:
-    """Return the units of a release whose means and counts are of rows of equal weight; refuse other releases."""
+    """Return the units of a release; reject releases with row weights or without an intercept."""
     if schema.weight is not None:
         raise ArgumentError("Counts and means require a release without row weights.")
     if schema.units.constant is None:
@@ -240,7 +240,7 @@ def unweighted_units(schema: Schema) -> Units:
 
 
 def half_span(schema: Schema, column: EncodedColumn) -> float:
-    """Return half of the declared range of an encoded column in encoded units; all of the intercept."""
+    """Return half of the declared range of an encoded column in encoded units; the value of the intercept."""
     if column.source is None:
         return 1 / column.scale
     weight = schema.parts[column.source].weight
@@ -248,7 +248,7 @@ def half_span(schema: Schema, column: EncodedColumn) -> float:
 
 
 def half_range(schema: Schema, vector: Floats) -> float:
-    """Return half of the declared range of a combination of encoded columns, in which every row lies.
+    """Return half of the range of a combination of encoded columns within the declared bounds.
 
     The intercept does not move it. One level of a category at a time is 1, so that only its largest difference counts.
     """

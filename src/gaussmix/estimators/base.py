@@ -1,7 +1,7 @@
-"""What linear estimators share: declared bounds, the schema that they give, and coefficients in the user's units.
+"""Base classes of linear estimators: declared bounds, the resulting schema, and coefficients in original units.
 
-An estimator is a schema: a vector ``X``, targets ``y`` and an intercept. ``fit`` has one order: shapes of X and y,
-schema, everything else that is declared, and only then the values. What is learned is computed from the release alone.
+An estimator defines a schema: a vector ``X``, targets ``y`` and an intercept. ``fit`` checks the shapes of X and y, the
+schema and all other declarations before it reads values. All fitted attributes are computed from the release alone.
 """
 
 from __future__ import annotations
@@ -398,19 +398,21 @@ def moments_shape(moments: Moments) -> tuple[int, int]:
     X, *targets = moments.schema.columns.values()
     names = (FEATURES, *target_names(len(targets)))
     if tuple(moments.schema.columns) != names or not targets or not isinstance(X, Vector):
-        raise ArgumentError("These moments are of a whole table, not of features and targets: use gaussmix.release.")
+        raise ArgumentError(
+            "moments must be of features X and targets y, got moments of a table. Use gaussmix.release."
+        )
     if not all(isinstance(target, Numeric | Boolean) for target in targets):
-        raise ArgumentError("The targets of these moments must be numbers. Use gaussmix.release instead.")
+        raise ArgumentError("The targets of moments must be numeric or boolean. Use gaussmix.release.")
     return X.size, len(targets)
 
 
 def summed_rows(estimator: Any, moments: Moments, schema: Schema) -> RowSource:
-    """Return moments as rows, if they are those that the estimator declares, and forget names of an earlier table."""
+    """Return moments as rows after checking that they match the estimator; discard names of an earlier table."""
     if moments.unit is not None:
-        raise ArgumentError("Moments of privacy units are not supported by estimators. Use gaussmix.release instead.")
+        raise ArgumentError("Estimators do not support moments with a privacy unit. Use gaussmix.release.")
     if moments.schema != schema:
         raise ArgumentError(
-            "These moments are of rows encoded under other bounds than the estimator declares: build them with "
+            "The moments were built with different bounds from those of the estimator. Build them with "
             "Moments.of_arrays(blocks, estimator.schema(n_features, n_targets))."
         )
     n_features, n_rows = len(schema.groups[FEATURES]), getattr(estimator, "n_rows", None)

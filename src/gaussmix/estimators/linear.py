@@ -143,7 +143,7 @@ class LinearRegression(Named, LinearRegressor, Released):
 
     @property
     def _table(self) -> Summary:
-        """Not cached, since an estimator may be fitted again."""
+        """The default summary, which is not cached because an estimator may be fitted again."""
         check_is_fitted(self)
         if len(self.release_.schema.columns) > 2:
             raise _SeveralTargetsError("This model has several targets: choose one, as in summary(output=1).params.")

@@ -5,7 +5,7 @@
 >>> Budget(epsilon=1.0)
 Traceback (most recent call last):
     ...
-gaussmix.errors.ArgumentError: epsilon and delta are required, or a ledger that holds the budget.
+gaussmix.errors.ArgumentError: A budget is required: epsilon and delta, or a ledger.
 """
 
 from __future__ import annotations
@@ -81,19 +81,23 @@ class Budget:
         check.text(note=note)
         if opened is None:
             if share is not None:
-                raise ArgumentError("share is a share of a ledger's budget: pass the ledger, or omit share.")
+                raise ArgumentError(
+                    "share requires a ledger, of whose budget it is a share. Pass the ledger, or omit share."
+                )
             if note:
-                raise ArgumentError("note is stored in a ledger: pass the ledger, or omit note.")
+                raise ArgumentError("note requires a ledger, in which it is stored. Pass the ledger, or omit note.")
             if epsilon is None or delta is None:
-                raise ArgumentError("epsilon and delta are required, or a ledger that holds the budget.")
+                raise ArgumentError("A budget is required: epsilon and delta, or a ledger.")
             if check.positive(epsilon=epsilon) < math.inf:
                 check.in_interval(0, 1, delta=delta)
             return
         if not (epsilon is None and delta is None):
-            raise ArgumentError("The ledger holds the budget: omit epsilon and delta.")
+            raise ArgumentError(
+                "epsilon and delta cannot be combined with a ledger, which holds the budget. Omit them."
+            )
         if neighbours not in (None, opened.reservation.neighbours):
             raise ArgumentError(
-                f"The ledger is for neighbours={opened.reservation.neighbours!r}, got {neighbours!r}: omit neighbours."
+                f"neighbours must be {opened.reservation.neighbours!r}, as in the ledger, got {neighbours!r}. Omit it."
             )
 
     @classmethod
@@ -104,7 +108,9 @@ class Budget:
         if not isinstance(budget, Budget):
             raise ArgumentTypeError(f"budget must be a Budget, got {type(budget).__name__}.")
         if not (epsilon is None and delta is None):
-            raise ArgumentError("budget contains epsilon and delta: pass either the budget or the two numbers.")
+            raise ArgumentError(
+                "budget cannot be combined with epsilon and delta. Pass either the budget or the two numbers."
+            )
         return budget
 
     @property

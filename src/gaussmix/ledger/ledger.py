@@ -279,7 +279,8 @@ class Ledger:
         )
         if own != other:
             raise ArgumentError(
-                f"The ledger is for {own}, the release for {other}. Use a ledger with the privacy unit of the release."
+                f"The ledger is for {own}, but the release is for {other}. Use a ledger with the privacy unit of the "
+                "release."
             )
 
     def lattice_account(

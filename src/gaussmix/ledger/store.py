@@ -322,7 +322,7 @@ def _translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             raise LedgerError(f"{path} and its directory must be writable ({error}). Nothing was recorded.") from error
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise LedgerError(f"{path} could not be written ({error}). Do not draw the release.") from error
+            raise LedgerError(f"{path} could not be written ({error}). Do not make the release.") from error
         raise LedgerDamagedError(_damaged(path)) from error
     except (BudgetExceededError, LedgerError):
         raise

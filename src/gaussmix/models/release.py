@@ -300,7 +300,7 @@ class Release:
         return quantiles(self, columns, q, alpha=alpha)
 
     def histogram(self, column: str, *, bins: int | None = None) -> Histogram:
-        """Return noisy counts of a numeric column of the declared table in bins. Requires a release in several passes.
+        """Return noisy counts of a numeric column of the declared table in bins; requires a release in several passes.
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class Release:
         return histogram(self, column, bins)
 
     def total(self, column: str, *, alpha: float = 0.05) -> ResultTable:
-        """Return the sum of a numeric column of the declared table, or the number of rows in which a boolean is true."""
+        """Return the sum of a numeric column of the declared table, or the number of rows with a true boolean."""
         return total(self, column, alpha=alpha)
 
     def ratio(self, numerator: str, denominator: str, *, alpha: float = 0.05) -> ResultTable:
@@ -337,7 +337,7 @@ class Release:
         return crosstab(self, rows, columns)
 
     def means(self, response: str, by: str, *, alpha: float = 0.05) -> ResultTable:
-        """Return the mean of a numeric or boolean column in each level of ``by``, with intervals of level 1 - alpha.
+        """Return means of a numeric or boolean column in the levels of ``by``, with intervals of level 1 - alpha.
 
         Means are for the rows that models use, with top-coded numbers and clipped norms.
         """

@@ -170,7 +170,7 @@ def modified_gauss_mix(
         analysis = "paper" if calibration.analysis == "paper" else "exact"
         k, gamma, tau, eta = calibration.sketch_size, calibration.gamma, calibration.tau, calibration.eta
     if k is None or gamma is None or tau is None or eta is None:
-        raise ArgumentError("Either calibration, or k, gamma, tau and eta are required.")
+        raise ArgumentError("Pass a calibration, or k, gamma, tau and eta.")
     k, C = check.sketch_rows(k=k), check.in_interval(*NORMS, closed=True, C=C)
     gamma, eta = check.in_interval(0, GAMMA_MAX, closed=True, gamma=gamma), check.positive(finite=True, eta=eta)
     tau = check.nonnegative(tau=tau)

@@ -289,12 +289,12 @@ class Certificate:
 
 
 def _check_against_schema(certificate: Certificate) -> None:
-    """Reject an account whose parameters do not fit the declared columns."""
+    """Reject an account whose parameters do not match the declared columns."""
     account, schema = certificate.account, certificate.schema
     if certificate.privacy_unit is not None:
         if not isinstance(account, LatticeAccount) or certificate.privacy_unit.column in schema.columns:
             raise NotPrivateError(
-                "The privacy unit is released as a column, or the mechanism gives row-level privacy only."
+                "The certificate has a privacy unit, but its column is released or the mechanism is row-level only."
             )
         if PERSONS_APART not in certificate.conditions:
             raise NotPrivateError("The certificate has a privacy unit but lacks the condition that units are disjoint.")

@@ -496,7 +496,7 @@ def _key(key: str | Path | bytes, *, private: bool) -> Any:
         from cryptography.hazmat.primitives.asymmetric import ed25519
         from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
     except ImportError:
-        raise MissingPackageError('Signatures need the package cryptography: pip install "gaussmix[sign]".') from None
+        raise MissingPackageError('Signatures require cryptography: pip install "gaussmix[sign]".') from None
     name, what = "key" if isinstance(key, bytes) else str(key), "private" if private else "public"
     if not isinstance(key, bytes):
         if not Path(key).is_file():

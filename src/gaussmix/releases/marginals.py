@@ -2,8 +2,8 @@
 
 **Private**: everything here is a function of noisy counts and sums and of declared quantities.
 
-The counts have noise of standard deviation √(K + T)·j/μ a cell, sums and sums of squares √(2L + 1)·j/μ in units of the
-largest entry: the sensitivities stand in :mod:`gaussmix.data.marginals`.
+The noise of a cell count has standard deviation √(K + T)·j/μ, that of sums and sums of squares √(2L + 1)·j/μ in units
+of the largest entry. :mod:`gaussmix.data.marginals` proves the sensitivities.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["MarginalPlan", "Marginals"]
 
 @dataclass(frozen=True)
 class MarginalPlan:
-    """The marginals that are to be released, and their noise; public.
+    """The marginals to be released and their noise. Public.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class MarginalPlan:
 
     @property
     def query(self) -> MarginalQuery:
-        """What is asked of the rows."""
+        """The query on the rows."""
         return MarginalQuery(self.schema, self.cells, self.declared.weight, self.max_contributions)
 
     @property
@@ -108,10 +108,10 @@ class Marginals:
     mu: tuple[float, float]
 
     def check(self) -> None:
-        """Reject numbers that do not fit the declared columns."""
+        """Reject numbers that do not match the declared columns."""
         cells, numbers = self.plan.cells.total, len(self.plan.cells.numbers)
         if (self.counts.shape, self.sums.shape, self.squares.shape) != ((cells,), (numbers + 1,), (numbers,)):
-            raise ArgumentError("The marginals do not fit the declared columns.")
+            raise ArgumentError("The marginals do not match the declared columns.")
         if not all(np.isfinite(values).all() for values in (self.counts, self.sums, self.squares)):
             raise ArgumentError("The marginals must be finite numbers.")
         for part in self.mu:
@@ -159,7 +159,7 @@ class Marginals:
         return min(max(beyond / max(self.rows[0], 1.0), 0.0), 1.0)
 
     def thresholds(self) -> dict[str, tuple[float, float]]:
-        """Return the thresholds at which numbers are top-coded; numbers that are left alone are not in it."""
+        """Return the thresholds of the numbers that are top-coded."""
         noise, rows = self.std_errors[0], self.rows[0]
         found = {}
         for cells in self.plan.cells.columns:

@@ -589,7 +589,7 @@ class PassRequest:
     def check(self, m: int, *, mu: float) -> None:
         """Reject a request that could not have been planned for m columns and the budget μ."""
         if self.metric.transform.integers.shape != (m, m) or self.mu != mu:
-            raise ArgumentError("The parameters of a pass do not fit its columns or its noise.")
+            raise ArgumentError("The parameters of a pass do not match its columns or its noise.")
         check.positive(finite=True, clip=self.clip)
         if self.metric.declared and not (self.clip >= 1 and self.metric.transform == Transform.nearest(np.eye(m))):
             raise ArgumentError("A pass in the declared metric must have no transform and no clipping.")
@@ -668,7 +668,7 @@ def run_passes(
     request_of: Callable[[int, State], PassRequest],
     output_of: Callable[[int, PassRequest], Floats],
 ) -> tuple[State, ...]:
-    """Run the passes after the first, and return what is known after each pass, the first included.
+    """Run the passes after the first, and return the state after each pass, including the first.
 
     Drawing, replay of a transcript and simulation are this loop with other functions.
 
@@ -936,10 +936,10 @@ class StepOutput:
     weight_mu: float
 
     def check(self, schema: Schema) -> None:
-        """Reject an output that does not fit the columns of the schema."""
+        """Reject an output that does not match the columns of the schema."""
         m, label, transform = schema.n_columns, label_of(schema, self.request.target), self.request.transform
         if transform.integers.shape != (m, m) or transform.integers[:, label].any():
-            raise ArgumentError("The parameters of a step do not fit the columns of the schema.")
+            raise ArgumentError("The parameters of a step do not match the columns of the schema.")
         to_units(transform, check.positive(finite=True, clip=self.request.clip))
         if self.gradient.shape != (m - 1,) or not np.isfinite([*self.gradient, self.weight]).all():
             raise ArgumentError(

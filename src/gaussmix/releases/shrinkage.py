@@ -7,9 +7,9 @@ With G̃ the cleaned second moment and N the shape of its noise,
 .. math:: \theta = \bigl(\tilde G_{xx} + \rho\,\lambda_0\,P + \operatorname{diag}(u)\bigr)^{-1} \tilde G_{xy}
 
 P is N_xx for ρ ≤ 1; the part of ρ above 1 does not penalise the intercept, so ρ = ∞ gives the mean of the target. λ₀ is
-the penalty of :func:`gaussmix.models.solvers.cleaned_ridge`, s(√d + ½), or less if every direction is significant. u_j
-is the energy of one row in column j: directions in which the whole table has less would be sensitive to outliers, as
-in ordinary least squares.
+s(√d + ½), which balances bias against noise (docs/accuracy.md), or less if every direction is significant. u_j is the
+energy of one row in column j: directions in which the whole table has less would be sensitive to outliers, as in
+ordinary least squares.
 
 ρ is chosen by cross-validation. If M has noise E₀ and E is an independent draw from the same distribution, then M + aE
 and M - E/a have uncorrelated errors, independent for Gaussian noise (Rasines and Young, arXiv:2104.08471, "data

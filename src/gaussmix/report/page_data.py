@@ -1,4 +1,4 @@
-"""What a page embeds: matrices from which the browser computes models, and tables rendered by Python."""
+"""Embedded data of a page: matrices from which the browser computes models, and tables rendered by Python."""
 
 from __future__ import annotations
 
