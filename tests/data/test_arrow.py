@@ -473,7 +473,7 @@ def test_vectors_have_no_place_in_text_and_objects(tmp_path):
     with pytest.raises(TypeError, match=r"Column 'v' of .*t.csv is declared as a vector, which a CSV file cannot hold"):
         Moments.of(path, schema)
     for values in ([[1.0, 2.0]], np.array([[1.0], [2.0]], dtype=object)):
-        with pytest.raises(TypeError, match=r"Column 'v' .* Convert the column to an array with a type"):
+        with pytest.raises(TypeError, match=r"Column 'v' .* Convert the column to a typed array"):
             Moments.of({"v": values}, schema)
 
 

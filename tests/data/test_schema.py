@@ -240,7 +240,7 @@ def test_a_schema_cannot_be_changed():
         ),
         ({"columns": {"a": [0, 1]}, "max_row_norm": 0}, "max_row_norm must be a finite number > 0"),
         ({"columns": {"a": [0, 1]}, "max_row_norm": 1e40}, r"max_row_norm must lie between 2\*\*-100 and 2\*\*100"),
-        ({"columns": ["a"]}, "columns must map names to columns, got list"),
+        ({"columns": ["a"]}, "columns must be a mapping of names to column declarations, got list"),
         ({"(intercept)": [0, 1]}, r"The column name '\(intercept\)' is reserved"),
         ({"(intercept)": {"levels": ["a", "b"]}}, "reserved for the intercept"),
         ({"a=x": [0, 1], "a": {"levels": ["x"]}}, "Two encoded columns would have the name 'a=x'"),

@@ -181,7 +181,7 @@ def test_accounts_made_elsewhere_cost_what_they_are(path):
     assert entry.mu == alone.mu
     assert entry.delta_slack == pytest.approx((1 + math.exp(3)) * alone.slack, rel=1e-12)
     other = lattice_account(0.5, 1e-7, **RELEASE, neighbours="replace-one")
-    with pytest.raises(ArgumentError, match="ledger has neighbours='add-remove', the account has 'replace-one'"):
+    with pytest.raises(ArgumentError, match="must be 'add-remove', as in the ledger, got 'replace-one'"):
         ledger.spend_account(other)
     slack = replace(alone, delta=2e-7, slack=1e-9)
     with pytest.raises(BudgetExceededError, match=r"it needs delta_slack=2.*e-08, 9.*e-10 remains"):

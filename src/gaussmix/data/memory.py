@@ -374,7 +374,7 @@ def column_of(values: Sequence[Any], kind: pa.DataType | None, *, name: str, whe
     if kind not in _RULES:
         raise DataTypeError(
             f"Column {name!r} of {where} holds Python objects, which cannot be read as {kind}. "
-            "Convert the column to an array with a type."
+            "Convert the column to a typed array."
         )
     words, plain, rule = _RULES[kind]
     try:

@@ -159,7 +159,7 @@ class ArrayRows(RowSource):
         return aggregate_arrays(blocks, self.schema, query, chosen=chosen, plan=self._plan, threads=self._threads)
 
     def _chosen(self, sample: Sample) -> Integers:
-        """The positions of a sample; the sampling keys of one release are computed once."""
+        """Return the positions of a sample. The sampling keys of one release are computed once."""
         known = self._keys  # another thread may draw another release from the same rows
         if known is None or known[0] != sample.key:
             self._keys = known = (sample.key, sample.sampling_keys(0, len(self._X)), {})

@@ -257,7 +257,8 @@ class Schema:
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping):
             raise ArgumentTypeError(
-                f"columns must map names to columns, got {type(self.columns).__name__}. {HOW_TO_DECLARE}"
+                f"columns must be a mapping of names to column declarations, got {type(self.columns).__name__}. "
+                f"{HOW_TO_DECLARE}"
             )
         if not self.columns:
             raise DeclarationError("columns must not be empty. Declare at least one column.")

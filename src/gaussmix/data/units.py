@@ -184,7 +184,7 @@ class Units:
         return None if others.any() else float(A[column, column])
 
     def _raw_matrix(self) -> Floats:
-        """The matrix that maps (γ₀, γ) to (β₀, β)."""
+        """Return the matrix that maps (γ₀, γ) to (β₀, β)."""
         found = np.eye(len(self.scales))
         if self.raw is not None:
             A, b = self.raw

@@ -62,7 +62,7 @@ def _cost(reserved: BudgetCap, account: LatticeAccount, failures: float = 0.0) -
     """
     if account.neighbours != reserved.neighbours:
         raise ArgumentError(
-            f"The ledger has neighbours={reserved.neighbours!r}, the account has {account.neighbours!r}."
+            f"neighbours of the account must be {reserved.neighbours!r}, as in the ledger, got {account.neighbours!r}."
         )
     slack = Fraction(slack_delta(reserved.epsilon, account.slack))
     return {"mu": account.mu, "delta_slack": round_up(slack + Fraction(check.nonnegative(failures=failures)))}

@@ -312,7 +312,7 @@ def _check_against_ledger(certificate: Certificate) -> None:
     )
     if len({certificate.covers_ledger, bool(certificate.ledger), reserved is not None}) > 1:
         raise NotPrivateError(
-            "The certificate must have all of the ledger's condition, fingerprint and reservation, or none."
+            "The certificate must have all or none of the ledger's condition, fingerprint and reservation."
         )
     if reserved is not None:
         claim = (certificate.epsilon, certificate.delta, certificate.neighbours, unit)
