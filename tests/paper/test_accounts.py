@@ -168,7 +168,7 @@ def test_what_is_calibrated_can_be_drawn(analysis):
     assert certificate.delta(1.0) <= 1e-6 * (1 + 1e-9)
     with pytest.raises(NotPrivateError, match="too small"):
         replace(certificate, budget=(0.99, 1e-6))
-    with pytest.raises(NotPrivateError, match="contradict"):
+    with pytest.raises(NotPrivateError, match="inconsistent"):
         replace(certificate, sigma=certificate.sigma * 0.99)
     small = calibrate(1.0, 1e-6, sketch_size=60, scale="private", analysis=analysis)
     with pytest.raises(ArgumentError, match="smallest eigenvalue"):
