@@ -171,7 +171,7 @@ def test_what_is_calibrated_can_be_drawn(analysis):
     with pytest.raises(NotPrivateError, match="inconsistent"):
         replace(certificate, sigma=certificate.sigma * 0.99)
     small = calibrate(1.0, 1e-6, sketch_size=60, scale="private", analysis=analysis)
-    with pytest.raises(ArgumentError, match="smallest eigenvalue"):
+    with pytest.raises(ArgumentError, match="eigenvalue_error of the calibration must be at least"):
         paper.modified_gauss_mix(EMPTY, 2.0, calibration=small, rng=0)
 
 
