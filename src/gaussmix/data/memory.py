@@ -1,4 +1,4 @@
-"""Tables in memory: arrays, data frames, Arrow tables and readers; and lazy frames, which an engine computes.
+"""Tables behind objects: arrays, data frames, Arrow tables and readers, Delta Lake and Iceberg tables, lazy frames.
 
 A list, an array of objects or an object column has no type. A library that infers one looks at all values, so one row
 changes how the others are read: a single ``1`` among half-precision floats makes Arrow read all of them as integers.
@@ -7,7 +7,7 @@ Nothing is inferred here: each value is converted by the rule of the declared ty
 >>> column_of([np.float16(0.5), 1, None, Decimal("0.25")], pa.float64(), name="x", where="the list").to_pylist()
 [0.5, 1.0, None, 0.25]
 
-pandas, polars and Arrow's datasets are not imported here.
+pandas, polars, deltalake, pyiceberg and Arrow's datasets are not imported here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from numbers import Integral
 from pathlib import Path
 from types import NoneType
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
+from gaussmix.data.readers import refuse_lakehouse
 from gaussmix.data.source import (
     READAHEAD,
     FileOrigin,
@@ -43,7 +45,7 @@ from gaussmix.data.source import (
     sliced,
     valid,
 )
-from gaussmix.errors import DataError, DataTypeError
+from gaussmix.errors import ArgumentError, DataError, DataTypeError
 
 _PEEK_ROWS = 1000  # rows from which Arrow tells the types of Python objects, for a template
 
@@ -160,6 +162,7 @@ class DatasetTable(Table):
     def __init__(self, data: Any, options: ReadOptions) -> None:
         super().__init__(data, options)
         self.paths = tuple(name for name in getattr(data, "files", ()) if Path(name).exists())
+        refuse_lakehouse(map(Path, self.paths))
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches of a scanner."""
@@ -180,6 +183,65 @@ class DatasetTable(Table):
         if getattr(self._data, "_scan_options", None) or not self.paths:
             return (self._data,)
         return tuple(FileOrigin(Path(name)) for name in self.paths)
+
+
+class DeltaLakeTable(DatasetTable):
+    """A ``deltalake.DeltaTable``, read in the version that it has when it is opened."""
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        try:
+            dataset = data.to_pyarrow_dataset()
+        except Exception:  # tables with deletion vectors or mapped columns; its message may quote partition values
+            raise DataError(
+                "This version of deltalake cannot read the Delta Lake table. Pass a Spark data frame, or write its "
+                "current rows to Parquet files."
+            ) from None
+        Table.__init__(self, dataset, options)
+        self.label, self._folder = "the Delta Lake table", _local_path(data.table_uri)
+        self.paths = (self._folder,)
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The directory: any two versions share rows."""
+        return (FileOrigin(self._folder),)
+
+
+class IcebergTable(Table):
+    """A pyiceberg ``Table`` or ``DataScan``, read in the snapshot that is current when it is opened."""
+
+    ordered = False
+
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        scan = data if hasattr(data, "row_filter") else data.scan()
+        if scan.limit is not None:
+            raise ArgumentError("A scan with a limit may return other rows in each pass. Write its rows to a file.")
+        snapshot = scan.snapshot()
+        super().__init__(scan if snapshot is None else scan.update(snapshot_id=snapshot.snapshot_id), options)
+        self.label, self._folder = "the Iceberg table", _local_path(scan.table_metadata.location)
+        self.paths = (self._folder,)
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the scan."""
+        names = [field.name for field in self._data.projection().fields]
+        check_columns(names, request.columns, self.label)
+        found = running(self._data.select(*request.columns).to_arrow_batch_reader, self.label)
+        for batch in found:
+            yield from sliced(valid(batch.select(request.columns), self.label), request.rows)
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return names and types of the columns."""
+        return self._data.projection().as_arrow()
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The directory: any two snapshots share rows."""
+        return (FileOrigin(self._folder),)
+
+
+def _local_path(location: str) -> Path:
+    """Return a path that names a location; that of a local directory if it is one."""
+    found = urlsplit(location)
+    return Path(unquote(found.path)) if found.scheme in ("", "file") else Path(location)
 
 
 class StreamTable(Table):

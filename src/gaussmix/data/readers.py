@@ -21,7 +21,7 @@ import re
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -556,6 +556,7 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
         return [whole]
     if whole.is_dir():
         found = sorted(file for file in _below(whole) if _named_format(file) is not None)
+        refuse_lakehouse([whole, *found])
         if not found:
             *names, last = [known.name for known in FORMATS]
             raise MissingFileError(f"The directory {str(path)!r} contains no {', '.join(names)} or {last} file.")
@@ -564,10 +565,31 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
         found = sorted({file for file in _matching(whole) if not _is_folder(file)})
         if not found:
             raise MissingFileError(f"No file matches {str(path)!r}.")
+        refuse_lakehouse(found)
         return found
     if os.path.lexists(whole):
         raise MissingFileError(f"{whole} must be a file or a directory.")
     raise MissingFileError(f"The file {str(path)!r} does not exist.")
+
+
+_LAKEHOUSES = {
+    "_delta_log": ("a Delta Lake table", "Pass deltalake.DeltaTable(...) or a Spark data frame."),
+    "metadata/*.metadata.json": ("an Iceberg table", "Pass the table of a pyiceberg catalog or a Spark data frame."),
+    ".hoodie": ("a Hudi table", "Pass a Spark data frame."),
+}
+"""What marks the directory of a table that keeps earlier versions of its rows beside the current ones."""
+
+
+def refuse_lakehouse(paths: Iterable[Path]) -> None:
+    """Reject paths in or below the directory of a table with versions: superseded rows would be counted too."""
+    folders = {folder for path in paths for folder in (path.resolve(), *path.resolve().parents)}
+    for folder in sorted(folders):
+        for mark, (kind, remedy) in _LAKEHOUSES.items():
+            if next(folder.glob(mark), None) is not None:
+                raise ArgumentError(
+                    f"{folder} is {kind}. Its files also hold superseded and deleted rows, which must not be counted. "
+                    + remedy
+                )
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -25,7 +25,17 @@ import pyarrow as pa
 
 from gaussmix.data.engines import DaskTable, DuckDBQuery, QueryTable, RelationTable, SparkTable, is_database
 from gaussmix.data.gram import Query, Summable, aggregate_batches
-from gaussmix.data.memory import ArrayTable, ArrowTable, DatasetTable, FrameTable, LazyTable, StreamTable, as_narwhals
+from gaussmix.data.memory import (
+    ArrayTable,
+    ArrowTable,
+    DatasetTable,
+    DeltaLakeTable,
+    FrameTable,
+    IcebergTable,
+    LazyTable,
+    StreamTable,
+    as_narwhals,
+)
 from gaussmix.data.readers import FileTable
 from gaussmix.data.sampling import RowCache, Sample
 from gaussmix.data.schema import Schema
@@ -47,8 +57,9 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
         A 2-D NumPy array with its column names ``(array, names)``, a structured array, a dictionary of arrays;
         pandas, polars (eager or lazy) and whatever else narwhals knows; a pyarrow Table, RecordBatch,
         RecordBatchReader, Dataset, or any object with ``__arrow_c_stream__``; a path of a Parquet, Arrow IPC or CSV
-        file, a directory or a glob; a DuckDB relation, `DuckDBQuery` or (path, SQL); a Dask collection or a Spark data
-        frame; a list or an iterable of any of these. A `Table` is returned as it is.
+        file, a directory or a glob; a ``deltalake.DeltaTable``, a pyiceberg table or scan; a DuckDB relation,
+        `DuckDBQuery` or (path, SQL); a Dask collection or a Spark data frame; a list or an iterable of any of these. A
+        `Table` is returned as it is.
     options : ReadOptions, optional
         How it is read.
 
@@ -67,9 +78,9 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
 
 
 _KINDS = (
-    "a path of files, a DuckDB relation or a DuckDBQuery, a Dask or Spark table, a NumPy array with names, a "
-    "dictionary of arrays, an Arrow table, dataset or reader, a pandas or polars data frame, a list or an iterable of "
-    "these"
+    "a path of files, a Delta Lake or Iceberg table, a DuckDB relation or a DuckDBQuery, a Dask or Spark table, a "
+    "NumPy array with names, a dictionary of arrays, an Arrow table, dataset or reader, a pandas or polars data frame, "
+    "a list or an iterable of these"
 )
 
 
@@ -100,6 +111,10 @@ def kind_of(data: Any) -> type[Table] | None:
     datasets = sys.modules.get("pyarrow.dataset")  # whoever has a dataset has loaded it
     if datasets is not None and isinstance(data, datasets.Dataset):
         return DatasetTable
+    if kind.__name__ == "DeltaTable" and package == "deltalake":
+        return DeltaLakeTable
+    if package == "pyiceberg" and (hasattr(data, "scan") or hasattr(data, "row_filter")):
+        return IcebergTable
     frame = as_narwhals(data)
     if isinstance(frame, nw.DataFrame | nw.LazyFrame):
         return FrameTable if isinstance(frame, nw.DataFrame) else LazyTable
@@ -223,7 +238,7 @@ class TableReader:
         if self._readings:
             self.check_again()
         paths = [origin.path for origin in self.table.origins if isinstance(origin, FileOrigin)]
-        states = [os.stat(path) for path in paths if path.exists()]
+        states = [os.stat(path) for path in paths if path.is_file()]
         files = [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
         rows = 0
         with closing(self.table.batches(columns, types=types, examine_plan=True, describe=describe)) as found:
