@@ -12,7 +12,7 @@ import pytest
 
 import gaussmix as gm
 from example_tables import SCHEMA, patients
-from gaussmix.data.engines import ClusterTable
+from gaussmix.data.engines import ClusterTable, _computed
 from gaussmix.data.rows import rows_of
 from gaussmix.data.sampling import Sample
 from gaussmix.data.source import ReadOptions
@@ -26,8 +26,8 @@ def is_clustered(data):
     return isinstance(open_table(data), ClusterTable)
 
 
-def moments_on_cluster(data, schema):
-    return rows_of(data, schema).moments()
+def moments_on_cluster(data, schema, **options):
+    return rows_of(data, schema, ReadOptions(**options)).moments()
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_spark_runs_one_job(spark, spark_frame, gram):
 def test_a_spark_task_that_is_run_again_counts_once(spark_frame, gram, tmp_path):
     """Workers die after all of their rows were added up, each partition's first time."""
     frame = spark_frame.repartition(6).mapInArrow(dying_once(str(tmp_path)), spark_frame.schema)
-    found = moments_on_cluster(frame, SCHEMA)
+    found = moments_on_cluster(frame, SCHEMA, row_by_row=True)
     assert len(list(tmp_path.iterdir())) == 6  # every one died
     assert np.array_equal(found.gram(), gram)
 
@@ -269,3 +269,96 @@ def test_a_partition_that_comes_twice_or_not_at_all_is_refused(spark_frame, monk
     monkeypatch.setattr(RDD, "collect", lambda self: spoil(collect(self)))
     with pytest.raises(gm.errors.DataError, match="Spark returned a partition twice or not at all"):
         moments_on_cluster(spark_frame.repartition(3), SCHEMA)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_plans_that_work_row_by_row_are_read(spark, spark_frame, tmp_path):
+    from pyspark.sql import functions
+
+    spark.sparkContext.setCheckpointDir(str(tmp_path))
+    spark_frame.createOrReplaceTempView("patients")
+    for frame in (
+        spark_frame.where("age > 30").select("age", (functions.col("age") * 2).alias("rand")),
+        spark.sql("select age from patients where sex = 'f'"),
+        spark_frame.limit(100).checkpoint(),
+        spark_frame.groupBy("sex").agg(functions.max("age").alias("age")).localCheckpoint(),
+        spark_frame.repartition(3).dropna(),
+        spark.createDataFrame([(30.0,)], "age double"),
+    ):
+        assert moments_on_cluster(frame, {"age": [0, 120]}).sums().n > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_plans_whose_rows_are_not_fixed_are_rejected(spark_frame):
+    """A cached limit() whose executor was killed counted 58,615 distinct rows among 60,000."""
+    from pyspark.sql import functions
+
+    many = [functions.lit(1).alias(f"c{number}") for number in range(60)]
+    for frame, found in (
+        (spark_frame.limit(100).cache(), "GlobalLimit"),
+        (spark_frame.sample(0.5, seed=1), "Sample"),
+        (spark_frame.dropDuplicates(["sex"]), "Deduplicate"),
+        (spark_frame.where(functions.rand() > 0.5), r"rand\(\)"),
+        (spark_frame.select("age", *many, functions.uuid().alias("u")), r"uuid\(\)"),  # Spark shows 25 columns
+        (spark_frame.withColumn("i", functions.monotonically_increasing_id()), r"monotonically_increasing_id\(\)"),
+    ):
+        for options in ({}, {"row_by_row": True}):
+            with pytest.raises(
+                gm.errors.ArgumentError, match=f"contains {found}, so that Spark may compute other rows"
+            ):
+                moments_on_cluster(frame, {"age": [0, 120]}, **options)
+        with pytest.raises(gm.errors.ArgumentError, match=f"contains {found}"):
+            gm.Moments.of(frame, {"age": [0, 120]})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_spark_plans_that_combine_rows_need_a_declaration(spark_frame):
+    from pyspark.sql import functions
+
+    for frame, found in (
+        (spark_frame.union(spark_frame), "Union"),
+        (spark_frame.groupBy("sex").agg(functions.max("age").alias("age")), "Aggregate"),
+        (spark_frame.join(spark_frame.select("sex"), "sex"), "Join"),
+        (spark_frame.selectExpr("avg(age) over (partition by sex) as age"), "Window"),
+        (spark_frame.select(functions.explode(functions.array("age", "age")).alias("age")), "Generate"),
+    ):
+        with pytest.raises(gm.errors.ArgumentError, match=f"contains {found}, so one stored row may change several"):
+            moments_on_cluster(frame, {"age": [0, 120]})
+    kept = spark_frame.groupBy("sex").agg(functions.max("age").alias("age"))
+    assert moments_on_cluster(kept, {"age": [0, 120]}, row_by_row=True).sums().n == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_that_change_between_passes_stop_the_release(spark, spark_frame):
+    """As many rows as before, but others: a function in Python that no plan shows."""
+    from pyspark.sql import functions
+
+    drifting = functions.udf(lambda age: age + time.monotonic() % 1, "double")
+    frame = spark_frame.select(drifting("age").alias("age"), "sex")
+    with pytest.raises(gm.errors.DataError, match="The table changed between two passes"):
+        gm.release(frame, {"age": [0, 120], "sex": ["f", "m"]}, epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("ModuleNotFoundError: No module named 'gaussmix'", "a worker lacks gaussmix"),
+        (
+            "Total size of serialized results of 3 tasks is bigger than spark.driver.maxResultSize",
+            "use fewer partitions",
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 than that in driver",
+            "PYSPARK_PYTHON",
+        ),
+        ("java.lang.OutOfMemoryError: Java heap space", "ran out of memory"),
+        ("division by zero", "Run it separately for the details"),
+    ],
+)
+def test_causes_of_failed_jobs_are_named_without_values(words, cause):
+    def fail():
+        raise RuntimeError(f"{words} {SECRET}")
+
+    with pytest.raises(gm.errors.DataError, match=cause) as caught:
+        _computed(fail, "The Spark data frame")
+    assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))

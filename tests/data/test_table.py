@@ -28,8 +28,8 @@ from gaussmix.data.gram import Gram, aggregate_batches
 from gaussmix.data.moments import Moments
 from gaussmix.data.schema import Schema
 from gaussmix.data.source import CsvOptions, ReadOptions, Seen, Table, with_progress
-from gaussmix.data.table import open_table
-from gaussmix.errors import ArgumentError, MissingFileError, OutputError
+from gaussmix.data.table import TableReader, open_table, row_digests
+from gaussmix.errors import ArgumentError, DataError, MissingFileError, OutputError
 
 SECRET = "secret"  # no message may hold it
 COLUMNS = ["b", "s", "a"]
@@ -254,7 +254,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import numpy as np, pyarrow as pa
 from gaussmix.data.engines import DuckDBQuery
-from gaussmix.data.table import open_table
+from gaussmix.data.table import TableReader, open_table, row_digests
 for table in ({"a": np.zeros(3)}, pa.table({"a": [1]})):
     assert len(list(open_table(table).batches(["a"]))) == 1
 try:
@@ -272,7 +272,7 @@ def test_optional_libraries_need_not_be_there():
 
 MEMORY = r"""
 import re, sys
-from gaussmix.data.table import open_table
+from gaussmix.data.table import TableReader, open_table, row_digests
 for batch in open_table(sys.argv[1]).batches(["a", "b"]):
     pass
 print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's
@@ -802,3 +802,51 @@ def test_a_new_kind_of_table_needs_one_class_and_one_line(monkeypatch):
     budget = {"schema": schema, "epsilon": 1.0, "delta": 1e-6, "random_state": 0, "passes": 1}
     found, same = (gm.release(table, **budget).second_moment for table in (values, expected))
     assert np.array_equal(found, same)
+
+
+# ------------------------------------------------------------------------------------------------------------ digests
+def test_digests_tell_rows_apart_and_ignore_their_order():
+    key = bytes(range(32))
+    table = pa.record_batch(
+        {
+            "number": [1.5, None, 3.0, 0.0],
+            "text": ["a", "b", None, "a"],
+            "level": pa.array(["x", "y", "x", None]).dictionary_encode(),
+            "vector": [[1.0, 2.0], [2.0, 1.0], None, []],
+            "day": pa.array([1, 2, None, 4], type=pa.date32()),
+            "flag": [True, False, None, True],
+        }
+    )
+    found = row_digests(table, key)
+    assert len(set(found.tolist())) == 4
+    order = [2, 0, 3, 1]
+    assert row_digests(table.take(pa.array(order)), key).tolist() == found[order].tolist()
+    assert not set(found.tolist()) & set(row_digests(table, bytes(32)).tolist())
+    for name in table.schema.names:  # two values of one column change places: other rows
+        place = table.schema.names.index(name)
+        swapped = table.set_column(place, name, table.column(place).take(pa.array([1, 0, 2, 3])))
+        assert int(row_digests(swapped, key).sum()) != int(found.sum())
+
+
+def test_digests_of_texts_do_not_depend_on_their_encoding():
+    key, texts = bytes(32), pa.array(["a", None, "b", "a"])
+    wanted = row_digests(pa.record_batch({"t": texts}), key).tolist()
+    for other in (texts.dictionary_encode(), texts.cast(pa.large_string())):
+        assert row_digests(pa.record_batch({"t": other}), key).tolist() == wanted
+
+
+def test_a_query_that_returns_other_rows_is_an_error():
+    """As many as before."""
+    import polars as pl
+
+    calls = []
+
+    def drifting(frame):
+        calls.append(1)
+        return frame.with_columns(pl.col("a") + len(calls))
+
+    frame = pl.LazyFrame({"a": [1.0, 2.0, 3.0]}).map_batches(drifting)
+    reader = TableReader(frame)
+    list(reader.batches(["a"], {}))
+    with pytest.raises(DataError, match="The table changed between two passes"):
+        list(reader.batches(["a"], {}))

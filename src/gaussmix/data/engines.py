@@ -10,7 +10,9 @@ worker.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
+import io
 import json
 import operator
 import os
@@ -46,6 +48,27 @@ _ROW_BY_ROW = {"CTE", "CTE_SCAN", "DUMMY_SCAN", "EXPRESSION_GET", "FILTER", "ORD
 _SCANS = {"ARROW_SCAN", "MYSQL_SCAN", "PANDAS_SCAN", "PARQUET_SCAN", "POSTGRES_SCAN", "PYTHON_ARROW_SCAN", "SEQ_SCAN"}
 _SCANS |= {"DELTA_SCAN", "ICEBERG_SCAN", "SQLITE_SCAN", "READ_CSV", "READ_CSV_AUTO", "READ_JSON", "READ_JSON_AUTO"}
 _SCANS |= {"READ_NDJSON", "READ_NDJSON_AUTO", "READ_PARQUET"}
+_SPARK_ROW_BY_ROW = {"Filter", "LocalRelation", "LogicalRDD", "OneRowRelation", "Project", "Range", "Relation"}
+_SPARK_ROW_BY_ROW |= {
+    "RelationV2",
+    "HiveTableRelation",
+    "Repartition",
+    "RepartitionByExpression",
+    "RebalancePartitions",
+}
+_SPARK_ROW_BY_ROW |= {"ResolvedHint", "Sort", "SubqueryAlias", "View"}
+_SPARK_UNFIXED = {"GlobalLimit", "LocalLimit", "LimitAll", "Offset", "Tail", "Sample", "Deduplicate"}
+_SPARK_VOLATILE: tuple[str, ...] = (
+    "rand",
+    "randn",
+    "random",
+    "randstr",
+    "uniform",
+    "uuid",
+    "shuffle",
+    "monotonically_increasing_id",
+)
+_SPARK_VOLATILE += ("spark_partition_id", "input_file_name", "input_file_block_start", "first", "last", "any_value")
 _POSITIONS = ("rowid", "file_row_number", "file_index")  # columns that say where a row is stored
 
 A = TypeVar("A", bound=Summable)
@@ -220,10 +243,30 @@ def _computed(run: Callable[[], Any], where: str) -> Any:
         raise
     except GaussmixError as error:
         found: Exception = error
-    except Exception:
-        found = DataError(f"{where} failed. Run it separately for the details.")
+    except Exception as error:
+        text = str(error)
+        cause = next((cause for pattern, cause in _CAUSES.items() if re.search(pattern, text)), None)
+        found = DataError(f"{where} failed" + (f": {cause}" if cause else ". Run it separately for the details."))
     found.__cause__ = found.__context__ = None
     raise found from None
+
+
+_CAUSES = {
+    r"No module named '(gaussmix|pyarrow|numpy|opendp|narwhals)": (
+        "a worker lacks gaussmix or a package that it needs. Install gaussmix in the environment of the workers, in "
+        "the version of this process."
+    ),
+    r"spark\.driver\.maxResultSize": (
+        "the sums of all partitions exceed spark.driver.maxResultSize. Increase it, or use fewer partitions."
+    ),
+    r"PYTHON_VERSION_MISMATCH|different version .* than that in driver|Cannot run program \"python": (
+        "workers and driver run different versions of Python. Set PYSPARK_PYTHON to the same version on all of them."
+    ),
+    r"OutOfMemoryError|Java heap space|KilledWorker": (
+        "a worker ran out of memory or was killed. Use more partitions, or workers with more memory."
+    ),
+}
+"""Causes of failed jobs, recognised by words of the engine's message, which may quote values and is not shown."""
 
 
 class DaskTable(ClusterTable):
@@ -297,13 +340,37 @@ _RESULT = pa.schema([("part", pa.int32()), ("sums", pa.binary())])
 class SparkTable(ClusterTable):
     """A Spark data frame."""
 
+    def __init__(self, data: Any, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self._plan = _spark_plan(data)  # here, because other threads have no session whose settings apply
+
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield all rows, collected locally."""
+        self._examine()
         return LazyTable(self._data, self.options).read(request)
 
     def arrow_schema(self) -> pa.Schema:
         """Return names and types of the columns, without reading rows."""
         return LazyTable(self._data, self.options).arrow_schema()
+
+    def _examine(self) -> None:
+        """Reject a plan whose rows are not fixed, or in which one stored row may change several rows of the result."""
+        nodes, volatile = self._plan
+        unfixed = next((name for name in nodes if name in _SPARK_UNFIXED), volatile)
+        if unfixed is not None:
+            raise ArgumentError(
+                f"The plan of the Spark data frame contains {unfixed}, so that Spark may compute other rows when it "
+                "reads the table again or repeats a lost task. Write the rows to a table and read it, or call "
+                "checkpoint(), which caching does not replace."
+            )
+        found = next((name for name in nodes if name not in _SPARK_ROW_BY_ROW), None)
+        if found is not None and not self.options.row_by_row:
+            raise ArgumentError(
+                f"The plan of the Spark data frame contains {found}, so one stored row may change several rows of the "
+                "result. Use only scans, filters and projections; or write the rows to a table or call checkpoint() "
+                "if they are the privacy unit; or declare with row_by_row=True that each stored row affects at most "
+                "one row of the result."
+            )
 
     def sum_partitions(self, columns: list[str], build: Callable[[Any, int], A], empty: A) -> A:
         """Return the sum over partitions by one job with one result per partition.
@@ -315,6 +382,7 @@ class SparkTable(ClusterTable):
         """
         data = self._data
         check_columns(list(data.columns), columns, "the table")
+        self._examine()
         run = functools.partial(_spark_build, build=build, empty=empty)
 
         def collected() -> tuple[list[Any], int | None]:
@@ -332,6 +400,33 @@ class SparkTable(ClusterTable):
             if isinstance(failed, GaussmixError):
                 raise failed
         return functools.reduce(operator.add, found, empty)
+
+
+def _spark_plan(data: Any) -> tuple[list[str], str | None]:
+    """Return the operators of a data frame before optimisation, and a function whose value is not fixed by its row.
+
+    The optimiser hides what was cached. Functions in Python are not examined.
+    """
+    fields = "spark.sql.debug.maxToStringFields"
+    text = io.StringIO()
+    try:
+        before = data.sparkSession.conf.get(fields)
+        data.sparkSession.conf.set(fields, str(2**31 - 1))
+        try:
+            with contextlib.redirect_stdout(text):
+                data.explain(extended=True)
+        finally:
+            data.sparkSession.conf.set(fields, before)
+        _, shown = text.getvalue().split("== Analyzed Logical Plan ==\n")
+        plan, _ = shown.split("\n== Optimized Logical Plan ==\n")
+        if "more fields" in plan:
+            raise ValueError
+    except Exception:  # of Spark's, whose messages may quote values
+        return ["operators that Spark does not show"], None
+    _, *lines = plan.split("\n")  # the first one lists the columns
+    nodes = [match[1] for line in lines if (match := re.match(r"[ :+-]*([A-Za-z][A-Za-z0-9]*)", line))]
+    functions = re.search(rf"\b({'|'.join(_SPARK_VOLATILE)})\(", "\n".join(lines), re.IGNORECASE)
+    return nodes, None if functions is None else f"{functions[1].lower()}()"
 
 
 def _spark_build(

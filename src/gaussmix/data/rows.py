@@ -15,11 +15,12 @@ sum do not depend on the order of rows (:mod:`gaussmix.data.gram`), so that sour
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -329,10 +330,12 @@ class UnitRows(RowSource):
 
 @dataclass
 class _Readings:
-    """Number of readings of a table and of its rows, shared by all schemas under which it is read."""
+    """Number of readings of a table, its rows and their digest, shared by all schemas under which it is read."""
 
     number: int = 0
     rows: int = 0
+    digest: int = 0
+    key: bytes = field(default_factory=lambda: os.urandom(32))
 
 
 class ClusterRows(RowSource):
@@ -351,17 +354,18 @@ class ClusterRows(RowSource):
     def aggregate(self, query: Query[A], sample: Sample | None = None, describe: str = "Reading") -> A:
         """Aggregate every partition on its worker."""
         fresh = None if sample is None else sample.fresh(self._readings.number)
-        build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh)
-        empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0)
+        known = self._readings
+        build = functools.partial(_aggregate_part, schema=self.schema, query=query, sample=fresh, key=known.key)
+        empty = _Counted(query.aggregator(self.schema.n_columns).result(), 0, 0)
         found = self._table.sum_partitions(list(self.schema.columns), build, empty)
-        if self._readings.number and found.rows != self._readings.rows:
+        if known.number and (found.rows, found.digest) != (known.rows, known.digest):
             raise DataError(CHANGED)
         expected = self._table.options.expected_rows
         if expected is not None and found.rows != expected:
             raise unexpected_rows(expected)
         if not found.rows:
             raise DataError("The table has no rows. Check the query or filter.")
-        self._readings.number, self._readings.rows = self._readings.number + 1, found.rows
+        known.number, known.rows, known.digest = known.number + 1, found.rows, found.digest
         result: A = found.result
         return result
 
@@ -377,20 +381,23 @@ class ClusterRows(RowSource):
 
 @dataclass(frozen=True, repr=False)
 class _Counted(Summable):
-    """A result, and the number of rows of the source, including those not in the sample."""
+    """A result, and the number and digest of all rows of the source, including those not in the sample."""
 
     result: Any
     rows: int
+    digest: int
 
     def __add__(self, other: _Counted) -> _Counted:
-        return _Counted(self.result + other.result, self.rows + other.rows)
+        return _Counted(self.result + other.result, self.rows + other.rows, (self.digest + other.digest) % 2**64)
 
 
-def _aggregate_part(part: Any, number: int, *, schema: Schema, query: Query[Any], sample: Sample | None) -> _Counted:
+def _aggregate_part(
+    part: Any, number: int, *, schema: Schema, query: Query[Any], sample: Sample | None, key: bytes
+) -> _Counted:
     """Aggregate one partition, on a worker."""
-    reader = TableReader(part)
+    reader = TableReader(part, key=key)
     result = reader.aggregate(query, schema, sample=None if sample is None else sample.part(number))
-    return _Counted(result, reader.rows)
+    return _Counted(result, reader.rows, reader.digest)
 
 
 class SummedRows(RowSource):
