@@ -17,7 +17,7 @@ import pytest
 
 from encoded_rows import plain_rows
 from gaussmix.data.moments import Moments
-from gaussmix.data.readers import _ahead
+from gaussmix.data.readers import ahead
 from gaussmix.data.schema import Schema
 from gaussmix.data.table import open_table
 
@@ -237,7 +237,7 @@ def test_what_was_abandoned_may_be_collected_in_the_thread_that_reads_ahead(monk
 
     gc.disable()
     try:
-        found = _ahead(decoded())
+        found = ahead(decoded())
         assert next(found) == 1
         cycle = [found]
         cycle.append(cycle)

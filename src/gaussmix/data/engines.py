@@ -1,4 +1,4 @@
-"""Tables that an engine computes: DuckDB relations and queries, Dask collections and Spark data frames.
+"""Tables that an engine computes: queries on DuckDB and other databases, Dask collections and Spark data frames.
 
 The packages of the engines are imported when they are needed.
 
@@ -19,8 +19,8 @@ import os
 import pickle
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,7 +29,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from gaussmix.data.gram import Summable
-from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable
+from gaussmix.data.memory import ArrayTable, FrameTable, LazyTable, column_of
+from gaussmix.data.readers import ahead
 from gaussmix.data.source import (
     FileOrigin,
     ReadOptions,
@@ -41,7 +42,14 @@ from gaussmix.data.source import (
     sliced,
     valid,
 )
-from gaussmix.errors import ArgumentError, DataError, GaussmixError, MissingFileError, MissingPackageError
+from gaussmix.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    GaussmixError,
+    MissingFileError,
+    MissingPackageError,
+)
 
 _DATABASES = (".duckdb", ".ddb", ".db")
 _ROW_BY_ROW = {"CTE", "CTE_SCAN", "DUMMY_SCAN", "EXPRESSION_GET", "FILTER", "ORDER_BY", "PROJECTION", "UNION"}
@@ -218,6 +226,90 @@ def mixing_operator(neighbours: Any) -> str | None:
             scanned.add(table)
         waiting += node["children"]
     return None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Databases
+@dataclass(frozen=True)
+class Query:
+    """A SQL query on a database or warehouse, run again in every pass.
+
+    gaussmix cannot examine the plan of a database, so that ``gm.ReadOptions(row_by_row=True)`` must declare that each
+    stored row affects at most one row of the result. The rows of two passes are compared by a keyed hash.
+
+    Parameters
+    ----------
+    connect : callable
+        Opens a connection of an ADBC driver, whose results are read in Arrow batches, or of any other DB-API driver,
+        whose values are converted one by one to the declared types.
+    sql : str
+        A SELECT statement. All of its columns are transferred.
+
+    Examples
+    --------
+    >>> import sqlite3, tempfile, pathlib
+    >>> import gaussmix as gm
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "clinic.db"
+    >>> with sqlite3.connect(path) as connection:
+    ...     _ = connection.execute("create table stays (age real, cost real)")
+    ...     _ = connection.executemany("insert into stays values (?, ?)", [(a % 90, a % 7) for a in range(5000)])
+    >>> stays = gm.Query(lambda: sqlite3.connect(path), "select age, cost from stays where age >= 18")
+    >>> options = gm.ReadOptions(row_by_row=True)
+    >>> schema = {"age": [18, 90], "cost": [0, 7]}
+    >>> gm.release(stays, schema, epsilon=1.0, delta=1e-6, reading=options).certificate.epsilon
+    1.0
+    """
+
+    connect: Callable[[], Any]
+    sql: str
+
+    def __post_init__(self) -> None:
+        if not callable(self.connect) or not isinstance(self.sql, str):
+            raise ArgumentTypeError("Query takes a function that opens a connection, and SQL text.")
+
+
+class DatabaseTable(Table):
+    """The result of a `Query`."""
+
+    ordered, computed = False, True
+
+    def __init__(self, data: Query, options: ReadOptions) -> None:
+        super().__init__(data, options)
+        self.label = "the query"
+
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the result."""
+        if request.examine_plan:
+            raise ArgumentError(
+                "The plan of a database query cannot be examined. Declare with row_by_row=True that each stored row "
+                "affects at most one row of the result, as in scans, filters and projections."
+            )
+        for batch in running(lambda: ahead(self._found(request)), self.label, keep=GaussmixError):
+            yield from sliced(valid(batch, self.label), request.rows)
+
+    def _found(self, request: Request) -> Generator[pa.RecordBatch]:
+        """Run the query and yield the requested columns."""
+        with closing(self._data.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(self._data.sql)
+            if hasattr(cursor, "fetch_record_batch"):  # of ADBC
+                reader = cursor.fetch_record_batch()
+                check_columns(reader.schema.names, request.columns, self.label)
+                yield from (batch.select(request.columns) for batch in reader)
+                return
+            names = [description[0] for description in cursor.description]
+            check_columns(names, request.columns, self.label)
+            places = [names.index(name) for name in request.columns]
+            while rows := cursor.fetchmany(request.rows):
+                columns = [
+                    column_of([row[place] for row in rows], request.types.get(name), name=name, where=self.label)
+                    for name, place in zip(request.columns, places, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, names=request.columns)
+
+    @property
+    def origins(self) -> tuple[Any, ...]:
+        """The query: the same text through the same function is the same table."""
+        return (FileOrigin(Path(f"connection {id(self._data.connect):x}"), self._data.sql),)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ import re
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -421,7 +421,7 @@ class Parquet(FileFormat):
         schema = self.schema(file, csv)
         check_columns(schema.names, request.columns, where)
         try:
-            yield from _ahead(_decoded(file, request.columns, request, schema))
+            yield from ahead(_decoded(file, request.columns, request, schema))
         except (pa.ArrowException, OSError):
             raise _damaged(file, request, where, schema) from None
 
@@ -430,7 +430,7 @@ class Parquet(FileFormat):
         return int(pa.parquet.read_metadata(file).num_rows)
 
 
-def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema) -> Generator[pa.RecordBatch]:
     """Decode small row groups whole, which is faster, and large ones page by page, which bounds memory."""
     # A dataset's scanner is no faster, and holds up to 1 GiB where rows are used more slowly than they are read.
     # Through a buffer a page that claims to have 2 GB, in a damaged file, is given them before it is read.
@@ -456,19 +456,23 @@ def _decoded(file: Path, columns: list[str], request: Request, schema: pa.Schema
                 yield batch.select(columns)
 
 
-def _ahead(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches, decoding the next ones in the background.
+def ahead(found: Generator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches, decoding the next ones in the background, in one thread: drivers of databases may require that.
 
     What was abandoned may be collected in any thread, this one's own included: none is waited for.
     """
     pool = ThreadPoolExecutor(1)
+    coming: deque[Future[pa.RecordBatch | None]] = deque()
     try:
-        coming = deque(pool.submit(next, found, None) for _ in range(READAHEAD))
+        coming.extend(pool.submit(next, found, None) for _ in range(READAHEAD))
         while (batch := coming.popleft().result()) is not None:
             coming.append(pool.submit(next, found, None))
             yield batch
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for future in coming:
+            future.cancel()
+        pool.submit(found.close)
+        pool.shutdown(wait=False)
 
 
 def _damaged(file: Path, request: Request, where: str, schema: pa.Schema) -> DataError:

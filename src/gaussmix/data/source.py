@@ -107,8 +107,9 @@ class ReadOptions:
     progress : bool
         Show a progress bar on a terminal. It shows row counts, which are for the curator.
     row_by_row : bool
-        Declare that each stored row affects at most one row of a query's result. By default a DuckDB query or relation
-        whose plan has other operators than scans, filters, projections and UNION ALL is an error.
+        Declare that each stored row affects at most one row of a query's result. By default a DuckDB or Spark plan that
+        has other operators than scans, filters and projections is an error (in DuckDB also UNION ALL of different
+        tables), and so is a `Query`, whose plan cannot be examined.
     sorted_by_unit : bool
         Declare that the rows of each privacy unit are adjacent, which is checked.
     """
@@ -455,11 +456,13 @@ def guarded(found: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.RecordBa
         yield from found
 
 
-def running(start: Callable[[], Iterable[Any]], where: str) -> Iterator[Any]:
-    """Start an engine and yield its results; replace its errors, which may quote values."""
+def running(start: Callable[[], Iterable[Any]], where: str, *, keep: type[Exception] | None = None) -> Iterator[Any]:
+    """Start an engine and yield its results; replace its errors, which may quote values, except those to ``keep``."""
     try:
         yield from start()
-    except Exception:
+    except Exception as error:
+        if keep is not None and isinstance(error, keep):
+            raise
         raise DataError(f"{where} failed. Run it separately for the details.") from None
 
 

@@ -26,8 +26,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from gaussmix.data import engines
 from gaussmix.data.encode import is_text
-from gaussmix.data.engines import DaskTable, DuckDBQuery, QueryTable, RelationTable, SparkTable, is_database
+from gaussmix.data.engines import (
+    DaskTable,
+    DatabaseTable,
+    DuckDBQuery,
+    QueryTable,
+    RelationTable,
+    SparkTable,
+    is_database,
+)
 from gaussmix.data.gram import Query, Summable, aggregate_batches
 from gaussmix.data.memory import (
     ArrayTable,
@@ -61,9 +70,9 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
         A 2-D NumPy array with its column names ``(array, names)``, a structured array, a dictionary of arrays;
         pandas, polars (eager or lazy) and whatever else narwhals knows; a pyarrow Table, RecordBatch,
         RecordBatchReader, Dataset, or any object with ``__arrow_c_stream__``; a path of a Parquet, Arrow IPC or CSV
-        file, a directory or a glob; a ``deltalake.DeltaTable``, a pyiceberg table or scan; a DuckDB relation,
-        `DuckDBQuery` or (path, SQL); a Dask collection or a Spark data frame; a list or an iterable of any of these. A
-        `Table` is returned as it is.
+        file, a directory or a glob; a ``deltalake.DeltaTable``, a pyiceberg table or scan; a `gaussmix.Query`
+        on a database; a DuckDB relation, `DuckDBQuery` or (path, SQL); a Dask collection or a Spark data frame; a list
+        or an iterable of any of these. A `Table` is returned as it is.
     options : ReadOptions, optional
         How it is read.
 
@@ -82,9 +91,9 @@ def open_table(data: Any, options: ReadOptions | None = None) -> Table:
 
 
 _KINDS = (
-    "a path of files, a Delta Lake or Iceberg table, a DuckDB relation or a DuckDBQuery, a Dask or Spark table, a "
-    "NumPy array with names, a dictionary of arrays, an Arrow table, dataset or reader, a pandas or polars data frame, "
-    "a list or an iterable of these"
+    "a path of files, a Delta Lake or Iceberg table, a Query, a DuckDB relation or a DuckDBQuery, a Dask or Spark "
+    "table, a NumPy array with names, a dictionary of arrays, an Arrow table, dataset or reader, a pandas or polars "
+    "data frame, a list or an iterable of these"
 )
 
 
@@ -98,6 +107,8 @@ def kind_of(data: Any) -> type[Table] | None:
         return QueryTable if is_sql or is_database(pair[0]) else TableList
     if isinstance(data, DuckDBQuery):
         return QueryTable
+    if isinstance(data, engines.Query):
+        return DatabaseTable
     kind = type(data)
     package = kind.__module__.split(".")[0]
     if kind.__name__ == "DuckDBPyRelation" and "duckdb" in kind.__module__:
