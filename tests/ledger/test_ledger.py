@@ -410,3 +410,27 @@ def test_bad_request(path, request_, error, words):
     with pytest.raises(error, match=words):
         ledger.spend(**request_)
     assert ledger.entries() == []
+
+
+# -------------------------------------------------------------------------------------------------------------- locks
+def test_a_folder_whose_locks_do_nothing_is_refused(tmp_path, monkeypatch):
+    """SQLite's file system without locks stands for a network folder: there 16 processes left 8 entries."""
+    path = tmp_path / "rows.ledger"
+    Ledger(path, epsilon=1.0, delta=1e-6)
+    monkeypatch.setattr(ledger_store, "_locking", set())
+    monkeypatch.setattr(ledger_store, "_OPTIONS", "&vfs=unix-none")
+    for start in (lambda: Ledger.open(path), lambda: Ledger(path, epsilon=1.0, delta=1e-6)):
+        with pytest.raises(LedgerError, match=r"File locks do not work in .*Put the ledger on a local disk"):
+            start()
+
+
+def test_locks_are_tested_once_for_a_file_system(tmp_path, monkeypatch):
+    started = []
+    run = ledger_store.subprocess.run
+    monkeypatch.setattr(
+        ledger_store.subprocess, "run", lambda *words, **options: started.append(1) or run(*words, **options)
+    )
+    monkeypatch.setattr(ledger_store, "_locking", set())
+    for name in ("a.ledger", "b.ledger"):
+        assert Ledger(tmp_path / name, epsilon=1.0, delta=1e-6).spend(mu=0.01).id == 1
+    assert len(started) == 1

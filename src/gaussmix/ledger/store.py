@@ -16,6 +16,8 @@ import hashlib
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -249,6 +251,8 @@ def load(path: Path) -> BudgetCap:
     reserved = transaction(path, check_all)
     if not account_holds(reserved):
         raise LedgerDamagedError(_damaged(path))
+    with _translated(path):
+        _check_locks(path)
     return reserved
 
 
@@ -264,10 +268,55 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+_locking: set[int] = set()  # file systems whose locks were tested by this process
+_CONTENDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], uri=True, timeout=0, isolation_level=None)
+try:
+    connection.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError:
+    sys.exit(0)
+print("locked twice")
+"""
+
+
+def _check_locks(path: Path) -> None:
+    """Reject a file system whose locks do nothing, as in some network folders: two processes would spend one budget.
+
+    While this process holds SQLite's lock another one tries to get it, once for each file system. Locks between several
+    computers cannot be tested. A ledger that may only be read is not tested.
+    """
+    device = path.stat().st_dev
+    if device in _locking or not (sys.executable and os.access(path, os.W_OK)):
+        return
+    with _connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            command = [sys.executable, "-I", "-S", "-c", _CONTENDER, _address(path)]
+            other = subprocess.run(command, capture_output=True, text=True, timeout=BUSY_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired):  # no other process can be started
+            return
+        finally:
+            connection.execute("ROLLBACK")
+    if "locked twice" in other.stdout:
+        raise LedgerError(
+            f"File locks do not work in {path.parent}, as in some network folders: two processes could spend the same "
+            "budget. Put the ledger on a local disk."
+        )
+    _locking.add(device)
+
+
+def _address(path: Path) -> str:
+    return f"{path.as_uri()}?mode=rw{_OPTIONS}"
+
+
+_OPTIONS = ""  # further options of SQLite's address, for tests
+
+
 @contextlib.contextmanager
 def _connection(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a connection that never creates a file, waits for other processes, and commits durably."""
-    uri = f"{path.as_uri()}?mode=rw"
+    uri = _address(path)
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
         # Sync the directory too: a power failure must not undo an entry.
         connection.execute("PRAGMA synchronous = EXTRA")
