@@ -122,7 +122,7 @@ def fill(path, count, mu, note=""):
         numbers = range(len(entries) + 1, len(entries) + 1 + count)
         append(connection, last, [Entry(i, when, mu, 0.0, note) for i in numbers])
 
-    ledger_store.transaction(path, write, begin="BEGIN IMMEDIATE")
+    ledger_store.transaction(path, write, write=True)
 
 
 @pytest.mark.slow

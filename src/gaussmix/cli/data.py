@@ -184,7 +184,7 @@ def _total(data: Any, sums: Sequence[str], schema: Schema, sources: Sources) -> 
 
 
 def _ledger_file(budget: Budget) -> Path | None:
-    return None if budget.ledger is None else budget.ledger.path
+    return budget.ledger.path if budget.ledger is not None and isinstance(budget.ledger.path, Path) else None
 
 
 def _print_remaining(budget: Budget, certificate: Certificate) -> None:

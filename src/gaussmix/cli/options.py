@@ -33,7 +33,9 @@ __all__ = [
     "FORCE",
     "INPUT_FILE",
     "JSON",
+    "LEDGER",
     "NEIGHBOURS_OPTION",
+    "NEW_LEDGER",
     "RELEASE",
     "UNIT",
     "Decorator",
@@ -52,6 +54,17 @@ __all__ = [
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _LedgerPlace(click.Path):
+    """A ledger's file, or the address of a database."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
+LEDGER = _LedgerPlace(exists=True, dir_okay=False, path_type=Path)
+NEW_LEDGER = _LedgerPlace(dir_okay=False, path_type=Path)
 RELEASE = click.argument("file", metavar="RELEASE", type=INPUT_FILE)
 FORCE = click.option("--force", is_flag=True, help="Overwrite an existing output file.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -264,7 +277,7 @@ _BUDGET = (
     ),
     click.option(
         "--ledger",
-        type=INPUT_FILE,
+        type=LEDGER,
         help="Ledger to charge, made by 'gaussmix ledger create'; replaces --epsilon and --delta.",
     ),
     click.option(

@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 from gaussmix import _validation as check
@@ -70,7 +69,7 @@ class Budget:
         share: float | str | None = None,
         note: str = "",
     ) -> None:
-        opened = Ledger.open(Path(ledger)) if isinstance(ledger, str | os.PathLike) else ledger
+        opened = Ledger.open(ledger) if isinstance(ledger, str | os.PathLike) else ledger
         if not isinstance(opened, Ledger | None):
             raise ArgumentTypeError(f"ledger must be a Ledger or a path, got {type(ledger).__name__}.")
         given = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, "share": share, "note": note}

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import os
-import sqlite3
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -50,7 +49,18 @@ from gaussmix.ledger.composition import (
     reserve,
     room_left,
 )
-from gaussmix.ledger.store import append, contents, create, fingerprint, hashes, load, resolved, transaction
+from gaussmix.ledger.store import (
+    Place,
+    Statements,
+    append,
+    contents,
+    create,
+    fingerprint,
+    hashes,
+    load,
+    resolved,
+    transaction,
+)
 
 __all__ = ["Ledger", "verify_claim"]
 
@@ -121,7 +131,7 @@ def verify_claim(
 
 
 class Ledger:
-    """A privacy budget for one set of rows, in a file that processes share.
+    """A privacy budget for one set of rows, in a file or a database that processes share.
 
     The file is created if it does not exist; otherwise the arguments must equal those it was created with. :meth:`open`
     needs no arguments.
@@ -130,7 +140,9 @@ class Ledger:
     ----------
     path : path
         File of the ledger, created with mode 0600. It must be on a local disk: SQLite's locks do not work on most
-        network file systems. Deleting it or restoring an old copy loses the record of spent budget.
+        network file systems. Or the address of a PostgreSQL database with the name of the ledger, such as
+        ``"postgresql://user@host/database?ledger=patients"``. Deleting a ledger or restoring an old copy loses the
+        record of spent budget.
     epsilon, delta : float
         Budget of all releases of these rows through this ledger.
     mu : float, optional
@@ -197,8 +209,8 @@ class Ledger:
         return ledger
 
     @property
-    def path(self) -> Path:
-        """Path of the ledger's file."""
+    def path(self) -> Place:
+        """Path of the ledger's file, or its database."""
         return self._path
 
     @property
@@ -244,7 +256,7 @@ class Ledger:
         if not (mu or delta_slack):
             raise ArgumentError("mu or delta_slack must be positive, got 0 for both.")
 
-        def record(connection: sqlite3.Connection) -> Entry:
+        def record(connection: Statements) -> Entry:
             room, count, last = self._room(connection)
             if reasons := refusal(room, mu=mu, delta_slack=delta_slack):
                 raise _exceeded(reasons, room)
@@ -252,7 +264,7 @@ class Ledger:
             append(connection, last, [entry])
             return entry
 
-        return transaction(self._path, record, begin="BEGIN IMMEDIATE")
+        return transaction(self._path, record, write=True)
 
     def spend_account(
         self,
@@ -370,7 +382,7 @@ class Ledger:
         reserved, entries, _ = transaction(self._path, contents)
         return head in hashes(reserved, entries)
 
-    def _room(self, connection: sqlite3.Connection) -> tuple[RemainingBudget, int, str]:
+    def _room(self, connection: Statements) -> tuple[RemainingBudget, int, str]:
         """Return the remaining budget, the number of entries and the hash of the last."""
         reserved, entries, last = contents(connection)
         if reserved != self._reserved:

@@ -1,4 +1,4 @@
-"""The file of a ledger: SQLite tables, exact types and a hash chain.
+"""The place of a ledger: tables in a SQLite file or a PostgreSQL database, exact types and a hash chain.
 
 Holds public parameters of releases; nothing in this module sees data. docs/ledger.md describes which kinds of damage
 and tampering the file detects.
@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -24,18 +25,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gaussmix import _validation as check
 from gaussmix._files import other_format
 from gaussmix.accounting.parameters import NEIGHBOURS
 from gaussmix.errors import BudgetExceededError, LedgerDamagedError, LedgerError, MissingFileError, OutputError
 from gaussmix.ledger.composition import BudgetCap, Entry, account_holds, check_reservation, room_left
+from gaussmix.ledger.postgres import SCHEMES, Database
 
 __all__ = [
     "APPLICATION_ID",
     "FORMAT",
     "STATEMENTS",
+    "Place",
+    "Statements",
     "append",
     "contents",
     "create",
@@ -51,11 +55,9 @@ __all__ = [
 FORMAT = 1
 APPLICATION_ID = 0x676D4C67  # "gmLg", in the header of the file
 
-STATEMENTS = (
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {FORMAT}",
+TABLES = (
     f"""CREATE TABLE reservation (
-    only INTEGER PRIMARY KEY CHECK (only = 1),
+    "only" INTEGER PRIMARY KEY CHECK ("only" = 1),
     identity TEXT NOT NULL,
     epsilon REAL NOT NULL CHECK (epsilon > 0),
     delta REAL NOT NULL CHECK (delta > 0 AND delta < 1),
@@ -77,26 +79,45 @@ STATEMENTS = (
     hash TEXT NOT NULL
 )""",
     """CREATE TABLE head (
-    only INTEGER PRIMARY KEY CHECK (only = 1),
+    "only" INTEGER PRIMARY KEY CHECK ("only" = 1),
     entries INTEGER NOT NULL CHECK (typeof(entries) = 'integer' AND entries >= 0),
     hash TEXT NOT NULL
 )""",
+)
+STATEMENTS = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT}",
+    *TABLES,
     "CREATE TRIGGER kept BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END",
     "CREATE TRIGGER final BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are final'); END",
 )
+
+_POSTGRES_TYPES = {" INTEGER ": " BIGINT ", " REAL ": " DOUBLE PRECISION "}
+_COLUMNS = "SELECT name FROM pragma_table_info('reservation') UNION ALL SELECT name FROM pragma_table_info('entries')"
+_POSTGRES_COLUMNS = """SELECT column_name::text FROM information_schema.columns WHERE table_schema = current_schema()
+    AND table_name IN ('reservation', 'entries') ORDER BY table_name DESC, ordinal_position"""
 
 _ENTRY_TYPES = (int, str, float, float, str, str, str)
 _RESERVATION_COLUMNS = [field.name for field in fields(BudgetCap)]
 _ENTRY_COLUMNS = [field.name for field in fields(Entry)]
 
 
+class Statements(Protocol):
+    """A connection: sqlite3's, or one that takes the same statements."""
+
+    def execute(self, sql: str, parameters: tuple[Any, ...] = ..., /) -> Any:
+        """Run a statement with a question mark for each value."""
+
+
+Place = Path | Database
+"""Where a ledger is: the path of a file, or a database."""
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Reading
-def contents(connection: sqlite3.Connection) -> tuple[BudgetCap, list[Entry], str]:
+def contents(connection: Statements) -> tuple[BudgetCap, list[Entry], str]:
     """Return the reservation, all entries and the last hash; raise ValueError if the hash chain does not match."""
-    found = connection.execute(
-        "SELECT name FROM pragma_table_info('reservation') UNION ALL SELECT name FROM pragma_table_info('entries')"
-    )
+    found = connection.execute(_COLUMNS if isinstance(connection, sqlite3.Connection) else _POSTGRES_COLUMNS)
     if [name for (name,) in found] != ["only", *_RESERVATION_COLUMNS, *_ENTRY_COLUMNS, "hash"]:
         raise ValueError("the tables belong to another format")
     ((*values,),) = connection.execute(f"SELECT {', '.join(_RESERVATION_COLUMNS)} FROM reservation")
@@ -156,7 +177,7 @@ def _hash(*values: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Writing
-def append(connection: sqlite3.Connection, last: str, entries: list[Entry]) -> None:
+def append(connection: Statements, last: str, entries: list[Entry]) -> None:
     """Append entries after the one with hash ``last`` and update the digest, in the caller's transaction."""
     for entry in entries:
         last = _hash_entry(last, entry)
@@ -175,8 +196,10 @@ BUSY_SECONDS = 60.0  # how long to wait for other processes; a transaction takes
 # ---------------------------------------------------------------------------------------------------------------
 # The file. Each operation opens and closes its own connection, because SQLite connections must not cross a fork. The
 # file is opened through SQLite only: closing any other handle would drop the locks of the process.
-def resolved(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a ledger that exists or will be created."""
+def resolved(path: str | os.PathLike[str]) -> Place:
+    """Return the absolute path, or the database, of a ledger that exists or will be created."""
+    if isinstance(path, str) and path.partition("://")[0] in SCHEMES:
+        return Database(path)
     found = Path(path).resolve()
     if not found.parent.is_dir():
         raise MissingFileError(f"The ledger's directory {found.parent} does not exist. Create it first.")
@@ -185,14 +208,25 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def refuse_as_output(out: str | os.PathLike[str], ledger: Path) -> None:
+def refuse_as_output(out: str | os.PathLike[str], ledger: Place) -> None:
     """Reject an output path that is the ledger or one of SQLite's files next to it."""
-    if Path(out).resolve() in [ledger.with_name(ledger.name + ending) for ending in ("", "-wal", "-shm", "-journal")]:
+    if isinstance(ledger, Path) and Path(out).resolve() in [
+        ledger.with_name(ledger.name + ending) for ending in ("", "-wal", "-shm", "-journal")
+    ]:
         raise OutputError(f"{os.fspath(out)} belongs to the ledger. Choose another output file.")
 
 
-def create(path: Path, reserved: BudgetCap) -> None:
+def create(path: Place, reserved: BudgetCap) -> None:
     """Create a ledger atomically: write it under another name, then link it. An existing ledger is left unchanged."""
+    values = asdict(reserved)
+    places = f'("only", {", ".join(values)}) VALUES (1{", ?" * len(values)})'
+    rows: list[tuple[str, tuple[Any, ...]]] = [
+        (f"INSERT INTO reservation {places}", tuple(values.values())),
+        ('INSERT INTO head ("only", entries, hash) VALUES (1, 0, ?)', (fingerprint(reserved),)),
+    ]
+    if isinstance(path, Database):
+        path.create(map(_in_postgres, TABLES), rows)
+        return
     for suffix in ("-wal", "-journal"):  # SQLite would play the latter back into a new file of this name
         if path.with_name(path.name + suffix).exists() and not path.exists():
             raise LedgerError(
@@ -205,10 +239,8 @@ def create(path: Path, reserved: BudgetCap) -> None:
         with _translated(path), _connection(Path(name)) as connection:
             for statement in STATEMENTS:  # no other process can see the file yet
                 connection.execute(statement)
-            values = asdict(reserved)
-            columns, places = ", ".join(values), ", ?" * len(values)
-            connection.execute(f"INSERT INTO reservation (only, {columns}) VALUES (1{places})", tuple(values.values()))
-            connection.execute("INSERT INTO head (only, entries, hash) VALUES (1, 0, ?)", (fingerprint(reserved),))
+            for row in rows:
+                connection.execute(*row)
         try:
             os.link(name, path)
         except FileExistsError:
@@ -223,6 +255,13 @@ def create(path: Path, reserved: BudgetCap) -> None:
             Path(leftover).unlink(missing_ok=True)
 
 
+def _in_postgres(statement: str) -> str:
+    """Return a statement that creates a table, in PostgreSQL's types, which it enforces itself."""
+    for own, other in _POSTGRES_TYPES.items():
+        statement = statement.replace(own, other)
+    return re.sub(r"typeof\(\w+\) = '\w+' AND ", "", statement)
+
+
 def _sync_directory(folder: Path) -> None:
     with contextlib.suppress(PermissionError):  # Windows cannot open directories
         handle = os.open(folder, os.O_RDONLY)
@@ -232,18 +271,19 @@ def _sync_directory(folder: Path) -> None:
             os.close(handle)
 
 
-def load(path: Path) -> BudgetCap:
-    """Verify the whole file and return its reservation."""
+def load(path: Place) -> BudgetCap:
+    """Verify the whole ledger and return its reservation."""
     if not path.exists():
         raise MissingFileError(
             f"The ledger {path} does not exist. Create it with Ledger(path, epsilon=..., delta=..., ...)."
         )
 
-    def check_all(connection: sqlite3.Connection) -> BudgetCap:
-        _check_format(connection, path)
-        findings = [finding for (finding,) in connection.execute("PRAGMA integrity_check")]
-        if findings != ["ok"]:
-            raise ValueError("SQLite reports damage")
+    def check_all(connection: Statements) -> BudgetCap:
+        if isinstance(path, Path):
+            _check_format(connection, path)
+            findings = [finding for (finding,) in connection.execute("PRAGMA integrity_check")]
+            if findings != ["ok"]:
+                raise ValueError("SQLite reports damage")
         reserved, entries, _ = contents(connection)
         room_left(reserved, entries)
         return reserved
@@ -251,12 +291,13 @@ def load(path: Path) -> BudgetCap:
     reserved = transaction(path, check_all)
     if not account_holds(reserved):
         raise LedgerDamagedError(_damaged(path))
-    with _translated(path):
-        _check_locks(path)
+    if isinstance(path, Path):
+        with _translated(path):
+            _check_locks(path)
     return reserved
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+def _check_format(connection: Statements, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -324,18 +365,20 @@ def _connection(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def transaction(path: Path, work: Callable[[sqlite3.Connection], T], *, begin: str = "BEGIN") -> T:
-    """Run ``work`` in one transaction, rolled back if it raises.
+def transaction(path: Place, work: Callable[[Statements], T], *, write: bool = False) -> T:
+    """Run ``work`` in one transaction, rolled back if it raises. One that will ``write`` waits for other writers.
 
     SQLite waits for other writers, but not always while another process finishes or a crash is being recovered from;
     then the whole transaction is retried. Nothing has been recorded when SQLite reports that it is busy.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     with _translated(path):
+        if isinstance(path, Database):
+            return path.transaction(work, write=write)
         while True:
             try:
                 with _connection(path) as connection:
-                    connection.execute(begin)
+                    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                     result = work(connection)
                     connection.execute("COMMIT")
                     return result
@@ -354,7 +397,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 @contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translated(path: Place) -> Iterator[None]:
     """Translate SQLite's errors into messages that say what to do."""
     try:
         yield
@@ -379,7 +422,7 @@ def _translated(path: Path) -> Iterator[None]:
         raise LedgerDamagedError(_damaged(path)) from error
 
 
-def _damaged(path: Path) -> str:
+def _damaged(path: Place) -> str:
     return (
         f"{path} is damaged. Restore it from a copy that contains every release. If there is none, treat its budget "
         "as spent; a new ledger for the same rows would spend it twice."
