@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from gaussmix.accounting.calibration import Calibration, calibrate
     from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
     from gaussmix.data.contributions import PrivacyUnit
+    from gaussmix.data.engines import Query
     from gaussmix.data.moments import Moments
+    from gaussmix.data.per_unit import all, any, count, first, last, max, mean, min, per_unit, sum
     from gaussmix.data.schema import Date, Schema
     from gaussmix.data.source import CsvOptions, ReadOptions
     from gaussmix.errors import (
@@ -95,13 +97,23 @@ __all__ = [
     "Vector",
     "__version__",
     "accounting",
+    "all",
+    "any",
     "baselines",
     "calibrate",
+    "count",
     "errors",
+    "first",
+    "last",
     "load",
+    "max",
+    "mean",
+    "min",
     "paper",
+    "per_unit",
     "propose_bounds",
     "release",
+    "sum",
 ]
 
 _ROOMS = ("accounting", "baselines", "errors", "paper")
@@ -126,10 +138,20 @@ _HOMES = {
     "Release": "models.release",
     "Schema": "data.schema",
     "Vector": "data.columns",
+    "all": "data.per_unit",
+    "any": "data.per_unit",
     "calibrate": "accounting.calibration",
+    "count": "data.per_unit",
+    "first": "data.per_unit",
+    "last": "data.per_unit",
     "load": "models.release",
+    "max": "data.per_unit",
+    "mean": "data.per_unit",
+    "min": "data.per_unit",
+    "per_unit": "data.per_unit",
     "propose_bounds": "mechanism.bounds",
     "release": "mechanism.release",
+    "sum": "data.per_unit",
 }
 
 

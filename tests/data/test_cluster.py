@@ -155,6 +155,7 @@ def spark():
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "3000")
+        .config("spark.sql.shuffle.partitions", "4")
         .getOrCreate()
     )
     yield session
@@ -362,3 +363,26 @@ def test_causes_of_failed_jobs_are_named_without_values(words, cause):
     with pytest.raises(gm.errors.DataError, match=cause) as caught:
         _computed(fail, "The Spark data frame")
     assert SECRET not in repr((caught.value, caught.value.__cause__, caught.value.__context__))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_features_of_units_on_spark(spark):
+    """One row for each unit, in any partitions; -0.0 and 0.0 are one unit."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (float(unit * sign), float(day), float(cost))
+        for unit, sign, day, cost in zip(
+            rng.integers(0, 40, 900),
+            rng.choice([-1.0, 1.0], 900),
+            rng.integers(0, 9, 900),
+            rng.integers(0, 99, 900),
+            strict=True,
+        )
+    ]
+    frame = spark.createDataFrame(rows, "unit double, day double, cost double").repartition(6)
+    features = {"visits": gm.count(), "mean": gm.mean("cost"), "last": gm.last("cost", by="day")}
+    found = gm.per_unit(frame, unit="unit", **features)
+    columns = dict(zip(["unit", "day", "cost"], map(np.array, zip(*rows, strict=True)), strict=True))
+    wanted = gm.per_unit(columns, unit="unit", **features).to_arrow()
+    assert sorted(map(tuple, found.collect())) == sorted(tuple(row.values()) for row in wanted.to_pylist())
+    assert moments_on_cluster(found, {"visits": [0, 99]}).sums().n == wanted.num_rows

@@ -15,6 +15,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "schema": "data",
     "check": "data",
+    "per-unit": "data",
     "bounds": "data",
     "moments": "data",
     "release": "data",
@@ -51,7 +52,9 @@ class _Commands(Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"gaussmix.cli.{_COMMANDS[cmd_name]}")
-        command: click.Command = module.family_command(cmd_name) if cmd_name in FAMILIES else getattr(module, cmd_name)
+        command: click.Command = (
+            module.family_command(cmd_name) if cmd_name in FAMILIES else getattr(module, cmd_name.replace("-", "_"))
+        )
         return command
 
 

@@ -1,4 +1,4 @@
-"""Commands on a table: schema, check, bounds, moments and release."""
+"""Commands on a table: schema, check, per-unit, bounds, moments and release."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from gaussmix.cli.options import (
 )
 from gaussmix.data.check import check_table
 from gaussmix.data.moments import Moments, check_name
+from gaussmix.data.per_unit import parse_feature
+from gaussmix.data.per_unit import per_unit as units_of
 from gaussmix.data.schema import Schema, declared_schema, describe_columns
 from gaussmix.data.source import ReadOptions
 from gaussmix.data.table import open_table
@@ -39,7 +41,7 @@ from gaussmix.mechanism.release import release as draw_release
 from gaussmix.models.bounds import TAIL
 from gaussmix.releases.certificate import Certificate
 
-__all__ = ["bounds", "check", "moments", "release", "schema"]
+__all__ = ["bounds", "check", "moments", "per_unit", "release", "schema"]
 
 _SPARE_BYTES = 2**12  # for names of parts
 
@@ -231,6 +233,38 @@ def check(sources: Sources, schema_file: Path, as_json: bool) -> None:
     for remark in found.remarks():
         echo(remark)
     echo("For the curator only: these numbers are not private. No budget was spent.", err=True)
+
+
+@command(name="per-unit")
+@click.option("--unit", required=True, metavar="COLUMN", help="Privacy-unit column, for example patient_id.")
+@click.option(
+    "--feature",
+    "features",
+    multiple=True,
+    required=True,
+    metavar="NAME=FUNCTION(COLUMN)",
+    help="Feature of a unit: count, mean, sum, min, max, any, all, first or last of a column. May be repeated.",
+)
+@click.option("--join", type=click.Path(exists=True), help="Table with one row for each unit, for example of persons.")
+@out_option("Parquet file, as sensitive as the rows.", required=True)
+@FORCE
+@table_options(rows=False)
+def per_unit(sources: Sources, unit: str, features: tuple[str, ...], join: str | None, out: Path, force: bool) -> None:
+    """Write a table with one row for each privacy unit of SOURCES. For the curator only: the output is not private.
+
+    A release of its rows protects whole units, however many rows they have.
+
+    \b
+    gaussmix per-unit visits.parquet --unit patient_id -o patients.parquet
+        --feature "visits=count()" --feature "age=last(age, by=date)"
+        --feature "bp=mean(pressure, bounds=(60, 220))"
+    """  # noqa: D301 - click wants the character
+    declared = dict(map(parse_feature, features))
+    if len(declared) < len(features):
+        raise ArgumentError("Two features have the same name. Rename one of them.")
+    with sources.opened(out=out, others=[None if join is None else Path(join)]) as data:
+        found = units_of(data, unit=unit, join=join, reading=sources.reading, **declared)
+        echo(f"wrote {found.save(out, force=force)}, as sensitive as the rows", err=True)
 
 
 @command()

@@ -326,6 +326,13 @@ class ClusterTable(Table):
         ``build`` is sent to the workers with all that it holds; ``empty`` takes its place for empty partitions.
         """
 
+    @abstractmethod
+    def by_unit(self, unit: str, columns: list[str], build: Callable[[Any], pa.RecordBatchReader]) -> Any:
+        """Return a frame of the engine: ``build`` of partitions in which the rows of each unit are together.
+
+        It is computed once. ``build`` gets an iterator of batches and returns one.
+        """
+
 
 def _computed(run: Callable[[], Any], where: str) -> Any:
     """Return the result of an engine. Its own errors may quote values and are replaced; those of gaussmix are kept."""
@@ -396,6 +403,19 @@ class DaskTable(ClusterTable):
         for part in running(lambda: compute(*parts), self.label):
             yield from kind(part, self.options).read(request)
 
+    def by_unit(self, unit: str, columns: list[str], build: Callable[[Any], pa.RecordBatchReader]) -> Any:
+        """Return a data frame, after a shuffle by unit."""
+        if self._has_arrays:
+            raise ArgumentError("A privacy unit needs names and types of columns. Pass a Dask data frame.")
+        names = list(dict.fromkeys([unit, *columns]))
+        check_columns(list(self._data.columns), names, "the table")
+        frame = self._data[names]
+        if frame[unit].dtype.kind == "f":  # -0.0 and 0.0 are one unit
+            frame = frame.assign(**{unit: frame[unit].astype("int64")})
+        run = functools.partial(_frame_build, build=build)
+        found = frame.shuffle(on=unit).map_partitions(run, meta=run(frame._meta))
+        return _computed(found.persist, "The Dask collection")
+
     def arrow_schema(self) -> pa.Schema:
         """Return names and types of the columns, without reading rows."""
         if self._has_arrays:
@@ -418,6 +438,12 @@ class DaskTable(ClusterTable):
     def origins(self) -> tuple[Any, ...]:
         """The collection."""
         return (self._data[0] if self._has_arrays else self._data,)
+
+
+def _frame_build(part: Any, *, build: Callable[[Any], pa.RecordBatchReader]) -> Any:
+    """Return ``build`` of one partition as a pandas frame."""
+    rows = pa.Table.from_pandas(part, preserve_index=False)
+    return build(iter(rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)])).read_all().to_pandas()
 
 
 def _build(part: Any, number: int, *, build: Callable[[Any, int], A], empty: A) -> A:
@@ -444,6 +470,24 @@ class SparkTable(ClusterTable):
     def arrow_schema(self) -> pa.Schema:
         """Return names and types of the columns, without reading rows."""
         return LazyTable(self._data, self.options).arrow_schema()
+
+    def by_unit(self, unit: str, columns: list[str], build: Callable[[Any], pa.RecordBatchReader]) -> Any:
+        """Return a data frame, after a shuffle by unit, with a local checkpoint."""
+        from pyspark.sql import functions
+        from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+        names = list(dict.fromkeys([unit, *columns]))
+        check_columns(list(self._data.columns), names, "the table")
+        self._examine()
+        wanted = self._data.select(*map(_spark_name, names))
+        key = functions.col(_spark_name(unit))
+        if dict(wanted.dtypes)[unit] in ("float", "double"):  # -0.0 and 0.0 are one unit
+            key = key.cast("bigint")
+        empty = pa.RecordBatch.from_pylist([], to_arrow_schema(wanted.schema))
+        schema = from_arrow_schema(build(iter([empty])).schema)
+        partitions = int(wanted.sparkSession.conf.get("spark.sql.shuffle.partitions"))
+        found = wanted.repartition(partitions, key).mapInArrow(functools.partial(_spark_rows, build=build), schema)
+        return _computed(found.localCheckpoint, "The Spark data frame")
 
     def _examine(self) -> None:
         """Reject a plan whose rows are not fixed, or in which one stored row may change several rows of the result."""
@@ -478,7 +522,7 @@ class SparkTable(ClusterTable):
         run = functools.partial(_spark_build, build=build, empty=empty)
 
         def collected() -> tuple[list[Any], int | None]:
-            wanted = data.select(*["`" + name.replace("`", "``") + "`" for name in columns])
+            wanted = data.select(*map(_spark_name, columns))
             sums = wanted.mapInArrow(run, "part int, sums binary")
             if type(sums).__module__.startswith("pyspark.sql.connect"):
                 return sums.collect(), None
@@ -492,6 +536,19 @@ class SparkTable(ClusterTable):
             if isinstance(failed, GaussmixError):
                 raise failed
         return functools.reduce(operator.add, found, empty)
+
+
+def _spark_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _spark_rows(
+    batches: Iterator[pa.RecordBatch], *, build: Callable[[Any], pa.RecordBatchReader]
+) -> Iterator[pa.RecordBatch]:
+    """Yield ``build`` of one partition."""
+    first = next(batches, None)
+    if first is not None:
+        yield from build(chain([first], batches))
 
 
 def _spark_plan(data: Any) -> tuple[list[str], str | None]:

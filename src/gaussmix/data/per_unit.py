@@ -1,0 +1,377 @@
+"""One row for each privacy unit: declared features of all rows with the same id.
+
+>>> rows = [("a", 1, 10.0), ("b", 4, 70.0), ("a", 2, 20.0), ("a", 3, 90.0)]
+>>> visits = pa.table(list(map(pa.array, zip(*rows, strict=True))), names=["patient", "day", "cost"])
+>>> features = {"visits": count(), "cost": mean("cost", bounds=(0, 60)), "last": last("cost", by="day")}
+>>> patients = per_unit(visits, unit="patient", **features)
+>>> patients.to_arrow().sort_by("patient").to_pylist()
+[{'patient': 'a', 'visits': 3, 'cost': 30.0, 'last': 90.0}, {'patient': 'b', 'visits': 1, 'cost': 60.0, 'last': 70.0}]
+
+**Privacy.** A feature of a unit is a function of the rows of that unit alone, and every unit has exactly one row. So
+the features of two tables that differ by one unit, whatever the number of its rows, differ by one row: row-level
+privacy of the features is unit-level privacy of the rows. No contribution is bounded, and the rows of the features are
+independent if the units are, as intervals for a population assume. The same holds for a join with a table that has one
+row for each unit.
+
+Features are computed once, by DuckDB, in bounded memory, and stored in a temporary file that only its owner can read;
+it is deleted with the table. Spark and Dask data frames are aggregated on their workers, which need DuckDB.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gaussmix import _validation as check
+from gaussmix._files import refuse_suffix, reserve
+from gaussmix.data.contributions import unit_texts
+from gaussmix.data.encode import is_text
+from gaussmix.data.engines import DaskTable, SparkTable
+from gaussmix.data.readers import PARQUET, FileTable
+from gaussmix.data.source import ReadOptions, Table
+from gaussmix.data.table import open_table
+from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, GaussmixError, MissingPackageError
+
+__all__ = ["Feature", "all", "any", "count", "first", "last", "max", "mean", "min", "parse_feature", "per_unit", "sum"]
+
+Kind = Literal["all", "any", "count", "first", "last", "max", "mean", "min", "sum"]
+
+_MEMORY = "512MB"  # of DuckDB, which writes to a temporary directory what is beyond
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Features
+@dataclass(frozen=True)
+class Feature:
+    """A feature of a privacy unit. Missing values of a column are left out; a unit without values has none.
+
+    Attributes
+    ----------
+    kind : str
+        The name of the function that makes it, such as `mean`.
+    column : str or None
+        The column, None for `count`.
+    by : str or None
+        For `first` and `last`: the column that orders the rows of a unit. Of rows with the same place the one with the
+        smallest (first) or largest (last) value counts.
+    bounds : (float, float) or None
+        For `mean` and `sum`: values are clamped to these bounds first.
+    """
+
+    kind: Kind
+    column: str | None = None
+    by: str | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("column", "by"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ArgumentTypeError(f"{name} must be the name of a column, got {type(value).__name__}.")
+        if self.bounds is not None:
+            try:
+                lower, upper = map(float, self.bounds)
+            except (TypeError, ValueError):
+                raise ArgumentTypeError("bounds must be a pair of numbers.") from None
+            if not lower < upper:
+                raise ArgumentError(f"bounds must be increasing, got {self.bounds!r}.")
+            object.__setattr__(self, "bounds", (lower, upper))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it reads."""
+        return [name for name in (self.column, self.by) if name is not None]
+
+    def sql(self) -> str:
+        """Return the aggregate of DuckDB. Which of several equal rows counts does not change it."""
+        if self.column is None:
+            return "count(*)"
+        value = _quoted(self.column)
+        if self.by is not None:
+            order, pick = _quoted(self.by), "max" if self.kind == "last" else "min"
+            known = f"{value} IS NOT NULL AND {order} IS NOT NULL"
+            return f"({pick}(struct_pack(place := {order}, found := {value})) FILTER ({known})).found"
+        if self.bounds is not None:
+            value = f"least(greatest({value}::DOUBLE, {self.bounds[0]!r}), {self.bounds[1]!r})"
+        if self.kind in ("all", "any"):
+            return f"{'bool_and' if self.kind == 'all' else 'bool_or'}({value}::BOOLEAN)"
+        if self.kind in ("mean", "sum"):
+            return f"{'avg' if self.kind == 'mean' else 'sum'}({value}::DOUBLE)"
+        return f"{self.kind}({value})"
+
+    def text_type(self, name: str) -> pa.DataType:
+        """Return the type in which a column is read from files without types, such as CSV."""
+        if name == self.by:
+            return pa.string()  # dates as text, such as 2026-11-18, sort by time
+        return pa.bool_() if self.kind in ("all", "any") else pa.float64()
+
+
+def count() -> Feature:
+    """Return the number of rows of the unit."""
+    return Feature("count")
+
+
+def mean(column: str, *, bounds: tuple[float, float] | None = None) -> Feature:
+    """Return the mean of a column over the rows of the unit, after clamping values to ``bounds``."""
+    return Feature("mean", column, bounds=bounds)
+
+
+def sum(column: str, *, bounds: tuple[float, float] | None = None) -> Feature:
+    """Return the sum of a column over the rows of the unit, after clamping values to ``bounds``."""
+    return Feature("sum", column, bounds=bounds)
+
+
+def min(column: str) -> Feature:
+    """Return the smallest value of a column."""
+    return Feature("min", column)
+
+
+def max(column: str) -> Feature:
+    """Return the largest value of a column."""
+    return Feature("max", column)
+
+
+def any(column: str) -> Feature:
+    """Return whether a boolean column is true in any row of the unit."""
+    return Feature("any", column)
+
+
+def all(column: str) -> Feature:
+    """Return whether a boolean column is true in all rows of the unit."""
+    return Feature("all", column)
+
+
+def first(column: str, *, by: str) -> Feature:
+    """Return the value of a column in the first row of the unit, in the order of the column ``by``."""
+    return Feature("first", column, by=by)
+
+
+def last(column: str, *, by: str) -> Feature:
+    """Return the value of a column in the last row of the unit, in the order of the column ``by``."""
+    return Feature("last", column, by=by)
+
+
+_MAKERS: dict[str, Callable[..., Feature]] = {"all": all, "any": any, "count": count, "first": first, "last": last}
+_MAKERS |= {"max": max, "mean": mean, "min": min, "sum": sum}
+
+
+def parse_feature(text: str) -> tuple[str, Feature]:
+    """Return the name and the feature that a text declares, such as ``age=last(age, by=date)``.
+
+    >>> parse_feature("bp=mean(pressure, bounds=(60, 220))")
+    ('bp', Feature(kind='mean', column='pressure', by=None, bounds=(60.0, 220.0)))
+    """
+    try:
+        name, call = text.split("=", 1)
+        parsed = ast.parse(call.strip(), mode="eval").body
+        if not (name.strip().isidentifier() and isinstance(parsed, ast.Call) and isinstance(parsed.func, ast.Name)):
+            raise SyntaxError
+        words = [_argument(argument) for argument in parsed.args]
+        named = {str(keyword.arg): _argument(keyword.value) for keyword in parsed.keywords}
+        return name.strip(), _MAKERS[parsed.func.id](*words, **named)
+    except (ArgumentError, ArgumentTypeError):
+        raise
+    except (KeyError, SyntaxError, TypeError, ValueError):
+        raise ArgumentError(
+            f"A feature must be written as name=function(column), got {text!r}. Functions: {', '.join(_MAKERS)}; for "
+            "example visits=count(), age=last(age, by=date), bp=mean(pressure, bounds=(60, 220))."
+        ) from None
+
+
+def _argument(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Tables
+def per_unit(
+    data: Any,
+    *,
+    unit: str,
+    join: Any = None,
+    reading: ReadOptions | None = None,
+    **features: Feature,
+) -> Any:
+    """Return a table with one row for each privacy unit, for :func:`gaussmix.release`.
+
+    A release of its rows protects whole units: declare ``privacy_unit=gm.PrivacyUnit(unit)``.
+
+    Parameters
+    ----------
+    data : table
+        The rows, several for each unit, in any order.
+    unit : str
+        The privacy-unit column. The result has it too, as text.
+    join : table, optional
+        A table with one row a unit, such as persons beside their visits. All of its columns are in the result, and
+        its units are the units of the result; `count` is 0 for units without rows in ``data``.
+    reading : ReadOptions, optional
+        How the tables are read.
+    **features : Feature
+        Features by name: `count`, `mean`, `sum`, `min`, `max`, `any`, `all`, `first`, `last`.
+
+    Returns
+    -------
+    table
+        A `UnitTable`; for a Spark or Dask data frame, a data frame of the same engine, computed once.
+    """
+    if not features:
+        raise ArgumentError("At least one feature is required, such as visits=gm.count().")
+    for name, feature in features.items():
+        check.instance(Feature, **{name: feature})
+        if name == unit:
+            raise ArgumentError(f"A feature cannot have the name of the privacy unit, {unit!r}.")
+    options = ReadOptions() if reading is None else check.instance(ReadOptions, reading=reading)
+    table = open_table(data, options)
+    if isinstance(table, SparkTable | DaskTable):
+        if join is not None:
+            raise ArgumentError("join is for local tables. Join the result with the engine.")
+        return table.by_unit(unit, _columns(features), functools.partial(_features, unit=unit, features=features))
+    joined = None if join is None else open_table(join, options)
+    try:
+        return UnitTable(_features(_read(table, unit, features), unit=unit, features=features, join=joined))
+    except GaussmixError as error:
+        error.__cause__ = error.__context__ = None  # the errors of DuckDB quote values
+        raise
+
+
+class UnitTable(FileTable):
+    """A table with one row for each unit, in a temporary Parquet file. **Sensitive**."""
+
+    def __init__(self, rows: pa.RecordBatchReader) -> None:
+        handle, name = tempfile.mkstemp(prefix="gaussmix-", suffix=".parquet")  # mode 0600
+        self._removed = weakref.finalize(self, _remove, handle, name)
+        with pq.ParquetWriter(name, rows.schema) as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+        super().__init__(name, ReadOptions())
+        self.label = "the table of features"
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows. **Sensitive**."""
+        return pq.read_table(self._data)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write a Parquet file that only its owner can read, **as sensitive as the rows**."""
+        refuse_suffix(path, own=PARQUET, kind="a Parquet file")
+        with reserve(path, os.stat(self._data).st_size, force=force) as output:
+            return output.commit(Path(self._data).read_bytes(), mode=0o600)
+
+
+def _remove(handle: int, name: str) -> None:
+    os.close(handle)
+    Path(name).unlink(missing_ok=True)
+
+
+def _columns(features: Mapping[str, Feature]) -> list[str]:
+    return list(dict.fromkeys(name for feature in features.values() for name in feature.columns))
+
+
+def _read(table: Table, unit: str, features: Mapping[str, Feature]) -> Iterator[pa.RecordBatch]:
+    """Yield the columns that features need, the unit as text."""
+    types = {name: feature.text_type(name) for feature in features.values() for name in feature.columns}
+    columns = [unit, *(name for name in _columns(features) if name != unit)]
+    with closing(table.batches(columns, types={**types, unit: pa.string()}, examine_plan=True)) as found:
+        yield from found
+
+
+def _features(
+    batches: Iterable[pa.RecordBatch], *, unit: str, features: Mapping[str, Feature], join: Table | None = None
+) -> pa.RecordBatchReader:
+    """Return one row for each unit, from rows in any order."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingPackageError('per_unit requires duckdb: pip install "gaussmix[duckdb]".') from None
+    failed: list[GaussmixError] = []
+    connection = duckdb.connect(":memory:", config={"memory_limit": _MEMORY, "threads": "1"})
+    connection.register("gaussmix_rows", _reader(batches, unit, failed))
+    chosen = [f"{feature.sql()} AS {_quoted(name)}" for name, feature in features.items()]
+    query = f"SELECT {_quoted(unit)}, {', '.join(chosen)} FROM gaussmix_rows GROUP BY {_quoted(unit)}"
+
+    def rows(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with _replaced(failed):
+            yield from reader
+        connection.close()
+
+    with _replaced(failed):
+        if join is not None:
+            query = _joined(connection, query, unit, features, join, failed)
+        reader = connection.sql(query).to_arrow_reader(2**16)
+    return pa.RecordBatchReader.from_batches(reader.schema, rows(reader))
+
+
+def _joined(
+    connection: Any, query: str, unit: str, features: Mapping[str, Feature], join: Table, failed: list[GaussmixError]
+) -> str:
+    """Return the query that joins features to a table with one row for each unit."""
+    own = join.schema().names
+    if taken := sorted({*features} & {*own}):
+        raise ArgumentError(f"Features and columns of join need different names, but both have {', '.join(taken)}.")
+    connection.register("gaussmix_units", _reader(join.batches(own), unit, failed))
+    connection.execute("CREATE TEMP TABLE units AS FROM gaussmix_units")
+    repeated = f"SELECT 1 FROM units GROUP BY {_quoted(unit)} HAVING count(*) > 1 LIMIT 1"
+    if connection.execute(repeated).fetchone():
+        raise DataError(f"join has several rows with the same {unit}. It must have one row for each unit.")
+    found = [
+        f"coalesce({_quoted(name)}, 0) AS {_quoted(name)}" if feature.kind == "count" else _quoted(name)
+        for name, feature in features.items()
+    ]
+    return f"SELECT {', '.join(['units.*', *found])} FROM units LEFT JOIN ({query}) AS found USING ({_quoted(unit)})"
+
+
+@contextmanager
+def _replaced(failed: list[GaussmixError]) -> Iterator[None]:
+    """Replace errors of DuckDB, which may quote values, by those of the table that it read."""
+    try:
+        yield
+    except GaussmixError:
+        raise
+    except Exception:
+        raise failed[0] if failed else DataError("Features cannot be computed: a column has another type.") from None
+
+
+def _reader(batches: Iterable[pa.RecordBatch], unit: str, failed: list[GaussmixError]) -> pa.RecordBatchReader:
+    """Return the batches as one stream, the unit as text and NaN as missing."""
+
+    def cleaned(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name == unit:
+                columns[name] = unit_texts(unit, column)
+                continue
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):  # which may differ between files
+                column = column.cast(pa.float64())
+                column = pc.if_else(pc.is_nan(column), None, column)
+            columns[name] = column.cast(pa.large_string()) if is_text(column.type) else column
+        return pa.RecordBatch.from_pydict(columns)
+
+    def found() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from map(cleaned, batches)
+        except GaussmixError as error:
+            failed.append(error)
+            raise
+
+    stream = found()
+    head = next(stream)
+    return pa.RecordBatchReader.from_batches(head.schema, chain([head], stream))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
