@@ -16,7 +16,7 @@ pass the sum of the sketch sizes and ``mu=math.hypot(mu1, mu2, ...)``.
 Every δ and ε is rounded up by a bound on its numerical error. The exact curve, for both neighbouring relations, is
 proved in docs/privacy.md. The published analyses (Rényi DP, tCDP, Sheffet 2019 and Theorem 1) are corrected where they
 fail, and are for add-remove neighbours at leverage 1/γ. Notation and lemma numbers follow arXiv:2505.24603v2
-(docs/notation.md).
+(docs/glossary.md).
 """
 
 from __future__ import annotations

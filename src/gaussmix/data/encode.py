@@ -2,7 +2,7 @@
 
 A row of the encoded table is divided by its bound C, so that its norm is at most 1, and every entry is rounded towards
 zero to a multiple of 2⁻²⁰, which makes sums of products exact (:mod:`gaussmix.data.gram`). Here entries are counted in
-units of 2⁻²⁰. Notation follows docs/notation.md.
+units of 2⁻²⁰. Notation follows docs/glossary.md.
 
 No row has a norm above 1: the limits are floors of exact rationals. Entries within ``limits``, vectors whose squares
 add up to at most their ``limit`` (a sum of integers below 2⁵³, hence exact in any order) and the intercept have squares

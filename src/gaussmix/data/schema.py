@@ -12,7 +12,7 @@ A numeric column is clamped to its bounds and mapped to w·[-1, 1]; a Boolean is
 a categorical column has one entry w for its level and zeros elsewhere; a vector has one entry for each of its numbers;
 terms that are derived from columns follow (:mod:`gaussmix.data.terms`); the intercept w₀ comes last. A row's squared
 norm is therefore at most C² = Σ (squared norms of columns and terms) + w₀² (``row_norm``), whatever the data are.
-Notation follows docs/notation.md.
+Notation follows docs/glossary.md.
 
 A partial schema declares types and leaves bounds or levels open, to be estimated privately. Values are read by their
 declared type alone: a number as a double, a category as text, codes as 64-bit integers. A template of a file (`gaussmix

@@ -70,7 +70,7 @@ class LinearRegression(Named, LinearRegressor, Released):
         The number of rows, if it is public. A warning is given, before any budget is spent, if they are too few.
     max_contributions : int, optional
         Maximum number of rows counted per privacy unit; :meth:`fit` then requires ``groups``. Declare it before looking
-        at the data. Default: the privacy unit is one row (docs/persons.md).
+        at the data. Default: the privacy unit is one row (docs/units.md).
     ledger : Ledger, optional
         Ledger in which the release is recorded before its noise is drawn. Its budget, which covers all of its releases
         together, replaces ``epsilon`` and ``delta``.

@@ -750,16 +750,16 @@ def release(
         How the table is read: CSV options, an expected number of rows, a progress bar, declarations about queries.
     privacy_unit : PrivacyUnit, optional
         The column that identifies a person or other unit, and the contribution bound. The guarantee then covers **all
-        rows of one unit** (docs/persons.md). Default: row-level privacy.
+        rows of one unit** (docs/units.md). Default: row-level privacy.
     formula : str, optional
-        Columns and terms to release, derived from the declared columns (docs/terms.md):
+        Columns and terms to release, derived from the declared columns (docs/schema.md):
         ``"log(wage) ~ poly(experience, 2) + ethnicity*smsa"``. Other columns are omitted.
     weight : str, optional
         A numeric column of row weights with declared bounds [0, w_max]. The weights are not released.
     passes : int or "auto"
         Number of passes over the table, 1 to 4. Later passes are preconditioned by the earlier ones, with far less
-        noise on real tables (docs/passes.md). ``"auto"`` is four, or one if the table can be read only once, as an
-        iterator or moments.
+        noise on real tables (docs/preconditioning.md). ``"auto"`` is four, or one if the table can be read only once, as
+        an iterator or moments.
     topcode : "auto", None or mapping
         Thresholds beyond which numbers are replaced by the threshold, as statistical offices publish skewed variables.
         ``"auto"`` finds them from noisy counts within the same budget, for heavy-tailed columns only: about 0.5 % of

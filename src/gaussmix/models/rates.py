@@ -258,8 +258,8 @@ POISSON = Family(
 class PoissonModel(FittedModel):
     """The logarithm of a number's mean, linear in other columns, fitted from a release by moments.
 
-    Coefficients are those of Poisson regression where numbers are normal within levels; docs/results.md has how far
-    they are from it on real tables. ``"table"`` is the only estimand of :meth:`summary`.
+    Coefficients are those of Poisson regression where numbers are normal within levels.
+    ``"table"`` is the only estimand of :meth:`summary`.
 
     Attributes
     ----------

@@ -20,8 +20,8 @@ passes. The expected excess over the residual variance is about κ²/(2x²), x =
         state = update_state(state, request, matrix)
     state.pool                                                # input of the models
 
-docs/passes.md gives the rule and its reasons. The module also holds the schedule of the budget and the values of
-private steps on the likelihood of two classes (:mod:`gaussmix.models.classification`).
+docs/preconditioning.md gives the rule and its reasons. The module also holds the schedule of the budget and the values
+of private steps on the likelihood of two classes (:mod:`gaussmix.models.classification`).
 
 A noisy second moment is M = G + B·W·Bᵀ with B known and W a symmetric Gaussian matrix of unit scale (variance 1 off the
 diagonal, 2 on it: "GOE"). The distribution depends on the *shape* N = BBᵀ only. For a pass with transform E and noise
@@ -863,7 +863,7 @@ def accounts_for(
     """
     # Shares are compared with the constants of this module, not with each other: a file does not show the noise of
     # counts and histograms, so an account in which their parts are near 0 would be consistent with all published
-    # passes. Changing the shares therefore changes the file format (docs/formats.md).
+    # passes. Changing the shares therefore changes the file format (docs/development.md).
     if steps and (persons or account.neighbours != "add-remove"):
         return False
     shares, coordinates = releases_of(schedule_of(passes), m, steps=steps, persons=persons, marginals=marginals)

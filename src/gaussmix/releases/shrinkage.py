@@ -7,7 +7,7 @@ With G̃ the cleaned second moment and N the shape of its noise,
 .. math:: \theta = \bigl(\tilde G_{xx} + \rho\,\lambda_0\,P + \operatorname{diag}(u)\bigr)^{-1} \tilde G_{xy}
 
 P is N_xx for ρ ≤ 1; the part of ρ above 1 does not penalise the intercept, so ρ = ∞ gives the mean of the target. λ₀ is
-s(√d + ½), which balances bias against noise (docs/accuracy.md), or less if every direction is significant. u_j is the
+s(√d + ½), which balances bias against noise, or less if every direction is significant. u_j is the
 energy of one row in column j: directions in which the whole table has less would be sensitive to outliers, as in
 ordinary least squares.
 

@@ -16,7 +16,7 @@ typical     lower bound + lognormal, σ = 0.75      0.1     0.5  frequency ∝ 1
 adverse     lower bound + lognormal, σ = 1         0.025   0.9  frequency ∝ 1/r³       0.05
 ==========  =====================================  ======  ===  =====================  ============
 
-Spread is the standard deviation of a column over its declared range. docs/planning.md describes the choice of values.
+Spread is the standard deviation of a column over its declared range.
 
 >>> schema = {"age": [0, 100], "income": [0, 500], "smoker": "boolean", "cost": [0, 30]}
 >>> plan = Planner(schema, delta=1e-6).expect(n_rows=20_000, epsilon=1.0)
@@ -95,7 +95,7 @@ MOST_ROWS, LEAST_EPSILON = 10**12, 1e-3
 
 _SEED = 1
 _PRECISION = 1.1  # of the searches
-_SIGNAL = 5.0  # μn/m^1.5 at which a release becomes useful (docs/passes.md): start of the searches
+_SIGNAL = 5.0  # μn/m^1.5 at which a release becomes useful (docs/preconditioning.md): start of the searches
 _INTERVAL = 1.96  # standard errors on either side of a 95 % interval
 
 
