@@ -1,4 +1,4 @@
-"""Pictures of a run for docs/performance.md: python -m benchmarks.plots [RUN] [--out FILE].
+"""Pictures of a run for docs/results.md: python -m benchmarks.plots [RUN] [--out FILE].
 
 RUN is the committed ``reference.csv`` unless it is named.
 """

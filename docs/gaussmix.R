@@ -6,7 +6,7 @@
 #
 # Without either package: `gaussmix export patients.release.parquet patients.csv`, and read_release("patients.csv").
 #
-# What is in a release (docs/passes.md): rows are encoded as (x - centre) / scale. G estimates the sum of r r' over the
+# What is in a release (docs/release.md): rows are encoded as (x - centre) / scale. G estimates the sum of r r' over the
 # encoded rows r, and entry (i, j) of G has noise of variance N[i, i] * N[j, j] + N[i, j]^2. The regression here is plain
 # least squares on these noisy moments, and its standard errors are those of the noise alone (Wald): they are valid where
 # all directions stand well above the noise. `gaussmix ols` leaves out the columns for which this is not so.

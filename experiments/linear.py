@@ -10,7 +10,7 @@ of the paper, drawn from a Gram matrix that is added up once a trial (:mod:`expe
 test rows and the risk on training rows, which Theorem 3 is about. Methods named ``published:`` are the published code
 with its mistakes (:mod:`experiments.published`), and not private. AdaSSP has ρ = 0.05, which is better for it than the
 published 10⁻¹⁰. ``METHODS`` has the library's own estimators too, for other studies. The rule behind ``LinearMixing,
-exact`` was first noticed on these tables (docs/accuracy.md).
+exact`` was first noticed on these tables (version 0.2.0).
 """
 
 from __future__ import annotations

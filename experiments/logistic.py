@@ -10,7 +10,7 @@ untrained network gives plain images norms of 0.2 to 0.5), so that in the networ
 norm: a map of single rows. The paper divides by the largest norm in the training data, which is not private; the
 published code does that here too, and nothing else does unless ``--largest-norm`` is given.
 
-The rule behind ``LogisticMixing, exact`` was chosen before, on tables that include MNIST 3 and 8 (docs/accuracy.md).
+The rule behind ``LogisticMixing, exact`` was chosen before, on tables that include MNIST 3 and 8.
 Objective perturbation has the constants of 2012; no tighter account of it is tried.
 
 The paper tunes k on the data and does not count the cost; here the same is done on a fifth of the training rows, never

@@ -1,7 +1,7 @@
 """Write the golden files: ``python tests/make_golden.py --overwrite``, and read the difference.
 
 Published numbers with their source (accounting.json), and one small file of every kind that gaussmix reads
-(docs/formats.md). Noise, names, times and keys are fixed: the same versions of the libraries write the same bytes.
+(docs/development.md). Noise, names, times and keys are fixed: the same versions of the libraries write the same bytes.
 """
 
 from __future__ import annotations

@@ -476,7 +476,7 @@ def test_recorded_figures_have_250_trials_of_every_method_on_the_same_tables():
         assert (held["best_held"] >= paper_table.PROBABILITY).all()
 
 
-COMPARISONS = {  # rows of the table in docs/reproduction.md
+COMPARISONS = {  # rows of the table in docs/results.md
     "LinearMixing against AdaSSP |": ("published: LinearMixing", "published: AdaSSP"),
     "LinearMixing against Sheffet with Lemma 1 | 40": ("published: LinearMixing", "published: Sheffet, Rényi"),
     "LinearMixing against AdaSSP as printed": ("LinearMixing, paper", "AdaSSP, printed"),
@@ -497,7 +497,7 @@ def test_the_page_counts_what_the_tables_say(words):
     difference, width = one["mse"] - other["mse"], np.hypot(one["ci95"], other["ci95"])
     assert len(difference) == 48
     lower, clear = int((difference < 0).sum()), (int((difference < -width).sum()), int((difference > width).sum()))
-    (line,) = [line for line in (ROOT / "docs" / "reproduction.md").read_text("utf-8").splitlines() if words in line]
+    (line,) = [line for line in (ROOT / "docs" / "results.md").read_text("utf-8").splitlines() if words in line]
     assert f"| {lower} | {clear[0]} – {clear[1]} |" in line
     if COMPARISONS[words][0] == "LinearMixing, paper":
         paired = other["paired_ci95"]
@@ -581,7 +581,7 @@ def test_stacked_sketches_of_split_rows_regress_the_whole_table(tmp_path):
 
 def test_recorded_distributed_results_are_those_of_the_page():
     table = pd.read_csv(data_files.RESULTS / distributed.FILE)
-    page = (ROOT / "docs" / "distributed.md").read_text("utf-8")
+    page = (ROOT / "docs" / "results.md").read_text("utf-8")
     for row in table.itertuples():
         assert f"{100 * row.excess:.1f} ± {100 * row.se:.1f}" in page
     table = table.set_index(["epsilon", "setting", "combined", "analysis"])

@@ -1,6 +1,6 @@
 """Golden files, one of every kind that gaussmix reads, are read with the numbers that they were written with.
 
-`tests/make_golden.py` writes them, and docs/formats.md lists them.
+`tests/make_golden.py` writes them, and docs/development.md lists them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gaussmix.releases import file as release_file
 from gaussmix.releases.file import SUFFIX, check_signature
 from make_golden import GOLDEN, SCHEMA
 
-PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
+PAGE = Path(__file__).parents[1] / "docs" / "development.md"
 
 # Numbers of passes and steps, ε, and of the second moment of the target: itself, and the intercept.
 RELEASES = {
@@ -129,7 +129,7 @@ def test_golden_files_are_reproducible(tmp_path):
 
 
 def test_every_golden_file_is_read_and_listed():
-    """A golden file that nothing reads, or that docs/formats.md does not list, fails here."""
+    """A golden file that nothing reads, or that docs/development.md does not list, fails here."""
     read = {*RELEASES, *SKETCHES, *LEDGERS, *MOMENTS, *SCHEMAS, KEY, f"{SIGNED}{SUFFIX}"}
     kept = [path for path in GOLDEN.rglob("*") if path.is_file()]
     assert read == {path.name for path in kept if path.parent != GOLDEN or path.suffix != ".json"}

@@ -40,7 +40,7 @@ def test_round_trip(private, path):
 
 
 def test_six_lines_of_pandas(private, path):
-    """G, N and least squares, as docs/passes.md has them."""
+    """G, N and least squares, as docs/release.md has them."""
     frame = pd.read_parquet(path)
     names = [name for name in frame if name != "block"]
     G = frame.loc[frame["block"] == "G", names].to_numpy()
