@@ -18,7 +18,7 @@ exception                   raised for                                          
 `OutputExistsError`         an output file that exists already                   `FileExistsError`
 `DataError`                 invalid rows, or files of rows                       `ValueError`
 `DataTypeError`             a column of the wrong type                           `ValueError`, `TypeError`
-`BudgetExceededError`       a release that exceeds the ledger's remaining budget `ValueError`
+`BudgetExceededError`       a release that exceeds a ledger's remaining budget   `ValueError`
 `LedgerError`               a file that cannot be used as a ledger               `RuntimeError`
 `LedgerDamagedError`        a damaged or edited ledger                           `LedgerError`
 `DamagedError`              a damaged or edited release, moments file or ledger  `ValueError`

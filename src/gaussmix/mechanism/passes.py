@@ -17,9 +17,9 @@ Units and rows are counted separately, histograms count units, and later passes 
 that their sensitivity is one again (docs/privacy.md).
 
 **Large tables.** Passes between the first and the last only estimate a preconditioner, for which a Bernoulli sample of
-the rows is enough: with at least πn = 200 m^1.5/μ rows no loss can be measured (docs/preconditioning.md), and histograms
-need 20,000/μ rows. Tables of fewer than 200,000 rows are read whole. The sampling rates π are computed from the noisy
-count, and each row has one secret sampling key for all of them. No amplification by sampling is claimed.
+the rows is enough: with at least πn = 200 m^1.5/μ rows no loss can be measured (docs/preconditioning.md), and
+histograms need 20,000/μ rows. Tables of fewer than 200,000 rows are read whole. The sampling rates π are computed from
+the noisy count, and each row has one secret sampling key for all of them. No amplification by sampling is claimed.
 """
 
 from __future__ import annotations

@@ -758,8 +758,8 @@ def release(
         A numeric column of row weights with declared bounds [0, w_max]. The weights are not released.
     passes : int or "auto"
         Number of passes over the table, 1 to 4. Later passes are preconditioned by the earlier ones, with far less
-        noise on real tables (docs/preconditioning.md). ``"auto"`` is four, or one if the table can be read only once, as
-        an iterator or moments.
+        noise on real tables (docs/preconditioning.md). ``"auto"`` is four, or one if the table can be read only once,
+        as an iterator or moments.
     topcode : "auto", None or mapping
         Thresholds beyond which numbers are replaced by the threshold, as statistical offices publish skewed variables.
         ``"auto"`` finds them from noisy counts within the same budget, for heavy-tailed columns only: about 0.5 % of

@@ -568,15 +568,15 @@ class Named(ABC):
         return self._table.cov_params()
 
     def t_test(self, hypotheses: Hypotheses) -> ContrastTest:
-        """Test linear hypotheses one at a time (:meth:`Summary.t_test`)."""
+        """Test linear hypotheses one at a time (:meth:`~gaussmix.models.results.Summary.t_test`)."""
         return self._table.t_test(hypotheses)
 
     def f_test(self, hypotheses: Hypotheses) -> JointTest:
-        """Test linear hypotheses jointly (:meth:`Summary.f_test`)."""
+        """Test linear hypotheses jointly (:meth:`~gaussmix.models.results.Summary.f_test`)."""
         return self._table.f_test(hypotheses)
 
     def wald_test(self, hypotheses: Hypotheses) -> JointTest:
-        """Test linear hypotheses jointly (:meth:`Summary.wald_test`)."""
+        """Test linear hypotheses jointly (:meth:`~gaussmix.models.results.Summary.wald_test`)."""
         return self._table.wald_test(hypotheses)
 
 

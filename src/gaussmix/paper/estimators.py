@@ -204,7 +204,7 @@ class LogisticMixing(ClassifierMixin, _Mixing):
     classes : (first, second), optional
         The two labels. By default they are taken from y, and the certificate states that they are assumed public.
     surrogate_radius : float
-        Q: the surrogate is meant for margins |xθ| ≤ Q.
+        Q: the surrogate is meant for margins :math:`|x^T\theta| \le Q`.
 
     Attributes
     ----------
