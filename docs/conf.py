@@ -22,6 +22,7 @@ extensions = [
     "command_help",
     "formulas",
     "inner_names",
+    "llms",
     "outer_pages",
 ]
 exclude_patterns = ["_build"]
@@ -39,12 +40,12 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"gaussmix {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_sidebars = {"**": ["globaltoc.html"]}
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "navbar_center": [],  # the sidebar has all pages
     "show_prev_next": True,
     "show_toc_level": 2,
     "navigation_with_keys": False,
