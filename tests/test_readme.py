@@ -40,7 +40,7 @@ def test_what_it_names_is_there():
 
 
 def test_every_command_is_listed():
-    (listed,) = re.findall(r"`gaussmix ([\w\s]+(?:\|[\w\s]+)+)` on the command line", README)
+    (listed,) = re.findall(r"`gaussmix ([\w\s-]+(?:\|[\w\s-]+)+)` on the command line", README)
     assert {name.strip() for name in listed.split("|")} == set(main.list_commands(click.Context(main)))
 
 
