@@ -82,6 +82,7 @@ def test_a_weight_depends_on_its_row_alone():
     order = np.random.default_rng(1).permutation(N)
     np.testing.assert_array_equal(private.weights(frame.iloc[order]), weights[order])
     np.testing.assert_array_equal(private.weights(frame.iloc[:7]), weights[:7])
+    np.testing.assert_array_equal(gm.Release.from_bytes(private.to_bytes()).weights(frame), weights)
 
 
 def test_rows_that_the_schema_drops_have_weight_zero():
