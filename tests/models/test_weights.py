@@ -85,6 +85,28 @@ def test_a_weight_depends_on_its_row_alone():
     np.testing.assert_array_equal(gm.Release.from_bytes(private.to_bytes()).weights(frame), weights)
 
 
+@pytest.mark.parametrize("passes", [1, 4])
+def test_rows_beyond_a_declared_norm_are_scaled_first(passes):
+    frame = odd_rows()
+    columns = {name: SCHEMA[name] for name in ("x", "copy", "y")}
+    options = BUDGET | {"random_state": 0, "passes": passes, "topcode": None}
+    plain, scaled = (
+        gm.release(frame, schema=Schema.of({"columns": columns, **more}), **options)
+        for more in ({}, {"max_row_norm": 1.01})
+    )
+    encoded = np.column_stack([frame[name] / 10 for name in columns] + [np.ones(N)])
+    declared = np.minimum(1, 1.01**2 / np.sum(encoded**2, axis=1))
+    assert "rows beyond their declared norm" in scaled.ols("y").summary().row_weights
+    assert "declared norm" not in plain.ols("y").summary().row_weights
+    weights = scaled.weights(frame)
+    if passes == 1:
+        np.testing.assert_allclose(weights, declared, rtol=1e-4)
+    else:
+        inside = np.isclose(weights, declared, rtol=1e-4)
+        assert 0.9 < inside.mean() < 1
+        assert (weights[~inside] < declared[~inside]).all()
+
+
 def test_rows_that_the_schema_drops_have_weight_zero():
     frame = odd_rows()
     schema = {"x": gm.Numeric(-10, 10, missing="drop-row"), "copy": [-10, 10], "y": [-10, 10]}

@@ -453,6 +453,13 @@ class Schema:
         implied = self.norm_of(self.parts, intercept=True)
         return implied if self.max_row_norm is None else min(implied, self.max_row_norm)
 
+    @property
+    def scales_rows(self) -> bool:
+        """Whether rows can exceed a declared norm, of a vector or of the row, and are then scaled as a whole."""
+        vectors = [part for part in self.parts.values() if isinstance(part, Vector) and part.norm is not None]
+        beyond = any(not part.bounded or (part.norm or 0) ** 2 < part.size for part in vectors)
+        return beyond or self.row_norm < self.norm_of(self.parts, intercept=True)
+
     def norm_of(self, parts: Collection[str], *, intercept: bool = False) -> float:
         """Return a bound on the norm of some parts (and the intercept) of a row, rounded up."""
         square = sum((self.parts[name].squared_norm for name in parts), Fraction(0))

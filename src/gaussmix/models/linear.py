@@ -141,6 +141,7 @@ def row_weights(statistic: Transcript, data: Any) -> Floats:
     if unit is not None:
         names, types = [*names, unit.column], {**types, unit.column: pa.string()}
     squares: list[Floats] = []
+    declared: list[Floats] = []  # weights of rows beyond a declared norm
     read: list[NDArray[np.bool_]] = []
     units: list[NDArray[Any]] = []
     with closing(open_table(data).batches(names, types=types)) as stream:
@@ -148,7 +149,7 @@ def row_weights(statistic: Transcript, data: Any) -> Floats:
             keep = complete_rows(batch, schema)
             read.append(np.ones(batch.num_rows, dtype=bool) if keep is None else keep.to_numpy(zero_copy_only=False))
             rows = encode_batch(batch, schema, plan)
-            plan.finish(rows)
+            declared.append(plan.finish(rows) ** 2)
             squares.append(squares_over_clip(rows, transform, clip))
             if unit is not None:
                 units.append(np.asarray(unit_texts(unit.column, one_column(batch, unit.column)))[read[-1]])
@@ -161,7 +162,7 @@ def row_weights(statistic: Transcript, data: Any) -> Floats:
                 "secret. Use contribution_bounding='scale'."
             )
         total = np.asarray(np.bincount(owner, weights=total)[owner], dtype=np.float64)
-    weights[np.concatenate(read)] = 1 / np.maximum(total, 1.0)
+    weights[np.concatenate(read)] = np.concatenate(declared) / np.maximum(total, 1.0)
     return weights
 
 

@@ -162,7 +162,7 @@ class Transcript:
         A clipped row z counts clip/‖z‖² times, so that models are weighted least squares, exactly. The weights are a
         function of the row and of the release (:meth:`gaussmix.Release.weights`).
         """
-        request, found = self.passes[-1].request, []
+        request, found = self.passes[-1].request, ["rows beyond their declared norm"] * self.schema.scales_rows
         # The bound on ‖z‖² has a margin for rounding: a clip that was chosen as the bound removes nothing.
         if request is not None and not request.metric.declared:
             bound = request.metric.transform.largest_squared_norm * (1 - 1e-6)
