@@ -69,13 +69,13 @@ class NoisyMoment:
     void : str
         Why the release has no privacy guarantee; empty if it has one. Printed first with every result.
     clipping_bias : float
-        B, allowance for the bias from norm clipping, in standard errors of the privacy noise.
+        B, allowance for the distance of the unweighted coefficients, in standard errors of the privacy noise.
     coded : mapping of str to str
         Columns that are top-coded, with their thresholds in words.
     weighted : str
         How norm clipping and contribution bounds weight rows, in words; empty where every row has weight 1.
     near_unweighted : bool
-        Whether the estimated bias from norm clipping is within the allowance, with all heavy tails top-coded.
+        Whether the unweighted coefficients are estimated to be within the allowance, with all heavy tails top-coded.
     """
 
     moment: Floats
