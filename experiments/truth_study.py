@@ -26,7 +26,7 @@ import gaussmix as gm
 from experiments import Floats
 from experiments.data_files import CACHE, RESULTS
 from experiments.parallel import Rows, forget, run_all
-from experiments.study_tables import DEVELOPMENT, HELD_OUT, StudyTable, load
+from experiments.study_tables import CONFIRMATION, DEVELOPMENT, HELD_OUT, TABLES, StudyTable, load
 
 EPSILONS = (0.3, 1.0, 3.0)
 DELTA = 1e-6
@@ -62,10 +62,14 @@ def column(frame: pd.DataFrame, term: str) -> Floats:
     return np.asarray(frame[name].astype(str) == level, dtype=np.float64)
 
 
-def least_squares(frame: pd.DataFrame, response: str, terms: list[str]) -> tuple[Floats, Floats]:
-    """Return the coefficients of the terms and their standard errors. Equivalent to ``statsmodels`` OLS."""
+def least_squares(
+    frame: pd.DataFrame, response: str, terms: list[str], weights: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return the coefficients of the terms and their standard errors. Equivalent to ``statsmodels`` OLS or WLS."""
     X, y = np.column_stack([column(frame, term) for term in terms]), column(frame, response)
-    X, y = X - X.mean(axis=0), y - y.mean()  # the intercept
+    root = np.ones(len(y)) if weights is None else np.sqrt(weights)
+    X, y = X - np.average(X, axis=0, weights=root**2), y - np.average(y, weights=root**2)  # the intercept
+    X, y = X * root[:, np.newaxis], y * root
     scale = np.sqrt(np.mean(X * X, axis=0))
     scale[scale == 0] = 1.0
     inverse = np.linalg.pinv((X / scale).T @ (X / scale), hermitian=True)
@@ -95,14 +99,10 @@ def measure(name: str, epsilon: float, seed: int) -> Rows:
     return [{"table": name, "epsilon": epsilon, "seed": seed} | row for row in rows]
 
 
-def _coded_frame(table: StudyTable, release: gm.Release) -> pd.DataFrame:
-    """Return the table as coded by the release's thresholds; the declared table for releases without thresholds."""
-    topcode = getattr(release, "topcode", None)
-    return table.clamped() if topcode is None else topcode(table.clamped())
-
-
 def _coefficients(table: StudyTable, release: gm.Release) -> Iterator[dict[str, object]]:
-    declared, coded = table.clamped(), _coded_frame(table, release)
+    declared, coded = table.clamped(), release.topcode(table.clamped())
+    weights = release.weights(table.frame)
+    yield {"kind": "weights", "term": "", "changed": float(np.mean(weights < 1)), "width": float(1 - weights.mean())}
     for response in table.responses:
         model = release.ols(response)
         params, intervals = dict(model.params), dict(model.conf_int())
@@ -110,7 +110,10 @@ def _coefficients(table: StudyTable, release: gm.Release) -> Iterator[dict[str, 
         kept = [term for term in terms if math.isfinite(params[term])]
         truth, error = least_squares(coded, response, terms)
         plain, plain_error = least_squares(declared, response, terms)
-        of_kept = dict(zip(kept, least_squares(coded, response, kept)[0], strict=True)) if kept else {}
+        of_kept, plain_kept = (
+            dict(zip(kept, least_squares(coded, response, kept, own)[0], strict=True)) if kept else {}
+            for own in (weights, None)
+        )
         for i, term in enumerate(terms):
             if not frequent(table, term):
                 continue
@@ -121,11 +124,13 @@ def _coefficients(table: StudyTable, release: gm.Release) -> Iterator[dict[str, 
                 "term": term,
                 "kept": term in of_kept,
                 "covered": _holds(low, high, of_kept.get(term, math.nan)),
+                "covered_plain": _holds(low, high, plain_kept.get(term, math.nan)),
                 "covered_all": _holds(low, high, float(truth[i])),
                 "length": (high - low) / (2 * Z * error[i]),
                 "t": float(truth[i] / error[i]),
                 "found": bool(low * np.sign(truth[i]) > 0 and high * np.sign(truth[i]) > 0),
                 "moved": float(abs(truth[i] - plain[i]) / plain_error[i]),
+                "weighted": abs(of_kept.get(term, math.nan) - plain_kept.get(term, math.nan)) / error[i],
             }
 
 
@@ -135,7 +140,7 @@ def _holds(low: float, high: float, value: float) -> bool | None:
 
 
 def _coded(table: StudyTable, release: gm.Release) -> Iterator[dict[str, object]]:
-    declared, coded = table.clamped(), _coded_frame(table, release)
+    declared, coded = table.clamped(), release.topcode(table.clamped())
     for name in table.numeric:
         changed = float(np.mean(declared[name] != coded[name]))
         yield {"kind": "coded", "term": name, "changed": changed, "low": coded[name].min(), "high": coded[name].max()}
@@ -183,8 +188,13 @@ def resample(name: str, seed: int) -> Rows:
                 rows.append(
                     {"table": name, "epsilon": math.inf, "seed": seed, "kind": "coefficient", "response": response}
                     | {"term": term, "kept": True, "covered": bool(abs(found[i] - truth[i]) <= Z * found_error[i])}
-                    | {"covered_all": None, "length": float(found_error[i] / error[i]), "t": float(truth[i] / error[i])}
-                    | {"found": bool(found[i] * np.sign(truth[i]) > Z * found_error[i]), "moved": 0.0}
+                    | {
+                        "covered_plain": None,
+                        "covered_all": None,
+                        "length": float(found_error[i] / error[i]),
+                        "t": float(truth[i] / error[i]),
+                    }
+                    | {"found": bool(found[i] * np.sign(truth[i]) > Z * found_error[i]), "moved": 0.0, "weighted": 0.0}
                 )
     return rows
 
@@ -211,7 +221,7 @@ KEYS = ["table", "epsilon", "kind", "response", "term"]
 def aggregate(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one line for each statistic, over all releases."""
     rows = rows.assign(response=rows["response"].fillna(""))
-    for name in ("covered", "covered_all", "kept", "found"):
+    for name in ("covered", "covered_plain", "covered_all", "kept", "found"):
         rows[name] = rows[name].astype(float)
     for name in ("over_sum", "width", "changed"):
         rows[name] = rows.get(name, math.nan)
@@ -220,11 +230,13 @@ def aggregate(rows: pd.DataFrame) -> pd.DataFrame:
         releases=("seed", "nunique"),
         kept=("kept", "mean"),
         covered=("covered", "mean"),
+        covered_plain=("covered_plain", "mean"),
         covered_all=("covered_all", "mean"),
         length=("length", "median"),
         found=("found", "mean"),
         t=("t", "median"),
         moved=("moved", "median"),
+        weighted=("weighted", "median"),
         over_sum=("over_sum", "median"),
         width=("width", "median"),
         changed=("changed", "mean"),
@@ -242,7 +254,8 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
         weight = group["kept"] * group["releases"]
         certain = group[weight >= LEAST_KEPT]
         strong = group[group["t"].abs() > LARGE_T]
-        coded = results[(results["table"] == name) & (results["epsilon"] == epsilon) & (results["kind"] == "coded")]
+        own = results[(results["table"] == name) & (results["epsilon"] == epsilon)]
+        coded, weights = own[own["kind"] == "coded"], own[own["kind"] == "weights"]
         lines.append(
             {
                 "table": name,
@@ -251,6 +264,8 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
                 "releases": group["releases"].max(),
                 "coverage": _weighted(group["covered"], weight),
                 "least": certain["covered"].min(),
+                "coverage_plain": _weighted(group["covered_plain"], weight),
+                "least_plain": certain["covered_plain"].min(),
                 "coverage_all": _weighted(group["covered_all"], weight),
                 "length": group["length"].median(),
                 "kept": group["kept"].mean(),
@@ -259,6 +274,9 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
                 "most_coded": coded["changed"].max(),
                 "moved": group["moved"].median(),
                 "most_moved": group["moved"].max(),
+                "below_one": weights["changed"].mean(),
+                "weighted": group["weighted"].median(),
+                "most_weighted": group["weighted"].max(),
             }
         )
     return pd.DataFrame(lines)
@@ -274,7 +292,7 @@ def report(results: pd.DataFrame) -> None:
     """Print the tables for the documentation."""
     pd.set_option("display.width", 220, "display.max_rows", None, "display.max_columns", None)
     lines = summarise(results)
-    for title, names in (("Development half", DEVELOPMENT), ("Held-out half", HELD_OUT)):
+    for title, names in (("Development", DEVELOPMENT), ("Held out", HELD_OUT), ("Confirmation", CONFIRMATION)):
         half = lines[lines["table"].isin(names)]
         if half.empty:
             continue
@@ -283,6 +301,7 @@ def report(results: pd.DataFrame) -> None:
         geometric = lambda values: math.exp(np.log(values).mean())  # noqa: E731
         means = half.groupby("epsilon").agg(
             coverage=("coverage", "mean"),
+            coverage_plain=("coverage_plain", "mean"),
             below_93=("coverage", lambda values: int((values < 0.93).sum())),
             least=("least", "mean"),
             length=("length", geometric),
@@ -294,7 +313,7 @@ def report(results: pd.DataFrame) -> None:
         )
         print(f"\n{title}: means over responses (length: geometric)")
         print(means.round(3).to_string())
-        described = results[results["table"].isin(names) & ~results["kind"].isin(["coefficient", "coded"])]
+        described = results[results["table"].isin(names) & ~results["kind"].isin(["coefficient", "coded", "weights"])]
         if not described.empty:
             table = described.groupby(["kind", "epsilon"]).agg(
                 statistics=("term", "size"),
@@ -316,7 +335,7 @@ def report(results: pd.DataFrame) -> None:
 def main() -> None:
     """Run, save and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="*", default=[*DEVELOPMENT, *HELD_OUT], choices=[*DEVELOPMENT, *HELD_OUT])
+    parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--epsilon", nargs="*", type=float, default=list(EPSILONS))
     parser.add_argument("--releases", type=int, default=100)
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))

@@ -53,7 +53,7 @@ PUBLIC_NAMES = {
 """What is declared about rows in a module that also reads them, by name."""
 
 READERS = {
-    "models/linear.py": {"data.encode", "data.table"},  # rows of whoever predicts
+    "models/linear.py": {"data.contributions", "data.encode", "data.table"},  # rows of whoever predicts or compares
     "report/plan.py": {"data.encode"},  # encodes made-up tables
 }
 """What reads rows beside the mechanism, none of them those of a release."""

@@ -23,6 +23,15 @@ def test_least_squares_is_that_of_numpy() -> None:
     np.testing.assert_allclose(error, np.sqrt(variances), rtol=1e-7)
 
 
+def test_weighted_least_squares_counts_rows_as_often_as_their_weights() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.standard_normal((100, 3)), columns=["x", "z", "y"])
+    times = rng.integers(0, 4, 100)
+    found, _ = truth_study.least_squares(frame, "y", ["x", "z"], times.astype(float))
+    repeated, _ = truth_study.least_squares(frame.iloc[np.repeat(np.arange(100), times)], "y", ["x", "z"])
+    np.testing.assert_allclose(found, repeated, rtol=1e-10)
+
+
 def test_intervals_of_a_release_are_compared_with_the_coded_table() -> None:
     rows = pd.DataFrame(truth_study.measure("curved_square", 3.0, 0))
     coefficients = rows[rows["kind"] == "coefficient"]
@@ -37,7 +46,8 @@ def test_intervals_of_a_release_are_compared_with_the_coded_table() -> None:
 
 def test_a_report_weights_coverage_by_the_releases_that_keep_a_coefficient() -> None:
     line = {"table": "curved_log", "epsilon": 1.0, "kind": "coefficient", "response": "y", "found": True, "moved": 0.0}
-    kept = {"kept": True, "covered_all": True, "length": 2.0, "t": 9.0}
+    line |= {"weighted": 0.0, "covered_plain": None}
+    kept = {"kept": True, "covered_plain": False, "covered_all": True, "length": 2.0, "t": 9.0}
     left_out = {"kept": False, "covered": None, "covered_all": None, "length": math.nan, "t": 9.0, "found": False}
     rows = [line | kept | {"term": "x", "seed": seed, "covered": seed % 10 > 0} for seed in range(40)]
     rows += [line | kept | {"term": "z", "seed": seed, "covered": True} for seed in range(10)]
@@ -45,6 +55,7 @@ def test_a_report_weights_coverage_by_the_releases_that_keep_a_coefficient() -> 
     (found,) = truth_study.summarise(truth_study.aggregate(pd.DataFrame(rows))).to_dict("records")
     assert found["coverage"] == pytest.approx((36 + 10) / 50)
     assert found["least"] == pytest.approx(0.9)  # z is kept too rarely to count
+    assert found["coverage_plain"] == 0
     assert found["kept"] == pytest.approx((1 + 0.25) / 2)
     assert found["power"] == pytest.approx((1 + 0.25) / 2)
     assert found["length"] == 2.0

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import statsmodels.formula.api as smf
 from click.testing import CliRunner
 
 from example_tables import SCHEMA, patients
@@ -98,7 +99,10 @@ def test_demo_shows_exact_values_beside_private_estimates(tmp_path):
     assert text.count("discriminant on the table") == 2
     rows = {line.split("│")[1].strip(): line.split("│")[2:5] for line in text.splitlines() if line.startswith("│")}
     exact, private, interval = (cell.strip() for cell in rows["income"])
-    assert exact == "-0.0106"
+    private_release, table = load(tmp_path / "demo.release.parquet"), pd.read_parquet(tmp_path / "patients.parquet")
+    formula, weights = "cost ~ age + bmi + smoker + region + income", private_release.weights(table)
+    truth = smf.wls(formula, private_release.topcode(table), weights=weights).fit().params["income"]
+    assert float(exact) == pytest.approx(truth, rel=1e-3)  # four digits, of rows rounded to the lattice
     low, high = (float(end) for end in interval.split(" to "))
     assert low < float(private) < high
     assert [rows[str(number)][2].strip() for number in (1, 4)] == ["100%", "100%"]  # of the rows

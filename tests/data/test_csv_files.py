@@ -6,6 +6,7 @@ import io
 import threading
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -128,6 +129,19 @@ def test_missing_values_are_declared(tmp_path):
     ]  # fmt: skip
     with pytest.raises(ValueError, match=r"Column 'a' of .* must hold values that are a number"):
         rows(path, na_values=("-9",))
+
+
+def test_booleans_as_pandas_writes_them_beside_missing_values(tmp_path):
+    path = tmp_path / "smokers.csv"
+    pd.DataFrame({"smoker": [1.0, 0.0, None, 1.0], "cost": [1.0, 2.0, 3.0, 4.0]}).to_csv(path, index=False)
+    assert path.read_text().splitlines()[1:3] == ["1.0,1.0", "0.0,2.0"]
+    schema = gm.Schema.of({"smoker": gm.Boolean(missing="drop-row"), "cost": [0, 10]})
+    found = gm.Moments.of(path, schema)
+    whole = gm.Moments.of({"smoker": [True, False, True], "cost": [1.0, 2.0, 4.0]}, schema)
+    np.testing.assert_array_equal(found.sums().low, whole.sums().low)
+    path.write_text("smoker,cost\n0.5,1\n")
+    with pytest.raises(ValueError, match="must hold values that are true or false, 1 or 0"):
+        gm.Moments.of(path, schema)
 
 
 def test_options():

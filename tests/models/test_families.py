@@ -54,7 +54,8 @@ def test_coefficients_and_intervals_are_on_the_scale_of_the_family(problem):
 def test_words_and_tables_follow_the_family(problem):
     own, toy = summarise(problem), summarise(replace(problem, family=TOY))
     for text in (str(toy), toy.as_html(), str(tidy_table(toy))):
-        assert "Intervals are for half of the least-squares coefficients." in text
+        weights = ", with these row weights" * bool(toy.row_weights)
+        assert f"Intervals are for half of the least-squares coefficients{weights}." in text
         assert "Halves are for tests." in text
         assert ("Clipping halves them again." in text) == (toy.clipping_loss is not None)
         assert "R² =" not in text

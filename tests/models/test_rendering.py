@@ -38,7 +38,7 @@ def test_tables_in_three_formats(summary):
     assert "100 %" in text
     assert "</p><table><caption>cost: table</caption>" in summary.as_html()
     latex = summary.as_latex()
-    assert latex.splitlines()[1] == r"\begin{tabular}{lrrrrrr}"
+    assert latex.splitlines()[2] == r"\begin{tabular}{lrrrrrr}"  # after the guarantee and the weights of rows
     assert r"100 \%" in latex
 
 
@@ -117,9 +117,12 @@ def test_what_is_printed_first(release):
     weak = gm.release(patients(400), schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=0)
     lines = str(weak.ols("cost").summary()).splitlines()
     assert lines[0].startswith("No privacy guarantee")
-    assert lines[1] == "Only the intercept is identified at this budget: all other columns were left out."
-    assert lines[2] == "cost: table"
-    assert str(release.ols("cost").summary()).splitlines()[1] == "cost: table"
+    kept = weak.statistic.passes[-1].request.kept_weight
+    words = f"high-leverage rows weighted below 1 (Release.weights; mean weight about {kept:.3f})."
+    assert lines[1] == f"Estimated on the table with {words}"
+    assert lines[2] == "Only the intercept is identified at this budget: all other columns were left out."
+    assert lines[3] == "cost: table"
+    assert str(release.ols("cost").summary()).splitlines()[2] == "cost: table"
 
 
 @pytest.mark.parametrize(

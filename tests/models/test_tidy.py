@@ -57,7 +57,7 @@ def test_models_in_every_shape(release):
     model = release.ols("cost", ON)
     assert repr(model) == "RegressionModel(no privacy guarantee, 'cost' on 5 encoded columns)"
     assert model.as_csv().startswith("term,estimate,std.error,statistic,p.value,conf.low,conf.high,privacy.share\n")
-    assert model.as_latex().splitlines()[1].startswith(r"\begin{tabular}")
+    assert model.as_latex().splitlines()[2].startswith(r"\begin{tabular}")
     assert "<caption>cost: table</caption>" in model._repr_html_()
     classes = release.logit("smoker", ["age", "cost"])
     assert repr(classes) == "ClassificationModel(no privacy guarantee, 'smoker' on 2 encoded columns)"

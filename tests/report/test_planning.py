@@ -110,6 +110,25 @@ def test_planned_loss_is_that_of_a_release(passes):
     assert planned / 3 < np.mean(lost) < 3 * planned
 
 
+def test_rare_counts_are_not_called_useful():
+    """Half widths of log rate ratios are those of releases of counts like the typical table's, to a factor of two."""
+    schema = {"a": [0, 1], "b": [0, 1], "visits": [0, 20]}
+    n, rng = 4000, np.random.default_rng(7)
+    assert not expect(schema, n_rows=n, **BUDGET, mean=0.005).useful
+    assert expect(schema, n_rows=n, **BUDGET).useful  # a number that is spread over its range
+    latent = math.sqrt(0.5) * rng.standard_normal((n, 1)) + math.sqrt(0.5) * rng.standard_normal((n, 2))
+    X = np.exp(0.75 * latent)
+    X = np.clip(0.1 * X / X.std(axis=0), 0, 1)
+    for mean in (0.2, 2.0):
+        planned = expect(schema, n_rows=n, **BUDGET, mean=mean)["typical"]
+        assert planned.useful
+        visits = rng.poisson(mean, n)
+        model = gm.release({"a": X[:, 0], "b": X[:, 1], "visits": visits}, schema, **BUDGET, random_state=0)
+        bse = model.poisson("visits").summary().bse
+        found = np.median([1.96 * bse[name] * X[:, i].std() for i, name in enumerate("ab")])
+        assert planned.rate_interval / 2 < math.hypot(found, 1.96 / math.sqrt(mean * n)) < 2 * planned.rate_interval
+
+
 def test_rows_stand_for_more_rows():
     """Twice the rows of the table, written out, are the table with a weight of two."""
     schema = Schema.of(SCHEMA)
@@ -142,11 +161,13 @@ def test_standard_errors_are_those_of_simulated_noise():
     residuals = trial.rows @ a
     sampling = np.diagonal(inverse) * (residuals @ residuals) / (3000 - 5)
     total = sampling + draws.var(axis=0)
-    ratio, interval = trial.errors(noise)
+    ratio, interval, per_deviation = trial.errors(noise)
     assert ratio == pytest.approx(np.median(np.sqrt(total / sampling)[:4]), rel=0.02)
     assert interval == pytest.approx(np.median(1.96 * np.sqrt(total)[:4]), rel=0.02)  # all columns have one weight
+    of_deviation = 1.96 * np.sqrt(total)[:4] * trial.rows[:, :4].std(axis=0) / (2 * trial.table.limit)
+    assert per_deviation == pytest.approx(np.median(of_deviation), rel=0.02)
     drowned = NoisyGram(trial.gram, 100 * np.eye(6), np.eye(6) / 100)
-    assert trial.errors(drowned) == (math.inf, math.inf)
+    assert trial.errors(drowned) == (math.inf, math.inf, math.inf)
 
 
 @pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.name)
@@ -190,6 +211,8 @@ def test_targets():
         ({"delta": 0.0}, "delta must lie in"),
         ({"passes": 9}, "passes must be one of 1, 2, 3, 4"),
         ({"neighbours": "swap"}, "neighbours must be one of"),
+        ({"response": "smoker", "mean": 0.1}, "mean requires a numeric response whose declared lower bound is 0"),
+        ({"mean": 1e9}, "mean must lie in"),
         ({"response": "costs"}, "is not in the schema. Did you mean 'cost'"),
         ({"response": "height"}, "is not in the schema. Its columns are age"),
         ({"response": "region"}, "response must be a numeric or Boolean column"),

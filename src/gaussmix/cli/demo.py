@@ -27,7 +27,7 @@ from gaussmix.report.page import render
 __all__ = ["demo"]
 
 LEAST_SQUARES, DISCRIMINANT = "least squares on the table", "discriminant on the table"
-"""Headings of the column of exact values, which are computed from the same rows without noise."""
+"""Headings of the column of exact values: of the rows as the release codes and weights them, without noise."""
 
 
 @command()
@@ -72,7 +72,8 @@ def demo(epsilon: float, delta: float, out: Path, force: bool, as_json: bool) ->
 
 def _show(private: Release, patients: pa.Table, as_json: bool) -> None:
     """Print the certificate, the passes and the models of a release."""
-    exact = release(patients, schema=SCHEMA, epsilon=math.inf, delta=1e-6)  # the same rows without noise
+    rows = private.topcode(patients).append_column("row_weight", pa.array(private.weights(patients)))
+    exact = release(rows, {**SCHEMA, "row_weight": [0, 1]}, weight="row_weight", epsilon=math.inf, delta=1e-6)
     models = {f"{response}, linear": _compared(private, exact, response) for response in ("cost", "pressure")}
     models["readmitted, log odds"] = log_odds = _compared(private, exact, "readmitted")
     odds = {name: _exponentials(row) for name, row in log_odds.items() if name != INTERCEPT}

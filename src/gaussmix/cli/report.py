@@ -43,7 +43,7 @@ from gaussmix.releases.file import read_bytes
 from gaussmix.releases.file import sign as signed
 from gaussmix.report.label import as_svg
 from gaussmix.report.page import render
-from gaussmix.report.plan import LARGEST_EPSILON, Plan, Planner, numeric_schema
+from gaussmix.report.plan import LARGEST_EPSILON, RATE_RATIO, Plan, Planner, numeric_schema
 from gaussmix.report.registry import TO_FILL_IN, as_yaml, record_of
 from gaussmix.report.statement import is_valid
 from gaussmix.report.verify import verdict_on
@@ -168,6 +168,7 @@ def verify(file: Path, key: Path | None, as_json: bool) -> None:
 @click.option("--delta", "-d", type=float, required=True, help="δ of the budget.")
 @click.option("--response", help="Response, numeric or boolean. Default: the last numeric column.")
 @click.option("--r2", type=float, default=0.4, show_default=True, help="Expected R² without privacy.")
+@click.option("--mean", type=float, help="Expected mean of a response that is a count: are rate ratios identified?")
 @click.option("--passes", type=int, help="Number of passes over the data, 1 to 4. Default: 4.")
 @NEIGHBOURS_OPTION
 @UNIT[0]
@@ -229,7 +230,7 @@ def plan(
         if found is not None:
             Console(file=sys.stdout).print(_expectations(found))
         echo(f"Privacy unit: {shown_unit}.")
-        for sentence in _sentences(found, least, needed, epsilon):
+        for sentence in _sentences(planner, found, least, needed, epsilon):
             echo(sentence)
     if plot is not None:
         echo(f"wrote {plot}", err=True)
@@ -256,13 +257,27 @@ def _expectations(found: Plan) -> Table:
     table.add_row(
         "95 % interval, ± share of response range", *(bounded(own.interval, ".2g") for own in found.scenarios)
     )
+    if all(own.rate_interval is not None for own in found.scenarios):
+        rates = [
+            math.exp(own.rate_interval or 0.0) if own.rate_interval != math.inf else math.inf for own in found.scenarios
+        ]
+        table.add_row("95 % interval of a rate ratio per SD, ×/÷", *(bounded(rate, ".2f") for rate in rates))
     table.add_row("useful", *("yes" if own.useful else "no" for own in found.scenarios))
     return table
 
 
-def _sentences(found: Plan | None, least: float | None, needed: int | None, epsilon: float) -> list[str]:
+def _sentences(
+    planner: Planner, found: Plan | None, least: float | None, needed: int | None, epsilon: float
+) -> list[str]:
     """Return the explanation of the plan."""
     words = ["Useful means that privacy and sampling together lose less than a tenth of R² on new rows."]
+    if planner.mean is not None:
+        ratio = f"a rate ratio of {RATE_RATIO:g} per standard deviation of a predictor"
+        words = [f"Useful means that {ratio} is significantly different from 1 for half of the predictors."]
+    elif planner.may_be_count:
+        words.append(
+            f"If {plain(planner.response)} is a count, give its expected mean (--mean): rare events need more."
+        )
     if needed is None:
         words.append(f"The typical table is not useful at ε = {epsilon:g} with any number of rows.")
     else:

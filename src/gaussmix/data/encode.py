@@ -91,22 +91,26 @@ class BlockEncoder:
         """Return the encoder in units of the weights, without norm clipping or rounding, for predictions."""
         return cls(schema.units.centres, 1 / schema.units.scales, _limits(schema, float), schema.intercept)
 
-    def finish(self, block: Floats) -> None:
-        """Clip the norms of clamped and scaled rows, shape (n, m), and round them, in place."""
-        self.clip(block)
+    def finish(self, block: Floats) -> Floats:
+        """Clip the norms of clamped and scaled rows, shape (n, m), and round them, in place; return their factors."""
+        factors = self.clip(block)
         np.trunc(block, out=block)
+        return factors
 
-    def clip(self, block: Floats) -> None:
-        """Clip the norms of rows in place. Only the checked parts are rounded."""
+    def clip(self, block: Floats) -> Floats:
+        """Clip the norms of rows in place, and return their factors. Only the checked parts are rounded."""
+        total = np.ones(len(block))
         with np.errstate(over="ignore"):  # squares of huge entries: a warning would depend on a row
             for bound in self.norm_bounds:
                 part = block[:, bound.start : bound.stop]
                 np.trunc(part, out=part)
                 squares = squared_norms_of(part)
                 if not (squares <= bound.limit).all():
-                    factors = clip_vectors(part, squares, bound.limit)[:, np.newaxis]
-                    block[:, : bound.start] *= factors
-                    block[:, bound.stop :] *= factors
+                    factors = clip_vectors(part, squares, bound.limit)
+                    block[:, : bound.start] *= factors[:, np.newaxis]
+                    block[:, bound.stop :] *= factors[:, np.newaxis]
+                    total *= factors
+        return total
 
 
 def _norm_bounds(schema: Schema) -> tuple[_NormBound, ...]:

@@ -119,7 +119,14 @@ def _conversion(request: Request, csv: CsvOptions, where: str) -> Any:
                 "Declare its entries as separate columns, or write a Parquet file."
             )
     types = {name: request.types[name] for name in request.columns}
-    return pa.csv.ConvertOptions(include_columns=request.columns, column_types=types, **_missing_words(csv))
+    plain = pa.csv.ConvertOptions()
+    return pa.csv.ConvertOptions(
+        include_columns=request.columns,
+        column_types=types,
+        true_values=[*plain.true_values, "1.0"],  # pandas writes booleans with missing values as floats
+        false_values=[*plain.false_values, "0.0"],
+        **_missing_words(csv),
+    )
 
 
 def _missing_words(options: CsvOptions) -> dict[str, Any]:

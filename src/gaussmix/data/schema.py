@@ -34,6 +34,7 @@ Formula(response='log(wage)', predictors=('poly(experience, 2)', 'ethnicity', 's
 from __future__ import annotations
 
 import datetime
+import difflib
 import hashlib
 import json
 import math
@@ -164,8 +165,8 @@ def parse_column(declared: object) -> Column:
     """Return a column from its short form."""
     if isinstance(declared, Column):
         return declared
-    if declared == "boolean":
-        return Boolean()
+    if isinstance(declared, str):
+        return _named_kind(declared)
     if isinstance(declared, list | tuple):  # two numbers are bounds; labels can only be levels
         if declared and all(isinstance(entry, str | bool) for entry in declared):
             return Categorical(tuple(declared))
@@ -193,6 +194,34 @@ def parse_column(declared: object) -> Column:
         raise DeclarationError(f"type must be one of {words}, got {kind!r}. {HOW_TO_DECLARE}")
     _known_only(options, [field.name for field in fields(_KINDS[kind])], f"{kind} column")
     return _KINDS[kind](**dict.fromkeys(_REQUIRED[kind]) | options)
+
+
+_WORDS = {
+    "numeric": ("number", "integer", "int", "float", "double", "count"),
+    "categorical": ("category", "string", "str", "text", "factor", "enum"),
+    "boolean": ("bool", "logical"),
+    "date": ("datetime", "timestamp", "time"),
+    "vector": ("array", "list"),
+}
+_MORE = {
+    "numeric": "a number needs bounds: [lower, upper], such as [0, 100]; gaussmix bounds estimates them privately",
+    "categorical": 'a category needs its levels: ["north", "south"]; gaussmix bounds finds them privately',
+    "boolean": 'a column of true and false is declared by "boolean"',
+    "date": 'a date needs bounds: {"type": "date", "lower": "2020-01-01", "upper": "2024-12-31"}',
+    "vector": 'a vector needs its size and a bound on its norm: {"size": 8, "norm": 1}',
+}
+
+
+def _named_kind(declared: str) -> Column:
+    """Return a boolean column from its name; the names of other types need more, which the error says."""
+    word = declared.removesuffix(GUESSED)  # as in a template: the type was guessed from rows
+    if word == "boolean":
+        return Boolean()
+    kinds = {other: kind for kind, others in _WORDS.items() for other in (kind, *others)}
+    near = difflib.get_close_matches(word.lower(), kinds, n=1)
+    if not near:
+        raise DeclarationError(f"{declared!r} does not declare a column. {HOW_TO_DECLARE}")
+    raise DeclarationError(f"{declared!r} does not declare a column: {_MORE[kinds[near[0]]]}. {NOT_FROM_DATA}")
 
 
 def _implied_kind(declared: Mapping[str, Any]) -> str:
@@ -423,6 +452,13 @@ class Schema:
         """Bound C on the norm of encoded rows: the exact root, rounded up, or ``max_row_norm`` if that is smaller."""
         implied = self.norm_of(self.parts, intercept=True)
         return implied if self.max_row_norm is None else min(implied, self.max_row_norm)
+
+    @property
+    def scales_rows(self) -> bool:
+        """Whether rows can exceed a declared norm, of a vector or of the row, and are then scaled as a whole."""
+        vectors = [part for part in self.parts.values() if isinstance(part, Vector) and part.norm is not None]
+        beyond = any(not part.bounded or (part.norm or 0) ** 2 < part.size for part in vectors)
+        return beyond or self.row_norm < self.norm_of(self.parts, intercept=True)
 
     def norm_of(self, parts: Collection[str], *, intercept: bool = False) -> float:
         """Return a bound on the norm of some parts (and the intercept) of a row, rounded up."""

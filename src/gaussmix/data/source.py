@@ -408,7 +408,7 @@ def check_columns(found: Sequence[str], columns: Sequence[str], where: str) -> N
             elif any(other.casefold() == name.casefold() for other in found):
                 way = "A name that differs only in case exists: use the table's spelling."
             elif len(found) == 1:
-                way += " The table has only one column: CSV files must be delimited by commas, TSV files by tabs."
+                way += " The table has only one column: declare the character between fields (delimiter, --delimiter)."
             raise DataError(f"Column {name!r} is not in {where}. {way}")
 
 

@@ -179,6 +179,12 @@ def clip_norms(rows: Floats, limit: float, starts: Integers | None = None) -> No
         rows[inside] = part
 
 
+def squares_over_clip(rows: Floats, transform: Transform, clip: float) -> Floats:
+    """Return ‖z‖²/clip of integer rows, rounded as before clipping: a row beyond 1 gets the weight 1 over it."""
+    with np.errstate(over="ignore"):
+        return squared_norms_of(np.trunc(transform.product(rows) * to_units(transform, clip))) / ROW_UNIT**2
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Norms
 class BinCounter:

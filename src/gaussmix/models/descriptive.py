@@ -118,7 +118,7 @@ def notes_of(release: Release, *, of_models: bool = False) -> tuple[str, ...]:
     noisy = statistic.noisy if of_models else first_pass(statistic)
     changes = [f"numbers are coded to thresholds ({thresholds})"] * bool(thresholds)
     if noisy.clipping_loss is not None:
-        changes.append(f"norm clipping in the final pass removed {noisy.clipping_loss}")
+        changes.append(f"norm clipping in the final pass (Release.weights) removed {noisy.clipping_loss}")
     first = OF_TABLE
     if changes and (of_models or statistic.marginals is None):
         first = OF_MODELS.format("; ".join(changes)) if len(changes) > 1 or not thresholds else CODED.format(thresholds)

@@ -18,13 +18,14 @@ assumption about the other columns, because its score below has no noise from th
 
 .. math:: V = N_{KK}\,(a^\top N a) + (Na)_K (Na)_K^\top ,\qquad C = (1 + B^2)\, M_{KK}^{-1} V M_{KK}^{-1} ,
 
-evaluated at θ̂. B is a bound on the bias from norm clipping, in standard errors of the noise
-(``NoisyMoment.clipping_bias``). √C_jj is then a root mean squared error: at a level of 95 % or above, ±z√C_jj covers at
-least as often as stated for every bias up to the bound.
+evaluated at θ̂. Clipped rows have weights below 1 in M (``NoisyMoment.weighted``), and θ is that of weighted least
+squares. B allows for the distance of the unweighted coefficients, in standard errors of the noise
+(``NoisyMoment.clipping_bias``). √C_jj is then a root mean squared error: at a level of 95 % or above, ±z√C_jj covers
+them at least as often as stated if they are no farther than B.
 
-Estimands: ``"table"``, the coefficients θ of this table, whose only error is the noise; and ``"population"``, those of
-a linear model from which the n rows were drawn independently, with equal residual variances. The latter adds s²M_KK to
-V, s² the residual sum of squares over n - |K|.
+Estimands: ``"table"``, the coefficients θ of this table with these weights, whose only error is the noise; and
+``"population"``, those of a linear model from which the n rows were drawn independently, with equal residual variances.
+The latter adds s²M_KK to V, s² the residual sum of squares over n - |K|.
 
 The one distribution N(θ̂, C) is behind standard errors, intervals, p-values, joint tests and predicted means
 (`Coefficients`). Selection of columns by the same noise is not in it: measured coverage is in docs/inference.md.

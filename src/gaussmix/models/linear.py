@@ -19,15 +19,19 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from scipy import special
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.data.columns import Categorical, Numeric, Vector
-from gaussmix.data.encode import BlockEncoder, encode_batch
+from gaussmix.data.contributions import unit_texts
+from gaussmix.data.encode import BlockEncoder, complete_rows, encode_batch, one_column
 from gaussmix.data.schema import INTERCEPT, Schema
 from gaussmix.data.table import open_table
 from gaussmix.data.terms import Block
+from gaussmix.data.transforms import Transform, squares_over_clip
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError
 from gaussmix.models.design import (
     Coding,
@@ -59,6 +63,7 @@ __all__ = [
     "linear_values",
     "number_response",
     "predicted",
+    "row_weights",
 ]
 
 
@@ -123,6 +128,42 @@ def decoded_values(part: Schema, data: Any) -> Iterator[Floats]:
             if len(rows) < batch.num_rows:
                 raise DataError("Rows with missing values cannot be predicted. Drop these rows, or impute the values.")
             yield part.units.decode(rows)
+
+
+def row_weights(statistic: Transcript, data: Any) -> Floats:
+    """Return the weights that the last pass gave to rows, in their order (:meth:`gaussmix.Release.weights`)."""
+    schema, unit, request = statistic.schema, statistic.unit, statistic.passes[-1].request
+    if request is None:  # the declared metric, in which the rows of a unit are scaled to the contribution bound
+        transform, clip = Transform.nearest(np.eye(schema.n_columns)), 1.0 if unit is None else unit.max_contributions
+    else:
+        transform, clip = request.metric.transform, request.clip
+    plan, names, types = BlockEncoder.of(schema), list(schema.columns), dict(schema.text_types)
+    if unit is not None:
+        names, types = [*names, unit.column], {**types, unit.column: pa.string()}
+    squares: list[Floats] = []
+    declared: list[Floats] = []  # weights of rows beyond a declared norm
+    read: list[NDArray[np.bool_]] = []
+    units: list[NDArray[Any]] = []
+    with closing(open_table(data).batches(names, types=types)) as stream:
+        for batch in stream:
+            keep = complete_rows(batch, schema)
+            read.append(np.ones(batch.num_rows, dtype=bool) if keep is None else keep.to_numpy(zero_copy_only=False))
+            rows = encode_batch(batch, schema, plan)
+            declared.append(plan.finish(rows) ** 2)
+            squares.append(squares_over_clip(rows, transform, clip))
+            if unit is not None:
+                units.append(np.asarray(unit_texts(unit.column, one_column(batch, unit.column)))[read[-1]])
+    total, weights = np.concatenate(squares), np.zeros(sum(map(len, read)))
+    if unit is not None:
+        _, owner = np.unique(np.concatenate(units).astype(str), return_inverse=True)
+        if unit.contribution_bounding == "sample" and (np.bincount(owner) > unit.max_contributions).any():
+            raise ArgumentError(
+                "Weights cannot be computed for a release that samples the rows of privacy units: the sample is "
+                "secret. Use contribution_bounding='scale'."
+            )
+        total = np.asarray(np.bincount(owner, weights=total)[owner], dtype=np.float64)
+    weights[np.concatenate(read)] = np.concatenate(declared) / np.maximum(total, 1.0)
+    return weights
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,7 +41,7 @@ from gaussmix.models.descriptive import (
 )
 from gaussmix.models.families import registration
 from gaussmix.models.instruments import InstrumentalModel, fit_instruments
-from gaussmix.models.linear import Predictor, RegressionModel, fit_predictor, fit_regressions
+from gaussmix.models.linear import Predictor, RegressionModel, fit_predictor, fit_regressions, row_weights
 from gaussmix.models.rates import PoissonModel, fit_poisson
 from gaussmix.models.rendering import in_csv, void_mark
 from gaussmix.models.results import FittedModel, Frame, ResultTable, as_frame
@@ -120,6 +120,31 @@ class Release:
         frame = nw.from_native(data)
         coded = [nw.col(name).clip(*ends) for name, ends in self.thresholds.items() if name in frame.columns]
         return frame.with_columns(*coded).to_native()
+
+    def weights(self, data: Any) -> Floats:
+        """Return the weights that models give to the rows of a table, for comparison with other software.
+
+        Norm clipping in the last pass gives a row of high leverage a weight below 1, so that coefficients are those of
+        weighted least squares, exactly. The weight of a row is computed from that row and the release. With it,
+        ``statsmodels.api.WLS`` gives the coefficients that the intervals are for::
+
+            frame = release.topcode(frame)
+            smf.wls("wage ~ education + age", frame, weights=release.weights(frame)).fit()
+
+        The weights of sensitive rows are sensitive.
+
+        Parameters
+        ----------
+        data : table
+            A table with all columns of the release, and with its privacy unit, if it has one.
+
+        Returns
+        -------
+        array (rows,)
+            Weights in [0, 1]; 0 for rows with missing values that the schema drops. With declared row weights,
+            multiply by them.
+        """
+        return row_weights(self.statistic, data)
 
     @property
     def second_moment(self) -> Floats:

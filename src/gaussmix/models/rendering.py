@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gaussmix._text import csv_cell, plain
 from gaussmix.data.schema import INTERCEPT
 from gaussmix.releases.certificate import NO_GUARANTEE
+from gaussmix.releases.noisy import NoisyMoment
 
 if TYPE_CHECKING:
     from gaussmix.models.results import Summary
@@ -25,6 +26,7 @@ __all__ = [
     "as_plain",
     "as_text",
     "coefficient_rows",
+    "estimated_on",
     "guarantee_of",
     "in_columns",
     "in_csv",
@@ -45,8 +47,8 @@ ALSO_STANDS_FOR = "†"
 NO_BETTER = "This model does not beat the mean of the response at this budget."
 ONLY_INTERCEPT = "Only the intercept is identified at this budget: all other columns were left out."
 NOTHING = "No coefficient is identified at this budget."
-CODED = "Estimated on the table with"
-_FIRST = (NO_GUARANTEE, CODED, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes printed above a table
+ESTIMATED_ON = "Estimated on the table with"
+_FIRST = (NO_GUARANTEE, ESTIMATED_ON, NO_BETTER, ONLY_INTERCEPT, NOTHING)  # notes printed above a table
 
 
 def p_value(p: float) -> str:
@@ -97,8 +99,7 @@ def notes(summary: Summary) -> list[str]:
     """
     family, kept = summary.family, [name for name, error in summary.bse.items() if not math.isnan(error)]
     found = [summary.void] if summary.void else []
-    if summary.coded:
-        found.append(f"{CODED} {'; '.join(summary.coded.values())}.")
+    found += filter(None, [estimated_on(summary._problem.noisy)])
     if summary.left_out and not set(kept) - {INTERCEPT}:
         found.append(ONLY_INTERCEPT if kept else NOTHING)
     elif summary.noise_dominates and family.predicts_mean:
@@ -106,7 +107,8 @@ def notes(summary: Summary) -> list[str]:
     if summary.left_out:
         many = f"{len(summary.left_out)} column{'s' * (len(summary.left_out) > 1)}"
         found.append(f"Least squares on the columns listed; {many} left out at this budget.")
-    found += [f"Intervals are for {family.intervals_are_for[summary.estimand]}.", *family.notes]
+    weights = ", with these row weights" if summary.row_weights else ""
+    found += [f"Intervals are for {family.intervals_are_for[summary.estimand]}{weights}.", *family.notes]
     if summary.references:
         found.append(f"Reference levels: {', '.join(summary.references)}.")
     if family.is_linear:
@@ -130,19 +132,22 @@ def notes(summary: Summary) -> list[str]:
     return found
 
 
+def estimated_on(noisy: NoisyMoment) -> str:
+    """Return the first line: which table coefficients are of; empty if it is the declared one with equal weights."""
+    changes = [*filter(None, [noisy.weighted]), *noisy.coded.values()]
+    return f"{ESTIMATED_ON} {'; '.join(changes)}." if changes else ""
+
+
 def _allowance(summary: Summary) -> str:
-    """Return a sentence about the allowance of standard errors for the bias from norm clipping, with its assumption."""
+    """Return sentences about the difference between the weighted and the unweighted fit."""
     noisy = summary._problem.noisy
     factor = math.sqrt(1 + noisy.clipping_bias**2)
-    if factor < 1.005:
-        return ""
-    words = f" Standard errors are {100 * (factor - 1):.0f} % larger to allow for its bias"
-    if noisy.tails_coded:
-        return f"{words}."
-    return (
-        f"{words}. Numbers are not top-coded, so this assumes that no tail is heavy. A release in one pass clips no "
-        "row."
-    )
+    if noisy.near_unweighted:
+        larger = f"{100 * (factor - 1):.0f} %"
+        words = f" Standard errors are {larger} larger to allow for the difference from the unweighted fit."
+        return words if factor >= 1.005 else ""
+    unclipped = " A release in one pass clips no row." if noisy.independent else ""
+    return f" The unweighted fit may differ by more than the intervals allow for.{unclipped}"
 
 
 def _rows(summary: Summary) -> str:
@@ -218,16 +223,21 @@ def in_html(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], word
 
 def as_latex(summary: Summary, alpha: float) -> str:
     """Format a summary as a LaTeX tabular."""
-    return in_latex(heading(alpha), coefficient_rows(summary, alpha), [summary.void])
+    return in_latex(
+        heading(alpha), coefficient_rows(summary, alpha), [summary.void, estimated_on(summary._problem.noisy)]
+    )
 
 
 def in_latex(head: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> str:
-    """Format a LaTeX tabular. Only notes about a void guarantee are printed."""
-    void = [_latex(note) for note in void_first(words)[0]]
+    """Format a LaTeX tabular. Of the notes only a void guarantee and the table that estimates are of are printed."""
+    above = [_latex(note) for note in _split(words, (NO_GUARANTEE, ESTIMATED_ON))[0]]
     lines = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     top = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\hline"]
-    top += [rf"\multicolumn{{{len(head)}}}{{l}}{{{note}}} \\ \hline" for note in void] + [lines[0], r"\hline"]
-    return "\n".join([*(f"% {note}" for note in void), *top, *lines[1:], r"\hline", r"\end{tabular}"])
+    top += [rf"\multicolumn{{{len(head)}}}{{p{{\linewidth}}}}{{{note}}} \\ \hline" for note in above] + [
+        lines[0],
+        r"\hline",
+    ]
+    return "\n".join([*(f"% {note}" for note in above), *top, *lines[1:], r"\hline", r"\end{tabular}"])
 
 
 def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
@@ -236,6 +246,7 @@ def as_plain(summary: Summary, alpha: float = 0.05) -> dict[str, Any]:
     return {
         **guarantee_of([summary.void]),
         "estimand": summary.estimand,
+        "estimated_on": estimated_on(summary._problem.noisy) or None,
         **({"weighted": True} if summary.weighted else {}),
         "rsquared": summary.rsquared,
         "beats_mean": not summary.noise_dominates,

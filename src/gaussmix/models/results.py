@@ -335,6 +335,11 @@ class Summary:
         return self._problem.noisy.coded
 
     @property
+    def row_weights(self) -> str:
+        """How norm clipping and contribution bounds weight rows, in words; empty if every row has weight 1."""
+        return self._problem.noisy.weighted
+
+    @property
     def tvalues(self) -> dict[str, float]:
         """Coefficients divided by their standard errors."""
         with np.errstate(divide="ignore", invalid="ignore"):

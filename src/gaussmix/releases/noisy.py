@@ -69,11 +69,13 @@ class NoisyMoment:
     void : str
         Why the release has no privacy guarantee; empty if it has one. Printed first with every result.
     clipping_bias : float
-        B, allowance for the bias from norm clipping, in standard errors of the privacy noise.
+        B, allowance for the distance of the unweighted coefficients, in standard errors of the privacy noise.
     coded : mapping of str to str
         Columns that are top-coded, with their thresholds in words.
-    tails_coded : bool
-        Whether all numbers with heavy tails are top-coded, as the allowance for clipping assumes.
+    weighted : str
+        How norm clipping and contribution bounds weight rows, in words; empty where every row has weight 1.
+    near_unweighted : bool
+        Whether the unweighted coefficients are estimated to be within the allowance, with all heavy tails top-coded.
     """
 
     moment: Floats
@@ -83,7 +85,8 @@ class NoisyMoment:
     void: str = ""
     clipping_bias: float = 0.0
     coded: Mapping[str, str] = field(default_factory=dict)
-    tails_coded: bool = True
+    weighted: str = ""
+    near_unweighted: bool = True
 
     @property
     def has_noise(self) -> bool:

@@ -155,6 +155,27 @@ class Transcript:
             found[name] = f"{name} coded to {' and '.join(ends)}"
         return found
 
+    @cached_property
+    def weighted(self) -> str:
+        """How rows are weighted in the last pass, in words; empty if no row can have a weight below 1.
+
+        A clipped row z counts clip/‖z‖² times, so that models are weighted least squares, exactly. The weights are a
+        function of the row and of the release (:meth:`gaussmix.Release.weights`).
+        """
+        request, found = self.passes[-1].request, ["rows beyond their declared norm"] * self.schema.scales_rows
+        # The bound on ‖z‖² has a margin for rounding: a clip that was chosen as the bound removes nothing.
+        if request is not None and not request.metric.declared:
+            bound = request.metric.transform.largest_squared_norm * (1 - 1e-6)
+            found += ["high-leverage rows"] * (self.unit is not None or request.clip < bound)
+        if self.unit is not None and self.unit.contribution_bounding == "scale":
+            found.append(f"rows of {self.unit.column} values with many rows")
+        mean = "" if request is None or self.unit is not None else f"; mean weight about {request.kept_weight:.3f}"
+        words = f"{' and '.join(found)} weighted below 1 (Release.weights{mean})" if found else ""
+        if self.unit is None or self.unit.contribution_bounding == "scale":
+            return words
+        sampled = f"at most {self.unit.max_contributions} rows of each {self.unit.column}, chosen at random"
+        return "; ".join(filter(None, [sampled, words]))
+
     def _share_beyond(self, name: str, end: float, *, above: bool) -> str:
         if self.marginals is None:
             return ""
@@ -262,7 +283,8 @@ class Transcript:
             self.void,
             self.clipping_bias,
             self.coded,
-            self.marginals is not None and self.marginals.thresholds().keys() <= self.coded.keys(),
+            self.weighted,
+            self._removed_bias <= LARGEST_BIAS and self._tails_coded,
         )
 
     @property
@@ -283,21 +305,30 @@ class Transcript:
         return 0.0 if request is None else request.lost
 
     @property
-    def clipping_bias(self) -> float:
-        """B: allowance for the bias of a coefficient from norm clipping, in standard errors of the privacy noise.
-
-        Clipping at c removes Σ(‖z‖² - c)₊ = ρ of the squared norms. The bias of a coefficient is at most
-        φη standard errors, η = √2 μρ/c, with φ ≤ (1 + |κ|)/(2√(1 + κ²)) whatever the rows are; κ is the cosine of the
-        coefficient's score and the residual in the metric. Few rows are clipped in one direction, so that φ is far
-        smaller, and falls as η grows: on top-coded tables φη was at most 0.8 at ε ≥ 1 for η from 1 to 900, columns of
-        rare events excepted. The allowance is B = min(η/4, 1/2), chosen on tables (docs/inference.md): an assumption,
-        not a bound for every table.
-        """
-        output = self.passes[-1]
-        lost = min(self.lost, 0.5)
+    def _removed_bias(self) -> float:
+        """η/4: estimated bias of a coefficient from norm clipping, in standard errors of the privacy noise."""
+        output, lost = self.passes[-1], min(self.lost, 0.5)
         # In units of the clip the trace is Σ‖z‖² less what was clipped.
         removed = lost / (1 - lost) * max(float(np.trace(output.matrix)), 0.0)
-        return min(ALIGNMENT * math.sqrt(2) * output.mu * removed, LARGEST_BIAS) if lost else 0.0
+        return ALIGNMENT * math.sqrt(2) * output.mu * removed if lost else 0.0
+
+    @property
+    def _tails_coded(self) -> bool:
+        """Whether all numbers with heavy tails are top-coded, so that the last histogram misses little."""
+        return self.marginals is not None and self.marginals.thresholds().keys() <= self.coded.keys()
+
+    @property
+    def clipping_bias(self) -> float:
+        """B: allowance for the distance of the unweighted coefficients, in standard errors of the privacy noise.
+
+        Clipped rows have weights below 1, and intervals are for the weighted coefficients. Clipping at c removes
+        Σ(‖z‖² - c)₊ = ρ of the squared norms. Unweighted coefficients differ by at most φη standard errors, where
+        η = √2 μρ/c and φ ≤ (1 + |κ|)/(2√(1 + κ²)) whatever the rows are; κ is the cosine of the coefficient's score
+        and the residual in the metric. The allowance is B = min(η/4, 1/2), chosen on tables (docs/inference.md): on
+        most tables intervals hold the unweighted coefficients too, but where few rows tell nearly collinear columns
+        apart the difference is many standard errors, and the last histogram cannot show it reliably.
+        """
+        return min(self._removed_bias, LARGEST_BIAS)
 
     @cached_property
     def clipping_loss(self) -> ClippingLoss | None:

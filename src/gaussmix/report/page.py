@@ -23,7 +23,7 @@ from gaussmix._text import plain
 from gaussmix.accounting.curve import DELTA_MAX, DELTA_MIN, PrivacyCurve, curve_of
 from gaussmix.errors import ArgumentError, MissingPackageError
 from gaussmix.models.release import Release
-from gaussmix.models.rendering import NOT_IDENTIFIED
+from gaussmix.models.rendering import NOT_IDENTIFIED, estimated_on
 from gaussmix.releases.certificate import Certificate
 from gaussmix.report.label import as_svg
 from gaussmix.report.page_data import embedded_release, first_response, static_tables
@@ -219,7 +219,7 @@ def render(
         no_models=no_models,
         tables=tables,
         no_tables=no_tables,
-        clipped=release.statistic.noisy.clipping_loss is not None,
+        clipped=bool(estimated_on(release.statistic.noisy)),
         signals=signals_of(release),
         signal_words=SIGNAL_WORDS if not release.statistic.exact else "No noise was added to this release.",
         data=_embedded(data),

@@ -22,6 +22,7 @@ from gaussmix.models.descriptive import NOISY, chosen_columns
 from gaussmix.models.design import Response, columns_behind, is_marked, needed_parts, part_name, parts_without
 from gaussmix.models.linear import number_response
 from gaussmix.models.release import Release
+from gaussmix.models.rendering import estimated_on
 from gaussmix.releases.counts import RowCounts, kinds_of
 from gaussmix.releases.noisy import NoisyMoment
 
@@ -81,6 +82,7 @@ def embedded_release(release: Release, n_rows: int | None = None) -> dict[str, A
         "weighted": schema.weight is not None,
         "weight_bound": schema.weight_bound,
         "clipping_loss": None if noisy.clipping_loss is None else str(noisy.clipping_loss),
+        "estimated_on": estimated_on(noisy),
         "sample_rows": _sample_rows(release, n_rows),
     }
 

@@ -32,7 +32,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.linalg
@@ -67,6 +67,7 @@ from gaussmix.releases.transcript import PassOutput, Transcript, start
 
 __all__ = [
     "LARGEST_EPSILON",
+    "RATE_RATIO",
     "SCENARIOS",
     "USEFUL",
     "Expectation",
@@ -82,6 +83,9 @@ __all__ = [
 
 USEFUL = 0.1
 """Largest relative loss of R² of a useful release."""
+
+RATE_RATIO = 1.5
+"""Rate ratio per standard deviation of a predictor that a useful release of a count distinguishes from 1."""
 
 SIMULATED_ROWS = 20_000
 DRAWS = 3
@@ -174,7 +178,9 @@ def response_of(schema: Schema, response: str | None = None) -> str:
 
 
 @lru_cache(maxsize=len(SCENARIOS))  # a search uses the same tables repeatedly
-def simulate(schema: Schema, scenario: Scenario, *, response: str, r2: float, rows: int) -> SimulatedTable:
+def simulate(
+    schema: Schema, scenario: Scenario, *, response: str, r2: float, rows: int, mean: float | None = None
+) -> SimulatedTable:
     r"""Return simulated rows of one scenario whose response is linear in all other columns.
 
     Let s be the standardised sum of all standardised encoded features times normal coefficients, with the sign that
@@ -183,7 +189,8 @@ def simulate(schema: Schema, scenario: Scenario, *, response: str, r2: float, ro
     .. math:: y = a + b\,(\sqrt{R^2}\,s + \sqrt{1 - R^2}\,e), \quad b = 2\,\mathrm{spread}
 
     clamped to its bounds, where a is three standard deviations above the lower bound, or the middle if that is lower. A
-    Boolean response is true with probability :math:`p + \sqrt{p(1-p)}\sqrt{R^2}\,s`.
+    Boolean response is true with probability :math:`p + \sqrt{p(1-p)}\sqrt{R^2}\,s`. With a ``mean`` the response is a
+    Poisson count of that mean, whose rate is multiplied by `RATE_RATIO` for every standard deviation of s.
     """
     rng = np.random.default_rng(_SEED)
     common = rng.normal(size=(rows, 1))
@@ -210,6 +217,11 @@ def simulate(schema: Schema, scenario: Scenario, *, response: str, r2: float, ro
     if isinstance(schema.parts[response], Boolean):
         p = scenario.true
         y = np.where(rng.random(rows) < p + math.sqrt(p * (1 - p)) * explained, 1.0, -1.0)
+    if mean is not None:
+        centre, half_range = cast(Numeric, schema.parts[response]).interval
+        effect = math.log(RATE_RATIO) * np.clip(score, -3.0, 3.0)
+        counts = rng.poisson(mean * np.exp(effect) / np.mean(np.exp(effect)))
+        y = np.clip((counts - centre) / half_range, -1.0, 1.0)
     block[:, at] = y * encoder.limits[at]
     if schema.intercept:
         block[:, schema.groups[INTERCEPT][0]] = encoder.intercept
@@ -315,8 +327,11 @@ class Trial:
         z = self.rows @ transform.T
         return z, np.einsum("ij,ij->i", z, z)
 
-    def errors(self, noise: NoisyGram) -> tuple[float, float]:
-        r"""Return medians over coefficients of the standard error over the sampling error, and of interval half widths.
+    def errors(self, noise: NoisyGram) -> tuple[float, float, float]:
+        r"""Return medians over coefficients: standard error over sampling error, and half widths of 95 % intervals.
+
+        Half widths are for a change across the range of a predictor, and for one of a standard deviation, in ranges of
+        the response.
 
         A Gram matrix with noise E = B·GOE·Bᵀ, N = BBᵀ, gives θ̂ - θ ≈ G⁻¹(E a)_x with a = (-θ, 1), and
 
@@ -332,7 +347,7 @@ class Trial:
         x = [i for i in self.table.features if not (at and i in first) and self.gram[i, i] > 0]
         n = self.weight * len(self.rows)
         if len(x) <= len(at) or n <= len(x):
-            return math.inf, math.inf
+            return math.inf, math.inf, math.inf
         R = scipy.linalg.qr(noise.factor[x].T, mode="r")[0][: len(x)]  # RᵀR = N_xx
         seen = scipy.linalg.solve_triangular(R, self.gram[np.ix_(x, x)], trans="T")
         values, U = scipy.linalg.eigh(scipy.linalg.solve_triangular(R, seen.T, trans="T"))
@@ -348,8 +363,12 @@ class Trial:
         privacy = np.where(hidden, math.inf, privacy)
         shown = np.array([i not in at for i in x])
         ratio = np.sqrt(1 + privacy / np.maximum(sampling, 1e-300))
-        half = _INTERVAL * np.sqrt(privacy + sampling) * self._reach(x) / self._reach([y])
-        return float(np.median(ratio[shown])), float(np.median(half[shown]))
+        half = _INTERVAL * np.sqrt(privacy + sampling)
+        across = half * self._reach(x) / self._reach([y])
+        deviations = np.maximum(np.std(self.rows[:, x], axis=0), 1e-300)  # a constant column's error is infinite
+        per_deviation = half * deviations / (2 * self.table.limit)
+        ratio, across, per_deviation = (np.median(values[shown]) for values in (ratio, across, per_deviation))
+        return float(ratio), float(across), float(per_deviation)
 
     def _reach(self, columns: list[int]) -> Floats:
         """Return the range of an entry in row units: twice its weight, or its weight for a level."""
@@ -380,7 +399,11 @@ class Expectation:
         Median over coefficients of the half width of a 95 % interval for the effect of a column across its declared
         range, or of a level against the first, in units of the range of the response.
     useful : bool
-        Whether privacy and sampling together lose less than a tenth of the R² with unlimited rows.
+        Whether privacy and sampling together lose less than a tenth of the R² with unlimited rows; for a count, whether
+        `RATE_RATIO` per standard deviation of a predictor is significantly different from 1.
+    rate_interval : float or None
+        For a count: median over coefficients of the half width of a 95 % interval of a log rate ratio per standard
+        deviation of a predictor.
     """
 
     name: str
@@ -389,6 +412,7 @@ class Expectation:
     error_ratio: float
     interval: float
     useful: bool
+    rate_interval: float | None = None
 
 
 @dataclass(frozen=True)
@@ -439,6 +463,9 @@ class Planner:
         last Boolean.
     r2 : float
         Assumed R² of the regression without privacy.
+    mean : float, optional
+        Expected mean of a response that is a count, such as visits: how rare events are decides whether rate ratios are
+        identified.
     max_contributions : int
         Contribution bound j. Every privacy unit is assumed to have j identical rows, the worst case: n rows are then
         worth n/j.
@@ -451,6 +478,7 @@ class Planner:
         delta: float,
         response: str | None = None,
         r2: float = 0.4,
+        mean: float | None = None,
         passes: int | Literal["auto"] = "auto",
         neighbours: Neighbours = "add-remove",
         max_contributions: int = 1,
@@ -458,10 +486,20 @@ class Planner:
         self.schema = Schema.of(schema)
         _check_columns(self.schema.n_columns)
         self.response = response_of(self.schema, response)
-        self.delta, self.r2 = delta, check.in_interval(0, 1, r2=r2)
+        self.delta, self.r2, self.mean = delta, check.in_interval(0, 1, r2=r2), mean
+        if mean is not None:
+            if not self.may_be_count:
+                raise ArgumentError("mean requires a numeric response whose declared lower bound is 0.")
+            check.in_interval(0, cast(Numeric, self.schema.parts[self.response]).upper, mean=mean)
         self.passes = AUTOMATIC_PASSES if passes == "auto" else check.positive_integer(passes=passes)
         self.neighbours: Neighbours = neighbours
         self.max_contributions = check.positive_integer(max_contributions=max_contributions)
+
+    @property
+    def may_be_count(self) -> bool:
+        """Whether the response is a number whose declared lower bound is 0."""
+        part = self.schema.parts[self.response]
+        return isinstance(part, Numeric) and part.lower == 0
 
     def expect(self, *, n_rows: int, epsilon: float) -> Plan:
         """Return the expected loss of R², standard errors and intervals of a release of ``n_rows`` rows."""
@@ -524,7 +562,7 @@ class Planner:
         """Return the mean R² and median errors over several draws; n rows belong to n/j privacy units."""
         m, n = self.schema.n_columns, max(n // self.max_contributions, 1)
         rows = max(min(SIMULATED_ROWS, 500_000 // m), 8 * m)
-        table = simulate(self.schema, scenario, response=self.response, r2=self.r2, rows=rows)
+        table = simulate(self.schema, scenario, response=self.response, r2=self.r2, rows=rows, mean=self.mean)
         trial = Trial.of(self.schema, table, n)
         # μ of all releases except the count. The Gram matrix of a share π of the rows, divided by π, has noise 1/π
         # times as large.
@@ -536,9 +574,12 @@ class Planner:
             drawn = trial.draw(mu, np.random.default_rng(draw))
             found.append((trial.r2_of(drawn), *trial.errors(drawn.pool.current)))
         r2 = float(np.mean([draw[0] for draw in found]))
-        _, error_ratio, interval = np.median(found, axis=0).tolist()
-        lost = max(trial.least_squares_r2 - r2, 0.0)
-        return Expectation(scenario.name, lost, r2, error_ratio, interval, table.r2 - r2 < USEFUL * table.r2)
+        _, error_ratio, interval, per_deviation = np.median(found, axis=0).tolist()
+        lost, useful, rate = max(trial.least_squares_r2 - r2, 0.0), table.r2 - r2 < USEFUL * table.r2, None
+        if self.mean is not None:  # a log rate ratio is a slope over the mean
+            rate = per_deviation * cast(Numeric, self.schema.parts[self.response]).upper / self.mean
+            useful = rate < math.log(RATE_RATIO)
+        return Expectation(scenario.name, lost, r2, error_ratio, interval, useful, rate)
 
 
 def numeric_schema(features: int) -> Schema:

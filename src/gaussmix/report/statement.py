@@ -200,7 +200,7 @@ def fields_of(release: Release, curve: PrivacyCurve | None, *, valid: bool, file
         found = "thresholds found from noisy counts, or declared; models are of the coded table"
         fields.append(Field("Top-coded", "; ".join(statistic.coded.values()), found))
     if statistic.clipping_loss is not None:
-        note = "high-leverage rows are norm-clipped in the last pass"
+        note = "high-leverage rows have weights below 1 in the last pass: Release.weights"
         fields.append(Field("Clipped", str(statistic.clipping_loss), note))
     fields += [
         Field("Analysis", account.analysis, "used to compute ε and δ"),

@@ -16,7 +16,8 @@ function meaning(release, { problem }, { source }) {
 function showModel(release, model, notIdentified) {
   const { coefficients, summary, scale, name } = model, odds = scale === "odds";
   const lost = coefficients.filter((row) => !row.identified), unknown = lost.length, known = coefficients.length - unknown;
-  const words = summary.dominated && known > 1 ? ["This model does not beat the mean of the response at this budget."] : [];
+  const words = release.estimated_on ? [release.estimated_on] : [];
+  if (summary.dominated && known > 1) words.push("This model does not beat the mean of the response at this budget.");
   words.push(`${known} of ${coefficients.length} coefficients are identified at this budget.`);
   if (unknown) words.push("The others are left out: least squares is on the columns listed.");
   if (odds) words.push("They are discriminant coefficients, on the scale of log odds.");
