@@ -36,9 +36,11 @@ def main() -> None:
     table = table.assign(pays=np.exp(rand.lncoins) - 1, deductible=rand.idp == 1, health=health).round(3)
     private = gm.release(table, SCHEMA, epsilon=1.0, delta=1e-6, random_state=1)
     fit, coded = private.ols("visits"), private.topcode(table)
+    weights = np.sqrt(private.weights(coded))
     numbers = coded[["pays", "deductible", "limited", "diseases"]].astype(float)
     X = np.column_stack([np.ones(len(coded)), numbers, coded.health == "good", coded.health == "fair or poor"])
-    exact = dict(zip(fit.params, np.linalg.lstsq(X, coded.visits, rcond=None)[0], strict=True))
+    solution = np.linalg.lstsq(weights[:, None] * X, weights * coded.visits, rcond=None)[0]
+    exact = dict(zip(fit.params, solution, strict=True))
 
     figure = Figure(figsize=(9, 3), layout="constrained")
     axes = figure.subplots()
