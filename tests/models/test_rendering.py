@@ -117,8 +117,8 @@ def test_what_is_printed_first(release):
     weak = gm.release(patients(400), schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=0)
     lines = str(weak.ols("cost").summary()).splitlines()
     assert lines[0].startswith("No privacy guarantee")
-    kept = weak.statistic.passes[-1].request.kept_weight
-    words = f"high-leverage rows weighted below 1 (Release.weights; mean weight about {kept:.3f})."
+    removed = 1 - weak.statistic.passes[-1].request.kept_weight
+    words = f"high-leverage rows weighted below 1 (Release.weights; {100 * removed:.2g} % of row weight removed)."
     assert lines[1] == f"Estimated on the table with {words}"
     assert lines[2] == "Only the intercept is identified at this budget: all other columns were left out."
     assert lines[3] == "cost: table"

@@ -157,14 +157,14 @@ def test_intervals_are_for_weighted_least_squares():
 def test_the_first_line_says_so_in_every_form():
     private = release(odd_rows())
     summary = private.ols("y").summary()
-    mean = private.statistic.passes[-1].request.kept_weight
-    assert mean == pytest.approx(private.weights(odd_rows()).mean(), abs=0.002)
-    words = f"high-leverage rows weighted below 1 (Release.weights; mean weight about {mean:.3f})"
+    removed = 1 - private.statistic.passes[-1].request.kept_weight
+    assert removed == pytest.approx(1 - private.weights(odd_rows()).mean(), abs=0.002)
+    words = f"high-leverage rows weighted below 1 (Release.weights; {100 * removed:.2g} % of row weight removed)"
     first = f"Estimated on the table with {words}"
     assert str(summary).splitlines()[1].startswith(first)  # after the line about the seed
     assert "Intervals are for the least-squares coefficients of this table, with these row weights." in str(summary)
     assert first in summary.as_html()
-    assert first in summary.as_latex()
+    assert first.replace("%", r"\%") in summary.as_latex()
     assert json.loads(json.dumps(as_plain(summary)))["estimated_on"].startswith(first)
     assert first in str(private.ols("y").summary(estimand="population"))
     assert first in str(private.logit("g").summary())

@@ -142,12 +142,14 @@ def _allowance(summary: Summary) -> str:
     """Return sentences about the difference between the weighted and the unweighted fit."""
     noisy = summary._problem.noisy
     factor = math.sqrt(1 + noisy.clipping_bias**2)
+    larger = (
+        f"Standard errors are {100 * (factor - 1):.0f} % larger to allow for the difference from the unweighted fit"
+    )
+    shown = factor >= 1.005
     if noisy.near_unweighted:
-        larger = f"{100 * (factor - 1):.0f} %"
-        words = f" Standard errors are {larger} larger to allow for the difference from the unweighted fit."
-        return words if factor >= 1.005 else ""
-    unclipped = " A release in one pass clips no row." if noisy.independent else ""
-    return f" The unweighted fit may differ by more than the intervals allow for.{unclipped}"
+        return f" {larger}." if shown else ""
+    words = f" {larger}, which may be larger than that." if shown else " The unweighted fit may differ."
+    return words + " A release in one pass clips no row." * noisy.independent
 
 
 def _rows(summary: Summary) -> str:

@@ -169,8 +169,9 @@ class Transcript:
             found += ["high-leverage rows"] * (self.unit is not None or request.clip < bound)
         if self.unit is not None and self.unit.contribution_bounding == "scale":
             found.append(f"rows of {self.unit.column} values with many rows")
-        mean = "" if request is None or self.unit is not None else f"; mean weight about {request.kept_weight:.3f}"
-        words = f"{' and '.join(found)} weighted below 1 (Release.weights{mean})" if found else ""
+        share = "" if request is None or self.unit is not None else f"; {100 * (1 - request.kept_weight):.2g} %"
+        removed = f"{share} of row weight removed" if share else ""
+        words = f"{' and '.join(found)} weighted below 1 (Release.weights{removed})" if found else ""
         if self.unit is None or self.unit.contribution_bounding == "scale":
             return words
         sampled = f"at most {self.unit.max_contributions} rows of each {self.unit.column}, chosen at random"
