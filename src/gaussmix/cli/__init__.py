@@ -61,7 +61,7 @@ class _Commands(Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gaussmix")
 def main() -> None:
-    """Differentially private regression by the Gaussian mixing mechanism.
+    """Differentially private regression: one release of a table, any number of models.
 
     \b
     Exit codes: 0 success, 1 interrupted or out of memory, 2 invalid arguments,

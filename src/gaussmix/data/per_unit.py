@@ -207,7 +207,8 @@ def per_unit(
 ) -> Any:
     """Return a table with one row for each privacy unit, for :func:`gaussmix.release`.
 
-    A release of its rows protects whole units: declare ``privacy_unit=gm.PrivacyUnit(unit)``.
+    A release of its rows with row-level privacy protects whole units. Charge it to a ledger of its own: a ledger for
+    the rows of ``data`` counts in another unit.
 
     Parameters
     ----------

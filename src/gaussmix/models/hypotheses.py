@@ -81,6 +81,10 @@ class JointTest:
     df: int
     pvalue: float
 
+    def __str__(self) -> str:
+        degrees = f"{self.df} degree{'s' * (self.df > 1)} of freedom"
+        return f"{', '.join(self.hypotheses)}: statistic {self.statistic:.4g}, {degrees}, p = {self.pvalue:.4g}"
+
 
 def linear_hypotheses(
     given: Hypotheses, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None
