@@ -26,7 +26,7 @@ def integrated_delta(epsilon: float, mu: float) -> mpmath.mpf:
         return mpmath.quad(lambda x: mpmath.npdf(x, m) - mpmath.exp(eps) * mpmath.npdf(x), ends)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize(("epsilon", "delta"), [*BUDGETS, (0.3, 1 - 1e-12), (400.0, 1 - 1e-10)])
 def test_mu_is_the_largest_of_48_bits_that_meets_the_budget(epsilon, delta):
     mu = gaussian_mu(epsilon, delta)
     step = math.ldexp(1.0, math.frexp(mu)[1] - 48)

@@ -328,19 +328,8 @@ def _noise_alone(
     about = min(float(np.sqrt(2 * k * np.log(1 / delta))) / epsilon, GAMMA_MAX / 2)  # to leading order
     low = about / 8 if about / 8 > floor and excess(about / 8) > 0 else floor
     gamma = _smallest_gamma(excess, low, max(2.0, 1.5 * about))
-    spent = _delta(epsilon, k, gamma, neighbours, analysis)
-    return Calibration(
-        epsilon=epsilon,
-        delta=delta,
-        sketch_size=k,
-        gamma=gamma,
-        scale="none",
-        analysis=analysis,
-        neighbours=neighbours,
-        epsilon_spent=_epsilon_spent(epsilon, delta, k, gamma, analysis, neighbours),
-        delta_spent=spent,
-        delta_split=(("sketch", spent),),
-    )
+    epsilon_spent = _epsilon_spent(epsilon, delta, k, gamma, analysis, neighbours)
+    return _of_noise(epsilon, delta, k, gamma, analysis, neighbours, epsilon_spent)
 
 
 def _epsilon_spent(
@@ -382,6 +371,19 @@ def _cost(
             f"gamma={gamma!r} with sketch_size={k} gives no guarantee: epsilon is infinite or delta is 1. "
             "Increase gamma."
         )
+    return _of_noise(epsilon, delta, k, gamma, analysis, neighbours, epsilon)
+
+
+def _of_noise(
+    epsilon: float,
+    delta: float,
+    k: int,
+    gamma: float,
+    analysis: Literal["exact", "renyi"],
+    neighbours: Neighbours,
+    epsilon_spent: float,
+) -> Calibration:
+    """Return the calibration of noise alone, without a scale bound."""
     spent = min(_delta(epsilon, k, gamma, neighbours, analysis), delta)
     return Calibration(
         epsilon=epsilon,
@@ -391,7 +393,7 @@ def _cost(
         scale="none",
         analysis=analysis,
         neighbours=neighbours,
-        epsilon_spent=epsilon,
+        epsilon_spent=epsilon_spent,
         delta_spent=spent,
         delta_split=(("sketch", spent),),
     )

@@ -19,13 +19,14 @@ from numpy.typing import ArrayLike
 from gaussmix import _validation as check
 from gaussmix._types import Floats
 from gaussmix.accounting.divergence import gaussian_hockey_stick
-from gaussmix.accounting.numerics import above, log_excess, precise, round_up, smallest_or_infinity, smallest_safe
+from gaussmix.accounting.numerics import above, log_excess, precise, round_up, smallest_or_infinity
 from gaussmix.accounting.parameters import EPSILON_MAX, GAMMA_MAX, ROUNDING, shaped
 from gaussmix.errors import ArgumentError, BudgetUnmetError
 
 __all__ = ["gaussian_delta", "gaussian_delta_up", "gaussian_epsilon", "gaussian_mu"]
 
 _MU_BITS = 48  # significant bits of a calibrated μ: the relative loss is below 4e-15
+_CONVERGED = 1e-20  # relative size of the last step of Newton's method
 
 
 @overload
@@ -83,20 +84,21 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _largest_mu(epsilon: float, delta: float) -> float:
-    try:  # a start for Newton's method, in double precision
-        noise = smallest_safe(
-            lambda s: log_excess(gaussian_delta(epsilon, mu=1 / s), delta), 1e-9, 1.0, limit=GAMMA_MAX, log=True
-        )
-    except BudgetUnmetError:
-        raise BudgetUnmetError(
-            f"epsilon={epsilon!r} and delta={delta!r} cannot be met with noise up to {GAMMA_MAX:g} times the "
-            "sensitivity. Increase epsilon or delta."
-        ) from None
     with precise() as mp:
-        eps, allowed, mu = mp.mpf(epsilon), mp.mpf(delta), 1 / mp.mpf(noise)
-        for _ in range(3):  # on log δ, whose derivative is φ(ε/μ - μ/2)/δ; the start is accurate to eleven digits
+        eps, allowed = mp.mpf(epsilon), mp.mpf(delta)
+        root = mp.sqrt(2 * mp.log(1 / allowed))
+        # Start from the μ of zero-concentrated privacy, μ²/2 + μ√(2 log(1/δ)) = ε, which is private. Newton's method on
+        # log δ, whose derivative is φ(ε/μ - μ/2)/δ, increases it to the root.
+        mu, step = mp.sqrt(root**2 + 2 * eps) - root, mp.inf
+        while abs(step) > mu * _CONVERGED:
             spent = _delta(mp, eps, mu)
-            mu -= mp.log(spent / allowed) * spent / mp.npdf(eps / mu - mu / 2)
+            step = mp.log(spent / allowed) * spent / mp.npdf(eps / mu - mu / 2)
+            mu -= step
+        if mu * GAMMA_MAX < 1:
+            raise BudgetUnmetError(
+                f"epsilon={epsilon!r} and delta={delta!r} cannot be met with noise up to {GAMMA_MAX:g} times the "
+                "sensitivity. Increase epsilon or delta."
+            )
         exponent = mp.frexp(mu)[1] - _MU_BITS
         steps = int(mp.floor(mp.ldexp(mu, -exponent)))
 

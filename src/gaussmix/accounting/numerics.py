@@ -41,17 +41,12 @@ _LOCK = threading.RLock()  # mpmath functions change the precision of their cont
 @contextlib.contextmanager
 def precise() -> Iterator[Any]:
     """Yield an `mpmath` context with 70 digits, to one thread at a time."""
-    with _LOCK:
-        context = _context()
-        context.dps = _DIGITS
-        yield context
-
-
-@functools.cache
-def _context() -> Any:
     import mpmath  # imported late: it takes 0.2 s, and only calibrations and accounts need it
 
-    return mpmath.MPContext()
+    with _LOCK:
+        context = mpmath.MPContext()
+        context.dps = _DIGITS
+        yield context
 
 
 def above(x: Any) -> Fraction:
