@@ -269,9 +269,9 @@ def test_full_and_broken_outputs_are_no_traceback(files):
 
 def test_interrupted(files, tmp_path):
     """Ctrl-C while rows are awaited: nothing is written, nothing is left, no traceback."""
-    slow = "import signal, time, gaussmix.data.table as m\n"
+    slow = "import signal, time, gaussmix.data.rows as m\n"
     slow += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job of a shell ignores it
-    slow += "m.TableReader.aggregate = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
+    slow += "m.aggregate_batches = lambda *a, **k: (print('reading', flush=True), time.sleep(60))"
     arguments = ["release", files / "a.parquet", "-s", files / "schema.json", *BUDGET, "-o", tmp_path / "x"]
     process = subprocess.Popen(
         [sys.executable, "-c", f"{slow}\nfrom gaussmix.cli import main; main()", *map(str, arguments)],

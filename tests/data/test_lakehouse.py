@@ -8,8 +8,9 @@ import pytest
 
 import gaussmix as gm
 from gaussmix.data.gram import Gram
+from gaussmix.data.rows import TableRows
 from gaussmix.data.schema import Schema
-from gaussmix.data.table import TableReader, open_table
+from gaussmix.data.table import open_table
 from gaussmix.errors import ArgumentError, DataError
 
 SCHEMA = Schema.of({"age": [0, 100], "cost": [0, 10]})
@@ -39,7 +40,7 @@ def iceberg(folder):
 
 def gram(data):
     """Return the exact Gram matrix of a table."""
-    sums = TableReader(data).aggregate(Gram(), SCHEMA)
+    sums = TableRows(data, SCHEMA).aggregate(Gram())
     return sums.n, np.asarray(sums.high).tolist(), np.asarray(sums.low).tolist()
 
 
@@ -101,12 +102,12 @@ def test_a_release_from_the_object_equals_that_from_its_rows(tmp_path, make):
 def test_a_version_written_later_is_not_read(tmp_path):
     deltalake = pytest.importorskip("deltalake")
     lake, berg = delta(tmp_path), iceberg(tmp_path / "berg")
-    readers = [TableReader(lake), TableReader(berg)]
-    first = [reader.aggregate(Gram(), SCHEMA).n for reader in readers]
+    sources = [TableRows(lake, SCHEMA), TableRows(berg, SCHEMA)]
+    first = [source.aggregate(Gram()).n for source in sources]
     deltalake.write_deltalake(str(tmp_path / "delta"), OLD, mode="append")
     lake.update_incremental()
     berg.append(OLD)
-    assert [reader.aggregate(Gram(), SCHEMA).n for reader in readers] == first == [40, 40]
+    assert [source.aggregate(Gram()).n for source in sources] == first == [40, 40]
 
 
 def test_two_versions_of_one_table_are_refused(tmp_path):

@@ -16,11 +16,11 @@ from randomgen import ChaCha
 from scipy import stats
 
 from gaussmix.data import sampling
-from gaussmix.data.gram import Gram
+from gaussmix.data.gram import Gram, aggregate_batches
 from gaussmix.data.rows import TableRows
 from gaussmix.data.sampling import RowCache, Sample
 from gaussmix.data.schema import Schema
-from gaussmix.data.table import TableIterator, TableReader
+from gaussmix.data.table import TableIterator
 from gaussmix.data.transforms import Transform
 
 FALSE_ALARM = 1e-6
@@ -160,8 +160,7 @@ def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch)
 def test_memory_is_bounded_and_cached_rows_are_a_sample(monkeypatch):
     monkeypatch.setattr(sampling, "CACHE_BYTES", 8 * M * 600)
     cache = RowCache(KEYS, SCHEMA)
-    source = TableReader(iter(table(20_000).to_batches(max_chunksize=900)))  # one thread
-    source.aggregate(Gram(), SCHEMA, cache=cache)
+    aggregate_batches(iter(table(20_000).to_batches(max_chunksize=900)), SCHEMA, Gram(), cache=cache, threads=1)
     assert 150 <= cache._rows <= 600
     assert sum(len(rows) for _, rows in cache._blocks) == cache._rows
     assert cache._limit < 2**16

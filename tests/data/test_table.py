@@ -27,8 +27,8 @@ from gaussmix.data.engines import DuckDBQuery
 from gaussmix.data.gram import Gram, aggregate_batches
 from gaussmix.data.moments import Moments
 from gaussmix.data.schema import Schema
-from gaussmix.data.source import CsvOptions, ReadOptions, Seen, Table, with_progress
-from gaussmix.data.table import TableReader, open_table, row_digests
+from gaussmix.data.source import CsvOptions, ReadOptions, Seen, Table, row_digests, with_progress
+from gaussmix.data.table import open_table
 from gaussmix.errors import ArgumentError, DataError, MissingFileError, OutputError
 
 SECRET = "secret"  # no message may hold it
@@ -254,7 +254,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import numpy as np, pyarrow as pa
 from gaussmix.data.engines import DuckDBQuery
-from gaussmix.data.table import TableReader, open_table, row_digests
+from gaussmix.data.table import open_table
 for table in ({"a": np.zeros(3)}, pa.table({"a": [1]})):
     assert len(list(open_table(table).batches(["a"]))) == 1
 try:
@@ -272,7 +272,7 @@ def test_optional_libraries_need_not_be_there():
 
 MEMORY = r"""
 import re, sys
-from gaussmix.data.table import TableReader, open_table, row_digests
+from gaussmix.data.table import open_table
 for batch in open_table(sys.argv[1]).batches(["a", "b"]):
     pass
 print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])  # ru_maxrss may be the parent's
@@ -846,7 +846,7 @@ def test_a_query_that_returns_other_rows_is_an_error():
         return frame.with_columns(pl.col("a") + len(calls))
 
     frame = pl.LazyFrame({"a": [1.0, 2.0, 3.0]}).map_batches(drifting)
-    reader = TableReader(frame)
-    list(reader.batches(["a"], {}))
+    table = open_table(frame)
+    list(table.batches(["a"], examine_plan=True))
     with pytest.raises(DataError, match="The table changed between two passes"):
-        list(reader.batches(["a"], {}))
+        list(table.batches(["a"], examine_plan=True))

@@ -23,7 +23,7 @@ from gaussmix.data.counts import (
     count_finely,
 )
 from gaussmix.data.schema import PartialSchema, Schema, describe_columns
-from gaussmix.data.table import TableReader
+from gaussmix.data.table import open_table
 from gaussmix.errors import ArgumentTypeError, DataTypeError, DeclarationError
 
 
@@ -127,7 +127,7 @@ KINDS = {"x": "number", "job": "category", "code": "codes"}
 
 
 def counted(data):
-    return count_columns(TableReader(data), PartialSchema.of(KINDS))
+    return count_columns(open_table(data), PartialSchema.of(KINDS))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_csv_is_read_by_the_declared_kind(tmp_path):
     file.write_text("x,job,code\n1,007,7\n2.5,7,7\n", encoding="utf-8")
     found = counted(file)
     assert found.keys == {"job": Counter({"007": 1, "7": 1}), "code": Counter({7: 2})}
-    fine = count_finely(TableReader(file), PartialSchema.of(KINDS), {"x": FineGrid(0.0, 1.0, 4)})
+    fine = count_finely(open_table(file), PartialSchema.of(KINDS), {"x": FineGrid(0.0, 1.0, 4)})
     assert fine["x"].tolist() == [0, 1, 1, 0]
 
 

@@ -151,13 +151,13 @@ def test_a_row_changes_no_other_rows_count():
     """Brute force: a row more changes one bin, and one key, of every column by one, and nothing else."""
     from gaussmix.data.counts import count_columns
     from gaussmix.data.schema import PartialSchema
-    from gaussmix.data.table import TableReader
+    from gaussmix.data.table import open_table
 
     data, columns = table(200), PartialSchema.of(KINDS)
-    whole = count_columns(TableReader(data), columns)
+    whole = count_columns(open_table(data), columns)
     for left_out in range(0, 200, 7):
         rest = pa.concat_tables([data.slice(0, left_out), data.slice(left_out + 1)])
-        less = count_columns(TableReader(rest), columns)
+        less = count_columns(open_table(rest), columns)
         for name in columns.numbers:
             assert np.abs(whole.bins[name] - less.bins[name]).sum() == 1
         for name in columns.keys:

@@ -28,7 +28,7 @@ from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Categorical, Numeric
 from gaussmix.data.encode import codes_of, numbers_of, one_column
 from gaussmix.data.schema import PartialSchema
-from gaussmix.data.table import TableReader
+from gaussmix.data.source import Table
 
 _EXPONENTS = 1000
 _MAGNITUDES = 2 * _EXPONENTS  # exponents -999 to 1000
@@ -96,11 +96,13 @@ class ColumnCounts:
     keys: dict[str, Counter[Any]]
 
 
-def count_columns(reader: TableReader, columns: PartialSchema) -> ColumnCounts:
+def count_columns(table: Table, columns: PartialSchema) -> ColumnCounts:
     """Read the table once and count all columns."""
     bins = {name: np.zeros(COARSE_BINS, dtype=np.int64) for name in columns.numbers}
     keys: dict[str, Counter[Any]] = {name: Counter() for name in columns.keys}
-    with closing(reader.batches(columns.names, columns.text_types, describe="Counting")) as stream:
+    with closing(
+        table.batches(columns.names, types=columns.text_types, examine_plan=True, describe="Counting")
+    ) as stream:
         for batch in stream:
             for name in columns.numbers:
                 bins[name] += np.bincount(coarse_bins(_finite(batch, name)), minlength=COARSE_BINS)
@@ -109,11 +111,11 @@ def count_columns(reader: TableReader, columns: PartialSchema) -> ColumnCounts:
     return ColumnCounts(bins, keys)
 
 
-def count_finely(reader: TableReader, columns: PartialSchema, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
+def count_finely(table: Table, columns: PartialSchema, grids: Mapping[str, FineGrid]) -> dict[str, Integers]:
     """Read some numeric columns again and count rows on grids chosen from released counts."""
     found = {name: np.zeros(grid.bins, dtype=np.int64) for name, grid in grids.items()}
     types = {name: columns.text_types[name] for name in grids}
-    with closing(reader.batches(list(grids), types, describe="Counting again")) as stream:
+    with closing(table.batches(list(grids), types=types, examine_plan=True, describe="Counting again")) as stream:
         for batch in stream:
             for name, grid in grids.items():
                 found[name] += np.bincount(grid.bins_of(_finite(batch, name)), minlength=grid.bins)

@@ -609,7 +609,7 @@ def codes_of(name: str, column: Categorical, array: pa.Array) -> tuple[NDArray[n
 
 
 def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
-    """Return a column as one plain array; dictionaries are kept."""
+    """Return a column as one array; dictionaries are kept."""
     indices = batch.schema.get_all_field_indices(name)
     if len(indices) != 1:
         what = "is not in the table" if not indices else "occurs twice in the table"
@@ -619,28 +619,6 @@ def one_column(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
         array = array.unify_dictionaries().combine_chunks() if array.num_chunks != 1 else array.chunk(0)
     if isinstance(array, pa.ChunkedArray):  # combine_chunks of no or of too long chunks
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], type=array.type)
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return _without_views(array)
-
-
-def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert string and binary views, which few Arrow functions support; return the same batch if it has none."""
-    columns = batch.columns
-    arrays = [_without_views(array) for array in columns]
-    if all(array is before for array, before in zip(arrays, columns, strict=True)):
-        return batch
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
-
-
-def _without_views(array: pa.Array) -> pa.Array:
-    """Convert a view array to plain text or bytes."""
-    if pa.types.is_string_view(array.type):
-        return array.cast(pa.large_string())
-    if pa.types.is_binary_view(array.type):
-        return array.cast(pa.large_binary())
-    if pa.types.is_dictionary(array.type) and pa.types.is_string_view(array.type.value_type):
-        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
     return array
 
 

@@ -52,13 +52,14 @@ from gaussmix.data.gram import (
     Query,
     Summable,
     aggregate_arrays,
+    aggregate_batches,
     aggregate_rows,
 )
 from gaussmix.data.moments import Moments
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.data.schema import Schema
-from gaussmix.data.source import CsvOptions, ReadOptions, unexpected_rows
-from gaussmix.data.table import CHANGED, TableReader, open_table
+from gaussmix.data.source import CHANGED, CsvOptions, ReadOptions, unexpected_rows
+from gaussmix.data.table import open_table
 from gaussmix.data.transforms import Transform
 from gaussmix.errors import ArgumentError, DataError
 
@@ -184,9 +185,8 @@ class TableRows(RowSource):
     """
 
     def __init__(self, data: Any, schema: Schema, options: ReadOptions | None = None) -> None:
-        self.schema = schema
-        self._reader = data if isinstance(data, TableReader) else TableReader(data, options)
-        self.is_computed = self._reader.table.computed
+        self.schema, self.table = schema, open_table(data, options)
+        self.is_computed = self.table.computed
         self._cache: RowCache | None = None
 
     def moments(
@@ -197,11 +197,9 @@ class TableRows(RowSource):
         Not of a source that does not promise its order: there each reading has sampling keys of its own, and whether
         rows were cached, which depends on their number, would decide whether passes share them.
         """
-        self._cache = None
-        if cache is None or sample is not None or not self._reader.table.ordered:
-            return super().moments(sample, describe=describe)
-        rows = RowCache(cache, self.schema)
-        sums = self._reader.aggregate(Gram(), self.schema, cache=rows, describe=describe)
+        ordered = cache is not None and sample is None and self.table.ordered
+        rows = RowCache(cache, self.schema) if cache is not None and ordered else None
+        sums = self._read(Gram(), sample, rows, describe)
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)
 
@@ -210,15 +208,26 @@ class TableRows(RowSource):
         cached = None if self._cache is None else self._cache.find(sample)
         if cached is not None:
             return aggregate_rows(cached, query, self.schema.n_columns)
-        return self._reader.aggregate(query, self.schema, sample=sample, describe=describe)
+        return self._read(query, sample, None, describe)
+
+    def _read(self, query: Query[A], sample: Sample | None, cache: RowCache | None, describe: str) -> A:
+        """Read the table, or a sample of its rows. A ``cache`` keeps rows for later."""
+        table, schema = self.table, self.schema
+        if sample is not None and not table.ordered:
+            sample = sample.fresh(table.readings)
+        threads = 1 if table.reuses_buffers else None
+        with closing(
+            table.batches(list(schema.columns), types=schema.text_types, examine_plan=True, describe=describe)
+        ) as stream:
+            return aggregate_batches(stream, schema, query, sample=sample, cache=cache, threads=threads)
 
     def recoded(self, schema: Schema) -> RowSource:
         """Return the same table under another schema. It must not have changed."""
-        return TableRows(self._reader, schema)
+        return TableRows(self.table, schema)
 
     def check_again(self) -> None:
         """Raise an error for an iterator or a reader, which can be read only once."""
-        self._reader.check_again()
+        self.table.check_again()
 
 
 class UnitRows(RowSource):
@@ -233,14 +242,14 @@ class UnitRows(RowSource):
     ) -> None:
         self.schema, self._key = schema, key
         self.unit: PrivacyUnit = unit
-        self._reader = data if isinstance(data, TableReader) else TableReader(data, options)
-        if isinstance(self._reader.table, ClusterTable):
+        self.table = open_table(data, options)
+        if isinstance(self.table, ClusterTable):
             raise ArgumentError(
                 "Dask and Spark tables do not support a privacy unit. Write the table to Parquet files and pass "
                 "their directory."
             )
-        self.is_computed = self._reader.table.computed
-        self._is_sorted = self._reader.table.options.sorted_by_unit
+        self.is_computed = self.table.computed
+        self._is_sorted = self.table.options.sorted_by_unit
         self._grouped: GroupedUnits | None = None
         self._counts: tuple[int, int] | None = None
         self._turn = threading.Lock()  # ids, starts and rows are read in turn from one file
@@ -265,11 +274,11 @@ class UnitRows(RowSource):
 
     def recoded(self, schema: Schema) -> RowSource:
         """Return the same table under another schema, to be grouped by unit again: encoded rows are stored."""
-        return UnitRows(self._reader, schema, self.unit, key=self._key)
+        return UnitRows(self.table, schema, self.unit, key=self._key)
 
     def check_again(self) -> None:
         """Raise an error if the table can be read only once."""
-        self._reader.check_again()
+        self.table.check_again()
 
     def close(self) -> None:
         """Discard the rows stored for later passes."""
@@ -314,7 +323,7 @@ class UnitRows(RowSource):
         schema, column = self.schema, self.unit.column
         plan, rows = BlockEncoder.of(schema), max(_ENCODED_BYTES // (8 * schema.n_columns), 1)
         columns, types = [*schema.columns, column], {**schema.text_types, column: pa.string()}
-        with closing(self._reader.batches(columns, types, describe=describe)) as stream:
+        with closing(self.table.batches(columns, types=types, examine_plan=True, describe=describe)) as stream:
             for batch in stream:
                 ids = contributions.unit_ids(
                     column, one_column(batch, column), self._key
@@ -395,9 +404,10 @@ def _aggregate_part(
     part: Any, number: int, *, schema: Schema, query: Query[Any], sample: Sample | None, key: bytes
 ) -> _Counted:
     """Aggregate one partition, on a worker."""
-    reader = TableReader(part, key=key)
-    result = reader.aggregate(query, schema, sample=None if sample is None else sample.part(number))
-    return _Counted(result, reader.rows, reader.digest)
+    rows = TableRows(part, schema)
+    rows.table.key = key
+    result = rows.aggregate(query, None if sample is None else sample.part(number))
+    return _Counted(result, rows.table.rows, rows.table.digest)
 
 
 class SummedRows(RowSource):

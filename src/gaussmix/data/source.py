@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -22,10 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from gaussmix._validation import positive_integer
-from gaussmix.data.encode import without_views
+from gaussmix.data.encode import is_text
 from gaussmix.errors import ArgumentError, ArgumentTypeError, DataError, DataTypeError, GaussmixError
 
 if TYPE_CHECKING:
@@ -139,6 +143,9 @@ READAHEAD = 3
 _BATCH_BYTES = 2**24
 _VALUE_BYTES = 8  # of a number, or of a text's place in its dictionary
 
+CHANGED = "The table changed between two passes. The release was stopped. Use a table that does not change."
+"""The message does not say what changed: that would reveal information about rows."""
+
 Part = tuple[str, pa.RecordBatch]
 """A batch, and the name of its table in messages."""
 
@@ -182,6 +189,13 @@ class Table:
         What can be read only once, as the subject of a message; None if the table can be read again.
     paths : tuple of paths
         Files, folders and patterns that are read: an output must not be among them.
+    readings, rows : int
+        Number of complete readings, and of rows in the last one, **sensitive**: those that a sample or ``drop-row``
+        leaves out are counted too.
+    key : bytes or None
+        32 secret bytes for `row_digests`; by default drawn for a table that an engine computes.
+    digest : int
+        Sum of `row_digests` over the last reading, **sensitive**; 0 without a key, where files are compared.
     """
 
     ordered: bool = True
@@ -193,6 +207,10 @@ class Table:
     def __init__(self, data: Any, options: ReadOptions) -> None:
         self._data, self.options = data, options
         self.label = f"the {type(data).__name__}"
+        self.readings = self.rows = self.digest = 0
+        self.key: bytes | None = None
+        self._digests: dict[tuple[str, ...], int] = {}  # by the columns that were read
+        self._files: list[tuple[int, int, int, int]] = []
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield batches with exactly the requested columns, of at most ``request.rows`` rows."""
@@ -259,7 +277,7 @@ class Table:
             long vectors or there are many columns.
         examine_plan : bool
             Reject a DuckDB query in which one stored row may change several rows of the result, unless
-            ``options.row_by_row`` declares that none does.
+            ``options.row_by_row`` declares that none does, which is an error for stored tables.
         describe : str
             Description of the progress bar, where there is one.
 
@@ -275,18 +293,29 @@ class Table:
         if batch_rows is None:
             batch_rows = max(min(BATCH_ROWS, _BATCH_BYTES // row_bytes(names, declared)), 1)
         positive_integer(batch_rows=batch_rows)
-        request = Request(names, batch_rows, declared, examine_plan and not self.options.row_by_row)
-        found = self._checked(request)
+        if examine_plan and self.options.row_by_row and not self.computed:
+            raise ArgumentError("row_by_row has no effect on a stored table. Omit it.")
+        if examine_plan and self.key is None and self.computed and self.single_use is None:
+            self.key = os.urandom(32)
+        found = self._checked(Request(names, batch_rows, declared, examine_plan and not self.options.row_by_row))
         return with_progress(found, self.n_rows, description=describe) if self.options.progress else found
 
     def _checked(self, request: Request) -> Generator[pa.RecordBatch]:
         """Yield batches, checking the types of columns and the number of rows.
 
+        A table that is not what it was in the first reading is an error: by its number of rows, by its files' sizes and
+        times or, if an engine computes it, by its rows.
+
         Errors are chained to nothing, for the messages of other libraries may quote values.
         """
+        if self.readings:
+            self.check_again()
+        paths = [origin.path for origin in self.origins if isinstance(origin, FileOrigin)]
+        states = [os.stat(path) for path in paths if path.is_file()]
+        files = [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
         seen, kinds, expected = Seen(), dict[str, str](), self.options.expected_rows
         last_schema: pa.Schema | None = None
-        rows = 0
+        rows = digest = 0
         try:
             seen.add(self)
             for where, batch in self.parts(request, seen):
@@ -305,7 +334,10 @@ class Table:
                                 "Give it one type in all parts of the table."
                             )
                 rows += batch.num_rows
-                yield without_views(batch)
+                batch = _plain(batch)
+                if self.key is not None:
+                    digest += int(row_digests(batch, self.key).sum())
+                yield batch
         except GaussmixError as error:
             error.__cause__ = error.__context__ = None
             raise
@@ -313,6 +345,20 @@ class Table:
             raise unexpected_rows(expected)
         if not rows:
             raise DataError("The table has no rows. Check the path, query or filter.")
+        digest %= 2**64
+        same = self._digests.setdefault(tuple(request.columns), digest) == digest
+        if self.readings and (not same or (rows, files) != (self.rows, self._files)):
+            raise DataError(CHANGED)
+        self.rows, self.digest, self._files = rows, digest, files
+        self.readings += 1
+
+    def check_again(self) -> None:
+        """Raise an error if the table can be read only once."""
+        if self.single_use is not None:
+            raise ArgumentError(
+                f"{self.single_use} can be read only once, but a release in passes reads its table several times. "
+                "Pass a list, a data frame or a file path, or set passes=1."
+            )
 
 
 class FileFormat(ABC):
@@ -386,6 +432,71 @@ def _kind_of(kind: pa.DataType) -> str:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return "vectors"
     return str(kind)
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Replace extension types by their storage, and views of text or bytes, which few Arrow functions support."""
+    arrays = []
+    for array in batch.columns:
+        array = array.storage if isinstance(array, pa.ExtensionArray) else array
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        elif pa.types.is_binary_view(array.type):
+            array = array.cast(pa.large_binary())
+        elif pa.types.is_dictionary(array.type) and pa.types.is_string_view(array.type.value_type):
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
+        arrays.append(array)
+    if all(array is before for array, before in zip(arrays, batch.columns, strict=True)):
+        return batch
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def row_digests(batch: pa.RecordBatch, key: bytes) -> NDArray[np.uint64]:
+    r"""Return a keyed hash of 64 bits for each row: :math:`\mathrm{mix}(\sum_j k_j w_j)` modulo 2⁶⁴.
+
+    w_j is the value of column j as a word, k_j an odd multiplier from the key, and mix the bijection of SplitMix64
+    (Steele, Lea and Flood, 2014). Sums over rows do not depend on their order. They detect engines that compute other
+    rows in another pass, not an adversary, who does not see them.
+    """
+    total = np.zeros(batch.num_rows, dtype=np.uint64)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        seed = hashlib.blake2b(name.encode(), key=key, digest_size=8).digest()
+        total += _words(column, key) * (np.frombuffer(seed, dtype=np.uint64)[0] | np.uint64(1))
+    return _mixed(total)
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the output function of SplitMix64."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _words(column: pa.Array, key: bytes) -> NDArray[np.uint64]:
+    """Return the values of a column as words: bits of numbers, hashes of texts, sums over the entries of vectors."""
+    kind = column.type
+    if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+        sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        ends = np.cumsum(sizes)
+        places = (np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)).astype(np.uint64)
+        entries = _mixed(_words(pc.list_flatten(column), key) + places * np.uint64(0x9E3779B97F4A7C15))
+        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)])
+        return np.asarray(sums[ends] - sums[ends - sizes])
+    if isinstance(column, pa.DictionaryArray) or is_text(kind) or pa.types.is_binary(kind):
+        column = column.dictionary_encode()  # does nothing where it is one
+        values = [None if value is None else str(value).encode() for value in column.dictionary.to_pylist()]
+        hashes = b"".join(hashlib.blake2b(value or b"", key=key, digest_size=8).digest() for value in values)
+        found: NDArray[np.uint64] = np.append(np.frombuffer(hashes, dtype="<u8").astype(np.uint64), np.uint64(0))
+        places = pc.fill_null(column.indices, len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(found[places])
+    if pa.types.is_temporal(kind):
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    try:
+        words = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)  # NaN where missing
+    except pa.ArrowException:  # no column of a schema: the encoder rejects it
+        return np.zeros(len(column), dtype=np.uint64)
+    bits: NDArray[np.uint64] = np.ascontiguousarray(words).view(np.uint64)
+    return np.where(np.isnan(words), np.uint64(1), bits)
 
 
 def row_bytes(columns: Collection[str], types: Mapping[str, pa.DataType]) -> int:

@@ -12,22 +12,18 @@ duckdb, dask, pyspark and Arrow's datasets are not imported here; their tables a
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from gaussmix.data import engines
-from gaussmix.data.encode import is_text
 from gaussmix.data.engines import (
     DaskTable,
     DatabaseTable,
@@ -37,7 +33,6 @@ from gaussmix.data.engines import (
     SparkTable,
     is_database,
 )
-from gaussmix.data.gram import Query, Summable, aggregate_batches
 from gaussmix.data.memory import (
     ArrayTable,
     ArrowTable,
@@ -50,15 +45,8 @@ from gaussmix.data.memory import (
     as_narwhals,
 )
 from gaussmix.data.readers import FileTable
-from gaussmix.data.sampling import RowCache, Sample
-from gaussmix.data.schema import Schema
-from gaussmix.data.source import FileOrigin, Part, ReadOptions, Request, Seen, Table
-from gaussmix.errors import ArgumentError, DataError, DataTypeError, GaussmixError
-
-CHANGED = "The table changed between two passes. The release was stopped. Use a table that does not change."
-"""The message does not say what changed: that would reveal information about rows."""
-
-A = TypeVar("A", bound=Summable)
+from gaussmix.data.source import Part, ReadOptions, Request, Seen, Table
+from gaussmix.errors import DataTypeError, GaussmixError
 
 
 def open_table(data: Any, options: ReadOptions | None = None) -> Table:
@@ -198,135 +186,3 @@ class TableIterator(Table):
             table = open_table(item, self.options)
             seen.add(table, streamed=True)
             yield from table.parts(request, seen)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Several readings
-class TableReader:
-    """A table that can be read several times and must be the same each time. **Sensitive**.
-
-    Parameters
-    ----------
-    data : table
-        As for `open_table`.
-    options : ReadOptions, optional
-    key : bytes, optional
-        32 secret bytes for `row_digests`. Default: from the operating system, if an engine computes the table.
-
-    Attributes
-    ----------
-    table : Table
-    rows : int
-        Rows of the last reading, **sensitive**: those that a sample or ``drop-row`` leaves out are counted too.
-    digest : int
-        Sum of `row_digests` over the last reading, **sensitive**; 0 without a key, where files are compared.
-    """
-
-    def __init__(self, data: Any, options: ReadOptions | None = None, *, key: bytes | None = None) -> None:
-        self.table = open_table(data, options)
-        if self.table.options.row_by_row and not self.table.computed:
-            raise ArgumentError("row_by_row has no effect on a stored table. Omit it.")
-        self.rows = self.digest = 0
-        if key is None and self.table.computed and self.table.single_use is None:
-            key = os.urandom(32)
-        self._key = key
-        self._readings = 0
-        self._files: list[tuple[int, int, int, int]] = []
-
-    def aggregate(
-        self,
-        query: Query[A],
-        schema: Schema,
-        *,
-        sample: Sample | None = None,
-        cache: RowCache | None = None,
-        describe: str = "Reading",
-    ) -> A:
-        """Read the table, or a sample of its rows, and aggregate it. A ``cache`` keeps rows for later."""
-        if sample is not None and not self.table.ordered:
-            sample = sample.fresh(self._readings)
-        threads = 1 if self.table.reuses_buffers else None
-        with closing(self.batches(list(schema.columns), schema.text_types, describe=describe)) as stream:
-            return aggregate_batches(stream, schema, query, sample=sample, cache=cache, threads=threads)
-
-    def batches(
-        self, columns: list[str], types: Mapping[str, pa.DataType], *, describe: str = "Reading"
-    ) -> Generator[pa.RecordBatch]:
-        """Yield some columns of all rows. The caller must close the generator: an error would keep a query open.
-
-        A table that is not what it was in the first reading is an error: by its number of rows, by its files' sizes and
-        times or, if an engine computes it, by its rows.
-        """
-        if self._readings:
-            self.check_again()
-        paths = [origin.path for origin in self.table.origins if isinstance(origin, FileOrigin)]
-        states = [os.stat(path) for path in paths if path.is_file()]
-        files = [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states]
-        rows = digest = 0
-        with closing(self.table.batches(columns, types=types, examine_plan=True, describe=describe)) as found:
-            for batch in found:
-                rows += batch.num_rows
-                if self._key is not None:
-                    digest += int(row_digests(batch, self._key).sum())
-                yield batch
-        digest %= 2**64
-        if self._readings and (rows, digest, files) != (self.rows, self.digest, self._files):
-            raise DataError(CHANGED)
-        self.rows, self.digest, self._files = rows, digest, files
-        self._readings += 1
-
-    def check_again(self) -> None:
-        """Raise an error if the table can be read only once."""
-        if self.table.single_use is not None:
-            raise ArgumentError(
-                f"{self.table.single_use} can be read only once, but a release in passes reads its table several "
-                "times. Pass a list, a data frame or a file path, or set passes=1."
-            )
-
-
-def row_digests(batch: pa.RecordBatch, key: bytes) -> NDArray[np.uint64]:
-    r"""Return a keyed hash of 64 bits for each row: :math:`\mathrm{mix}(\sum_j k_j w_j)` modulo 2⁶⁴.
-
-    w_j is the value of column j as a word, k_j an odd multiplier from the key, and mix the bijection of SplitMix64
-    (Steele, Lea and Flood, 2014). Sums over rows do not depend on their order. They detect engines that compute other
-    rows in another pass, not an adversary, who does not see them.
-    """
-    total = np.zeros(batch.num_rows, dtype=np.uint64)
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        seed = hashlib.blake2b(name.encode(), key=key, digest_size=8).digest()
-        total += _words(column, key) * (np.frombuffer(seed, dtype=np.uint64)[0] | np.uint64(1))
-    return _mixed(total)
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the output function of SplitMix64."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
-def _words(column: pa.Array, key: bytes) -> NDArray[np.uint64]:
-    """Return the values of a column as words: bits of numbers, hashes of texts, sums over the entries of vectors."""
-    kind = column.type
-    if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
-        sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        ends = np.cumsum(sizes)
-        places = (np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)).astype(np.uint64)
-        entries = _mixed(_words(pc.list_flatten(column), key) + places * np.uint64(0x9E3779B97F4A7C15))
-        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)])
-        return np.asarray(sums[ends] - sums[ends - sizes])
-    if isinstance(column, pa.DictionaryArray) or is_text(kind) or pa.types.is_binary(kind):
-        column = column.dictionary_encode()  # does nothing where it is one
-        values = [None if value is None else str(value).encode() for value in column.dictionary.to_pylist()]
-        hashes = b"".join(hashlib.blake2b(value or b"", key=key, digest_size=8).digest() for value in values)
-        found: NDArray[np.uint64] = np.append(np.frombuffer(hashes, dtype="<u8").astype(np.uint64), np.uint64(0))
-        places = pc.fill_null(column.indices, len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
-        return np.asarray(found[places])
-    if pa.types.is_temporal(kind):
-        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    try:
-        words = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)  # NaN where missing
-    except pa.ArrowException:  # no column of a schema: the encoder rejects it
-        return np.zeros(len(column), dtype=np.uint64)
-    bits: NDArray[np.uint64] = np.ascontiguousarray(words).view(np.uint64)
-    return np.where(np.isnan(words), np.uint64(1), bits)

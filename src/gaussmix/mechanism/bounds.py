@@ -25,9 +25,9 @@ from gaussmix.accounting.parameters import warn_if_weak
 from gaussmix.accounting.thresholds import CountsAccount, counts_account, releases_of_counts, with_threshold
 from gaussmix.data.counts import COARSE_BINS, FINE_BINS, ColumnCounts, FineGrid, count_columns, count_finely
 from gaussmix.data.schema import PartialSchema
-from gaussmix.data.source import ReadOptions
-from gaussmix.data.table import TableReader
-from gaussmix.errors import BudgetUnmetError, GaussmixError
+from gaussmix.data.source import ReadOptions, Table
+from gaussmix.data.table import open_table
+from gaussmix.errors import BudgetUnmetError
 from gaussmix.ledger import Budget, Ledger
 from gaussmix.ledger.budget import Charged
 from gaussmix.ledger.store import refuse_as_output
@@ -97,34 +97,25 @@ def propose_bounds(
     rng = generator(random_state)
     spent = Budget.of(epsilon, delta, budget)
     ledger = spent.ledger
-    reader = TableReader(data, None if reading is None else check.instance(ReadOptions, reading=reading))
+    table = open_table(data, None if reading is None else check.instance(ReadOptions, reading=reading))
     refuse_lone_force(out, force=force)
-    account = _account(columns, _twice(reader), spent)
+    account = _account(columns, table.single_use is None, spent)
     warn_if_weak(account.epsilon, account.delta)
     protects = describe(rng) == SECURE
     if protects and ledger is None:
         warn_if_released_before(data)
-    with _reserved(out, reader.table.paths, schema, ledger, force=force) as output:
-        counts = count_columns(reader, columns)
+    with _reserved(out, table.paths, schema, ledger, force=force) as output:
+        counts = count_columns(table, columns)
         if protects:
             remember(data)
         with interruptions_wait():
             charged = spent.charge(account.lattice, failures=account.threshold_delta)
             draw = _Draw(account, columns, rng, tail, most)
             bounds, levels = draw.coarse(counts), draw.levels(counts)
-        bounds = draw.refined(reader, bounds)
+        bounds = draw.refined(table, bounds)
         with interruptions_wait():
-            conditions = [ROW_BY_ROW] * reader.table.computed
+            conditions = [ROW_BY_ROW] * table.computed
             return _written(output, _proposal(columns, bounds, levels, account, rng, conditions, charged))
-
-
-def _twice(reader: TableReader) -> bool:
-    """Return whether the table can be read again."""
-    try:
-        reader.check_again()
-    except GaussmixError:
-        return False
-    return True
 
 
 def _account(columns: PartialSchema, twice: bool, budget: Budget) -> CountsAccount:
@@ -176,12 +167,12 @@ class _Draw:
                 found[name] = levels
         return found
 
-    def refined(self, reader: TableReader, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    def refined(self, table: Table, bounds: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
         """Refine bounds on fine grids, if the table can be read again."""
         if not self.fine_mu or not bounds:
             return bounds
         grids = {name: FineGrid.between(*pair) for name, pair in bounds.items()}
-        counts = count_finely(reader, self.columns, grids)
+        counts = count_finely(table, self.columns, grids)
         mus = dict(zip(self.columns.numbers, self.fine_mu, strict=True))
         return {
             name: fine_bounds(self._noisy(counts[name], mus[name]), grid, noise=1 / mus[name], tail=self.tail)
