@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from array_tables import same_bits
 from declared_schemas import vector_array
 from encoded_rows import plain_rows, summed_rows
+from gaussmix.data import gram
 from gaussmix.data.columns import Boolean, Categorical, Numeric, Vector
-from gaussmix.data.encode import BlockEncoder, encoded_blocks
 from gaussmix.data.gram import Gram, aggregate_batches
 from gaussmix.data.moments import Moments
 from gaussmix.data.schema import Schema
@@ -192,7 +192,7 @@ def test_levels_missing_and_unknown():
     assert plain_rows(dropped, rows).tolist() == [[1, 0], [0, 1]]
 
 
-def test_blocks_reuse_one_buffer_and_serve_the_sums():
+def test_batches_add_up_as_separate_tables():
     rng = np.random.default_rng(0)
     parts = [batch(a=rng.uniform(-2, 2, n), b=rng.uniform(-2, 2, n)) for n in (7, 50, 3)]
     schema = Schema.of({"a": [-1, 1], "b": [-2, 2]})
@@ -200,17 +200,20 @@ def test_blocks_reuse_one_buffer_and_serve_the_sums():
     sums = aggregate_batches(iter(parts), schema, Gram())
     np.testing.assert_array_equal(sums.high, separate._high)
     np.testing.assert_array_equal(sums.low, separate._low)
-    blocks = encoded_blocks(parts[1:], schema, BlockEncoder.of(schema))
-    assert np.shares_memory(next(blocks), next(blocks))
     rows = np.concatenate([plain_rows(schema, part) for part in parts]) / schema.row_norm
     np.testing.assert_allclose(separate.gram(), rows.T @ rows, rtol=1e-5, atol=1e-4)
 
 
-def test_blocks_are_bounded_however_many_levels_there_are():
+def test_blocks_are_bounded_however_many_levels_there_are(monkeypatch):
+    """And all of them are written to one buffer."""
+    blocks, encode = [], gram.encode_batch
+    monkeypatch.setattr(
+        gram, "encode_batch", lambda *given, **more: blocks.append(encode(*given, **more)) or blocks[-1]
+    )
     schema = Schema({"a": Categorical(range(5000))})
-    sizes = [len(block) for block in encoded_blocks([batch(a=np.arange(3000) % 5000)], schema, BlockEncoder.of(schema))]
-    assert sum(sizes) == 3000
-    assert max(sizes) == 1024
+    aggregate_batches([batch(a=np.arange(3000) % 5000)], schema, Gram(), threads=1)
+    assert [len(block) for block in blocks] == [1024, 1024, 952]
+    assert np.shares_memory(blocks[0], blocks[1])
 
 
 # -- wrong tables -----------------------------------------------------------------------------------------------

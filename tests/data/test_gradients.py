@@ -123,11 +123,11 @@ def test_every_source_answers_alike():
 def test_what_is_refused():
     matrix = np.eye(3)
     with pytest.raises(ArgumentError, match="neither may use the label"):
-        ClippedGradient(Transform.nearest(matrix), 1, 1.0)
+        ClippedGradient(Transform.nearest(matrix), 1, 1.0).aggregator(3)
     matrix[:, 1] = 0
     matrix[1, 0] = 1
     with pytest.raises(ArgumentError, match="clip must be positive"):
-        ClippedGradient(Transform.nearest(matrix), 1, 0.0)
+        ClippedGradient(Transform.nearest(matrix), 1, 0.0).aggregator(3)
     with pytest.raises(ArgumentError, match="must have 4 columns, as the schema has, got 3"):
         ClippedGradient(Transform.nearest(matrix), 1, 1.0).aggregator(4)
     with pytest.raises(ArgumentError, match="Gradients require row-level privacy"):

@@ -185,8 +185,8 @@ def test_the_size_of_a_block_leaves_no_trace(monkeypatch):
     reference = Moments.of_arrays([(X, Y)], schema)
     for size in (1, 100, 3000):
         monkeypatch.setattr(encode, "_BLOCK_BYTES", size)
-        monkeypatch.setattr(encode, "_BLOCK_BYTES", size)
-        monkeypatch.setattr(encode, "_LEAST_BLOCK_ROWS", 7)
+        monkeypatch.setattr(gram, "_COLUMN_BYTES", size)
+        monkeypatch.setattr(gram, "_LEAST_BATCH_ROWS", 7)
         assert same_bits(reference, Moments.of_arrays([(X, Y)], schema))
         assert same_bits(reference, Moments.of(as_table(schema, X, Y), schema))
 

@@ -24,7 +24,7 @@ from example_tables import SCHEMA, patients
 from gaussmix.data.columns import Vector
 from gaussmix.data.contributions import PrivacyUnit
 from gaussmix.data.encode import EXACT_ROWS, encode_arrays
-from gaussmix.data.gram import Aggregator
+from gaussmix.data.gram import Query
 from gaussmix.data.moments import Moments
 from gaussmix.data.rows import ArrayRows, ClusterRows, SummedRows, TableRows, rows_of
 from gaussmix.data.sampling import Sample
@@ -389,14 +389,6 @@ def test_transforms_of_other_rows_are_refused():
 
 # -- a new query -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class RowSums:
-    """Σ r, and how many rows or privacy units there are: what a module that adds a query has to write."""
-
-    def aggregator(self, m):
-        return RowSumAggregator(m)
-
-
-@dataclass(frozen=True)
 class Sums:
     total: np.ndarray
     n: int
@@ -405,9 +397,11 @@ class Sums:
         return Sums(self.total + other.total, self.n + other.n)
 
 
-class RowSumAggregator(Aggregator):
-    def __init__(self, m):
-        super().__init__(m)
+class RowSums(Query):
+    """Σ r, and how many rows or privacy units there are: what a module that adds a query has to write."""
+
+    def _start(self, m):
+        self.set_up(m)
         self.total, self.n = np.zeros(m, dtype=np.int64), 0
 
     def _add(self, rows, starts=None):

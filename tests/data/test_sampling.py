@@ -159,7 +159,7 @@ def test_a_table_that_does_not_fit_is_read_again_but_for_its_sample(monkeypatch)
 
 def test_memory_is_bounded_and_cached_rows_are_a_sample(monkeypatch):
     monkeypatch.setattr(sampling, "CACHE_BYTES", 8 * M * 600)
-    cache = RowCache(KEYS, SCHEMA)
+    cache = RowCache(KEYS, M)
     aggregate_batches(iter(table(20_000).to_batches(max_chunksize=900)), SCHEMA, Gram(), cache=cache, threads=1)
     assert 150 <= cache._rows <= 600
     assert sum(len(rows) for _, rows in cache._blocks) == cache._rows

@@ -20,7 +20,7 @@ are for the curator only, because the occurrence of an error depends on single r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -325,24 +325,7 @@ def _check_finite(array: Rows, name: str) -> None:
         )
 
 
-_COLUMN_BYTES = 2**25
-_LEAST_BLOCK_ROWS = 2**10
 _RULES = '"drop-row", "lower" or, for numbers, "indicator"'
-
-
-def encoded_blocks(batches: Iterable[pa.RecordBatch], schema: Schema, plan: BlockEncoder) -> Iterator[Floats]:
-    """Yield encoded batches. Each block is overwritten by the next.
-
-    One buffer serves all batches: fresh memory for each would cost more than the arithmetic. Its size is
-    bounded, however many levels there are.
-    """
-    rows = max(_COLUMN_BYTES // (8 * schema.n_columns), _LEAST_BLOCK_ROWS)
-    buffer = np.empty((0, schema.n_columns), order="F")
-    for batch in batches:
-        if len(buffer) < min(rows, batch.num_rows):
-            buffer = np.empty((min(rows, batch.num_rows), schema.n_columns), order="F")
-        for start in range(0, batch.num_rows, rows):
-            yield encode_batch(batch.slice(start, rows), schema, plan, out=buffer)
 
 
 def encode_batch(

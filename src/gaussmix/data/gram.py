@@ -1,10 +1,10 @@
 """Exact sums over the rows of a table: queries, their aggregators, and passes in parallel and in bounded memory.
 
-**Sensitive.** A query is public, small and the same for all parts of the table. Its `aggregator` adds encoded rows
-(:mod:`gaussmix.data.encode`: integers of norm at most 2²⁰), and the results of parts are added. The queries released
-with noise are `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a transform and clipped;
-`NormCounts`, histograms of ‖z‖² for several transforms; and `ClippedGradient`. A new query is a frozen dataclass with a
-method `aggregator`, and a subclass of `Aggregator`; tables of every kind, privacy units and clusters then support it.
+**Sensitive.** A query is public, small and the same for all parts of the table. Its `aggregator`, a copy with sums,
+adds encoded rows (:mod:`gaussmix.data.encode`: integers of norm at most 2²⁰), and the results of parts are added. The
+queries released with noise are `Gram`, Σ r rᵀ in the declared metric; `MappedGram`, Σ z̄ z̄ᵀ of rows mapped by a
+transform and clipped; `NormCounts`, histograms of ‖z‖² for several transforms; and `ClippedGradient`. A new query is a
+subclass of `Query`; tables of every kind, privacy units and clusters then support it.
 
 **Contributions.** With a privacy unit, an aggregator receives whole units and the position where each begins
 (``starts``). It clips the sum of squares of a unit, Σ‖r‖², instead of ‖r‖², and counts units instead of rows. Since
@@ -29,6 +29,7 @@ such as a row of zeros, adds nothing.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -50,14 +51,15 @@ from gaussmix.data.encode import (
     EXACT_ROWS,
     ArrayEncoder,
     BlockEncoder,
-    encoded_blocks,
+    complete_rows,
+    encode_batch,
     pieces,
     row_major,
     squared_norms_of,
 )
 from gaussmix.data.sampling import RowCache, Sample, SamplingKeys
 from gaussmix.data.schema import FRACTION_BITS, Schema
-from gaussmix.data.transforms import ROW_UNIT, BinCounter, Transform, clip_norms, to_units
+from gaussmix.data.transforms import LARGEST, LEAST, ROW_UNIT, Transform, clip_norms, to_units
 from gaussmix.errors import ArgumentError
 
 LIMB_BITS = 2 * FRACTION_BITS
@@ -66,6 +68,10 @@ FLUSHES_PER_CARRY = 2**10
 
 _BLOCK_BYTES = 2**20  # smaller blocks cost more in calls than larger ones in cache misses
 _LEAST_BLOCK_ROWS = 64
+_COLUMN_BYTES = 2**25  # of encoded rows of a batch
+_LEAST_BATCH_ROWS = 2**10
+_NORM_UNIT = 2.0**26  # root of the last edge of a histogram: squares up to it, and well beyond, add up exactly
+_NORMS = 2**14  # that are compared with the limits of bins at a time
 _WORTH_THREADS = 4  # pieces of EXACT_ROWS rows
 _PIECES = 64  # that are enough for any number of threads
 
@@ -80,11 +86,10 @@ class Summable(Protocol):
 
 A = TypeVar("A", bound=Summable)
 A_co = TypeVar("A_co", bound=Summable, covariant=True)
-Q = TypeVar("Q")
 
 
-class Aggregator(ABC, Generic[A_co]):
-    """One thread's share of a query.
+class Query(ABC, Generic[A_co]):
+    """A query on all rows or privacy units. Its fields are public; the sums of an `aggregator` are **sensitive**.
 
     Attributes
     ----------
@@ -94,7 +99,21 @@ class Aggregator(ABC, Generic[A_co]):
         Whether a compiled function, `take`, adds rows.
     """
 
-    def __init__(self, m: int, *transforms: Transform, compiled: bool = False) -> None:
+    block_rows: int = EXACT_ROWS
+    compiled: bool = False
+
+    def aggregator(self, m: int) -> Self:
+        """Return a copy that adds rows of m columns: one thread's share of the query."""
+        own = copy.copy(self)
+        own._start(m)
+        return own
+
+    @abstractmethod
+    def _start(self, m: int) -> None:
+        """Set the sums over rows of m columns to zero."""
+
+    def set_up(self, m: int, *transforms: Transform, compiled: bool = False) -> None:
+        """Choose how rows of m columns are added, and check that transforms fit them."""
         for transform in transforms:
             if transform.integers.shape[1] != m:
                 raise ArgumentError(
@@ -134,13 +153,6 @@ class Aggregator(ABC, Generic[A_co]):
         """Return the sum over all rows that were added."""
 
 
-class Query(Protocol[A_co]):
-    """A query on all rows or privacy units. Public."""
-
-    def aggregator(self, m: int) -> Aggregator[A_co]:
-        """Return an aggregator of rows of m columns."""
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Gram matrices
 @dataclass(frozen=True, repr=False)
@@ -161,9 +173,9 @@ def carried(high: Integers, low: Integers) -> tuple[Integers, Integers]:
     return high + (low >> LIMB_BITS), low & (2**LIMB_BITS - 1)
 
 
-@dataclass(frozen=True)
-class Gram:
-    """Σ r rᵀ in units of 2⁻⁴⁰.
+@dataclass(eq=False)
+class Gram(Query[ExactSums]):
+    """Σ r rᵀ in units of 2⁻⁴⁰: two integers, high · 2⁴⁰ + low, to which sums of at most 2¹² rows in floats are added.
 
     Attributes
     ----------
@@ -174,26 +186,22 @@ class Gram:
 
     max_contributions: int = 1
 
-    def aggregator(self, m: int) -> GramAggregator:
-        """Return an aggregator of rows of m columns."""
-        return GramAggregator(m, self.max_contributions)
-
-
-class GramAggregator(Aggregator[ExactSums]):
-    """Aggregator in two integers, high · 2⁴⁰ + low, with sums of at most 2¹² rows in floats."""
-
-    def __init__(self, m: int, max_contributions: int = 1) -> None:
-        super().__init__(m, compiled=True)
+    def _start(self, m: int) -> None:
+        self.set_up(m, compiled=True)
         self.block_rows = EXACT_ROWS
         self.m, self.n, self.flushes, self.pending_rows = m, 0, 0, 0
-        self.limit = max_contributions * ROW_UNIT**2
+        self.limit = self.max_contributions * ROW_UNIT**2
         width = kernels.padded(m) if self.compiled else m
         self.high, self.low = (np.zeros((width, width), dtype=np.int64) for _ in range(2))
         self.pending, self.scratch = kernels.zeros(width, width), kernels.scratch(m)
 
-    def take(self, rows: kernels.KernelInput) -> Integers:
-        """Add rows by a compiled function: no encoded row is left out."""
-        kernels.gram(rows, self.low_for(rows.n), self.pending, self.scratch)
+    def take(self, rows: kernels.KernelInput, by: kernels.Map | None = None, scratch: Floats | None = None) -> Integers:
+        """Add rows, or rows mapped ``by`` a transform with ``scratch`` memory, by a compiled function.
+
+        No encoded row is left out; of mapped rows those that are not finite, or far beyond the clip.
+        """
+        memory = (self.scratch,) if by is None else (scratch, by, self.scratch)
+        kernels.gram(rows, self.low_for(rows.n), self.pending, *memory)
         left = rows.left_out()
         self.n += rows.n - len(left)
         return left
@@ -236,8 +244,8 @@ class GramAggregator(Aggregator[ExactSums]):
         return ExactSums(high, low, self.n)
 
 
-@dataclass(frozen=True)
-class MappedGram:
+@dataclass(eq=False)
+class MappedGram(Query[ExactSums]):
     """Σ z̄ z̄ᵀ in units of 2⁻⁴⁰·clip, z = T r clipped to ‖z̄‖² ≤ clip: the sensitivity is one, exactly.
 
     All rows of a privacy unit are multiplied by one factor, so that Σ‖z̄‖² ≤ clip over the unit.
@@ -246,27 +254,16 @@ class MappedGram:
     transform: Transform
     clip: float
 
-    def aggregator(self, m: int) -> Aggregator[ExactSums]:
-        """Return an aggregator of rows of m columns."""
-        return _MappedAggregator(m, self.transform, self.clip)
-
-
-class _MappedAggregator(Aggregator[ExactSums]):
-    def __init__(self, m: int, transform: Transform, clip: float) -> None:
-        super().__init__(m, transform, compiled=True)
-        self.transform, self.factors = transform, to_units(transform, clip)
-        self.gram = GramAggregator(len(self.factors))
-        self.z = _Buffer()
+    def _start(self, m: int) -> None:
+        self.set_up(m, self.transform, compiled=True)
+        self.factors = to_units(self.transform, self.clip)
+        self.gram, self.z = Gram().aggregator(len(self.factors)), _Buffer()
         if self.compiled:
-            self.map, self.scratch = kernels.Map(transform, self.factors), kernels.scratch(m)
+            self.map, self.scratch = kernels.Map(self.transform, self.factors), kernels.scratch(m)
 
     def take(self, rows: kernels.KernelInput) -> Integers:
-        """Add rows by a compiled function; those that are not finite, or far beyond the clip, are left out."""
-        gram = self.gram
-        kernels.mapped(rows, self.map, gram.low_for(rows.n), gram.pending, self.scratch, gram.scratch)
-        left = rows.left_out()
-        gram.n += rows.n - len(left)
-        return left
+        """Add rows by a compiled function."""
+        return self.gram.take(rows, self.map, self.scratch)
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         z = self.transform.product(rows, out=self.z.array(len(rows), len(self.factors)))  # exact
@@ -276,6 +273,7 @@ class _MappedAggregator(Aggregator[ExactSums]):
         self.gram.add(z)
 
     def result(self) -> ExactSums:
+        """Return the sums over all rows that were added."""
         return self.gram.result()
 
 
@@ -292,65 +290,95 @@ class BinCounts:
         return BinCounts([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.n + other.n)
 
 
-@dataclass(frozen=True)
-class NormCounts:
+@dataclass(eq=False)
+class NormCounts(Query[BinCounts]):
     """Counts of rows with ‖z‖² in (0, e₁], (e₁, e₂], …, (e_J, ∞), for every transform and its edges.
 
-    With a privacy unit: how many units, by Σ‖z‖² over the unit.
+    With a privacy unit: how many units, by Σ‖z‖² over the unit. A row or unit that is mapped to zero is in no bin, so
+    that it does not differ from an absent one; one that is only rounded to zero is in the first bin. Transforms that
+    differ only in their scales share the product with their integers.
 
-    Transforms that differ only in their scales share the product with their integers. A row or unit that is mapped to
-    zero is in no bin, so that it does not differ from an absent one.
+    Norms are whole numbers: the root of the last edge is 2²⁶ units, and entries are truncated to units. Squares of rows
+    up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the row stands. A bin's
+    limit is accurate to about 2⁻²⁶·√(k·last edge) in ‖z‖.
     """
 
     transforms: Sequence[Transform]
     edges: Sequence[Floats]
 
-    def aggregator(self, m: int) -> Aggregator[BinCounts]:
-        """Return an aggregator of rows of m columns."""
+    def _start(self, m: int) -> None:
         if not self.transforms or len(self.transforms) != len(self.edges):
             raise ArgumentError("counts requires at least one transform, and edges for each.")
-        return _CountAggregator(m, self.transforms, self.edges)
-
-
-class _CountAggregator(Aggregator[BinCounts]):
-    def __init__(self, m: int, transforms: Sequence[Transform], edges: Sequence[Floats]) -> None:
-        first, *others = transforms
-        super().__init__(m, *transforms, compiled=all(map(first.same_integers, others)))
-        self.transforms, self.units = transforms, 0
-        self.counters = [BinCounter(*pair) for pair in zip(transforms, edges, strict=True)]
+        first, *others = self.transforms
+        self.set_up(m, *self.transforms, compiled=all(map(first.same_integers, others)))
+        self.factors, self.limits = [], []
+        for transform, edges in zip(self.transforms, self.edges, strict=True):
+            if not (edges.ndim == 1 and len(edges) and ((edges > LEAST) & (edges < LARGEST)).all()):
+                raise ArgumentError("edges must be a nonempty array of positive, finite numbers.")
+            if not (np.diff(edges) > 0).all():
+                raise ArgumentError("edges must be strictly increasing.")
+            self.factors.append(np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1]))))
+            self.limits.append(edges / edges[-1] * _NORM_UNIT**2)
+        self.units, self.filled, kinds = 0, 0, len(self.limits)
+        self.squares, self.within = np.empty((kinds, _NORMS)), np.empty(_NORMS, dtype=np.bool_)
+        self.zeros = np.zeros(kinds, dtype=np.int64)
+        self.cumulated = [np.zeros(len(limits) + 1, dtype=np.int64) for limits in self.limits]
         self.product, self.scaled = _Buffer(), _Buffer()
         if self.compiled:
-            self.map = kernels.Map(first, *(counter.factors for counter in self.counters))
+            self.map = kernels.Map(first, *self.factors)
             self.scratch, self.products = kernels.scratch(m), kernels.scratch(len(first.integers))
 
     def take(self, rows: kernels.KernelInput) -> Integers:
         """Count rows by a compiled function; those that are not finite are left out."""
         norms, zeros = kernels.norms(rows, self.map, self.scratch, self.products)
         left = rows.left_out()
-        for counter, squares in zip(self.counters, norms, strict=True):
-            counter.add(np.delete(squares, left) if len(left) else squares, zeros)
-        self.units += rows.n - len(left)
+        self._count(np.delete(norms, left, axis=1) if len(left) else norms, np.array(zeros))
         return left
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         transform, product = None, np.empty(0)
-        for other, counter in zip(self.transforms, self.counters, strict=True):
+        squares, zeros = [], []
+        for other, factors in zip(self.transforms, self.factors, strict=True):
             shape = len(rows), len(other.integers)
             if transform is None or not transform.same_integers(other):
                 transform, product = other, other.product(rows, out=self.product.array(*shape))  # exact
-            scaled = np.multiply(product, counter.factors, out=self.scaled.array(*shape))
+            scaled = np.multiply(product, factors, out=self.scaled.array(*shape))
             np.trunc(scaled, out=scaled)
             with np.errstate(over="ignore"):
                 totals = squared_norms_of(scaled, starts)
-            zeros = 0
+            squares.append(totals)
+            nothing = 0
             if not totals.all():  # rows or units that are zero before rounding
                 some = product.any(axis=1)
-                zeros = int(np.count_nonzero(~(some if starts is None else np.logical_or.reduceat(some, starts))))
-            counter.add(totals, zeros)
-        self.units += len(rows) if starts is None else len(starts)
+                nothing = int(np.count_nonzero(~(some if starts is None else np.logical_or.reduceat(some, starts))))
+            zeros.append(nothing)
+        self._count(np.array(squares), np.array(zeros))
+
+    def _count(self, squares: Floats, zeros: Integers) -> None:
+        """Count at most 2¹⁴ squared norms of each kind; ``zeros`` of them are of rows mapped to exactly zero."""
+        n = squares.shape[1]
+        if self.filled + n > _NORMS:
+            self._flush()
+        self.squares[:, self.filled : self.filled + n] = squares
+        self.filled += n
+        self.units += n
+        self.zeros += zeros
+
+    def _flush(self) -> None:
+        within = self.within[: self.filled]
+        for squares, limits, cumulated in zip(self.squares, self.limits, self.cumulated, strict=True):
+            for j, limit in enumerate(limits):  # many norms at a time
+                cumulated[j] += np.count_nonzero(np.less_equal(squares[: self.filled], limit, out=within))
+            cumulated[-1] += self.filled
+        self.filled = 0
 
     def result(self) -> BinCounts:
-        return BinCounts([counter.counts() for counter in self.counters], self.units)
+        """Return the counts of all bins."""
+        self._flush()
+        counts = [np.diff(cumulated, prepend=0) for cumulated in self.cumulated]
+        for own, zeros in zip(counts, self.zeros, strict=True):
+            own[0] -= zeros
+        return BinCounts(counts, self.units)
 
 
 class _Buffer:
@@ -395,8 +423,8 @@ class GradientSums:
         return GradientSums(self.gradient + other.gradient, self.weight + other.weight)
 
 
-@dataclass(frozen=True)
-class ClippedGradient:
+@dataclass(eq=False)
+class ClippedGradient(Query[GradientSums]):
     """Σ ū over rows, u = y q z clipped to ‖ū‖² ≤ clip, and Σ q(1 - q): sensitivities are the clip's root and ¼.
 
     Attributes
@@ -413,22 +441,12 @@ class ClippedGradient:
     label: int
     clip: float
 
-    def __post_init__(self) -> None:
-        to_units(self.transform, self.clip)
-        k, m = self.transform.integers.shape
+    def _start(self, m: int) -> None:
+        k = len(self.transform.integers)
         if k < 2 or not 0 <= self.label < m or self.transform.integers[:, self.label].any():
             raise ArgumentError("A gradient requires a metric and coefficients, and neither may use the label.")
-
-    def aggregator(self, m: int) -> _GradientAggregator:
-        """Return an aggregator of rows of m columns."""
-        return _GradientAggregator(m, self)
-
-
-class _GradientAggregator(Aggregator[GradientSums]):
-    def __init__(self, m: int, query: ClippedGradient) -> None:
-        super().__init__(m, query.transform)
-        self.transform, self.label = query.transform, query.label
-        self.factors = to_units(self.transform, query.clip)[:-1]
+        self.set_up(m, self.transform)
+        self.factors = to_units(self.transform, self.clip)[:-1]
         self.gradient, self.weight = np.zeros(len(self.factors), dtype=np.int64), 0
 
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
@@ -451,6 +469,7 @@ class _GradientAggregator(Aggregator[GradientSums]):
         return gradients, weights
 
     def result(self) -> GradientSums:
+        """Return the sums over all rows that were added."""
         return GradientSums(self.gradient.copy(), self.weight)
 
 
@@ -477,14 +496,13 @@ def aggregate_arrays(
             cuts: list[slice | Integers] = [*pieces(n, min(max(n // _PIECES, EXACT_ROWS), kernels.MOST_ROWS))]
             if chosen is not None:
                 cuts = [chosen[cut] for cut in cuts]
-            work = functools.partial(_add_arrays, waiting=_Shared(cuts), X=X, Y=Y, plan=plan)
-            yield work, n > (_WORTH_THREADS - 1) * EXACT_ROWS
+            yield cuts, functools.partial(_add_arrays, X=X, Y=Y, plan=plan), n > (_WORTH_THREADS - 1) * EXACT_ROWS
 
     return _in_threads(query, plan.m, steps(), threads)
 
 
 def _add_arrays(
-    aggregator: Aggregator[Any], *, waiting: Iterable[slice | Integers], X: Rows, Y: Rows, plan: ArrayEncoder
+    aggregator: Query[Any], cuts: Iterable[slice | Integers], *, X: Rows, Y: Rows, plan: ArrayEncoder
 ) -> None:
     """Encode and add pieces of the arrays, by a compiled function if available, otherwise by numpy."""
     rows = None
@@ -493,7 +511,7 @@ def _add_arrays(
         rows = kernels.KernelInput.of_arrays(X, Y, constants, m=plan.m, norm_limit=plan.norm_limit)
     order: Literal["C", "F"] = "C" if row_major(X) else "F"
     with np.errstate(over="ignore", invalid="ignore"):  # huge values are clipped, NaN is an error
-        for cut in waiting:
+        for cut in cuts:
             left: slice | Integers = slice(None)
             if rows is not None:
                 rows.select(cut)
@@ -509,13 +527,12 @@ def _add_arrays(
 
 def aggregate_rows(blocks: Sequence[Floats], query: Query[A], m: int, *, threads: int | None = None) -> A:
     """Aggregate blocks of encoded rows."""
-    waiting = _Shared(blocks)
 
-    def work(aggregator: Aggregator[A]) -> None:
-        for rows in waiting:
+    def work(aggregator: Query[A], blocks: Iterable[Floats]) -> None:
+        for rows in blocks:
             aggregator.add(rows)
 
-    return _in_threads(query, m, [(work, len(blocks) >= _WORTH_THREADS)], threads)
+    return _in_threads(query, m, [(blocks, work, len(blocks) >= _WORTH_THREADS)], threads)
 
 
 def aggregate_batches(
@@ -531,34 +548,31 @@ def aggregate_batches(
 
     A ``cache`` is offered every row.
     """
-    plan = BlockEncoder.of(schema)
-    shared = _Shared(_with_positions(stream))
+    plan, m = BlockEncoder.of(schema), schema.n_columns
+    most = max(_COLUMN_BYTES // (8 * m), _LEAST_BATCH_ROWS)  # however many levels there are
 
-    def work(aggregator: Aggregator[A]) -> None:
-        keys: SamplingKeys = np.empty(0, dtype=np.uint16)  # of rows of the last batch that are not encoded yet
-
-        def selected() -> Iterator[pa.RecordBatch]:
-            nonlocal keys
-            for start, batch in shared:
-                if cache is not None:
-                    batch, keys = cache.keys_of(start, batch)
-                elif sample is not None:
-                    batch = batch.take(pa.array(np.flatnonzero(sample.chosen(start, start + batch.num_rows))))
-                yield batch
-
-        try:
-            for block in encoded_blocks(selected(), schema, plan):
+    def work(aggregator: Query[A], batches: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        # One buffer serves all batches: fresh memory for each would cost more than the arithmetic.
+        buffer = np.empty((0, m), order="F")
+        for start, batch in batches:
+            keys: SamplingKeys = np.empty(0, dtype=np.uint16)
+            if cache is not None:
+                keys = cache.sample.sampling_keys(start, start + batch.num_rows)
+                if (complete := complete_rows(batch, schema)) is not None:
+                    batch, keys = batch.filter(complete), keys[complete.to_numpy(zero_copy_only=False)]
+            elif sample is not None:
+                batch = batch.take(pa.array(np.flatnonzero(sample.chosen(start, start + batch.num_rows))))
+            if len(buffer) < min(most, batch.num_rows):
+                buffer = np.empty((min(most, batch.num_rows), m), order="F")
+            for cut in pieces(batch.num_rows, most):
+                block = encode_batch(batch.slice(cut.start, most), schema, plan, out=buffer)
                 for piece in pieces(len(block), aggregator.block_rows):
                     plan.finish(block[piece])
                     aggregator.add(block[piece])
                 if cache is not None:
-                    cache.add(keys[: len(block)], block)
-                    keys = keys[len(block) :]
-        except BaseException:
-            shared.close()  # the other threads have no reason to go on
-            raise
+                    cache.add(keys[cut], block)
 
-    return _in_threads(query, schema.n_columns, [(work, True)], threads)
+    return _in_threads(query, m, [(_with_positions(stream), work, True)], threads)
 
 
 def _with_positions(stream: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -571,13 +585,13 @@ def _with_positions(stream: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.
 
 # ---------------------------------------------------------------------------------------------------------------
 # Threads
-class _Shared(Generic[Q]):
+class _Shared:
     """An iterable shared by several threads: each item is given to one of them."""
 
-    def __init__(self, items: Iterable[Q]) -> None:
+    def __init__(self, items: Iterable[Any]) -> None:
         self._items, self._lock = iter(items), threading.Lock()
 
-    def __iter__(self) -> Iterator[Q]:
+    def __iter__(self) -> Iterator[Any]:
         while True:
             with self._lock:
                 try:
@@ -586,13 +600,18 @@ class _Shared(Generic[Q]):
                     return
             yield item
 
-    def close(self) -> None:
-        with self._lock:
-            self._items = iter(())
+    def add(self, work: Callable[[Query[Any], Iterable[Any]], None], aggregator: Query[Any]) -> None:
+        """Let one thread do its share. After an error the others have no reason to go on."""
+        try:
+            work(aggregator, self)
+        except BaseException:
+            with self._lock:
+                self._items = iter(())
+            raise
 
 
-_Step = tuple[Callable[[Aggregator[Any]], None], bool]
-"""The work of each thread with its aggregator, and whether several threads are worthwhile."""
+_Step = tuple[Iterable[Any], Callable[[Query[Any], Iterable[Any]], None], bool]
+"""What is to be added, how a thread adds its share to an aggregator, and whether several threads are worthwhile."""
 
 
 def _in_threads(query: Query[A], m: int, steps: Iterable[_Step], threads: int | None) -> A:
@@ -605,16 +624,17 @@ def _in_threads(query: Query[A], m: int, steps: Iterable[_Step], threads: int | 
         raise ArgumentError(f"threads must be at least 1, got {threads!r}.")
     aggregators, pool = [query.aggregator(m)], None
     with ExitStack() as stack:
-        for work, several in steps:
+        for items, work, several in steps:
             if several and pool is None and (count := threads or blas_threads()) > 1:
                 stack.enter_context(one_blas_thread())
                 pool = stack.enter_context(ThreadPoolExecutor(count))
                 aggregators += [query.aggregator(m) for _ in range(count - 1)]
             if several and pool is not None:
-                for done in [pool.submit(work, aggregator) for aggregator in aggregators]:
+                shared = _Shared(items)
+                for done in [pool.submit(shared.add, work, aggregator) for aggregator in aggregators]:
                     done.result()
             else:
-                work(aggregators[0])
+                work(aggregators[0], items)
     return functools.reduce(operator.add, (aggregator.result() for aggregator in aggregators))
 
 

@@ -198,30 +198,29 @@ class Map:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Functions
-def gram(rows: KernelInput, low: Integers, pending: Floats, scratch: Floats) -> None:
-    """Add Σ r rᵀ to ``low``, (padded m, padded m), whose entries below the diagonal are not to be used.
-
-    ``pending``, of the same shape, is zero before and after; ``scratch`` is for rows of width m.
-    """
-    _run("gram", rows, (), (low, pending), (scratch,))
-
-
-def mapped(rows: KernelInput, by: Map, low: Integers, pending: Floats, scratch: Floats, products: Floats) -> None:
-    """Add Σ z̄ z̄ᵀ, z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``.
-
-    Arrays are those of `gram`, for k columns; ``products`` is for rows of width k.
-    """
-    arguments = (by.structure, _address(by.factors), ROW_UNIT**2, ROW_UNIT * SHRINK)
-    _run("mapped", rows, arguments, (low, pending), (scratch, products))
-
-
-def _run(
-    name: str, rows: KernelInput, arguments: tuple[Any, ...], sums: tuple[Rows, ...], work: tuple[Rows, ...]
+def gram(
+    rows: KernelInput,
+    low: Integers,
+    pending: Floats,
+    scratch: Floats,
+    by: Map | None = None,
+    products: Floats | None = None,
 ) -> None:
-    """Add rows, and check that sums are exact and that no norm exceeds 2²⁰, as the sensitivity requires."""
-    squares = np.empty(rows.n)
-    function = getattr(library(), f"gaussmix_{name}")
-    if not function(rows.structure, *arguments, *map(_address, (*sums, squares, *work))):
+    """Add Σ r rᵀ, or Σ z̄ z̄ᵀ with z̄ = trunc(factors · T r) clipped to norm 2²⁰, to ``low``.
+
+    ``low`` has as many padded rows and columns as there are columns of r, or of z̄; its entries below the diagonal are
+    not to be used. ``pending``, of the same shape, is zero before and after; ``scratch`` is for rows of width m, and
+    ``products`` for rows of width k. Sums are checked to be exact and norms to be at most 2²⁰, as the sensitivity
+    requires.
+    """
+    compiled, squares = cast(Any, library()), np.empty(rows.n)
+    if by is None or products is None:
+        done = compiled.gaussmix_gram(rows.structure, *map(_address, (low, pending, squares, scratch)))
+    else:
+        arguments = (by.structure, _address(by.factors), ROW_UNIT**2, ROW_UNIT * SHRINK)
+        arrays = (low, pending, squares, scratch, products)
+        done = compiled.gaussmix_mapped(rows.structure, *arguments, *map(_address, arrays))
+    if not done:
         raise not_finite()  # 4096 rows of norm at most 2²⁰ cannot do that
     if not (squares <= ROW_UNIT**2).all():
         raise RuntimeError("An encoded row exceeds its norm bound. This is a bug in gaussmix; nothing was released.")

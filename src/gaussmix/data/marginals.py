@@ -37,7 +37,7 @@ import numpy as np
 from gaussmix._types import Floats, Integers
 from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
 from gaussmix.data.encode import BlockEncoder, pieces
-from gaussmix.data.gram import Aggregator
+from gaussmix.data.gram import Query
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
 from gaussmix.data.terms import missing_name
 from gaussmix.errors import DeclarationError
@@ -222,8 +222,8 @@ class MarginalSums:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class MarginalQuery:
+@dataclass(eq=False)
+class MarginalQuery(Query[MarginalSums]):
     """Counts of every column of a base schema, sums and sums of squares of its numbers. Public.
 
     Attributes
@@ -242,21 +242,14 @@ class MarginalQuery:
     weight: str | None = None
     max_contributions: int = 1
 
-    def aggregator(self, m: int) -> Aggregator[MarginalSums]:
-        """Return an aggregator of rows of m columns."""
-        return _MarginalAggregator(self, m)
-
-
-class _MarginalAggregator(Aggregator[MarginalSums]):
-    def __init__(self, query: MarginalQuery, m: int) -> None:
-        super().__init__(m)
-        schema = query.schema
-        self.layout, self.most, self.n = query.cells, query.max_contributions, 0
-        self.constant, self.numbers = schema.groups[INTERCEPT][0], list(query.cells.numbers.values())
-        self.weight = None if query.weight is None else schema.groups[query.weight][0]
+    def _start(self, m: int) -> None:
+        self.set_up(m)
+        schema, self.n = self.schema, 0
+        self.constant, self.numbers = schema.groups[INTERCEPT][0], list(self.cells.numbers.values())
+        self.weights = None if self.weight is None else schema.groups[self.weight][0]
         # Columns and intercept of a base schema all have weight 1, so that no entry is larger than this.
         self.largest = schema.in_units(1.0)
-        self.counts = np.zeros(query.cells.total, dtype=np.int64)
+        self.counts = np.zeros(self.cells.total, dtype=np.int64)
         # Python's integers: weighted sums in units of 2⁻⁴⁰ pass 2⁶³ after eight million rows.
         numbers = len(self.numbers)
         self.sums, self.squares = np.zeros(numbers + 1, dtype=object), np.zeros(numbers, dtype=object)
@@ -270,19 +263,19 @@ class _MarginalAggregator(Aggregator[MarginalSums]):
     def _weights(self, rows: Floats, starts: Integers | None) -> Integers:
         """Return W of every row: whole numbers from 0 to 2²⁰."""
         weights = np.where(rows[:, self.constant] != 0, _ONE, 0)
-        if self.weight is not None:  # entries from -ω to ω are weights from 0 to w_max
-            weights = weights * (rows[:, self.weight].astype(np.int64) + self.largest) // (2 * self.largest)
+        if self.weights is not None:  # entries from -ω to ω are weights from 0 to w_max
+            weights = weights * (rows[:, self.weights].astype(np.int64) + self.largest) // (2 * self.largest)
         if starts is not None:
             sizes = np.diff(np.append(starts, len(rows)))
-            weights = weights * self.most // np.repeat(np.maximum(sizes, self.most), sizes)
+            weights = weights * self.max_contributions // np.repeat(np.maximum(sizes, self.max_contributions), sizes)
         return np.asarray(weights)
 
     def _add_weighted(self, rows: Floats, weights: Integers) -> None:
-        places = {cells.column: cells.places(rows) for cells in self.layout.columns}
-        sizes = {cells.column: cells.size for cells in self.layout.columns}
-        found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.layout.tables)]
+        places = {cells.column: cells.places(rows) for cells in self.cells.columns}
+        sizes = {cells.column: cells.size for cells in self.cells.columns}
+        found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.cells.tables)]
         start = 0
-        for place, size in zip(found, self.layout.sizes, strict=True):
+        for place, size in zip(found, self.cells.sizes, strict=True):
             # At most 2¹² weights of at most 2²⁰: float64 adds them exactly.
             self.counts[start : start + size] += np.bincount(place, weights, minlength=size).astype(np.int64)
             start += size
@@ -292,4 +285,5 @@ class _MarginalAggregator(Aggregator[MarginalSums]):
         self.squares += (weights @ np.rint(entries * entries / self.largest)).astype(np.int64)
 
     def result(self) -> MarginalSums:
+        """Return the sums over all rows that were added."""
         return MarginalSums(self.counts.copy(), self.sums.copy(), self.squares.copy(), self.n)

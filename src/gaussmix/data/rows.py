@@ -198,7 +198,7 @@ class TableRows(RowSource):
         rows were cached, which depends on their number, would decide whether passes share them.
         """
         ordered = cache is not None and sample is None and self.table.ordered
-        rows = RowCache(cache, self.schema) if cache is not None and ordered else None
+        rows = RowCache(cache, self.schema.n_columns) if cache is not None and ordered else None
         sums = self._read(Gram(), sample, rows, describe)
         self._cache = rows
         return Moments.built(sums, self.schema, is_computed=self.is_computed)

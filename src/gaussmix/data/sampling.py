@@ -39,14 +39,12 @@ import threading
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from randomgen import ChaCha
 
 from gaussmix import _validation as check
 from gaussmix._types import Floats, Integers
-from gaussmix.data.encode import EXACT_ROWS, complete_rows, pieces
-from gaussmix.data.schema import Schema
+from gaussmix.data.encode import EXACT_ROWS, pieces
 from gaussmix.errors import ArgumentError
 
 SamplingKeys = NDArray[np.uint16]
@@ -139,19 +137,10 @@ class RowCache:
     Sampling keys are those of a sample of the release; its rate is not used.
     """
 
-    def __init__(self, sample: Sample, schema: Schema) -> None:
-        self._sample, self._schema = sample, schema
-        self._most = CACHE_BYTES // (8 * schema.n_columns)
+    def __init__(self, sample: Sample, m: int) -> None:
+        self.sample, self._most = sample, CACHE_BYTES // (8 * m)
         self._limit, self._rows, self._lock = KEY_RANGE, 0, threading.Lock()
         self._blocks: list[tuple[SamplingKeys, Floats]] = []
-
-    def keys_of(self, start: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, SamplingKeys]:
-        """Return the complete rows of a batch and their keys. ``start`` is the position of its first row."""
-        keys = self._sample.sampling_keys(start, start + batch.num_rows)
-        complete = complete_rows(batch, self._schema)
-        if complete is None:
-            return batch, keys
-        return batch.filter(complete), keys[complete.to_numpy(zero_copy_only=False)]
 
     def add(self, keys: SamplingKeys, rows: Floats) -> None:
         """Cache the encoded rows whose keys are small enough. Thread-safe."""
@@ -172,7 +161,7 @@ class RowCache:
         """Return blocks with the rows of a sample, or with all rows; None if they are not cached."""
         if sample is None:
             return [rows for _, rows in self._blocks] if self._limit == KEY_RANGE else None
-        if sample.key != self._sample.key or sample.threshold > self._limit:
+        if sample.key != self.sample.key or sample.threshold > self._limit:
             return None
         return [rows for _, rows in _below(sample.threshold, self._blocks)]
 

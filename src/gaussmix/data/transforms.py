@@ -1,4 +1,4 @@
-r"""Transforms of rows to another metric, with exact norms, clipping and histograms of norms.
+r"""Transforms of rows to another metric, with exact norms and clipping.
 
 A transform is public; the rows it is applied to are **sensitive**. Each row is mapped independently, and the result is
 the same, bit for bit, in every block, order, thread and memory layout:
@@ -34,10 +34,10 @@ ROW_UNIT = 2.0**20
 """Encoded rows are integers of norm at most this."""
 
 TRANSFORM_UNIT = 2.0**32
-_LEAST, _LARGEST = 2.0**-500, 2.0**500
-_NORM_UNIT = 2.0**26  # root of the last edge of a histogram: squares up to it, and well beyond, add up exactly
+LEAST, LARGEST = 2.0**-500, 2.0**500
+"""Limits of scales, clips and edges."""
+
 _COLUMN_BLOCKS = 4
-_NORMS = 2**14  # that are compared with the limits of bins at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Transform:
         close = np.einsum("ij,ij->i", T, T) > TRANSFORM_UNIT**2 * (1 - 1e-9)  # others are within it, rounding included
         if any(sum(int(entry) ** 2 for entry in row) > int(TRANSFORM_UNIT) ** 2 for row in T[close]):
             raise ArgumentError("rows of integers must have norm at most 2**32, so that products are exact.")
-        if not ((self.scales > _LEAST) & (self.scales < _LARGEST)).all():
+        if not ((self.scales > LEAST) & (self.scales < LARGEST)).all():
             raise ArgumentError("scales must be positive and finite, between 2**-500 and 2**500.")
 
     @classmethod
@@ -153,7 +153,7 @@ class Transform:
 # Clipping
 def to_units(transform: Transform, clip: float) -> Floats:
     """Return the factors of products for which rows with ‖z‖² = clip have norm 2²⁰."""
-    if not _LEAST < clip < _LARGEST:  # also NaN
+    if not LEAST < clip < LARGEST:  # also NaN
         raise ArgumentError("clip must be positive and finite, between 2**-500 and 2**500.")
     return np.asarray(transform.scales * (ROW_UNIT / math.sqrt(clip)))
 
@@ -183,55 +183,3 @@ def squares_over_clip(rows: Floats, transform: Transform, clip: float) -> Floats
     """Return ‖z‖²/clip of integer rows, rounded as before clipping: a row beyond 1 gets the weight 1 over it."""
     with np.errstate(over="ignore"):
         return squared_norms_of(np.trunc(transform.product(rows) * to_units(transform, clip))) / ROW_UNIT**2
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Norms
-class BinCounter:
-    """Counter of rows by ‖z‖² in bins (0, edges[0]], (edges[0], edges[1]], …, (edges[-1], ∞).
-
-    Norms are whole numbers: the root of the last edge is 2²⁶ units, and entries are truncated to units. Squares of rows
-    up to the last edge add up to 2⁵² about; what is 2⁵³ or more is in the last bin, wherever the row stands. A bin's
-    limit is accurate to about 2⁻²⁶·√(k·last edge) in ‖z‖. Norms are compared with each limit, many at a time.
-
-    Attributes
-    ----------
-    factors : array (k,)
-        Factors of products before rounding.
-    """
-
-    def __init__(self, transform: Transform, edges: Floats) -> None:
-        edges = np.asarray(edges, dtype=np.float64)
-        if not (edges.ndim == 1 and len(edges) and ((edges > _LEAST) & (edges < _LARGEST)).all()):
-            raise ArgumentError("edges must be a nonempty array of positive, finite numbers.")
-        if not (np.diff(edges) > 0).all():
-            raise ArgumentError("edges must be strictly increasing.")
-        self.factors = np.asarray(transform.scales * (_NORM_UNIT / math.sqrt(edges[-1])))
-        self.limits, self.filled, self.zeros = edges / edges[-1] * _NORM_UNIT**2, 0, 0
-        self.squares, self.within = np.empty(_NORMS), np.empty(_NORMS, dtype=np.bool_)
-        self.cumulated = np.zeros(len(edges) + 1, dtype=np.int64)
-
-    def add(self, squares: Floats, zeros: int) -> None:
-        """Count at most 2¹⁴ squared norms in units of the bins; ``zeros`` of them are of rows mapped to exactly zero.
-
-        A row that is only rounded to zero is in the first bin.
-        """
-        if self.filled + len(squares) > _NORMS:
-            self._flush()
-        self.squares[self.filled : self.filled + len(squares)] = squares
-        self.filled += len(squares)
-        self.zeros += zeros
-
-    def _flush(self) -> None:
-        squares, within = self.squares[: self.filled], self.within[: self.filled]
-        for j, limit in enumerate(self.limits):
-            self.cumulated[j] += np.count_nonzero(np.less_equal(squares, limit, out=within))
-        self.cumulated[-1] += self.filled
-        self.filled = 0
-
-    def counts(self) -> Integers:
-        """Return the counts of all bins. Rows mapped to zero are not counted."""
-        self._flush()
-        counts = np.diff(self.cumulated, prepend=0)
-        counts[0] -= self.zeros
-        return counts
