@@ -162,7 +162,7 @@ def test_random_neighbours_change_no_more_than_the_account_has(monkeypatch):
         (counts, sums), (more_counts, more_sums) = found
         most = query.max_contributions
         square = sum(Fraction(int(a) - int(b), 1 << 20) ** 2 for a, b in zip(counts, more_counts, strict=True))
-        assert square <= query.cells.parts * most**2
+        assert square <= len(query.cells.sizes) * most**2
         square_sums = sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in zip(sums, more_sums, strict=True))
         bound = (2 * len(query.cells.numbers) + 1) * Fraction(query.schema.in_units(1.0), 1 << 20) ** 2
         assert square_sums <= bound * most**2
@@ -171,7 +171,7 @@ def test_random_neighbours_change_no_more_than_the_account_has(monkeypatch):
             instead = rows_of(other, query.schema).aggregate(query.query)
             changed = zip(more_sums, np.concatenate([instead.sums, instead.squares]), strict=True)
             assert sum(Fraction(int(a) - int(b), 1 << 40) ** 2 for a, b in changed) <= 2 * bound
-        largest = max(largest, square / (query.cells.parts * most**2))
+        largest = max(largest, square / (len(query.cells.sizes) * most**2))
     assert largest == 1
 
 

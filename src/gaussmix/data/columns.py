@@ -72,6 +72,9 @@ def days_since(array: pa.Array, origin: str) -> Floats:
     return np.asarray(found)
 
 
+set_field = object.__setattr__
+"""Set a field of a frozen dataclass, which puts its own fields into one form."""
+
 GUESSED = "?"
 """Suffix of a type that was guessed from rows."""
 
@@ -287,11 +290,6 @@ def check_text(name: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise DeclarationError(f"{name} must be valid Unicode text (UTF-8).") from None
-
-
-def set_field(instance: object, name: str, value: object) -> None:
-    """Set a field of a frozen dataclass, which puts its own fields into one form."""
-    object.__setattr__(instance, name, value)
 
 
 def _check_range(lower: float, upper: float) -> None:

@@ -29,13 +29,13 @@ A row of zeros, whose intercept is 0, is in no cell and adds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from gaussmix._types import Floats, Integers
-from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector
+from gaussmix.data.columns import Boolean, Categorical, Column, Numeric, Vector, set_field
 from gaussmix.data.encode import BlockEncoder, pieces
 from gaussmix.data.gram import Query
 from gaussmix.data.schema import FRACTION_BITS, INTERCEPT, Schema
@@ -132,31 +132,32 @@ class ColumnCells:
 
 @dataclass(frozen=True, eq=False)
 class CellLayout:
-    """Cells of all columns and of declared two-way tables, one after the other."""
+    """Cells of all columns and of declared two-way tables, one after the other.
+
+    Attributes
+    ----------
+    columns : tuple of ColumnCells
+    tables : tuple of (str, str)
+    numbers : dict of str to int
+        Encoded columns of the numbers, by name: those that are summed.
+    sizes : tuple of int
+        Number of cells of each of K columns, then of each of T tables: a row is in one cell of each.
+    total : int
+        Number of all cells.
+    """
 
     columns: tuple[ColumnCells, ...]
     tables: tuple[tuple[str, str], ...] = ()
+    numbers: dict[str, int] = field(init=False)
+    sizes: tuple[int, ...] = field(init=False)
+    total: int = field(init=False)
 
-    @property
-    def numbers(self) -> dict[str, int]:
-        """Encoded columns of the numbers, by name: those that are summed."""
-        return {cells.column: cells.entries[0] for cells in self.columns if cells.edges is not None}
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of cells of every column, then of every table."""
+    def __post_init__(self) -> None:
         own = {cells.column: cells.size for cells in self.columns}
-        return (*own.values(), *(own[rows] * own[columns] for rows, columns in self.tables))
-
-    @property
-    def total(self) -> int:
-        """Number of all cells."""
-        return sum(self.sizes)
-
-    @property
-    def parts(self) -> int:
-        """K + T: a row is in one cell of each."""
-        return len(self.sizes)
+        sizes = (*own.values(), *(own[rows] * own[columns] for rows, columns in self.tables))
+        numbers = {cells.column: cells.entries[0] for cells in self.columns if cells.edges is not None}
+        for name, value in {"numbers": numbers, "sizes": sizes, "total": sum(sizes)}.items():
+            set_field(self, name, value)
 
     def split(self, counts: Floats) -> dict[str | tuple[str, str], Floats]:
         """Return counts by column and, as a matrix, by table."""
@@ -172,7 +173,15 @@ def cells_of(schema: Schema, *, weight: str | None = None, tables: Sequence[tupl
     """Return the cells of the columns of a base schema; the column of row weights has none."""
     plan = BlockEncoder.of(schema)
     columns = tuple(_cells(schema, plan, name, column) for name, column in schema.columns.items() if name != weight)
-    _check_tables(tables, {found.column: found for found in columns})
+    levels = {cells.column for cells in columns if cells.edges is None}
+    for pair in tables:
+        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
+            raise DeclarationError(f"tables must be a list of pairs of different columns, got {pair!r}.")
+        for name in pair:
+            if name not in levels:
+                raise DeclarationError(
+                    f"tables: {name!r} must be a categorical or boolean column of the schema; a number has no levels."
+                )
     return CellLayout(columns, tuple((str(rows), str(columns)) for rows, columns in tables))
 
 
@@ -191,17 +200,6 @@ def _cells(schema: Schema, plan: BlockEncoder, name: str, column: Column) -> Col
         labels = column.labels + (NONE_OF_THESE,) * (column.unknown == "zero")
         return ColumnCells(name, labels, None, entries, np.empty(0), None)
     raise DeclarationError(f"Column {name!r} is a vector, which has no marginal counts.")
-
-
-def _check_tables(tables: Sequence[tuple[str, str]], columns: Mapping[str, ColumnCells]) -> None:
-    for pair in tables:
-        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
-            raise DeclarationError(f"tables must be a list of pairs of different columns, got {pair!r}.")
-        for name in pair:
-            if name not in columns or columns[name].edges is not None:
-                raise DeclarationError(
-                    f"tables: {name!r} must be a categorical or boolean column of the schema; a number has no levels."
-                )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -257,7 +255,19 @@ class MarginalQuery(Query[MarginalSums]):
     def _add(self, rows: Floats, starts: Integers | None = None) -> None:
         weights = self._weights(rows, starts)
         for piece in pieces(len(rows), self.block_rows):  # a privacy unit may have more rows
-            self._add_weighted(rows[piece], weights[piece])
+            part, own = rows[piece], weights[piece]
+            places = {cells.column: cells.places(part) for cells in self.cells.columns}
+            sizes = {cells.column: cells.size for cells in self.cells.columns}
+            found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.cells.tables)]
+            start = 0
+            for place, size in zip(found, self.cells.sizes, strict=True):
+                # At most 2¹² weights of at most 2²⁰: float64 adds them exactly.
+                self.counts[start : start + size] += np.bincount(place, own, minlength=size).astype(np.int64)
+                start += size
+            # Products of at most 2⁴⁰, at most 2¹² of them: below 2⁵³, exact in any order.
+            entries = part[:, self.numbers]
+            self.sums += (own @ part[:, [*self.numbers, self.constant]]).astype(np.int64)
+            self.squares += (own @ np.rint(entries * entries / self.largest)).astype(np.int64)
         self.n += len(rows)
 
     def _weights(self, rows: Floats, starts: Integers | None) -> Integers:
@@ -269,20 +279,6 @@ class MarginalQuery(Query[MarginalSums]):
             sizes = np.diff(np.append(starts, len(rows)))
             weights = weights * self.max_contributions // np.repeat(np.maximum(sizes, self.max_contributions), sizes)
         return np.asarray(weights)
-
-    def _add_weighted(self, rows: Floats, weights: Integers) -> None:
-        places = {cells.column: cells.places(rows) for cells in self.cells.columns}
-        sizes = {cells.column: cells.size for cells in self.cells.columns}
-        found = [*places.values(), *(places[a] * sizes[b] + places[b] for a, b in self.cells.tables)]
-        start = 0
-        for place, size in zip(found, self.cells.sizes, strict=True):
-            # At most 2¹² weights of at most 2²⁰: float64 adds them exactly.
-            self.counts[start : start + size] += np.bincount(place, weights, minlength=size).astype(np.int64)
-            start += size
-        # Products of at most 2⁴⁰, at most 2¹² of them: below 2⁵³, exact in any order.
-        entries = rows[:, self.numbers]
-        self.sums += (weights @ rows[:, [*self.numbers, self.constant]]).astype(np.int64)
-        self.squares += (weights @ np.rint(entries * entries / self.largest)).astype(np.int64)
 
     def result(self) -> MarginalSums:
         """Return the sums over all rows that were added."""

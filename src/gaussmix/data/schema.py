@@ -36,6 +36,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -274,6 +275,22 @@ class Schema:
     weight : str, optional
         A numeric column, declared from 0 to the largest weight w_max, whose value w multiplies the row by √(w/w_max):
         sums over rows become weighted sums over w_max. It is not in the release itself.
+
+    Attributes
+    ----------
+    parts : mapping of str to part
+        Parts of the release in the order of the encoded row: columns, then terms, then missing-value indicators.
+        Columns of the table that are no part, since only terms or weights use them, are in ``columns`` alone.
+    row_norm : float
+        Bound C on the norm of encoded rows: the exact root, rounded up, or ``max_row_norm`` if that is smaller.
+    encoded : tuple of EncodedColumn
+        Columns of the encoded row, in order.
+    names : tuple of str
+        Names of the encoded columns.
+    n_columns : int
+        Number m of encoded columns.
+    groups : mapping of str to tuple of int
+        Indices of the encoded columns of every part (and of ``"(intercept)"``).
     """
 
     columns: Mapping[str, Column]
@@ -282,6 +299,12 @@ class Schema:
     terms: Mapping[str, float] = field(default_factory=dict)
     only_in_terms: Sequence[str] = ()
     weight: str | None = None
+    parts: Mapping[str, Part] = field(init=False, repr=False)
+    row_norm: float = field(init=False, repr=False)
+    encoded: tuple[EncodedColumn, ...] = field(init=False, repr=False)
+    names: tuple[str, ...] = field(init=False, repr=False)
+    n_columns: int = field(init=False, repr=False)
+    groups: Mapping[str, tuple[int, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping):
@@ -323,18 +346,31 @@ class Schema:
         set_field(self, "only_in_terms", tuple(dict.fromkeys(self.only_in_terms)))
         if self.terms and not self.intercept:
             raise DeclarationError("terms require an intercept. Declare one.")
+        parts = parts_of(self.columns, self.terms, self.only_in_terms, self.weight)
+        set_field(self, "parts", MappingProxyType(parts))
+        implied = self.norm_of(self.parts, intercept=True)
+        set_field(self, "row_norm", implied if self.max_row_norm is None else min(implied, self.max_row_norm))
         # A column whose bound is no unit of a row would be all zeros, and a vector with it would erase its rows.
         if self.intercept and not self.in_units(self.intercept):
             raise DeclarationError(
                 f"intercept must be at least 2**-{FRACTION_BITS} times the row norm bound {self.row_norm!r}. "
                 "Declare a larger intercept, none, or smaller column weights."
             )
-        for name, part in self.parts.items():
+        for name, part in parts.items():
             if part.squared_norm and not self.squared_in_units(part.squared_norm):
                 raise DeclarationError(
                     f"Column {name!r}: its weight (and norm) must be at least 2**-{FRACTION_BITS} times the row norm "
                     f"bound {self.row_norm!r}. Declare a larger one, or omit the column."
                 )
+        encoded = {name: encoded_of(name, part, self.columns) for name, part in parts.items()}
+        if self.intercept:
+            encoded[INTERCEPT] = [EncodedColumn(INTERCEPT, None, "intercept", 0.0, 1 / self.rounded_intercept)]
+        places = iter(range(sum(map(len, encoded.values()))))
+        groups = {name: tuple(itertools.islice(places, len(own))) for name, own in encoded.items()}
+        set_field(self, "groups", MappingProxyType(groups))
+        set_field(self, "encoded", tuple(itertools.chain.from_iterable(encoded.values())))
+        set_field(self, "names", tuple(column.name for column in self.encoded))
+        set_field(self, "n_columns", len(self.names))
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise DeclarationError(f"Two encoded columns would have the name {twice!r}. Rename a column or a level.")
@@ -360,7 +396,7 @@ class Schema:
         if isinstance(source, Schema):
             return replace(source, **more) if more else source
         declared = source if isinstance(source, Mapping) else read_declared(Path(source))
-        parts = [part.name for part in fields(cls)]
+        parts = [part.name for part in fields(cls) if part.init]
         if "columns" not in declared:
             return cls(cast(Mapping[str, Column], declared), **more)
         unknown = [key for key in declared if key not in parts]
@@ -397,44 +433,9 @@ class Schema:
         return Schema.of, (self.to_dict(),)
 
     # -- the encoded row -----------------------------------------------------------------------------------------
-    @cached_property
-    def parts(self) -> Mapping[str, Part]:
-        """Parts of the release in the order of the encoded row: columns, then terms, then missing-value indicators.
-
-        Columns of the table that are no part, since only terms or weights use them, are in ``columns`` alone.
-        """
-        return MappingProxyType(parts_of(self.columns, self.terms, self.only_in_terms, self.weight))
-
     def resolve(self, text: str) -> tuple[str, ...]:
         """Return the parts of the release that a column or a term stands for; raise an error if there are none."""
         return resolved(text, self.parts, self.columns)
-
-    @cached_property
-    def encoded(self) -> tuple[EncodedColumn, ...]:
-        """Columns of the encoded row, in order."""
-        found = [column for name, part in self.parts.items() for column in encoded_of(name, part, self.columns)]
-        if self.intercept:
-            found.append(EncodedColumn(INTERCEPT, None, "intercept", 0.0, 1 / self.rounded_intercept))
-        return tuple(found)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
-        return tuple(column.name for column in self.encoded)
-
-    @property
-    def n_columns(self) -> int:
-        """Number m of encoded columns."""
-        return len(self.names)
-
-    @cached_property
-    def groups(self) -> Mapping[str, tuple[int, ...]]:
-        """Indices of the encoded columns of every part (and of ``"(intercept)"``)."""
-        found: dict[str, tuple[int, ...]] = {}
-        for index, column in enumerate(self.encoded):
-            source = INTERCEPT if column.source is None else column.source
-            found[source] = (*found.get(source, ()), index)
-        return MappingProxyType(found)
 
     @cached_property
     def units(self) -> Units:
@@ -446,12 +447,6 @@ class Schema:
         """The largest weight w_max; 1 without row weights."""
         column = None if self.weight is None else self.columns[self.weight]
         return column.upper if isinstance(column, Numeric) else 1.0
-
-    @cached_property
-    def row_norm(self) -> float:
-        """Bound C on the norm of encoded rows: the exact root, rounded up, or ``max_row_norm`` if that is smaller."""
-        implied = self.norm_of(self.parts, intercept=True)
-        return implied if self.max_row_norm is None else min(implied, self.max_row_norm)
 
     @property
     def scales_rows(self) -> bool:

@@ -81,7 +81,7 @@ class MarginalPlan:
         """
         square = (2 * len(self.cells.numbers) + 1) * Fraction(self.schema.in_units(1.0), 2**FRACTION_BITS) ** 2
         counts, sums = (Fraction(part) ** 2 for part in mu)
-        return root_down(counts / self.cells.parts), root_down(sums / square)
+        return root_down(counts / len(self.cells.sizes)), root_down(sums / square)
 
 
 @dataclass(frozen=True, eq=False)
